@@ -1,0 +1,35 @@
+"""Commits as data: edits of files, to be applied in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replace:
+    """Puts `new` in the place of `old`, which occurs exactly once in the file as it is at that commit."""
+
+    path: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    """Adds a file with the bytes of `source`, a path relative to the folder `fork` beside this package."""
+
+    path: str
+    source: str
+    executable: bool = False
+
+
+Edit = Replace | Create
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One commit; `body` has no line break at its end."""
+
+    subject: str
+    body: str
+    edits: tuple[Edit, ...]

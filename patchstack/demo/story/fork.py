@@ -1,0 +1,231 @@
+"""The commits of a maintainer over minillm: a paged KV cache, a trace and a faster mixture of experts."""
+
+from __future__ import annotations
+
+from .edits import Commit, Create, Replace
+from .paged import FIX, MOVED_ON, PAGED, TEST
+
+__all__ = ["FORK", "MOVED_ON"]
+
+_TRACE = Commit(
+    subject="feat(trace): log prefill and decode shapes with MINILLM_TRACE",
+    body="""\
+One line on stderr a step, with the tokens, the position and the passes over
+the layers. A slow run tells more when its shapes are known.
+
+Switch: MINILLM_TRACE
+Default: off""",
+    edits=(
+        Create(path="src/trace.h", source="src/trace.h"),
+        Create(path="src/trace.cpp", source="src/trace.cpp"),
+        Replace(
+            path="src/CMakeLists.txt",
+            old="""\
+    tokenizer.cpp
+""",
+            new="""\
+    tokenizer.cpp
+    trace.cpp
+""",
+        ),
+        Replace(
+            path="src/context.cpp",
+            old="""\
+#include "moe.h"
+""",
+            new="""\
+#include "moe.h"
+#include "trace.h"
+""",
+        ),
+        Replace(
+            path="src/context.cpp",
+            old="""\
+    logits_.clear();
+""",
+            new="""\
+    logits_.clear();
+    trace_step(n_tokens, n_past_, (n_tokens + params.n_batch - 1) / params.n_batch, all_logits);
+""",
+        ),
+    ),
+)
+
+_MOE = Commit(
+    subject="perf(moe): reuse each input of an expert for four rows",
+    body="""\
+A dot product with one accumulator waits for the last addition. Four rows at a
+time keep the adder busy and load each input once. Every row still adds in its
+own order, so the logits are the same bit for bit.
+
+Switch: MINILLM_MOE_REUSE
+Default: off""",
+    edits=(
+        Replace(
+            path="src/moe.h",
+            old="""\
+// weighs their outputs. x and out are rows of n_embd.
+void moe_forward(const model & mdl, int32_t il, const float * x, float * out);
+""",
+            new="""\
+// weighs their outputs. x and out are rows of n_embd. With reuse each input serves four rows
+// of an expert at a time: the same bits, sooner.
+void moe_forward(const model & mdl, int32_t il, const float * x, float * out, bool reuse);
+""",
+        ),
+        Replace(
+            path="src/moe.cpp",
+            old="""\
+void moe_forward(const model & mdl, int32_t il, const float * x, float * out) {
+""",
+            new="""\
+// ggml_mul_mat with four rows at a time: each has an accumulator and an order of its own
+static void mul_mat_x4(int32_t n_cols, int32_t n_rows, const float * w, const float * x, float * dst) {
+    int32_t r = 0;
+    for (; r + 4 <= n_rows; r += 4) {
+        const float * w0 = w + int64_t(r) * n_cols;
+        const float * w1 = w0 + n_cols;
+        const float * w2 = w1 + n_cols;
+        const float * w3 = w2 + n_cols;
+
+        float sum0 = 0.0f;
+        float sum1 = 0.0f;
+        float sum2 = 0.0f;
+        float sum3 = 0.0f;
+        for (int32_t c = 0; c < n_cols; c++) {
+            const float xc = x[c];
+            sum0 += w0[c] * xc;
+            sum1 += w1[c] * xc;
+            sum2 += w2[c] * xc;
+            sum3 += w3[c] * xc;
+        }
+        dst[r + 0] = sum0;
+        dst[r + 1] = sum1;
+        dst[r + 2] = sum2;
+        dst[r + 3] = sum3;
+    }
+    ggml_mul_mat(n_cols, n_rows - r, w + int64_t(r) * n_cols, x, dst + r);
+}
+
+// swiglu_forward by way of mul_mat_x4
+static void swiglu_x4(int32_t n_embd, int32_t n_ff, const float * w_gate, const float * w_up,
+                      const float * w_down, const float * x, float * out) {
+    std::vector<float> gate(static_cast<size_t>(n_ff));
+    std::vector<float> up(static_cast<size_t>(n_ff));
+
+    mul_mat_x4(n_embd, n_ff, w_gate, x, gate.data());
+    mul_mat_x4(n_embd, n_ff, w_up,   x, up.data());
+
+    ggml_silu(n_ff, gate.data(), gate.data());
+    ggml_mul(n_ff, gate.data(), up.data(), gate.data());
+
+    mul_mat_x4(n_ff, n_embd, w_down, gate.data(), out);
+}
+
+void moe_forward(const model & mdl, int32_t il, const float * x, float * out, bool reuse) {
+    const auto expert_forward = reuse ? swiglu_x4 : swiglu_forward;
+
+""",
+        ),
+        Replace(
+            path="src/moe.cpp",
+            old="""\
+        swiglu_forward(hp.n_embd, hp.n_ff_exp, l.ffn_gate.row(first_ff), l.ffn_up.row(first_ff),
+""",
+            new="""\
+        expert_forward(hp.n_embd, hp.n_ff_exp, l.ffn_gate.row(first_ff), l.ffn_up.row(first_ff),
+""",
+        ),
+        Replace(
+            path="src/context.h",
+            old="""\
+    int32_t n_batch = 64;
+""",
+            new="""\
+    int32_t n_batch = 64;
+
+    // four rows of an expert at a time, MINILLM_MOE_REUSE
+    bool moe_reuse = false;
+""",
+        ),
+        Replace(
+            path="src/context.cpp",
+            old="""\
+        throw std::invalid_argument("MINILLM_N_BATCH is out of range");
+    }
+""",
+            new="""\
+        throw std::invalid_argument("MINILLM_N_BATCH is out of range");
+    }
+
+    params.moe_reuse = env_flag("MINILLM_MOE_REUSE");
+""",
+        ),
+        Replace(
+            path="src/context.cpp",
+            old="moe_forward(mdl, il, cur.data(), out.data());",
+            new="moe_forward(mdl, il, cur.data(), out.data(), params.moe_reuse);",
+        ),
+        Replace(
+            path="tests/test-model.cpp",
+            old="""\
+    check(all_logits(cut, tokens) == want, "batches of 7 equal one batch");
+""",
+            new="""\
+    check(all_logits(cut, tokens) == want, "batches of 7 equal one batch");
+
+    params.moe_reuse = !params.moe_reuse;
+    context other(mdl, params);
+    check(all_logits(other, tokens) == want, "moe_reuse changes no bit");
+""",
+        ),
+    ),
+)
+
+_BENCH = Commit(
+    subject="feat(bench): print paged pool use in minillm-bench",
+    body="""\
+Tokens per second say what the paged cache costs, the blocks say what it saves.
+The fields are there with the paged cache alone: other lines stay as they are.
+
+Switch: MINILLM_KV_PAGED
+Default: off""",
+    edits=(
+        Replace(
+            path="tools/bench/bench.cpp",
+            old="""\
+// One JSON object a line, so that a reader can take the results as they come.
+static void print_result(const char * test,""",
+            new="""\
+// the blocks that the last run left in use, and all that the pool has
+static void print_pool(const kv_paged & pool) {
+    std::printf(", \\"kv_block\\": %d", int(pool.block_size()));
+    std::printf(", \\"kv_blocks_used\\": %d", int(pool.n_blocks_used()));
+    std::printf(", \\"kv_blocks_pool\\": %d", int(pool.n_blocks_pool()));
+}
+
+// One JSON object a line, so that a reader can take the results as they come.
+static void print_result(const context & ctx, const char * test,""",
+        ),
+        Replace(
+            path="tools/bench/bench.cpp",
+            old="""\
+    std::printf("}\\n");
+""",
+            new="""\
+    if (ctx.cache().paged_pool() != nullptr) {
+        print_pool(*ctx.cache().paged_pool());
+    }
+    std::printf("}\\n");
+""",
+        ),
+        Replace(
+            path="tools/bench/bench.cpp",
+            old="    print_result(test,",
+            new="    print_result(ctx, test,",
+        ),
+    ),
+)
+
+# in the order of the branch; MOVED_ON came after the series was taken
+FORK: tuple[Commit, ...] = (PAGED, _TRACE, TEST, _MOE, FIX, _BENCH)

@@ -1,0 +1,65 @@
+"""The one error family. Every failure a user can meet is a `PatchstackError` with a message, a hint and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit codes of every command."""
+
+    HOLDS = 0
+    DOES_NOT_HOLD = 1
+    USAGE = 2
+    MISSING = 3
+    INVALID = 4
+    BUG = 70
+    INTERRUPTED = 130
+
+
+class PatchstackError(Exception):
+    """A failure with the words for its reader: what failed and where, then what to do next.
+
+    `problems` holds further complaints of the same kind, so that all of them are reported at once.
+    """
+
+    exit_code: Exit = Exit.USAGE
+
+    def __init__(self, message: str, *, hint: str | None = None, problems: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.problems = tuple(problems)
+
+    def render(self) -> str:
+        """The text printed on stderr: `error:`, one line a problem, and `hint:` after a blank line."""
+        lines = [f"error: {self.message}"]
+        lines += [f"  - {problem}" for problem in self.problems]
+        if self.hint:
+            lines += ["", f"hint: {self.hint}"]
+        return "\n".join(lines)
+
+
+class UsageError(PatchstackError):
+    """Wrong usage: options that exclude each other, a path that is not there, a bad value."""
+
+    exit_code = Exit.USAGE
+
+
+class ConfigError(PatchstackError):
+    """`patchstack.yaml`, a lock or a patch directory that cannot be used as it stands."""
+
+    exit_code = Exit.USAGE
+
+
+class MissingError(PatchstackError):
+    """Something is not here: git, a repository, an object, the network, anything to compare with."""
+
+    exit_code = Exit.MISSING
+
+
+class NotHeldError(PatchstackError):
+    """It was checked and does not hold."""
+
+    exit_code = Exit.DOES_NOT_HOLD

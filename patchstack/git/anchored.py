@@ -1,0 +1,103 @@
+"""Anchored patches: diffs without context, each file tied to its exact pre-image and post-image by full blob ids.
+
+Plain `git apply` puts hunks without context in the wrong place and says OK. So these files carry another suffix, only
+patchstack applies them, and only to the very blob they were made from.
+"""
+
+from __future__ import annotations
+
+from patchstack.git.apply import Fault, Outcome, Problem
+from patchstack.git.diff import FileDiff, Hunk, Unsupported, parse_diffs
+from patchstack.git.objects import NULL_ID, Objects, object_id
+from patchstack.git.overlay import FILE, TreeOverlay
+
+SUFFIX = ".anchored"
+
+
+def apply_anchored(objects: Objects, overlay: TreeOverlay, data: bytes) -> Outcome:
+    """Apply an anchored patch to a tree: all of it or, where it has problems, nothing. Nothing is searched for.
+
+    Raises `MissingObject` where the content of a touched file is not to be had.
+    """
+    try:
+        diffs = parse_diffs(data)
+    except Unsupported as unsupported:
+        return _refused([Problem(fault=Fault.MALFORMED, path="", detail=f"no anchored patch: {unsupported}")])
+    problems: list[Problem] = []
+    edits: list[tuple[FileDiff, int, bytes]] = []
+    for diff in diffs:
+        edit = _edit(objects, overlay, diff)
+        if isinstance(edit, Problem):
+            problems.append(edit)
+        else:
+            edits.append((diff, *edit))
+    if problems:
+        return _refused(problems)
+    for diff, mode, content in edits:
+        if diff.new is None:
+            overlay.remove(diff.path)
+        else:
+            overlay.put(diff.new, mode, objects.add("blob", content))
+    return Outcome(tree=overlay.write())
+
+
+def _refused(problems: list[Problem]) -> Outcome:
+    return Outcome(tree=None, problems=tuple(problems))
+
+
+def _edit(objects: Objects, overlay: TreeOverlay, diff: FileDiff) -> tuple[int, bytes] | Problem:
+    path = diff.path.decode("utf-8", "replace")
+
+    def problem(fault: Fault, detail: str) -> Problem:
+        return Problem(fault=fault, path=path, detail=f"{path}: {detail}")
+
+    if len(diff.old_id) != 40 or len(diff.new_id) != 40:
+        return problem(Fault.MALFORMED, "an anchored patch needs full blob ids in its index line (git diff --full-index)")
+    if diff.old is not None and diff.new is not None and diff.old != diff.new:
+        return problem(Fault.MALFORMED, "an anchored patch cannot rename")
+    if any(set(hunk.before) & set(hunk.after) and (hunk.leading or hunk.trailing) for hunk in diff.hunks):
+        return problem(Fault.MALFORMED, "an anchored patch carries no context (git diff -U0)")
+    if overlay.obstacle(diff.path) is not None:
+        return problem(Fault.UNSAFE, "a parent of it is a file or a link")
+    entry = overlay.entry(diff.path)
+    if diff.old is None:
+        if entry is not None:
+            return problem(Fault.CONFLICT, "the patch makes it, but it is there already")
+        mode, content = diff.new_mode or FILE, b""
+    else:
+        if entry is None:
+            return problem(Fault.MISSING_FILE, "the file is not there")
+        if entry[1] != diff.old_id:
+            return problem(
+                Fault.CONFLICT, f"anchored to blob {diff.old_id[:12]}, but the file is blob {entry[1][:12]} here"
+            )
+        mode, content = diff.new_mode or entry[0], objects.blob(entry[1], path)
+    result = _placed(content, diff.hunks)
+    if isinstance(result, str):
+        return problem(Fault.CONFLICT, result)
+    if diff.new is None:
+        if result or diff.new_id != NULL_ID:
+            return problem(Fault.CONFLICT, "the patch deletes it, but lines would be left")
+    elif object_id("blob", result) != diff.new_id:
+        return problem(Fault.CONFLICT, f"the result is not blob {diff.new_id[:12]}, which the patch promises")
+    return mode, result
+
+
+def _placed(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | str:
+    """The content with every hunk put exactly where it says, or what is wrong with one."""
+    lines = content.split(b"\n")
+    shift = 0
+    for number, hunk in enumerate(hunks, 1):
+        count = len(hunk.before)
+        at = hunk.old_start - (1 if count else 0) + shift
+        if lines[at : at + count] != list(hunk.before) or at < 0 or at > len(lines):
+            return f"hunk {number} ({hunk.header.decode('ascii')}) does not hold the lines that stand there"
+        after = list(hunk.after)
+        ends = at + count >= len(lines) - 1
+        if ends and lines[-1] == b"" and hunk.after_no_newline:
+            count += 1
+        elif ends and lines[-1] != b"" and not hunk.after_no_newline and count:
+            after.append(b"")
+        lines[at : at + count] = after
+        shift += len(after) - count
+    return b"\n".join(lines)

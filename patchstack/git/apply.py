@@ -1,0 +1,208 @@
+"""Apply patches to a tree in memory, strictly, one after the other, with the same answer as git.
+
+A patch applies here exactly when `git -c apply.whitespace=nowarn -c core.protectNTFS=true -c core.protectHFS=true apply
+--cached` takes it, and gives the same tree. Plain text diffs are applied here; all else is handed to git itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+
+from patchstack.git.diff import FileDiff, Unsupported, parse_diffs
+from patchstack.git.handover import GitApply
+from patchstack.git.hunks import Misfit, apply_hunks
+from patchstack.git.objects import MissingObject, Objects
+from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, TreeOverlay
+
+
+class Fault(StrEnum):
+    """Why a patch was not applied."""
+
+    CONFLICT = "conflict"
+    MISSING_FILE = "missing-file"
+    MALFORMED = "malformed"
+    UNSAFE = "unsafe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One reason against a patch. `path` is empty where git named none."""
+
+    fault: Fault
+    path: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a patch: the tree it gave, or the problems for which it was left out (then `tree` is None).
+
+    `by_git` tells that git itself judged it, and `left_to_git` why.
+    """
+
+    tree: str | None
+    problems: tuple[Problem, ...] = ()
+    left_to_git: str = ""
+
+    @property
+    def applied(self) -> bool:
+        return self.tree is not None
+
+
+class Applier:
+    """A tree to which patches are applied one after the other. Use as a context manager; git's part needs a directory."""
+
+    def __init__(self, objects: Objects, tree: str) -> None:
+        self.objects = objects
+        self.overlay = TreeOverlay(objects, tree)
+        self._git: GitApply | None = None
+
+    def __enter__(self) -> Applier:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._git is not None:
+            self._git.close()
+
+    def restart(self, tree: str) -> None:
+        """Go on from another tree."""
+        self.overlay = TreeOverlay(self.objects, tree)
+
+    def apply(self, data: bytes) -> Outcome:
+        """Apply one patch file: all of it or, where it has problems, nothing.
+
+        Raises `MissingObject` where the content of a touched file is not to be had.
+        """
+        try:
+            return self._apply_here(parse_diffs(data))
+        except Unsupported as unsupported:
+            return self._hand_over(data, str(unsupported))
+
+    def _apply_here(self, diffs: tuple[FileDiff, ...]) -> Outcome:
+        problems: list[Problem] = []
+        edits: list[tuple[FileDiff, int, str]] = []
+        for diff in diffs:
+            self._check_ground(diff)
+            edit = self._edit(diff)
+            if isinstance(edit, Problem):
+                problems.append(edit)
+            else:
+                edits.append((diff, *edit))
+        if problems:
+            return Outcome(tree=None, problems=tuple(problems))
+        for diff, _, _ in edits:
+            if diff.old is not None and diff.old != diff.new:
+                self.overlay.remove(diff.old)
+        for diff, mode, oid in edits:
+            if diff.new is not None:
+                self.overlay.put(diff.new, mode, oid)
+        return Outcome(tree=self.overlay.write())
+
+    def _check_ground(self, diff: FileDiff) -> None:
+        """Leave to git whatever meets a link, a submodule, or a file where a directory should be."""
+        for path in {diff.old, diff.new} - {None}:
+            assert path is not None
+            if self.overlay.obstacle(path) is not None:
+                raise Unsupported("a parent that is no directory", diff.line)
+            entry = self.overlay.entry(path)
+            if entry is not None and entry[0] not in (FILE, EXECUTABLE):
+                kind = "a directory" if entry[0] == DIRECTORY else "a link or submodule"
+                raise Unsupported(f"{kind} at the path of a file", diff.line)
+
+    def _edit(self, diff: FileDiff) -> tuple[int, str] | Problem:
+        """The mode and blob a diff gives (for a deletion, of no use), or why it cannot be."""
+        path = diff.path.decode("utf-8", "replace")
+        content, mode = b"", diff.new_mode or FILE
+        old_oid = ""
+        if diff.old is not None:
+            entry = self.overlay.entry(diff.old)
+            old = diff.old.decode("utf-8", "replace")
+            if entry is None:
+                return Problem(fault=Fault.MISSING_FILE, path=old, detail=f"{old}: the file is not there")
+            mode, old_oid = diff.new_mode or entry[0], entry[1]
+            content = self.objects.blob(old_oid, old) if diff.hunks or diff.new is None else b""
+        if diff.new is not None and diff.new != diff.old and self.overlay.entry(diff.new) is not None:
+            return Problem(fault=Fault.CONFLICT, path=path, detail=f"{path}: the patch makes it, but it is there already")
+        result = apply_hunks(content, diff.hunks)
+        if isinstance(result, Misfit):
+            return Problem(fault=Fault.CONFLICT, path=path, detail=f"{path}: {result.describe()}")
+        if diff.new is None:
+            if result:
+                detail = f"{path}: the patch deletes it, but it holds lines the patch does not know"
+                return Problem(fault=Fault.CONFLICT, path=path, detail=detail)
+            return mode, old_oid
+        return mode, self.objects.add("blob", result) if diff.hunks or not old_oid else old_oid
+
+    def _hand_over(self, data: bytes, reason: str) -> Outcome:
+        if self._git is None:
+            self._git = GitApply(self.objects)
+        verdict = self._git.apply(self.overlay.write(), data)
+        if verdict.tree is not None:
+            self.restart(verdict.tree)
+            return Outcome(tree=verdict.tree, left_to_git=reason)
+        problems = tuple(_explain(verdict.complaint, data))
+        for problem in problems:
+            self._check_present(problem)
+        return Outcome(tree=None, problems=problems, left_to_git=reason)
+
+    def _check_present(self, problem: Problem) -> None:
+        """git cannot read a file: not the patch is to blame where its blob is not in the clone."""
+        if "failed to read" in problem.detail and problem.path:
+            entry = self.overlay.entry(problem.path.encode())
+            if entry is not None and not self.objects.has(entry[1]):
+                raise MissingObject(entry[1], f"blob of {problem.path}", self.objects.where)
+
+
+_MALFORMED = (
+    *("corrupt patch", "patch fragment without header", "No valid patches", "git diff header lacks", "inconsistent"),
+    *("only garbage", "bad git-diff", "invalid mode", "depends on old contents", "still has contents", "unrecognized"),
+    *("unable to find filename", "corrupt binary patch", "without full index line", "failed to read", "does not match old mode"),
+)
+_UNSAFE = ("invalid path", "beyond a symbolic link")
+
+
+def _explain(complaint: str, data: bytes) -> list[Problem]:
+    """git's own words about a patch it did not take, as problems."""
+    problems = []
+    for line in complaint.splitlines():
+        text = line.removeprefix("error: ").removeprefix("fatal: ")
+        if line.startswith(("warning:", "<stdin>:")) or text.endswith(": patch does not apply") or not text.strip():
+            continue
+        if any(words in text for words in _UNSAFE):
+            fault = Fault.UNSAFE
+        elif any(words in text for words in _MALFORMED):
+            fault = Fault.MALFORMED
+        elif "does not exist in index" in text:
+            fault = Fault.MISSING_FILE
+        else:
+            fault = Fault.CONFLICT
+        problems.append(Problem(fault=fault, path=_path_in(text), detail=_worded(text, fault, data)))
+    return problems or [Problem(fault=Fault.CONFLICT, path="", detail=complaint or "git apply refused it, without a word")]
+
+
+def _path_in(text: str) -> str:
+    if "'" in text:
+        return text.split("'")[1]
+    if text.startswith("patch failed: "):
+        return text.removeprefix("patch failed: ").rpartition(":")[0]
+    if text.startswith("failed to read "):
+        return text.removeprefix("failed to read ")
+    return text.partition(": ")[0] if ": " in text else ""
+
+
+def _worded(text: str, fault: Fault, data: bytes) -> str:
+    if fault is Fault.MALFORMED:
+        if not data.strip():
+            return "the file is empty"
+        if "No valid patches" in text:
+            return "there is no diff in it"
+        if data.count(b"\r\n") * 2 > data.count(b"\n") > 0:
+            return f"{text} (its lines end in CRLF: was it mangled on its way?)"
+    if text.startswith("patch failed: "):
+        path, _, line = text.removeprefix("patch failed: ").rpartition(":")
+        return f"{path}: a hunk does not match at line {line}"
+    return text

@@ -1,0 +1,305 @@
+"""Read the diffs of a patch file: the form git itself writes for text files, and nothing else.
+
+`git apply` accepts far more (traditional diffs, binary data, quoted names, symlinks, copies, a path touched twice, …).
+What is not plainly of the form read here raises `Unsupported`; the caller then hands the whole file to git, which judges
+it. So this reader never has to guess, and every answer it does give can be held against git's.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from patchstack.git.overlay import EXECUTABLE, FILE
+
+
+class Unsupported(Exception):
+    """A construct left to git itself. `line` is the 1-based line of the patch file."""
+
+    def __init__(self, reason: str, line: int) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.reason = reason
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hunk:
+    """One hunk. Lines are without their newline; `no_newline` tells whose last line ends the file without one.
+
+    `leading` and `trailing` count the context lines at either end; `line` is where the hunk stands in the patch file.
+    """
+
+    old_start: int
+    new_start: int
+    before: tuple[bytes, ...]
+    after: tuple[bytes, ...]
+    leading: int
+    trailing: int
+    before_no_newline: bool
+    after_no_newline: bool
+    line: int
+    header: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDiff:
+    """The change of one file. `old` is None for a creation, `new` for a deletion; they differ for a rename.
+
+    Modes are None where the diff does not set them. `old_id` and `new_id` are the ids of the `index` line, as written.
+    """
+
+    old: bytes | None
+    new: bytes | None
+    new_mode: int | None
+    hunks: tuple[Hunk, ...]
+    old_id: str
+    new_id: str
+    line: int
+
+    @property
+    def path(self) -> bytes:
+        path = self.old if self.new is None else self.new
+        assert path is not None
+        return path
+
+
+_GIT_HEADER = re.compile(rb"diff --git [^/\s\"]+/([!-~]+) [^/\s\"]+/([!-~]+)\Z")
+_INDEX = re.compile(rb"index ([0-9a-f]{4,40})\.\.([0-9a-f]{4,40})(?: (100644|100755))?\Z")
+_HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+_SCORE = re.compile(rb"(?:dis)?similarity index \d{1,3}%\Z")
+_NAME = re.compile(rb"[!-~]+\Z")
+_KEYS = (
+    *(b"index ", b"--- ", b"+++ ", b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode "),
+    *(b"rename from ", b"rename to "),
+)
+_LEFT_TO_GIT = (b"copy ", b"rename ", b"similarity index ", b"dissimilarity index ")
+_MODES = {b"100644": FILE, b"100755": EXECUTABLE}
+
+# Names that git's path checks look at twice (`.git…`, `git~1`, `.`, `..`, empty components) are left to git.
+_ODD_NAME = re.compile(rb"(?i)\.git|git~|(?:^|/)\.{0,2}(?:/|\Z)|[\"\\:]")
+
+
+def parse_diffs(data: bytes) -> tuple[FileDiff, ...]:
+    """All diffs of a patch file, in order; at least one, and no path touched by two of them.
+
+    Raises `Unsupported` for anything but plain text diffs as git writes them.
+    """
+    if b"\0" in data:
+        raise Unsupported("NUL byte", data.count(b"\n", 0, data.index(b"\0")) + 1)
+    reader = _Reader(data)
+    diffs = reader.read()
+    if not diffs:
+        raise Unsupported("no diff in it", 1)
+    _check_paths(diffs)
+    return diffs
+
+
+def _check_paths(diffs: tuple[FileDiff, ...]) -> None:
+    touched: set[bytes] = set()
+    for diff in diffs:
+        for name in {diff.old, diff.new} - {None}:
+            assert name is not None
+            if name in touched:
+                raise Unsupported("a path touched twice", diff.line)
+            touched.add(name)
+    for name in touched:
+        parent = name
+        while b"/" in parent:
+            parent = parent.rpartition(b"/")[0]
+            if parent in touched:
+                raise Unsupported("a file and a directory of one name", 1)
+
+
+class _Reader:
+    """Walks the lines of one patch file."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.lines = data.split(b"\n")
+        self.at = 0
+
+    def read(self) -> tuple[FileDiff, ...]:
+        """Every diff of the file. Text between them is skipped, as git skips it, unless git would see a diff in it."""
+        diffs = []
+        while self.at < len(self.lines):
+            line = self.lines[self.at]
+            if line.startswith(b"diff --git "):
+                diffs.append(self._file())
+                continue
+            if line.startswith(b"@@ -"):
+                raise self._refuse("a hunk without header")
+            self.at += 1
+            if line.startswith(b"--- ") and self.lines[self.at : self.at + 1] and self.lines[self.at].startswith(b"+++ "):
+                raise self._refuse("a traditional diff")
+        return tuple(diffs)
+
+    def _line(self) -> bytes | None:
+        """The line at hand, if it is complete (ends with a newline)."""
+        return self.lines[self.at] if self.at + 1 < len(self.lines) else None
+
+    def _refuse(self, reason: str) -> Unsupported:
+        return Unsupported(reason, self.at + 1)
+
+    def _file(self) -> FileDiff:
+        start = self.at
+        header = _GIT_HEADER.match(self.lines[start])
+        if header is None or start + 1 >= len(self.lines):
+            raise self._refuse("an unusual diff header")
+        first, second = header.groups()
+        seen: dict[bytes, bytes] = {}
+        self.at += 1
+        while (text := self._line()) is not None:
+            key = next((key for key in _KEYS if text.startswith(key)), None)
+            if key is None and _SCORE.match(text):
+                key = text
+            if key is None:
+                if text.startswith(_LEFT_TO_GIT):
+                    raise self._refuse("a copy or an unusual header line")
+                break
+            if key in seen:
+                raise self._refuse("a header line given twice")
+            seen[key] = text[len(key) :]
+            self.at += 1
+        if text is None and self.lines[self.at]:
+            raise self._refuse("a diff cut short")
+        return self._described(first, second, seen, start)
+
+    def _described(self, first: bytes, second: bytes, seen: dict[bytes, bytes], start: int) -> FileDiff:
+        """Turn the header lines into a `FileDiff`, or refuse any combination that git does not write."""
+        old: bytes | None = first
+        new: bytes | None = second
+        kinds = [key for key in (b"new file mode ", b"deleted file mode ", b"rename from ") if key in seen]
+        if len(kinds) > 1 or (b"rename from " in seen) != (b"rename to " in seen):
+            raise self._refuse("contradicting header lines")
+        if (b"old mode " in seen) != (b"new mode " in seen) or (b"old mode " in seen and kinds[:1] not in ([], [b"rename from "])):
+            raise self._refuse("contradicting mode lines")
+        if (b"--- " in seen) != (b"+++ " in seen):
+            raise self._refuse("half a pair of file names")
+        rename = b"rename from " in seen
+        if rename:
+            if seen[b"rename from "] != first or seen[b"rename to "] != second or first == second:
+                raise self._refuse("names that disagree")
+        elif first != second:
+            raise self._refuse("names that disagree")
+        if b"new file mode " in seen:
+            old = None
+        if b"deleted file mode " in seen:
+            new = None
+        self._check_names(old, new, seen)
+        mode = None
+        for key in (b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode "):
+            if key in seen:
+                if seen[key] not in _MODES:
+                    raise self._refuse("not a regular file")
+                if key != b"deleted file mode ":
+                    mode = _MODES[seen[key]]
+        old_id = new_id = ""
+        if b"index " in seen:
+            index = _INDEX.match(b"index " + seen[b"index "])
+            if index is None:
+                raise self._refuse("an unusual index line")
+            old_id, new_id = index.group(1).decode(), index.group(2).decode()
+        hunks = self._hunks() if b"--- " in seen else ()
+        if b"--- " in seen and not hunks:
+            raise self._refuse("file names without a hunk")
+        if not hunks and not kinds and b"old mode " not in seen:
+            raise self._refuse("a diff that changes nothing")
+        if not hunks and b"index " in seen and kinds not in ([b"new file mode "], [b"deleted file mode "]):
+            raise self._refuse("content changes without hunks")
+        line = self._line()
+        if line is not None and line.startswith((b"GIT binary patch", b"Binary files ", b"Files ")):
+            raise self._refuse("binary data")
+        if old is None and (len(hunks) > 1 or any(hunk.before or hunk.old_start for hunk in hunks)):
+            raise self._refuse("a new file with old contents")
+        if new is None and any(hunk.after for hunk in hunks):
+            raise self._refuse("a deleted file that keeps contents")
+        return FileDiff(
+            old=old, new=new, new_mode=mode, hunks=hunks, old_id=old_id, new_id=new_id, line=start + 1
+        )
+
+    def _check_names(self, old: bytes | None, new: bytes | None, seen: dict[bytes, bytes]) -> None:
+        for name in (old, new):
+            if name is not None and (_ODD_NAME.search(name) or b"//" in name):
+                raise self._refuse("an unusual file name")
+        if b"--- " in seen:
+            for key, name in ((b"--- ", old), (b"+++ ", new)):
+                given = seen[key]
+                if name is None:
+                    if given != b"/dev/null":
+                        raise self._refuse("names that disagree")
+                elif given.partition(b"/")[2] != name or given.startswith((b"/", b'"')) or not _NAME.match(given):
+                    raise self._refuse("names that disagree")
+
+    def _hunks(self) -> tuple[Hunk, ...]:
+        hunks = []
+        while (text := self.lines[self.at]).startswith(b"@@ -"):
+            hunks.append(self._hunk(text))
+        return tuple(hunks)
+
+    def _hunk(self, text: bytes) -> Hunk:
+        start = self.at
+        match = _HUNK.match(text)
+        if match is None:
+            raise self._refuse("an unusual hunk header")
+        old_start, old_count, new_start, new_count = (int(field) if field else 1 for field in match.groups())
+        lines, end = self.lines, len(self.lines) - 1
+        before: list[bytes] = []
+        after: list[bytes] = []
+        leading = trailing = 0
+        changed = False
+        at = start + 1
+        marked = {b"-": False, b"+": False}
+        while len(before) < old_count or len(after) < new_count:
+            if at >= end:
+                self.at = at
+                raise self._refuse("a hunk cut short")
+            line = lines[at]
+            sign = line[:1]
+            if sign in (b" ", b""):
+                before.append(line[1:])
+                after.append(line[1:])
+                leading += not changed
+                trailing += 1
+            elif sign == b"-":
+                before.append(line[1:])
+                changed, trailing = True, 0
+            elif sign == b"+":
+                after.append(line[1:])
+                changed, trailing = True, 0
+            elif line.startswith(b"\\ ") and len(line) >= 11:
+                self.at = at
+                self._mark(lines[at - 1][:1], len(before) == old_count, len(after) == new_count, marked)
+            else:
+                self.at = at
+                raise self._refuse("an unusual hunk line")
+            at += 1
+        self.at = at
+        if len(before) > old_count or len(after) > new_count or not changed:
+            raise self._refuse("hunk counts that disagree with its lines")
+        if lines[at].startswith(b"\\"):
+            if at >= end or not lines[at].startswith(b"\\ ") or len(lines[at]) < 12:
+                raise self._refuse("an unusual end of hunk")
+            self._mark(lines[at - 1][:1], True, True, marked)
+            self.at += 1
+        return Hunk(
+            old_start=old_start,
+            new_start=new_start,
+            before=tuple(before),
+            after=tuple(after),
+            leading=leading,
+            trailing=trailing,
+            before_no_newline=marked[b"-"],
+            after_no_newline=marked[b"+"],
+            line=start + 1,
+            header=match.group(0),
+        )
+
+    def _mark(self, sign: bytes, before_done: bool, after_done: bool, marked: dict[bytes, bool]) -> None:
+        """A `\\ No newline` line is read only behind the last removed or the last added line of a hunk.
+
+        Behind context, or in the middle, git is lenient in ways that are left to it.
+        """
+        if (sign == b"-" and before_done) or (sign == b"+" and after_done):
+            marked[sign] = True
+        else:
+            raise self._refuse("no newline in an unusual place")

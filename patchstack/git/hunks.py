@@ -1,0 +1,147 @@
+"""Put the hunks of one file diff onto a file: exact context, any offset, no fuzz, at the place `git apply` chooses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from patchstack.git.diff import Hunk, Unsupported
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """A hunk that fits nowhere. `number` counts from 1; `at` is the 1-based line of the file where it should stand.
+
+    `expected` and `found` are the first line that differs there (`found` None: the file ends before it).
+    """
+
+    number: int
+    hunk: Hunk
+    at: int
+    expected: bytes
+    found: bytes | None
+    already: bool
+
+    def describe(self) -> str:
+        """One line for the user: which hunk, what it expects, what is there."""
+        where = f"hunk {self.number} ({self.hunk.header.decode('ascii')})"
+        if self.already:
+            return f"{where}: its lines are there already"
+        expected = f"expected {_shown(self.expected)}"
+        if self.found is None:
+            return f"{where}: {expected} at line {self.at}, the file ends before it"
+        if self.found == self.expected:
+            return f"{where}: its lines fit at line {self.at}, but only where the hunk may not go (an end of the file, or another hunk)"
+        return f"{where}: {expected} at line {self.at}, found {_shown(self.found)}"
+
+
+def _shown(line: bytes) -> str:
+    text = line.decode("utf-8", "replace")
+    if len(text) > 90:
+        text = text[:87] + "..."
+    return "`" + "".join(c if c.isprintable() else repr(c)[1:-1] for c in text) + "`"
+
+
+def apply_hunks(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | Misfit:
+    """The new content of a file, or the first hunk that fits nowhere.
+
+    The rules are `git apply`'s, with `--unidiff-zero` off and no whitespace fixing: a hunk that starts at line 0 or 1
+    must match the beginning, one without trailing context must match the end; any other goes to the exact match nearest
+    to the line it names, the later one first among equals; and no hunk may touch lines an earlier one has placed.
+
+    Raises `Unsupported` for an insertion without context behind a last line that has no newline: git joins the two.
+    """
+    # The last element is what follows the last newline: empty for a file that ends with one.
+    lines = content.split(b"\n")
+    placed: list[tuple[int, int]] = []
+    for number, hunk in enumerate(hunks, 1):
+        at = _position(lines, hunk, placed)
+        if at is None:
+            return _misfit(lines, number, hunk)
+        _place(lines, hunk, at)
+        count, new_count = len(hunk.before), len(hunk.after)
+        shift = new_count - count
+        if shift:
+            placed = [(a + shift, b + shift) if a >= at + count else (a, b) for a, b in placed]
+        if new_count:
+            placed.append((at, at + new_count))
+    return b"\n".join(lines)
+
+
+def _line_count(lines: list[bytes]) -> int:
+    return len(lines) - (lines[-1] == b"")
+
+
+def _position(lines: list[bytes], hunk: Hunk, placed: list[tuple[int, int]]) -> int | None:
+    before = list(hunk.before)
+    count, total = len(before), _line_count(lines)
+    last = total - count
+    if last < 0:
+        return None
+
+    def fits(at: int) -> bool:
+        return lines[at : at + count] == before and not any(a < at + count and at < b for a, b in placed)
+
+    must_begin = hunk.old_start <= 1
+    if not hunk.trailing:  # must match the end, newline or not
+        if must_begin and last:
+            return None
+        if not count and lines[-1]:
+            raise Unsupported("an insertion behind a last line without newline", hunk.line)
+        if count and hunk.before_no_newline == (lines[-1] == b""):
+            return None
+        return last if fits(last) else None
+    if must_begin:
+        return 0 if _complete(lines, 0, count) and fits(0) else None
+    wanted = min(max(hunk.new_start - 1, 0), total)
+    if wanted <= last and _complete(lines, wanted, count) and fits(wanted):
+        return wanted
+    first = before[0]
+    candidates = [at for at in range(last + 1) if lines[at] == first and _complete(lines, at, count)]
+    candidates.sort(key=lambda at: (abs(at - wanted), at < wanted))
+    return next((at for at in candidates if fits(at)), None)
+
+
+def _complete(lines: list[bytes], at: int, count: int) -> bool:
+    """Whether every one of `count` lines ends with a newline, as lines with context behind them do."""
+    return at + count < len(lines)
+
+
+def _place(lines: list[bytes], hunk: Hunk, at: int) -> None:
+    end = at + len(hunk.before)
+    after = list(hunk.after)
+    if not hunk.trailing:  # the hunk reaches the end of the file
+        lines[at:] = after if hunk.after_no_newline else [*after, b""]
+    else:
+        lines[at:end] = after
+
+
+def _misfit(lines: list[bytes], number: int, hunk: Hunk) -> Misfit:
+    """Find the place where most of the hunk's lines stand, nearest to the one it names, and say what differs there."""
+    before, total = hunk.before, _line_count(lines)
+    wanted = min(max(hunk.new_start - 1, 0), total)
+    body = lines[:total]
+    positions: dict[int, int] = {wanted: 0}
+    where: dict[bytes, list[int]] = {}
+    needed = set(before)
+    for index, line in enumerate(body):
+        if line in needed:
+            where.setdefault(line, []).append(index)
+    for offset, line in enumerate(before):
+        found = where.get(line, [])
+        if len(found) <= 50:
+            for index in found:
+                if index >= offset:
+                    positions[index - offset] = positions.get(index - offset, 0) + 1
+    best = min(positions, key=lambda at: (-positions[at], abs(at - wanted)))
+    for offset, line in enumerate(before):
+        found_line = body[best + offset] if best + offset < total else None
+        if found_line != line:
+            break
+    else:
+        offset, line = 0, before[0] if before else b""
+        found_line = body[best] if best < total else None
+    after = list(hunk.after)
+    already = bool(after) and any(
+        body[at : at + len(after)] == after for at in range(len(body) - len(after) + 1) if body[at] == after[0]
+    )
+    return Misfit(number=number, hunk=hunk, at=best + offset + 1, expected=line, found=found_line, already=already)

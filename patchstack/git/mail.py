@@ -1,0 +1,61 @@
+"""Patch files as mail: what `git format-patch` writes before the diff."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from patchstack.git.objects import NULL_ID
+
+_FROM_LINE = re.compile(rb"From ([0-9a-f]{40}) ")
+_PATCH_TAG = re.compile(r"\s*\[[^\]]*\bPATCH\b[^\]]*\]\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchMail:
+    """The head of a patch file. `commit` is the id in its `From` line (None for none or zeros); `subject` is the
+    commit's subject without `[PATCH n/m]`, empty where the file has no mail head."""
+
+    commit: str | None
+    subject: str
+
+
+def read_mail(data: bytes) -> PatchMail:
+    """Read the head of a patch file. Never fails: a file without one gives an empty subject."""
+    head = data[: 64 * 1024]
+    commit = None
+    found = _FROM_LINE.match(head)
+    if found:
+        commit = found.group(1).decode("ascii")
+        head = head.partition(b"\n")[2]
+        if commit == NULL_ID:
+            commit = None
+    subject: list[bytes] = []
+    collecting = False
+    for line in head.split(b"\n"):
+        line = line.rstrip(b"\r")
+        if not line or line.startswith((b"diff --git ", b"--- ")):
+            break
+        if collecting and line[:1] in (b" ", b"\t"):
+            subject.append(line.strip())
+            continue
+        collecting = False
+        if line[:8].lower() == b"subject:" and not subject:
+            subject.append(line[8:].strip())
+            collecting = True
+    text = _decoded(b" ".join(subject))
+    tag = _PATCH_TAG.match(text)
+    return PatchMail(commit=commit, subject=text[tag.end() :].strip() if tag else text)
+
+
+def _decoded(subject: bytes) -> str:
+    """A header's text: RFC 2047 words where there are any, UTF-8 else."""
+    if b"=?" not in subject:
+        return subject.decode("utf-8", "replace")
+    from email.errors import HeaderParseError
+    from email.header import decode_header, make_header
+
+    try:
+        return str(make_header(decode_header(subject.decode("ascii", "replace"))))
+    except (HeaderParseError, LookupError, UnicodeDecodeError, ValueError):
+        return subject.decode("utf-8", "replace")

@@ -1,0 +1,276 @@
+"""Read a repository's objects, and keep new ones in memory. Nothing here writes into anyone's repository.
+
+Repositories are opened by git (which knows every layout: bare, partial, shallow, worktree, reftable) and their objects
+are read by libgit2 straight from the object directory, so that no repository extension stands in the way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pygit2
+
+from patchstack.errors import MissingError, UsageError
+from patchstack.process import Finished, clean_environment, run
+
+Kind = Literal["blob", "tree", "commit"]
+
+FULL_ID = re.compile(r"[0-9a-f]{40}\Z")
+NULL_ID = "0" * 40
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+_KINDS: dict[int, str] = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
+
+
+class MissingObject(MissingError):
+    """An object that is neither in the repository at hand nor made by us."""
+
+    def __init__(self, oid: str, what: str = "object", where: str = "") -> None:
+        super().__init__(
+            f"{what} {oid} is not in {where or 'the repository'}",
+            hint="the clone is partial, shallow or damaged: fetch the object into it, or give the upstream's URL",
+        )
+        self.oid = oid
+
+
+class NotARepository(UsageError):
+    """A path that git does not take for a repository, or one of a kind that cannot serve."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A commit as far as the tool needs it. `subject` is the first paragraph on one line, as git shows it."""
+
+    oid: str
+    tree: str
+    parents: tuple[str, ...]
+    subject: str
+
+
+def object_id(kind: Kind, data: bytes) -> str:
+    """The SHA-1 id git gives an object (40 hexadecimal digits)."""
+    digest = hashlib.sha1(b"%s %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
+    digest.update(data)
+    return digest.hexdigest()
+
+
+class Objects:
+    """Objects of any number of repositories, read-only, with new ones laid over them in memory."""
+
+    def __init__(self) -> None:
+        self._odb: pygit2.Odb | None = None
+        self._made: dict[str, tuple[str, bytes]] = {}
+        self.directories: list[Path] = []
+        self.where = "memory"
+
+    def add_directory(self, directory: Path, where: str) -> None:
+        """Read from an object directory (with the alternates it names) as well. `where` names it in errors."""
+        if directory in self.directories:
+            return
+        if self._odb is None:
+            self._odb = pygit2.Odb(str(directory))
+            self.where = where
+        else:
+            self._odb.add_disk_alternate(str(directory))
+            self.where += f" or {where}"
+        self.directories.append(directory)
+
+    def read(self, oid: str) -> tuple[str, bytes]:
+        """Kind and content of an object. Raises `MissingObject`."""
+        made = self._made.get(oid)
+        if made is not None:
+            return made
+        if self._odb is not None:
+            try:
+                kind, data = self._odb.read(pygit2.Oid(hex=oid))
+            except KeyError:
+                pass
+            except pygit2.GitError as error:
+                raise MissingError(
+                    f"object {oid} in {self.where} cannot be read: {error}", hint="run git fsck there"
+                ) from error
+            else:
+                return _KINDS[int(kind)], data
+        raise MissingObject(oid, where=self.where)
+
+    def has(self, oid: str) -> bool:
+        if oid in self._made:
+            return True
+        return self._odb is not None and pygit2.Oid(hex=oid) in self._odb
+
+    def blob(self, oid: str, path: str = "") -> bytes:
+        """A file's content. `path` is named where the object is missing."""
+        try:
+            kind, data = self.read(oid)
+        except MissingObject:
+            raise MissingObject(oid, f"blob of {path}" if path else "blob", self.where) from None
+        if kind != "blob":
+            raise MissingError(f"{oid} ({path}) is a {kind}, not a blob", hint="the tree is damaged: run git fsck")
+        return data
+
+    def add(self, kind: Kind, data: bytes) -> str:
+        """Keep a new object in memory and give its id."""
+        oid = object_id(kind, data)
+        self._made.setdefault(oid, (kind, data))
+        return oid
+
+    def made(self) -> Iterator[tuple[str, tuple[str, bytes]]]:
+        """The objects kept in memory: id, kind and content, oldest first."""
+        return iter(self._made.items())
+
+    def commit(self, oid: str) -> Commit:
+        """Raises `MissingObject`, or `UsageError` where the id is of something else."""
+        kind, data = self.read(oid)
+        if kind != "commit":
+            raise UsageError(f"{oid} is a {kind}, not a commit")
+        return _parse_commit(oid, data)
+
+    def tree(self, oid: str) -> Iterator[tuple[int, bytes, str]]:
+        """Entries of one tree: mode, name, id. Raises `MissingObject`."""
+        if oid == EMPTY_TREE:
+            return iter(())
+        kind, data = self.read(oid)
+        if kind != "tree":
+            raise MissingError(f"{oid} is a {kind}, not a tree")
+        return _parse_tree(data)
+
+
+def _parse_tree(data: bytes) -> Iterator[tuple[int, bytes, str]]:
+    position, end = 0, len(data)
+    while position < end:
+        space = data.index(b" ", position)
+        stop = data.index(b"\0", space)
+        yield int(data[position:space], 8), data[space + 1 : stop], data[stop + 1 : stop + 21].hex()
+        position = stop + 21
+
+
+def _parse_commit(oid: str, data: bytes) -> Commit:
+    header, _, message = data.partition(b"\n\n")
+    tree, parents, encoding = "", [], "utf-8"
+    for line in header.split(b"\n"):
+        if line.startswith(b"tree "):
+            tree = line[5:].decode("ascii")
+        elif line.startswith(b"parent "):
+            parents.append(line[7:].decode("ascii"))
+        elif line.startswith(b"encoding "):
+            encoding = line[9:].decode("ascii", "replace")
+    first = message.lstrip(b"\n").partition(b"\n\n")[0]
+    try:
+        text = first.decode(encoding, "replace")
+    except LookupError:
+        text = first.decode("utf-8", "replace")
+    return Commit(oid=oid, tree=tree, parents=tuple(parents), subject=" ".join(text.split("\n")).strip())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """A repository on this machine, opened for reading. `name` is what the user called it."""
+
+    name: str
+    path: Path
+    git_dir: Path
+    object_directory: Path
+    shallow: bool
+
+    @staticmethod
+    def open(name: str, path: Path) -> Repository:
+        """Open the repository at `path`: a work tree's root, a `.git` directory or a bare repository.
+
+        Raises `NotARepository` where git does not take it, or where its object format is not SHA-1.
+        """
+        if not path.exists():
+            raise NotARepository(f"there is no repository at {name}: no such file or directory")
+        asked = read_only_git(
+            path,
+            "rev-parse",
+            "--is-shallow-repository",
+            "--absolute-git-dir",
+            "--git-path",
+            "objects",
+            "--show-object-format",
+        )
+        if not asked.ok:
+            raise _not_opened(name, asked)
+        shallow, git_dir, objects, object_format = asked.stdout.decode("utf-8", "surrogateescape").split("\n")[:4]
+        if object_format != "sha1":
+            raise NotARepository(
+                f"{name} is a {object_format} repository",
+                hint="patchstack reads SHA-1 repositories only, as its pins and trees are SHA-1 ids",
+            )
+        object_directory = (path / objects).resolve()
+        return Repository(
+            name=name,
+            path=path,
+            git_dir=Path(git_dir),
+            object_directory=object_directory,
+            shallow=shallow == "true",
+        )
+
+    def resolve_commit(self, rev: str, what: str, objects: Objects) -> Commit:
+        """The commit a revision names here. `what` (pin, fork ref) leads the error.
+
+        Raises `MissingError` where nothing, or nothing unique, has that name; `UsageError` where it is no commit.
+        """
+        if FULL_ID.match(rev) and objects.has(rev):
+            return objects.commit(self._peel(rev, objects))
+        if rev.startswith("-") or not rev.strip():
+            raise UsageError(f"{what} {rev!r} is not a revision")
+        asked = read_only_git(self.path, "rev-parse", "--verify", "--end-of-options", f"{rev}^{{commit}}")
+        if asked.ok:
+            return objects.commit(asked.stdout.decode("ascii").strip().splitlines()[-1])
+        raise self._not_resolved(rev, what, asked)
+
+    def _peel(self, oid: str, objects: Objects) -> str:
+        kind, data = objects.read(oid)
+        while kind == "tag":
+            oid = data.split(b"\n", 1)[0].removeprefix(b"object ").decode("ascii")
+            kind, data = objects.read(oid)
+        return oid
+
+    def _not_resolved(self, rev: str, what: str, asked: Finished) -> Exception:
+        complaint = asked.complaint
+        if "ambiguous" in complaint:
+            hints = [line.removeprefix("hint:").strip() for line in complaint.splitlines() if line.startswith("hint:   ")]
+            return UsageError(
+                f"{what} {rev} is ambiguous in {self.name}", problems=hints, hint="give more digits of the commit id"
+            )
+        if "expected commit type" in complaint:
+            return UsageError(f"{what} {rev} in {self.name} is not a commit", hint="give the id of a commit")
+        reason = "the clone is shallow; deepen it, or" if self.shallow else "fetch it there, or"
+        return MissingError(f"{what} {rev} is not in {self.name}", hint=f"{reason} name another repository")
+
+    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        """Whether `ancestor` is reachable from `descendant`, as far as this clone's history goes."""
+        return read_only_git(self.path, "merge-base", "--is-ancestor", ancestor, descendant).ok
+
+
+def read_only_git(path: Path, *args: str) -> Finished:
+    """Run git in a repository without letting it write or fetch: no lazy fetch, no locks, no upward search."""
+    environment = clean_environment(
+        {
+            "GIT_CEILING_DIRECTORIES": str(path.resolve().parent),
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_ALLOW_PROTOCOL": "none",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_TERMINAL_PROMPT": "0",
+        }
+    )
+    return run(["git", "-C", str(path), *args], env=environment)
+
+
+def _not_opened(name: str, asked: Finished) -> NotARepository:
+    complaint = asked.complaint
+    if "dubious ownership" in complaint:
+        return NotARepository(
+            f"git refuses {name}: it belongs to another user",
+            hint=f"if you trust it: git config --global --add safe.directory {name}",
+        )
+    if "not a git repository" in complaint:
+        return NotARepository(f"{name} is not a git repository")
+    first = complaint.splitlines()[0] if complaint else f"git exited {asked.code}"
+    return NotARepository(f"{name} cannot be opened: {first.removeprefix('fatal: ')}")

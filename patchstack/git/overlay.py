@@ -1,0 +1,138 @@
+"""Edit a tree in memory and compute the ids git would give: the base is read where needed, edits lie over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from patchstack.git.objects import EMPTY_TREE, Objects
+
+DIRECTORY = 0o040000
+FILE = 0o100644
+EXECUTABLE = 0o100755
+SYMLINK = 0o120000
+SUBMODULE = 0o160000
+
+Entry = tuple[int, str]
+"""Mode and object id of a path."""
+
+
+class _Node:
+    """A directory that was looked into: its entries, files as (mode, id), directories as id until looked into."""
+
+    __slots__ = ("children", "entries", "oid")
+
+    def __init__(self, oid: str | None, entries: dict[bytes, Entry]) -> None:
+        self.oid = oid
+        self.entries = entries
+        self.children: dict[bytes, _Node] = {}
+
+
+class TreeOverlay:
+    """A tree with edits over it. Paths are bytes, relative, with `/` between components."""
+
+    def __init__(self, objects: Objects, tree: str) -> None:
+        self.objects = objects
+        self._root = self._load(tree)
+
+    def entry(self, path: bytes) -> Entry | None:
+        """Mode and id at a path: a file, link, submodule or directory (its id as of the last `write`), or nothing."""
+        *parents, name = path.split(b"/")
+        node = self._descend(parents)
+        return None if node is None else node.entries.get(name)
+
+    def obstacle(self, path: bytes) -> tuple[bytes, Entry] | None:
+        """The first parent of a path that is there and is no directory."""
+        parts = path.split(b"/")
+        node: _Node | None = self._root
+        for depth, part in enumerate(parts[:-1]):
+            assert node is not None
+            entry = node.entries.get(part)
+            if entry is None:
+                return None
+            if entry[0] != DIRECTORY:
+                return b"/".join(parts[: depth + 1]), entry
+            node = self._child(node, part)
+        return None
+
+    def put(self, path: bytes, mode: int, oid: str) -> None:
+        """Set a file. Directories are made as needed; a parent must not be a file."""
+        *parents, name = path.split(b"/")
+        node = self._root
+        node.oid = None
+        for part in parents:
+            if part not in node.entries:
+                node.entries[part] = (DIRECTORY, EMPTY_TREE)
+                node.children[part] = _Node(None, {})
+            node = self._child(node, part)
+            node.oid = None
+        node.entries[name] = (mode, oid)
+
+    def remove(self, path: bytes) -> None:
+        """Remove a file; directories that become empty go with it."""
+        parts = path.split(b"/")
+        nodes = [self._root]
+        for part in parts[:-1]:
+            nodes.append(self._child(nodes[-1], part))
+        for depth in range(len(nodes) - 1, -1, -1):
+            node, name = nodes[depth], parts[depth]
+            node.oid = None
+            if depth == len(nodes) - 1 or not node.children[name].entries:
+                del node.entries[name]
+                node.children.pop(name, None)
+
+    def write(self) -> str:
+        """The id of the tree as it is now; the tree objects are kept in memory."""
+        return self._write(self._root)
+
+    def files(self, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
+        """Every file below a directory, in no particular order."""
+        node = self._descend(path.split(b"/") if path else [])
+        if node is None:
+            return
+        for name, entry in node.entries.items():
+            full = path + b"/" + name if path else name
+            if entry[0] == DIRECTORY:
+                yield from self.files(full)
+            else:
+                yield full, entry
+
+    def _load(self, tree: str) -> _Node:
+        # git's index knows two file modes and no empty directories: a directory it rewrites loses both.
+        entries: dict[bytes, Entry] = {}
+        for mode, name, oid in self.objects.tree(tree):
+            if mode == DIRECTORY:
+                if oid == EMPTY_TREE:
+                    continue
+            elif mode & 0o170000 == 0o100000:
+                mode = EXECUTABLE if mode & 0o100 else FILE
+            entries[name] = (mode, oid)
+        return _Node(tree, entries)
+
+    def _child(self, node: _Node, name: bytes) -> _Node:
+        child = node.children.get(name)
+        if child is None:
+            child = node.children[name] = self._load(node.entries[name][1])
+        return child
+
+    def _descend(self, parts: list[bytes]) -> _Node | None:
+        node = self._root
+        for part in parts:
+            entry = node.entries.get(part)
+            if entry is None or entry[0] != DIRECTORY:
+                return None
+            node = self._child(node, part)
+        return node
+
+    def _write(self, node: _Node) -> str:
+        if node.oid is not None:
+            return node.oid
+        for name, child in node.children.items():
+            if child.oid is None:
+                node.entries[name] = (DIRECTORY, self._write(child))
+        ordered = sorted(
+            (name + b"/" if mode == DIRECTORY else name, name, mode, oid)
+            for name, (mode, oid) in node.entries.items()
+        )
+        data = b"".join(b"%o %s\0" % (mode, name) + bytes.fromhex(oid) for _, name, mode, oid in ordered)
+        node.oid = self.objects.add("tree", data)
+        return node.oid

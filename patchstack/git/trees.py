@@ -1,0 +1,79 @@
+"""Compare trees in memory: which paths differ, and whether two changes are the same change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pygit2
+
+from patchstack.git.objects import EMPTY_TREE, Objects
+from patchstack.git.overlay import DIRECTORY, SUBMODULE, Entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathChange:
+    """A path at which two trees differ: mode and id on either side, None where it is not there."""
+
+    path: bytes
+    old: Entry | None
+    new: Entry | None
+
+
+def compare_trees(objects: Objects, old: str, new: str, prefix: bytes = b"") -> Iterator[PathChange]:
+    """Every file that differs between two trees, sorted by path within each directory. No rename detection.
+
+    Raises `MissingObject` where a tree is not to be had.
+    """
+    if old == new:
+        return
+    before = {name: (mode, oid) for mode, name, oid in objects.tree(old)}
+    after = {name: (mode, oid) for mode, name, oid in objects.tree(new)}
+    for name in sorted(before.keys() | after.keys()):
+        a, b = before.get(name), after.get(name)
+        if a == b:
+            continue
+        path = prefix + name
+        a_tree = a[1] if a is not None and a[0] == DIRECTORY else EMPTY_TREE
+        b_tree = b[1] if b is not None and b[0] == DIRECTORY else EMPTY_TREE
+        yield from compare_trees(objects, a_tree, b_tree, path + b"/")
+        a = None if a is not None and a[0] == DIRECTORY else a
+        b = None if b is not None and b[0] == DIRECTORY else b
+        if a != b:
+            yield PathChange(path=path, old=a, new=b)
+
+
+def same_change(objects: Objects, one: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether two (before, after) pairs of trees change the same paths in the same way: the same lines removed and
+    added in the same order, the same modes; where in the file, and what stands around it, may differ."""
+    ours = {change.path: change for change in compare_trees(objects, *one)}
+    theirs = {change.path: change for change in compare_trees(objects, *other)}
+    return ours.keys() == theirs.keys() and all(
+        _same_edit(objects, change, theirs[path]) for path, change in ours.items()
+    )
+
+
+def _same_edit(objects: Objects, ours: PathChange, theirs: PathChange) -> bool:
+    if (ours.old, ours.new) == (theirs.old, theirs.new):
+        return True
+    if [entry and entry[0] for entry in (ours.old, ours.new)] != [entry and entry[0] for entry in (theirs.old, theirs.new)]:
+        return False
+    return _edits(objects, ours) == _edits(objects, theirs)
+
+
+def _edits(objects: Objects, change: PathChange) -> list[tuple[str, bytes]] | tuple[bytes, bytes]:
+    """The removed and added lines of a change, in order; whole contents where git would call them binary."""
+    old, new = content(objects, change.old, change.path), content(objects, change.new, change.path)
+    patch = pygit2.Patch.create_from(old, new, context_lines=0)
+    if patch.delta.is_binary:
+        return old, new
+    return [(line.origin, line.raw_content) for hunk in patch.hunks for line in hunk.lines]
+
+
+def content(objects: Objects, entry: Entry | None, path: bytes) -> bytes:
+    """A file's content: a submodule's is git's one-line description of it, an absent file's is empty."""
+    if entry is None:
+        return b""
+    if entry[0] == SUBMODULE:
+        return b"Subproject commit %s\n" % entry[1].encode()
+    return objects.blob(entry[1], path.decode("utf-8", "replace"))

@@ -1,0 +1,137 @@
+"""The one door to the programs we run: list arguments, a cleaned environment, limits, process-group kill."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import MissingError
+
+_KEPT = ("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME")
+_KEPT_FOR_NETWORK = (
+    *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "SSH_ASKPASS", "DISPLAY"),
+    *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """What a program gave. `code` is its exit code; negative is the signal that ended it."""
+
+    args: tuple[str, ...]
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def complaint(self) -> str:
+        """Its stderr as text, without trailing blanks."""
+        return self.stderr.decode("utf-8", "replace").strip()
+
+
+class ProgramTimeout(MissingError):
+    """A program took longer than its limit and was killed with all it had started."""
+
+
+def clean_environment(extra: Mapping[str, str] | None = None, *, network: bool = False) -> dict[str, str]:
+    """The environment for a program: an allow-list of this one's (no `GIT_*` from hooks or CI), C locale, and `extra`."""
+    kept = _KEPT + (_KEPT_FOR_NETWORK if network else ())
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    environment["LC_ALL"] = "C"
+    environment.update(extra or {})
+    return environment
+
+
+def run(
+    args: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    timeout: float = 600.0,
+    on_stderr: Callable[[str], None] | None = None,
+) -> Finished:
+    """Run a program to its end and give all it printed.
+
+    `env` is the whole environment (default: `clean_environment()`). `timeout` is in seconds; past it, or on any
+    exception here (Ctrl-C included), the program's whole process group is killed. `on_stderr` gets stderr as it comes.
+
+    Raises `MissingError` where the program is not installed, `ProgramTimeout` past the limit.
+    """
+    try:
+        child = subprocess.Popen(
+            list(args),
+            cwd=cwd,
+            env=dict(env) if env is not None else clean_environment(),
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        if cwd is not None and not cwd.is_dir():
+            raise MissingError(f"cannot run {args[0]}: {cwd} is no directory") from error
+        raise MissingError(f"{args[0]} is not installed here", hint=f"install {args[0]} and put it on PATH") from error
+    try:
+        if on_stderr is None:
+            out, err = child.communicate(stdin or None, timeout=timeout)
+        else:
+            out, err = _communicate_streaming(child, stdin, timeout, on_stderr)
+    except subprocess.TimeoutExpired as error:
+        what = " ".join(list(args)[:2])
+        raise ProgramTimeout(f"{what} took over {timeout:g} s and was stopped") from error
+    finally:
+        if child.returncode is None:
+            _kill_group(child)
+    return Finished(args=tuple(args), code=child.returncode, stdout=out, stderr=err)
+
+
+def _communicate_streaming(
+    child: subprocess.Popen[bytes], stdin: bytes, timeout: float, on_stderr: Callable[[str], None]
+) -> tuple[bytes, bytes]:
+    """`communicate`, with every line (or carriage-return update) of stderr handed on as it comes."""
+    source = child.stderr
+    assert source is not None
+    seen = bytearray()
+
+    def pump() -> None:
+        line = bytearray()
+        while chunk := os.read(source.fileno(), 4096):
+            seen.extend(chunk)
+            for byte in chunk:
+                if byte in b"\r\n":
+                    on_stderr(line.decode("utf-8", "replace"))
+                    line.clear()
+                else:
+                    line.append(byte)
+
+    pumper = threading.Thread(target=pump, daemon=True)
+    pumper.start()
+    child.stderr = None
+    try:
+        out, _ = child.communicate(stdin or None, timeout=timeout)
+        pumper.join(timeout=5)
+    finally:
+        if child.returncode is None:
+            _kill_group(child)
+        source.close()
+    return out, bytes(seen)
+
+
+def _kill_group(child: subprocess.Popen[bytes]) -> None:
+    """End a program and all it started: its process group gets SIGKILL, then it is reaped."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(timeout=5)

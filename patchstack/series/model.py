@@ -1,0 +1,114 @@
+"""A series on disk: the ordered patch files of one directory."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import ConfigError
+from patchstack.git.anchored import SUFFIX
+from patchstack.git.mail import read_mail
+
+_NUMBER = re.compile(r"(\d+)(?=[-_.])")
+
+# git apply reads no patch of this size or more (apply.c, MAX_APPLY_SIZE).
+LARGEST_PATCH = 1024 * 1024 * 1023
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchFile:
+    """One file of a series. `number` is the number in its name (None for a name without one), never a position.
+
+    `commit` is the fork commit its head names, if any; `data` is None where the file is too large to be a patch.
+    """
+
+    file: str
+    number: int | None
+    subject: str
+    commit: str | None
+    data: bytes | None
+
+    @property
+    def anchored(self) -> bool:
+        return self.file.endswith(SUFFIX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """The patches of a directory in apply order: sorted by file name, byte by byte."""
+
+    name: str
+    directory: Path
+    patches: tuple[PatchFile, ...]
+
+    def up_to(self, number: int) -> Series:
+        """The series up to and including the patch of that number. Raises `ConfigError` where none has it."""
+        for position, patch in enumerate(self.patches, 1):
+            if patch.number == number:
+                return Series(name=self.name, directory=self.directory, patches=self.patches[:position])
+        numbers = ", ".join(str(patch.number) for patch in self.patches if patch.number is not None)
+        raise ConfigError(f"{self.name}: no patch has number {number}", hint=f"the numbers are {numbers}")
+
+
+def load_series(directory: Path, name: str | None = None) -> Series:
+    """Read every `*.patch` and `*.anchored` of a directory.
+
+    Raises `ConfigError` for a directory that is not there or holds no patches, and, all at once, for files that cannot
+    be read and numbers that two files share.
+    """
+    name = name or directory.name
+    if not directory.is_dir():
+        raise ConfigError(f"{directory} is not a directory", hint="name the directory that holds the .patch files")
+    try:
+        names = sorted((n for n in os.listdir(directory) if n.endswith((".patch", SUFFIX))), key=os.fsencode)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be listed: {error.strerror}") from error
+    if not names:
+        raise ConfigError(f"there are no patches in {directory}", hint="a series is a directory of *.patch files")
+    problems: list[str] = []
+    patches: list[PatchFile] = []
+    for file in names:
+        try:
+            patches.append(_load(directory / file))
+        except OSError as error:
+            problems.append(f"{file}: {error.strerror or error}")
+    problems += _shared_numbers(patches)
+    if problems:
+        raise ConfigError(f"the patches of {directory} cannot be used", problems=problems)
+    return Series(name=name, directory=directory, patches=tuple(patches))
+
+
+def _load(path: Path) -> PatchFile:
+    found = _NUMBER.match(path.name)
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError("not a regular file")
+    data = path.read_bytes() if status.st_size < LARGEST_PATCH else None
+    mail = read_mail(data or b"")
+    return PatchFile(
+        file=path.name,
+        number=int(found.group(1)) if found else None,
+        subject=mail.subject or _title(path.name),
+        commit=mail.commit,
+        data=data,
+    )
+
+
+def _title(file: str) -> str:
+    """A subject for a patch without mail head, from its file name."""
+    return _NUMBER.sub("", file.rsplit(".", 1)[0], count=1).replace("-", " ").replace("_", " ").strip()
+
+
+def _shared_numbers(patches: list[PatchFile]) -> list[str]:
+    by_number: dict[int, list[str]] = {}
+    for patch in patches:
+        if patch.number is not None:
+            by_number.setdefault(patch.number, []).append(patch.file)
+    return [
+        f"number {number} is taken by more than one patch: {', '.join(files)}"
+        for number, files in by_number.items()
+        if len(files) > 1
+    ]
