@@ -39,12 +39,13 @@ class Problem:
 class Outcome:
     """What became of a patch: the tree it gave, or the problems for which it was left out (then `tree` is None).
 
-    `by_git` tells that git itself judged it, and `left_to_git` why.
+    `left_to_git` says why git itself judged it, where it did; `warnings` name hunks that git takes but hardly as meant.
     """
 
     tree: str | None
     problems: tuple[Problem, ...] = ()
     left_to_git: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def applied(self) -> bool:
@@ -100,7 +101,7 @@ class Applier:
         for diff, mode, oid in edits:
             if diff.new is not None:
                 self.overlay.put(diff.new, mode, oid)
-        return Outcome(tree=self.overlay.write())
+        return Outcome(tree=self.overlay.write(), warnings=tuple(_fooled(diffs)))
 
     def _check_ground(self, diff: FileDiff) -> None:
         """Leave to git whatever meets a link, a submodule, or a file where a directory should be."""
@@ -155,6 +156,17 @@ class Applier:
             entry = self.overlay.entry(problem.path.encode())
             if entry is not None and not self.objects.has(entry[1]):
                 raise MissingObject(entry[1], f"blob of {problem.path}", self.objects.where)
+
+
+def _fooled(diffs: tuple[FileDiff, ...]) -> list[str]:
+    """Hunks that insert without any context: git puts them at the end of the file, whatever line they name."""
+    return [
+        f"{diff.path.decode('utf-8', 'replace')}: {hunk.header.decode('ascii')} has no context, so git apply puts its "
+        "lines at the end of the file; give it context, or make it an anchored patch"
+        for diff in diffs
+        for hunk in diff.hunks
+        if not hunk.before and diff.old is not None
+    ]
 
 
 _MALFORMED = (

@@ -110,6 +110,22 @@ def _check_paths(diffs: tuple[FileDiff, ...]) -> None:
                 raise Unsupported("a file and a directory of one name", 1)
 
 
+_NAMING = re.compile(rb"^(?:diff --git|---|\+\+\+|rename (?:from|to|old|new)|copy (?:from|to)) (.+)$", re.MULTILINE)
+
+
+def named_paths(data: bytes) -> set[bytes]:
+    """Every path a patch file may touch, and some that it does not: for fetching contents ahead, not for judging."""
+    names: set[bytes] = set()
+    for text in _NAMING.findall(data):
+        for word in {text, *text.split(), *text.split(b"\t"), *text.split(b" b/")}:
+            if word.startswith(b'"'):
+                word = word.strip(b'"').decode("ascii", "replace").encode().decode("unicode_escape").encode("latin-1", "replace")
+            word = word.rstrip(b"\r")
+            names.add(word)
+            names.add(word.partition(b"/")[2])
+    return {name for name in names if name and not name.startswith(b"/") and b".." not in name.split(b"/")}
+
+
 class _Reader:
     """Walks the lines of one patch file."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -37,6 +37,11 @@ class MissingObject(MissingError):
         )
         self.oid = oid
 
+    def during(self, task: str) -> MissingObject:
+        """The same, naming what it was needed for."""
+        self.message = f"{task}: {self.message}"
+        return self
+
 
 class NotARepository(UsageError):
     """A path that git does not take for a repository, or one of a kind that cannot serve."""
@@ -60,13 +65,17 @@ def object_id(kind: Kind, data: bytes) -> str:
 
 
 class Objects:
-    """Objects of any number of repositories, read-only, with new ones laid over them in memory."""
+    """Objects of any number of repositories, read-only, with new ones laid over them in memory.
+
+    `fetch`, where set, is asked for objects that are nowhere; it may add a directory that holds them.
+    """
 
     def __init__(self) -> None:
         self._odb: pygit2.Odb | None = None
         self._made: dict[str, tuple[str, bytes]] = {}
         self.directories: list[Path] = []
         self.where = "memory"
+        self.fetch: Callable[[Sequence[str]], None] | None = None
 
     def add_directory(self, directory: Path, where: str) -> None:
         """Read from an object directory (with the alternates it names) as well. `where` names it in errors."""
@@ -82,21 +91,26 @@ class Objects:
 
     def read(self, oid: str) -> tuple[str, bytes]:
         """Kind and content of an object. Raises `MissingObject`."""
-        made = self._made.get(oid)
-        if made is not None:
-            return made
-        if self._odb is not None:
-            try:
-                kind, data = self._odb.read(pygit2.Oid(hex=oid))
-            except KeyError:
-                pass
-            except pygit2.GitError as error:
-                raise MissingError(
-                    f"object {oid} in {self.where} cannot be read: {error}", hint="run git fsck there"
-                ) from error
-            else:
-                return _KINDS[int(kind)], data
-        raise MissingObject(oid, where=self.where)
+        found = self._made.get(oid) or self._stored(oid)
+        if found is None and self.fetch is not None:
+            self.fetch([oid])
+            found = self._stored(oid)
+        if found is None:
+            raise MissingObject(oid, where=self.where)
+        return found
+
+    def _stored(self, oid: str) -> tuple[str, bytes] | None:
+        if self._odb is None:
+            return None
+        try:
+            kind, data = self._odb.read(pygit2.Oid(hex=oid))
+        except KeyError:
+            return None
+        except pygit2.GitError as error:
+            raise MissingError(
+                f"object {oid} in {self.where} cannot be read: {error}", hint="run git fsck there"
+            ) from error
+        return _KINDS[int(kind)], data
 
     def has(self, oid: str) -> bool:
         if oid in self._made:

@@ -1,0 +1,3 @@
+"""stub"""
+def apply_command() -> None:
+    """x"""

@@ -1,0 +1,3 @@
+"""stub"""
+def demo_command() -> None:
+    """x"""

@@ -1,0 +1,62 @@
+"""Failures at the edge: `error:` and `hint:` on stderr, the right exit code, and never a traceback for a user."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from patchstack.errors import Exit, PatchstackError
+
+
+def guarded(command: Callable[[], object]) -> int:
+    """Run the command line and give its exit code, whatever happens in it."""
+    try:
+        command()
+    except PatchstackError as error:
+        talk(error.render())
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        talk("interrupted")
+        return int(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output went away: nothing to say, and nobody to say it to.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(Exit.DOES_NOT_HOLD)
+    except SystemExit as leaving:
+        code = leaving.code
+        return code if isinstance(code, int) else int(code is not None)
+    except Exception:
+        talk(_bug(traceback.format_exc()))
+        return int(Exit.BUG)
+    return int(Exit.HOLDS)
+
+
+def talk(text: str) -> None:
+    """Say something to the user: stderr, so that stdout stays data."""
+    with contextlib.suppress(BrokenPipeError):
+        print(text, file=sys.stderr)
+
+
+def log_directory() -> Path:
+    """Where tracebacks of bugs are kept."""
+    import platformdirs
+
+    return Path(platformdirs.user_log_dir("patchstack", appauthor=False))
+
+
+def _bug(trace: str) -> str:
+    last = trace.strip().splitlines()[-1]
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    try:
+        log = log_directory() / f"bug-{stamp}-{os.getpid()}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"{' '.join(sys.argv)}\n\n{trace}")
+    except (OSError, ImportError):
+        return f"error: a bug in patchstack: {last}\n\n{trace}"
+    return f"error: a bug in patchstack: {last}\n\nhint: the traceback is in {log}; please report it with that file"

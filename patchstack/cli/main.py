@@ -1,0 +1,52 @@
+"""The `patchstack` command: gathers the commands, and turns every failure into words and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from patchstack import __version__
+from patchstack.cli.apply import apply_command
+from patchstack.cli.demo import demo_command
+from patchstack.cli.failures import guarded
+from patchstack.cli.verify import verify_command
+
+app = typer.Typer(
+    name="patchstack",
+    help="Prove that pin + patches = your fork, byte for byte.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"patchstack {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Prove that pin + patches = your fork, byte for byte."""
+
+
+app.command("demo")(demo_command)
+app.command("verify")(verify_command)
+app.command("apply")(apply_command)
+
+
+def main() -> None:
+    """Entry point of the `patchstack` script."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(guarded(app))

@@ -1,0 +1,66 @@
+"""Options that several commands share, and how they become series and sources."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from patchstack.errors import UsageError
+from patchstack.git.transport import Cache
+from patchstack.workspace import FILE_NAME, SeriesConfig, Workspace, find_workspace, read_workspace
+
+PatchesOption = Annotated[
+    Path | None, typer.Option("--patches", metavar="DIR", help="A directory of patch files, without a workspace.")
+]
+WorkspaceOption = Annotated[
+    Path | None,
+    typer.Option("--workspace", metavar="FILE", help=f"The workspace file [default: the nearest {FILE_NAME}]."),
+]
+OfflineOption = Annotated[bool, typer.Option("--offline", help="Fetch nothing: use what is here and in the cache.")]
+
+
+def the_workspace(path: Path | None) -> Workspace:
+    """The workspace named, or the nearest one. Raises `UsageError` where there is none."""
+    found = path or find_workspace(Path.cwd())
+    if found is None:
+        raise UsageError(
+            f"there is no {FILE_NAME} here or above",
+            hint="name a series by hand: --patches DIR --upstream REPO --pin SHA; or try patchstack demo",
+        )
+    return read_workspace(found)
+
+
+def one_series(workspace: Workspace, names: Sequence[str]) -> SeriesConfig:
+    """The one series meant. Raises `UsageError` where the workspace has several and none was named."""
+    chosen = workspace.select(names)
+    if len(chosen) > 1:
+        raise UsageError(
+            f"{workspace.path} has several series", hint=f"name one of {', '.join(series.name for series in chosen)}"
+        )
+    return chosen[0]
+
+
+def open_cache(*, offline: bool) -> Cache:
+    """Our cache, in PATCHSTACK_CACHE or the platform's cache directory; progress goes to a terminal's stderr."""
+    return Cache(cache_directory, offline=offline, talk=_progress if sys.stderr.isatty() else None)
+
+
+def cache_directory() -> Path:
+    """Where fetched repositories and large outputs are kept."""
+    named = os.environ.get("PATCHSTACK_CACHE")
+    if named:
+        return Path(named)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("patchstack", appauthor=False))
+
+
+def _progress(text: str) -> None:
+    print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+    if "done" in text:
+        print(file=sys.stderr)

@@ -1,0 +1,145 @@
+"""`patchstack verify`: pin + series = fork?"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.options import OfflineOption, PatchesOption, WorkspaceOption, open_cache, the_workspace
+from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
+
+if TYPE_CHECKING:
+    from patchstack.series.result import Verification
+    from patchstack.workspace import SeriesConfig
+
+_TREE = re.compile(r"[0-9a-f]{40}\Z")
+
+
+def verify_command(
+    series: Annotated[
+        list[str] | None, typer.Argument(metavar="[SERIES]...", help="Series of the workspace [default: all].")
+    ] = None,
+    patches: PatchesOption = None,
+    upstream: Annotated[str | None, typer.Option(metavar="REPO", help="The upstream's repository: a path or URL.")] = None,
+    pin: Annotated[str | None, typer.Option(metavar="SHA", help="The upstream commit the series is made against.")] = None,
+    fork: Annotated[str | None, typer.Option(metavar="REPO", help="The fork's repository: a path or URL.")] = None,
+    fork_ref: Annotated[str | None, typer.Option(metavar="REF", help="The fork's branch, tag or commit.")] = None,
+    expect_tree: Annotated[str | None, typer.Option(metavar="SHA", help="The tree the whole series must give.")] = None,
+    apply_only: Annotated[bool, typer.Option("--apply-only", help="Only see whether every patch applies.")] = False,
+    tree_only: Annotated[
+        bool, typer.Option("--tree-only", help="Compare the last tree alone, not every prefix (a fork with merges).")
+    ] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Go on after a patch that does not apply, leaving it out.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print a patchstack.verify/1 document, one line a series.")] = False,
+    offline: OfflineOption = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Prove that pin + series = fork: the tree after every patch, against the commit it mirrors. Writes nothing."""
+    from patchstack.workspace import SeriesConfig
+
+    if expect_tree is not None and not _TREE.match(expect_tree):
+        raise UsageError(f"--expect-tree {expect_tree} is not a full tree id of 40 hexadecimal digits")
+    by_hand = {"--upstream": upstream, "--pin": pin, "--fork": fork, "--fork-ref": fork_ref}
+    configs: tuple[SeriesConfig, ...]
+    if patches is None:
+        given = [name for name, value in by_hand.items() if value is not None]
+        if given:
+            raise UsageError(f"{', '.join(given)} without --patches", hint="they describe a series without a workspace")
+        configs = the_workspace(workspace).select(series or ())
+        if expect_tree is not None and len(configs) > 1:
+            raise UsageError("--expect-tree is for one series", hint="name the series it belongs to")
+    else:
+        if series:
+            raise UsageError("give a series of the workspace or --patches, not both")
+        configs = (_by_hand(patches, upstream, pin, fork, fork_ref),)
+    code = Exit.HOLDS
+    for config in configs:
+        try:
+            result = _verified(config, expect_tree, apply_only, tree_only, keep_going, offline)
+            code = max(code, _reported(result, apply_only, json))
+        except PatchstackError as error:
+            if len(configs) == 1:
+                raise
+            talk(f"{config.name}: {error.render()}")
+            code = max(code, error.exit_code)
+    raise typer.Exit(int(code))
+
+
+def _by_hand(patches: Path, upstream: str | None, pin: str | None, fork: str | None, fork_ref: str | None) -> SeriesConfig:
+    from patchstack.workspace import SeriesConfig
+
+    if pin is None:
+        raise UsageError("--patches needs --pin", hint="--pin SHA is the upstream commit the series is made against")
+    if upstream is None and fork is None:
+        raise UsageError("--patches needs --upstream", hint="--upstream REPO is a clone, or the URL, that has the pin")
+    if (fork is None) != (fork_ref is None):
+        raise UsageError("--fork and --fork-ref go together", hint="--fork REPO --fork-ref REF")
+    return SeriesConfig(
+        name=patches.resolve().name,
+        patches=patches,
+        upstream=upstream or fork or "",
+        pin=pin,
+        fork=fork,
+        fork_ref=fork_ref,
+        expect="fork" if fork else "lock",
+    )
+
+
+def _verified(
+    config: SeriesConfig, expect_tree: str | None, apply_only: bool, tree_only: bool, keep_going: bool, offline: bool
+) -> Verification:
+    from patchstack.series.lock import read_lock
+    from patchstack.series.model import load_series
+    from patchstack.series.sources import open_sources
+    from patchstack.series.verify import Expectation, verify
+
+    series = load_series(config.patches, config.name)
+    with_fork = config.expect == "fork" and not apply_only
+    sources = open_sources(
+        open_cache(offline=offline),
+        upstream=config.upstream,
+        pin=config.pin,
+        fork=config.fork if with_fork else None,
+        fork_ref=config.fork_ref if with_fork else None,
+        series=series,
+    )
+    lock = read_lock(config.patches) if config.expect == "lock" and not apply_only and expect_tree is None else None
+    expectation = Expectation(
+        fork=sources.fork, lock=lock, tree=None if apply_only else expect_tree, tree_only=tree_only
+    )
+    return verify(sources.objects, series, sources.base, expectation, keep_going=keep_going)
+
+
+def _reported(result: Verification, apply_only: bool, as_json: bool) -> Exit:
+    """Print a result and give its exit code."""
+    from patchstack.report.verify import explanation, truth, verify_document, verify_table
+
+    if as_json:
+        from json import dumps
+
+        print(dumps(verify_document(result)), flush=True)
+    else:
+        from patchstack.report.table import print_table
+
+        print_table(verify_table(result))
+        print(truth(result), flush=True)
+        for line in explanation(result):
+            talk(line)
+    if not result.applies or result.holds is False:
+        return Exit.DOES_NOT_HOLD
+    if result.holds is None and not apply_only:
+        talk(
+            MissingError(
+                "nothing to compare the applied tree with",
+                hint="give --fork REPO --fork-ref REF or --expect-tree SHA, keep a series.lock beside the patches, "
+                "or ask for --apply-only",
+            ).render()
+        )
+        return Exit.MISSING
+    return Exit.HOLDS

@@ -1,0 +1,129 @@
+"""`patchstack verify` as a table with one line of truth, and as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from patchstack.report.table import Table
+from patchstack.series.result import Drift, Row, State, Verification
+
+SCHEMA = "patchstack.verify/1"
+_SHOWN_LINES = 30
+
+_STYLES = {
+    **{state.value: "red" for state in State},
+    State.OK.value: "green",
+    State.INHERITS.value: "yellow",
+    State.SKIPPED.value: "yellow",
+}
+
+
+def verify_table(result: Verification) -> Table:
+    """Number, subject, prefix tree, fork commit and state of every patch."""
+    return Table(
+        titles=("number", "subject", "prefix tree", "fork commit", "state"),
+        rows=[
+            (
+                _number(row),
+                row.subject,
+                (row.tree or "-")[:12],
+                (row.fork_commit or "-")[:12],
+                row.state.value,
+            )
+            for row in result.rows
+        ],
+        styles=_STYLES,
+    )
+
+
+def _number(row: Row) -> str:
+    if row.number is not None:
+        return f"{row.number:04d}"
+    return "-" if row.file is None else "?"
+
+
+def truth(result: Verification) -> str:
+    """The one line that counts: base, applied tree, expected tree and where it came from, holds or not."""
+    word = {True: "holds", False: "does not hold", None: "not compared"}[result.holds]
+    expected = "nothing to compare with"
+    if result.expected_tree is not None:
+        expected = f"expected {result.expected_tree} from {result.expected_from}"
+    return (
+        f"{result.series}: {word}: base {result.base_commit[:12]} + {result.applied_count} of {result.patch_count} "
+        f"patches = {result.applied_tree}; {expected}"
+    )
+
+
+def explanation(result: Verification) -> Iterator[str]:
+    """What a maintainer needs to know behind the table: every problem, and the drift in words and hunks."""
+    for row in result.rows:
+        if row.state not in (State.OK, State.SKIPPED, State.UNMIRRORED):
+            yield f"{row.label}: {row.state.value}"
+            yield from (f"    {line}" for line in row.detail.split("; "))
+    skipped = [row for row in result.rows if row.state is State.SKIPPED]
+    if skipped:
+        yield f"{len(skipped)} skipped behind the first that does not apply (--keep-going tries them)"
+    if result.drift is not None:
+        yield from _drift(result.drift)
+    explained = {f"{row.label}: {row.state}: {row.detail}" for row in result.rows}
+    if result.first_problem and result.first_problem not in explained:
+        yield result.first_problem
+    for warning in result.warnings:
+        yield f"warning: {warning}"
+
+
+def _drift(drift: Drift) -> Iterator[str]:
+    yield from (f"drift: {sentence}" for sentence in drift.summary)
+    for patch in drift.patches:
+        for file in patch.files:
+            lines = file.diff.splitlines()
+            yield ""
+            yield from (f"    {line}" for line in lines[:_SHOWN_LINES])
+            if len(lines) > _SHOWN_LINES:
+                yield f"    ... {len(lines) - _SHOWN_LINES} more lines (--json has all of them)"
+
+
+def verify_document(result: Verification) -> dict[str, Any]:
+    """The document `patchstack.verify/1`."""
+    drift = result.drift
+    return {
+        "schema": SCHEMA,
+        "series": result.series,
+        "base": {"commit": result.base_commit, "tree": result.base_tree},
+        "patches": [
+            {
+                "file": row.file,
+                "number": row.number,
+                "subject": row.subject,
+                "state": row.state.value,
+                "tree": row.tree,
+                "fork_commit": row.fork_commit,
+                "detail": row.detail,
+            }
+            for row in result.rows
+        ],
+        "applied_count": result.applied_count,
+        "patch_count": result.patch_count,
+        "applies": result.applies,
+        "applied_tree": result.applied_tree,
+        "expected_tree": result.expected_tree,
+        "expected_from": result.expected_from,
+        "holds": result.holds,
+        "first_problem": result.first_problem,
+        "drift": None
+        if drift is None
+        else {
+            "kinds": list(drift.kinds),
+            "summary": list(drift.summary),
+            "patches": [
+                {
+                    "file": patch.file,
+                    "fork_commit": patch.fork_commit,
+                    "files": [{"path": file.path, "hunks": file.hunks, "diff": file.diff} for file in patch.files],
+                }
+                for patch in drift.patches
+            ],
+        },
+        "warnings": list(result.warnings),
+    }

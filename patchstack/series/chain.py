@@ -1,0 +1,55 @@
+"""Apply a whole series: the tree after every patch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from patchstack.git.anchored import apply_anchored
+from patchstack.git.apply import Applier, Fault, Outcome, Problem
+from patchstack.git.objects import MissingObject
+from patchstack.series.model import PatchFile, Series
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """One patch and what became of it. `outcome` is None where it was not tried; `before` and `after` are the trees
+    around it, equal where it was not applied."""
+
+    patch: PatchFile
+    outcome: Outcome | None
+    before: str
+    after: str
+
+    @property
+    def applied(self) -> bool:
+        return self.outcome is not None and self.outcome.applied
+
+
+def apply_series(applier: Applier, series: Series, *, keep_going: bool = False) -> tuple[Link, ...]:
+    """Apply the patches in order. After one that does not apply the rest is not tried, unless `keep_going`."""
+    links: list[Link] = []
+    tree = applier.overlay.write()
+    stopped = False
+    for patch in series.patches:
+        if stopped:
+            links.append(Link(patch=patch, outcome=None, before=tree, after=tree))
+            continue
+        try:
+            outcome = apply_patch(applier, patch)
+        except MissingObject as missing:
+            raise missing.during(patch.file) from missing
+        after = outcome.tree or tree
+        links.append(Link(patch=patch, outcome=outcome, before=tree, after=after))
+        tree = after
+        stopped = not outcome.applied and not keep_going
+    return tuple(links)
+
+
+def apply_patch(applier: Applier, patch: PatchFile) -> Outcome:
+    """Apply one patch file of either kind."""
+    if patch.data is None:
+        problem = Problem(fault=Fault.MALFORMED, path="", detail="the file is too large: git apply reads under 1023 MiB")
+        return Outcome(tree=None, problems=(problem,))
+    if patch.anchored:
+        return apply_anchored(applier.objects, applier.overlay, patch.data)
+    return applier.apply(patch.data)

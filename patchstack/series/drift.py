@@ -1,0 +1,135 @@
+"""Explain drift: in which patches, files and hunks series and fork differ, and what that means to a maintainer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pygit2
+
+from patchstack.git.objects import Commit, Objects
+from patchstack.git.overlay import Entry
+from patchstack.git.trees import compare_trees, content
+from patchstack.series.chain import Link
+from patchstack.series.history import ForkHistory
+from patchstack.series.match import Matching
+from patchstack.series.result import Drift, FileDrift, PatchDrift, State
+
+
+def explain_drift(
+    objects: Objects,
+    links: Sequence[Link],
+    matching: Matching,
+    fork: ForkHistory,
+    base: Commit,
+    states: Mapping[str | None, State],
+) -> Drift | None:
+    """What parts series and fork, or None where nothing does."""
+    patches = []
+    for index, link in enumerate(links):
+        own = matching.commit_of[index]
+        if own is not None and states[link.patch.file] is State.DIVERGES:
+            parent = fork.commits[own - 1].tree if own else base.tree
+            commit = fork.commits[own]
+            files = tuple(_file_drifts(objects, link, parent, commit.tree))
+            patches.append(PatchDrift(file=link.patch.file, fork_commit=commit.oid, files=files))
+    kinds: list[str] = []
+    summary: list[str] = []
+    for kind, sentence in _sentences(links, matching, fork, patches):
+        kinds.append(kind)
+        summary.append(sentence)
+    if not kinds:
+        return None
+    return Drift(kinds=tuple(dict.fromkeys(kinds)), summary=tuple(summary), patches=tuple(patches))
+
+
+def _file_drifts(objects: Objects, link: Link, parent: str, tree: str) -> list[FileDrift]:
+    """The text in which series and fork differ behind this patch and did not differ before it."""
+    earlier = {
+        change.path: _hunks(objects, change.path, change.old, change.new)
+        for change in compare_trees(objects, link.before, parent)
+    }
+    drifts = []
+    for change in compare_trees(objects, link.after, tree):
+        hunks = _hunks(objects, change.path, change.old, change.new)
+        known = {_body(hunk) for hunk in earlier.get(change.path, ())}
+        fresh = [hunk for hunk in hunks if _body(hunk) not in known]
+        if fresh:
+            path = change.path.decode("utf-8", "replace")
+            text = f"--- series/{path}\n+++ fork/{path}\n" + "".join(fresh)
+            drifts.append(FileDrift(path=path, diff=text, hunks=len(fresh)))
+    return drifts
+
+
+def _body(hunk: str) -> str:
+    return "\n".join(line for line in hunk.split("\n")[1:] if line[:1] in "+-")
+
+
+def _hunks(objects: Objects, path: bytes, old: Entry | None, new: Entry | None) -> list[str]:
+    """The hunks of a unified diff, as text, modes first where they differ."""
+    hunks = []
+    if (old and old[0]) != (new and new[0]):
+        said = [f"mode {entry[0]:o}" if entry else "no such file" for entry in (old, new)]
+        hunks.append(f"@@ {said[0]} in the series, {said[1]} in the fork @@\n")
+    before, after = content(objects, old, path), content(objects, new, path)
+    patch = pygit2.Patch.create_from(before, after, context_lines=3)
+    if patch.delta.is_binary:
+        return [*hunks, "@@ binary contents differ @@\n"]
+    for hunk in patch.hunks:
+        lines = [hunk.header if hunk.header.endswith("\n") else hunk.header + "\n"]
+        for line in hunk.lines:
+            text = line.raw_content.decode("utf-8", "replace")
+            lines.append((line.origin if line.origin in " +-" else "") + text + ("" if text.endswith("\n") else "\n"))
+        hunks.append("".join(lines))
+    return hunks
+
+
+def _sentences(
+    links: Sequence[Link], matching: Matching, fork: ForkHistory, patches: Sequence[PatchDrift]
+) -> list[tuple[str, str]]:
+    """(kind, sentence) pairs, the most telling first."""
+    said: list[tuple[str, str]] = []
+    for drift in patches:
+        named = ", ".join(f"{file.path} ({_count(file.hunks, 'hunk')})" for file in drift.files)
+        said.append(
+            (
+                "edited",
+                f"{drift.file} is not what fork commit {drift.fork_commit[:12]} does: it differs in {named}. "
+                "The patch was edited by hand, or the commit was amended after the export",
+            )
+        )
+    matched = [own for own in matching.commit_of if own is not None]
+    missing = [index for index in range(len(fork.commits)) if index not in set(matched)]
+    newest = max(matched, default=-1)
+    behind = [index for index in missing if index > newest]
+    inside = [index for index in missing if index < newest]
+    if behind:
+        at = f"the series matches the fork at {_named(fork.commits[newest])}" if newest >= 0 else "the series matches none"
+        if newest >= 0 and (said or inside):
+            at = f"the last commit it mirrors is {_named(fork.commits[newest])}"
+        said.append(("behind", f"the fork has {_count(len(behind), 'commit')} the series lacks; {at}"))
+    for index in inside:
+        said.append(("missing", f"fork commit {_named(fork.commits[index])} has no patch: was it dropped from the series?"))
+    stray = [patch for patch, own in enumerate(matching.commit_of) if own is None]
+    ahead = [patch for patch in stray if all(own is None for own in matching.commit_of[patch:])]
+    if ahead:
+        at = links[ahead[0] - 1].patch.file if ahead[0] else "the pin"
+        said.append(("ahead", f"the series has {_count(len(ahead), 'patch', 'patches')} the fork lacks; the fork ends at {at}"))
+    for patch in stray:
+        if patch not in ahead:
+            said.append(("stray", f"{links[patch].patch.file} mirrors no commit of the fork"))
+    for patch in sorted(matching.moved):
+        own = matching.commit_of[patch]
+        assert own is not None
+        neighbour = next((p for p in range(patch - 1, -1, -1) if matching.commit_of[p] is not None), None)
+        after = "first" if own == 0 else f"behind {_named(fork.commits[own - 1])}"
+        here = "first" if neighbour is None else f"behind {links[neighbour].patch.file}"
+        said.append(("reordered", f"{links[patch].patch.file} stands {here}; in the fork its commit stands {after}"))
+    return said
+
+
+def _named(commit: Commit) -> str:
+    return f"{commit.oid[:12]} ({commit.subject})"
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,68 @@
+"""The fork's side: its commits since the pin, oldest first, one for each patch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from patchstack.errors import MissingError, NotHeldError
+from patchstack.git.objects import Commit, MissingObject, Objects, Repository
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkHistory:
+    """Commits of the fork since the pin along first parents, oldest first; `merges` are those with several parents.
+
+    `name` is how the user called it: repository and ref.
+    """
+
+    name: str
+    head: Commit
+    commits: tuple[Commit, ...]
+    merges: tuple[Commit, ...]
+
+
+def read_fork(
+    repository: Repository, ref: str, pin: Commit, objects: Objects, *, shown: str | None = None
+) -> ForkHistory:
+    """Walk from the fork's ref back to the pin. `shown` is the user's word for the ref.
+
+    Raises `NotHeldError` where the fork does not descend from the pin, `MissingError` where a shallow clone ends
+    before it, or the ref is not there.
+    """
+    head = repository.resolve_commit(ref, "fork ref", objects)
+    commits: list[Commit] = []
+    at = head
+    while at.oid != pin.oid:
+        commits.append(at)
+        if not at.parents:
+            raise _no_descent(repository, ref, pin)
+        try:
+            at = objects.commit(at.parents[0])
+        except MissingObject:
+            if repository.shallow:
+                raise MissingError(
+                    f"{repository.name} is shallow: its history ends before the pin {pin.oid[:12]}",
+                    hint=f"git -C {repository.name} fetch --deepen=1000",
+                ) from None
+            raise
+    commits.reverse()
+    merges = tuple(commit for commit in commits if len(commit.parents) > 1)
+    return ForkHistory(name=f"{repository.name} {shown or ref}", head=head, commits=tuple(commits), merges=merges)
+
+
+def _no_descent(repository: Repository, ref: str, pin: Commit) -> Exception:
+    if repository.is_ancestor(pin.oid, ref):
+        # Reachable, but not along first parents: the pin was merged into the fork.
+        return NotHeldError(
+            f"the fork {repository.name} {ref} has merged the pin {pin.oid[:12]}, it is not built on it",
+            hint="rebase the fork onto the pin: one commit is one patch, and a merge is none",
+        )
+    if repository.shallow:
+        return MissingError(
+            f"{repository.name} is shallow: its history ends before the pin {pin.oid[:12]}",
+            hint=f"git -C {repository.name} fetch --deepen=1000",
+        )
+    return NotHeldError(
+        f"the fork {repository.name} {ref} does not descend from the pin {pin.oid[:12]}",
+        hint="is the pin older or newer than the fork's base? git merge-base tells where they part",
+    )

@@ -1,0 +1,107 @@
+"""Find, for every patch, the fork commit it mirrors."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from patchstack.git.objects import Commit, Objects
+from patchstack.git.trees import same_change
+from patchstack.series.chain import Link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matching:
+    """`commit_of[i]` is the index of the fork commit that patch i mirrors, or None. `moved` holds the patches that
+    stand in another order than their commits: the fewest whose removal would leave both in one order."""
+
+    commit_of: tuple[int | None, ...]
+    moved: frozenset[int]
+
+    def patch_of(self, commit: int) -> int | None:
+        """The patch that mirrors a commit, or None."""
+        return next((patch for patch, own in enumerate(self.commit_of) if own == commit), None)
+
+
+def match(objects: Objects, links: Sequence[Link], commits: Sequence[Commit], base_tree: str) -> Matching:
+    """Pair patches with commits: by the commit id a patch names, then by subject, by the tree it gives, by its own
+    change, and last by place, where one patch and one commit are left between two pairs."""
+    commit_of: list[int | None] = [None] * len(links)
+    free_commits = dict.fromkeys(range(len(commits)))
+
+    def pair(patch: int, commit: int) -> None:
+        commit_of[patch] = commit
+        del free_commits[commit]
+
+    def free_patches() -> list[int]:
+        return [patch for patch, commit in enumerate(commit_of) if commit is None]
+
+    ids = {commit.oid: index for index, commit in enumerate(commits)}
+    for patch, link in enumerate(links):
+        named = ids.get(link.patch.commit or "")
+        if named in free_commits and named is not None:
+            pair(patch, named)
+
+    def by_key(patch_key: Callable[[Link], str | None], commit_key: Callable[[Commit], str]) -> None:
+        theirs: dict[str, list[int]] = defaultdict(list)
+        ours: dict[str, list[int]] = defaultdict(list)
+        for commit in free_commits:
+            theirs[commit_key(commits[commit])].append(commit)
+        for patch in free_patches():
+            key = patch_key(links[patch])
+            if key:
+                ours[key].append(patch)
+        for key, patches in ours.items():
+            if len(patches) == len(theirs.get(key, ())):
+                for patch, commit in zip(patches, theirs[key], strict=True):
+                    pair(patch, commit)
+
+    by_key(lambda link: _folded(link.patch.subject), lambda commit: _folded(commit.subject))
+    by_key(lambda link: link.after if link.applied else None, lambda commit: commit.tree)
+
+    before = {index: commits[index - 1].tree if index else base_tree for index in range(len(commits))}
+    for patch in free_patches():
+        link = links[patch]
+        if link.applied:
+            for commit in list(free_commits):
+                if same_change(objects, (link.before, link.after), (before[commit], commits[commit].tree)):
+                    pair(patch, commit)
+                    break
+
+    for patch in free_patches():
+        low = next((c for c in reversed(commit_of[:patch]) if c is not None), -1)
+        high = next((c for c in commit_of[patch + 1 :] if c is not None), len(commits))
+        alone = commit_of[patch - 1 : patch] != [None] and commit_of[patch + 1 : patch + 2] != [None]
+        between = [commit for commit in free_commits if low < commit < high]
+        if alone and len(between) == 1:
+            pair(patch, between[0])
+    return Matching(commit_of=tuple(commit_of), moved=_moved(commit_of))
+
+
+def _folded(subject: str) -> str:
+    return " ".join(subject.split())
+
+
+def _moved(commit_of: Sequence[int | None]) -> frozenset[int]:
+    """The patches outside one longest increasing run of commits."""
+    tails: list[int] = []
+    tail_patch: list[int] = []
+    previous: dict[int, int | None] = {}
+    for patch, commit in enumerate(commit_of):
+        if commit is None:
+            continue
+        place = bisect_left(tails, commit)
+        previous[patch] = tail_patch[place - 1] if place else None
+        if place == len(tails):
+            tails.append(commit)
+            tail_patch.append(patch)
+        else:
+            tails[place], tail_patch[place] = commit, patch
+    kept: set[int] = set()
+    at: int | None = tail_patch[-1] if tail_patch else None
+    while at is not None:
+        kept.add(at)
+        at = previous[at]
+    return frozenset(patch for patch, commit in enumerate(commit_of) if commit is not None and patch not in kept)

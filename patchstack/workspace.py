@@ -1,0 +1,198 @@
+"""`patchstack.yaml`: the workspace, read and checked once. Every complaint names its line, and all come at once."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from patchstack.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from ruamel.yaml.comments import CommentedMap
+
+FILE_NAME = "patchstack.yaml"
+_FULL_ID = re.compile(r"[0-9a-f]{40}\Z")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesConfig:
+    """One series of the workspace. `upstream` and `fork` are a path or URL, relative paths taken from the workspace;
+    `expect` is `fork` or `lock`: what verify compares with."""
+
+    name: str
+    patches: Path
+    upstream: str
+    pin: str
+    fork: str | None
+    fork_ref: str | None
+    expect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """A checked `patchstack.yaml`. `root` is its directory."""
+
+    path: Path
+    series: tuple[SeriesConfig, ...]
+
+    @property
+    def root(self) -> Path:
+        return self.path.parent
+
+    def select(self, names: Sequence[str]) -> tuple[SeriesConfig, ...]:
+        """The series of those names, in that order; all for none. Raises `UsageError` for a name that is not there."""
+        known = {series.name: series for series in self.series}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], known, 1)
+            hint = f"perhaps you meant {near[0]}" if near else f"{self.path} has {', '.join(known)}"
+            raise UsageError(f"there is no series {', '.join(unknown)}", hint=hint)
+        return tuple(known[name] for name in names) if names else self.series
+
+
+def find_workspace(start: Path) -> Path | None:
+    """The nearest `patchstack.yaml`, in a directory or above it."""
+    for directory in (start, *start.parents):
+        if (directory / FILE_NAME).is_file():
+            return directory / FILE_NAME
+    return None
+
+
+def read_workspace(path: Path) -> Workspace:
+    """Read and check a workspace file. Raises `ConfigError` with every complaint, each with file and line."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.comments import CommentedMap
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        document = YAML().load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    except MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = f":{mark.line + 1}" if mark is not None else ""
+        raise ConfigError(f"{path}{line}: not YAML: {error.problem or error.context}") from error
+    except YAMLError as error:
+        raise ConfigError(f"{path}: not YAML: {error}") from error
+    if not isinstance(document, CommentedMap):
+        raise ConfigError(f"{path}:1: the workspace is not a mapping", hint="it starts with `series:`")
+    problems: list[str] = []
+    top = _Mapping(document, path, "", problems)
+    series = []
+    for name, node in (top.mapping("series", required=True) or _Mapping(CommentedMap(), path, "", [])).children():
+        series.append(_read_series(name, node, path))
+    top.finish()
+    if not series and not problems:
+        problems.append(f"{path}:1: series: there are none")
+    if problems:
+        raise ConfigError(f"{path.name} cannot be used", problems=problems)
+    return Workspace(path=path, series=tuple(series))
+
+
+def _read_series(name: str, node: _Mapping, path: Path) -> SeriesConfig:
+    if not _NAME.match(name):
+        node.complain(None, "a series is named with letters, digits, dots, dashes and underscores")
+    pin = node.text("pin", required=True)
+    if pin and not _FULL_ID.match(pin):
+        node.complain("pin", "the pin is written as a full commit id of 40 lower-case hexadecimal digits")
+    fork, fork_ref = node.text("fork"), node.text("fork_ref")
+    if (fork is None) != (fork_ref is None):
+        node.complain("fork" if fork else "fork_ref", "fork and fork_ref go together")
+    expect = node.text("expect") or ("fork" if fork else "lock")
+    if expect not in ("fork", "lock"):
+        node.complain("expect", f"{expect!r} is neither fork nor lock")
+    elif expect == "fork" and not fork:
+        node.complain("expect", "there is no fork to expect")
+    patches = node.text("patches", required=True)
+    config = SeriesConfig(
+        name=name,
+        patches=path.parent / Path(patches or ".").expanduser(),
+        upstream=located(node.text("upstream", required=True) or ".", path.parent),
+        pin=pin or "",
+        fork=located(fork, path.parent) if fork else None,
+        fork_ref=fork_ref,
+        expect=expect,
+    )
+    node.finish()
+    return config
+
+
+def located(repository: str, root: Path) -> str:
+    """A repository as configured: a URL as it is, a path taken from the workspace's directory."""
+    if is_url(repository):
+        return repository
+    return str(root / Path(repository).expanduser())
+
+
+def is_url(repository: str) -> bool:
+    """Whether git would fetch from it: `scheme://…` or `host:path`."""
+    return "://" in repository or bool(re.match(r"[^/\\]{2,}:(?!\\)", repository))
+
+
+class _Mapping:
+    """A YAML mapping being read: typed access, and complaints with the line they are about."""
+
+    def __init__(self, node: CommentedMap, path: Path, where: str, problems: list[str]) -> None:
+        self.node = node
+        self.path = path
+        self.where = where
+        self.problems = problems
+        self.used: list[str] = []
+
+    def complain(self, key: str | None, text: str) -> None:
+        self._complain(key, f"{self.where}{key}" if key else self.where.rstrip("."), text)
+
+    def _complain(self, key: str | None, what: str, text: str) -> None:
+        try:
+            line = self.node.lc.key(key)[0] if key else self.node.lc.line
+        except (AttributeError, KeyError, TypeError):
+            line = self.node.lc.line or 0
+        self.problems.append(f"{self.path}:{line + 1}: {what}: {text}")
+
+    def text(self, key: str, *, required: bool = False) -> str | None:
+        value = self._get(key, required)
+        if value is None or isinstance(value, str):
+            return str(value) if value is not None else None
+        self.complain(key, f"{value!r} is not text" + ("; put it in quotes" if not isinstance(value, dict | list) else ""))
+        return None
+
+    def mapping(self, key: str, *, required: bool = False) -> _Mapping | None:
+        value = self._get(key, required)
+        return self._as_mapping(key, value) if value is not None else None
+
+    def children(self) -> list[tuple[str, _Mapping]]:
+        """Every key with the mapping it holds."""
+        found = []
+        for key in self.node:
+            child = self._as_mapping(key, self.node[key])
+            if child is not None:
+                found.append((str(key), child))
+        return found
+
+    def finish(self) -> None:
+        """Complain about keys nobody asked for."""
+        for key in self.node:
+            if key not in self.used:
+                near = difflib.get_close_matches(str(key), self.used, 1)
+                hint = f", perhaps you meant {near[0]}" if near else f" (known: {', '.join(self.used)})"
+                self._complain(key, f"{self.where}{key}", f"unknown key{hint}")
+
+    def _get(self, key: str, required: bool) -> Any:
+        self.used.append(key)
+        value = self.node.get(key)
+        if value is None and (required or key in self.node):
+            self.complain(key if key in self.node else None, f"{key} is {'empty' if key in self.node else 'missing'}")
+        return value
+
+    def _as_mapping(self, key: str, value: object) -> _Mapping | None:
+        from ruamel.yaml.comments import CommentedMap
+
+        if isinstance(value, CommentedMap):
+            return _Mapping(value, self.path, f"{self.where}{key}.", self.problems)
+        self.complain(key, "not a mapping of keys to values")
+        return None
