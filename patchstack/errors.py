@@ -1,4 +1,4 @@
-"""The one error family. Every failure a user can meet is a `PatchstackError` with a message, a hint and an exit code."""
+"""The one error family. Every failure a user can meet is a `PatchstackError` with message, hint and exit code."""
 
 from __future__ import annotations
 

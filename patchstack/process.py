@@ -45,7 +45,7 @@ class ProgramTimeout(MissingError):
 
 
 def clean_environment(extra: Mapping[str, str] | None = None, *, network: bool = False) -> dict[str, str]:
-    """The environment for a program: an allow-list of this one's (no `GIT_*` from hooks or CI), C locale, and `extra`."""
+    """The environment for a program: an allow-list of this one's (no `GIT_*` from hooks), C locale, and `extra`."""
     kept = _KEPT + (_KEPT_FOR_NETWORK if network else ())
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     environment["LC_ALL"] = "C"

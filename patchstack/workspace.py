@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ def _read_series(name: str, node: _Mapping, path: Path) -> SeriesConfig:
     patches = node.text("patches", required=True)
     config = SeriesConfig(
         name=name,
-        patches=path.parent / Path(patches or ".").expanduser(),
+        patches=Path(located(patches or ".", path.parent)),
         upstream=located(node.text("upstream", required=True) or ".", path.parent),
         pin=pin or "",
         fork=located(fork, path.parent) if fork else None,
@@ -126,7 +127,7 @@ def located(repository: str, root: Path) -> str:
     """A repository as configured: a URL as it is, a path taken from the workspace's directory."""
     if is_url(repository):
         return repository
-    return str(root / Path(repository).expanduser())
+    return os.path.normpath(root / Path(repository).expanduser())
 
 
 def is_url(repository: str) -> bool:
@@ -158,7 +159,9 @@ class _Mapping:
         value = self._get(key, required)
         if value is None or isinstance(value, str):
             return str(value) if value is not None else None
-        self.complain(key, f"{value!r} is not text" + ("; put it in quotes" if not isinstance(value, dict | list) else ""))
+        self.complain(
+            key, f"{value!r} is not text" + ("; put it in quotes" if not isinstance(value, dict | list) else "")
+        )
         return None
 
     def mapping(self, key: str, *, required: bool = False) -> _Mapping | None:

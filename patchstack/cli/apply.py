@@ -1,3 +1,68 @@
-"""stub"""
-def apply_command() -> None:
-    """x"""
+"""`patchstack apply`: put a series onto a directory of source files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.options import PatchesOption, WorkspaceOption, one_series, the_workspace
+from patchstack.errors import UsageError
+
+
+def apply_command(
+    words: Annotated[
+        list[str], typer.Argument(metavar="[SERIES] DIR", help="A series of the workspace, and the directory to patch.")
+    ],
+    patches: PatchesOption = None,
+    at: Annotated[int | None, typer.Option("--at", metavar="N", help="Stop behind the patch with this number.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only see whether it applies; write nothing.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Finish what a killed run began to write.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print a patchstack.apply/1 document.")] = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Put a series onto a source directory or a work tree: strictly, all patches or none. No index is touched."""
+    from patchstack.series.install import resume as finish
+    from patchstack.series.materialize import materialize
+    from patchstack.series.model import load_series
+
+    *names, last = words
+    directory = Path(last)
+    if resume:
+        count = finish(directory) if directory.is_dir() else 0
+        print(f"finished: {count} paths" if count else f"nothing to finish in {directory}")
+        return
+    if len(names) > 1 or (names and patches):
+        raise UsageError("give one series (or --patches DIR) and one directory")
+    if patches is not None:
+        series = load_series(patches, patches.resolve().name)
+    else:
+        config = one_series(the_workspace(workspace), names)
+        series = load_series(config.patches, config.name)
+    if at is not None:
+        series = series.up_to(at)
+    done = materialize(series, directory, check=check)
+    if json:
+        from json import dumps
+
+        document = {
+            "schema": "patchstack.apply/1",
+            "series": series.name,
+            "directory": str(directory),
+            "check": check,
+            "patch_count": done.patch_count,
+            "created": list(done.created),
+            "changed": list(done.changed),
+            "removed": list(done.removed),
+            "warnings": list(done.warnings),
+        }
+        print(dumps(document))
+    else:
+        verb = "apply to" if check else "applied to"
+        what = f"{done.patch_count} patches" if done.patch_count != 1 else "1 patch"
+        counts = f"{len(done.created)} files made, {len(done.changed)} changed, {len(done.removed)} removed"
+        print(f"{series.name}: {what} {verb} {directory}: {counts}" + (" (nothing was written)" if check else ""))
+    for warning in done.warnings:
+        talk(f"warning: {warning}")

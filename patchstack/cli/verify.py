@@ -24,8 +24,12 @@ def verify_command(
         list[str] | None, typer.Argument(metavar="[SERIES]...", help="Series of the workspace [default: all].")
     ] = None,
     patches: PatchesOption = None,
-    upstream: Annotated[str | None, typer.Option(metavar="REPO", help="The upstream's repository: a path or URL.")] = None,
-    pin: Annotated[str | None, typer.Option(metavar="SHA", help="The upstream commit the series is made against.")] = None,
+    upstream: Annotated[
+        str | None, typer.Option(metavar="REPO", help="The upstream's repository: a path or URL.")
+    ] = None,
+    pin: Annotated[
+        str | None, typer.Option(metavar="SHA", help="The upstream commit the series is made against.")
+    ] = None,
     fork: Annotated[str | None, typer.Option(metavar="REPO", help="The fork's repository: a path or URL.")] = None,
     fork_ref: Annotated[str | None, typer.Option(metavar="REF", help="The fork's branch, tag or commit.")] = None,
     expect_tree: Annotated[str | None, typer.Option(metavar="SHA", help="The tree the whole series must give.")] = None,
@@ -36,12 +40,14 @@ def verify_command(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Go on after a patch that does not apply, leaving it out.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print a patchstack.verify/1 document, one line a series.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print a patchstack.verify/1 document, one line a series.")
+    ] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """Prove that pin + series = fork: the tree after every patch, against the commit it mirrors. Writes nothing."""
-    from patchstack.workspace import SeriesConfig
+    from patchstack.series.proof import prove
 
     if expect_tree is not None and not _TREE.match(expect_tree):
         raise UsageError(f"--expect-tree {expect_tree} is not a full tree id of 40 hexadecimal digits")
@@ -59,9 +65,17 @@ def verify_command(
             raise UsageError("give a series of the workspace or --patches, not both")
         configs = (_by_hand(patches, upstream, pin, fork, fork_ref),)
     code = Exit.HOLDS
+    cache = open_cache(offline=offline)
     for config in configs:
         try:
-            result = _verified(config, expect_tree, apply_only, tree_only, keep_going, offline)
+            result = prove(
+                config,
+                cache,
+                expect_tree=expect_tree,
+                apply_only=apply_only,
+                tree_only=tree_only,
+                keep_going=keep_going,
+            )
             code = max(code, _reported(result, apply_only, json))
         except PatchstackError as error:
             if len(configs) == 1:
@@ -71,7 +85,9 @@ def verify_command(
     raise typer.Exit(int(code))
 
 
-def _by_hand(patches: Path, upstream: str | None, pin: str | None, fork: str | None, fork_ref: str | None) -> SeriesConfig:
+def _by_hand(
+    patches: Path, upstream: str | None, pin: str | None, fork: str | None, fork_ref: str | None
+) -> SeriesConfig:
     from patchstack.workspace import SeriesConfig
 
     if pin is None:
@@ -91,46 +107,27 @@ def _by_hand(patches: Path, upstream: str | None, pin: str | None, fork: str | N
     )
 
 
-def _verified(
-    config: SeriesConfig, expect_tree: str | None, apply_only: bool, tree_only: bool, keep_going: bool, offline: bool
-) -> Verification:
-    from patchstack.series.lock import read_lock
-    from patchstack.series.model import load_series
-    from patchstack.series.sources import open_sources
-    from patchstack.series.verify import Expectation, verify
+def show(result: Verification) -> None:
+    """Print the table, the line of truth and what explains them; warnings go to stderr."""
+    from patchstack.report.table import print_table
+    from patchstack.report.verify import explanation, truth, verify_table
 
-    series = load_series(config.patches, config.name)
-    with_fork = config.expect == "fork" and not apply_only
-    sources = open_sources(
-        open_cache(offline=offline),
-        upstream=config.upstream,
-        pin=config.pin,
-        fork=config.fork if with_fork else None,
-        fork_ref=config.fork_ref if with_fork else None,
-        series=series,
-    )
-    lock = read_lock(config.patches) if config.expect == "lock" and not apply_only and expect_tree is None else None
-    expectation = Expectation(
-        fork=sources.fork, lock=lock, tree=None if apply_only else expect_tree, tree_only=tree_only
-    )
-    return verify(sources.objects, series, sources.base, expectation, keep_going=keep_going)
+    print_table(verify_table(result))
+    print("\n".join([truth(result), *explanation(result)]), flush=True)
+    for warning in result.warnings:
+        talk(f"warning: {warning}")
 
 
 def _reported(result: Verification, apply_only: bool, as_json: bool) -> Exit:
     """Print a result and give its exit code."""
-    from patchstack.report.verify import explanation, truth, verify_document, verify_table
-
     if as_json:
         from json import dumps
 
+        from patchstack.report.verify import verify_document
+
         print(dumps(verify_document(result)), flush=True)
     else:
-        from patchstack.report.table import print_table
-
-        print_table(verify_table(result))
-        print(truth(result), flush=True)
-        for line in explanation(result):
-            talk(line)
+        show(result)
     if not result.applies or result.holds is False:
         return Exit.DOES_NOT_HOLD
     if result.holds is None and not apply_only:

@@ -52,7 +52,9 @@ def _edit(objects: Objects, overlay: TreeOverlay, diff: FileDiff) -> tuple[int, 
         return Problem(fault=fault, path=path, detail=f"{path}: {detail}")
 
     if len(diff.old_id) != 40 or len(diff.new_id) != 40:
-        return problem(Fault.MALFORMED, "an anchored patch needs full blob ids in its index line (git diff --full-index)")
+        return problem(
+            Fault.MALFORMED, "an anchored patch needs full blob ids in its index line (git diff --full-index)"
+        )
     if diff.old is not None and diff.new is not None and diff.old != diff.new:
         return problem(Fault.MALFORMED, "an anchored patch cannot rename")
     if any(set(hunk.before) & set(hunk.after) and (hunk.leading or hunk.trailing) for hunk in diff.hunks):

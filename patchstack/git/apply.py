@@ -53,7 +53,7 @@ class Outcome:
 
 
 class Applier:
-    """A tree to which patches are applied one after the other. Use as a context manager; git's part needs a directory."""
+    """A tree to which patches are applied one after the other. A context manager: git's part needs a directory."""
 
     def __init__(self, objects: Objects, tree: str) -> None:
         self.objects = objects
@@ -127,7 +127,9 @@ class Applier:
             mode, old_oid = diff.new_mode or entry[0], entry[1]
             content = self.objects.blob(old_oid, old) if diff.hunks or diff.new is None else b""
         if diff.new is not None and diff.new != diff.old and self.overlay.entry(diff.new) is not None:
-            return Problem(fault=Fault.CONFLICT, path=path, detail=f"{path}: the patch makes it, but it is there already")
+            return Problem(
+                fault=Fault.CONFLICT, path=path, detail=f"{path}: the patch makes it, but it is there already"
+            )
         result = apply_hunks(content, diff.hunks)
         if isinstance(result, Misfit):
             return Problem(fault=Fault.CONFLICT, path=path, detail=f"{path}: {result.describe()}")
@@ -172,7 +174,13 @@ def _fooled(diffs: tuple[FileDiff, ...]) -> list[str]:
 _MALFORMED = (
     *("corrupt patch", "patch fragment without header", "No valid patches", "git diff header lacks", "inconsistent"),
     *("only garbage", "bad git-diff", "invalid mode", "depends on old contents", "still has contents", "unrecognized"),
-    *("unable to find filename", "corrupt binary patch", "without full index line", "failed to read", "does not match old mode"),
+    *(
+        "unable to find filename",
+        "corrupt binary patch",
+        "without full index line",
+        "failed to read",
+        "does not match old mode",
+    ),
 )
 _UNSAFE = ("invalid path", "beyond a symbolic link")
 
@@ -193,7 +201,9 @@ def _explain(complaint: str, data: bytes) -> list[Problem]:
         else:
             fault = Fault.CONFLICT
         problems.append(Problem(fault=fault, path=_path_in(text), detail=_worded(text, fault, data)))
-    return problems or [Problem(fault=Fault.CONFLICT, path="", detail=complaint or "git apply refused it, without a word")]
+    return problems or [
+        Problem(fault=Fault.CONFLICT, path="", detail=complaint or "git apply refused it, without a word")
+    ]
 
 
 def _path_in(text: str) -> str:

@@ -1,8 +1,8 @@
 """Read the diffs of a patch file: the form git itself writes for text files, and nothing else.
 
 `git apply` accepts far more (traditional diffs, binary data, quoted names, symlinks, copies, a path touched twice, …).
-What is not plainly of the form read here raises `Unsupported`; the caller then hands the whole file to git, which judges
-it. So this reader never has to guess, and every answer it does give can be held against git's.
+What is not plainly of the form read here raises `Unsupported`; the caller then hands the whole file to git, which
+judges it. So this reader never has to guess, and every answer it does give can be held against git's.
 """
 
 from __future__ import annotations
@@ -119,7 +119,13 @@ def named_paths(data: bytes) -> set[bytes]:
     for text in _NAMING.findall(data):
         for word in {text, *text.split(), *text.split(b"\t"), *text.split(b" b/")}:
             if word.startswith(b'"'):
-                word = word.strip(b'"').decode("ascii", "replace").encode().decode("unicode_escape").encode("latin-1", "replace")
+                word = (
+                    word.strip(b'"')
+                    .decode("ascii", "replace")
+                    .encode()
+                    .decode("unicode_escape")
+                    .encode("latin-1", "replace")
+                )
             word = word.rstrip(b"\r")
             names.add(word)
             names.add(word.partition(b"/")[2])
@@ -145,7 +151,11 @@ class _Reader:
             if line.startswith(b"@@ -"):
                 raise self._refuse("a hunk without header")
             self.at += 1
-            if line.startswith(b"--- ") and self.lines[self.at : self.at + 1] and self.lines[self.at].startswith(b"+++ "):
+            if (
+                line.startswith(b"--- ")
+                and self.lines[self.at : self.at + 1]
+                and self.lines[self.at].startswith(b"+++ ")
+            ):
                 raise self._refuse("a traditional diff")
         return tuple(diffs)
 
@@ -187,7 +197,9 @@ class _Reader:
         kinds = [key for key in (b"new file mode ", b"deleted file mode ", b"rename from ") if key in seen]
         if len(kinds) > 1 or (b"rename from " in seen) != (b"rename to " in seen):
             raise self._refuse("contradicting header lines")
-        if (b"old mode " in seen) != (b"new mode " in seen) or (b"old mode " in seen and kinds[:1] not in ([], [b"rename from "])):
+        if (b"old mode " in seen) != (b"new mode " in seen) or (
+            b"old mode " in seen and kinds[:1] not in ([], [b"rename from "])
+        ):
             raise self._refuse("contradicting mode lines")
         if (b"--- " in seen) != (b"+++ " in seen):
             raise self._refuse("half a pair of file names")
@@ -229,9 +241,7 @@ class _Reader:
             raise self._refuse("a new file with old contents")
         if new is None and any(hunk.after for hunk in hunks):
             raise self._refuse("a deleted file that keeps contents")
-        return FileDiff(
-            old=old, new=new, new_mode=mode, hunks=hunks, old_id=old_id, new_id=new_id, line=start + 1
-        )
+        return FileDiff(old=old, new=new, new_mode=mode, hunks=hunks, old_id=old_id, new_id=new_id, line=start + 1)
 
     def _check_names(self, old: bytes | None, new: bytes | None, seen: dict[bytes, bytes]) -> None:
         for name in (old, new):

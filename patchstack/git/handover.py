@@ -71,7 +71,9 @@ class GitApply:
                 "GIT_ALLOW_PROTOCOL": "none",
             }
         )
-        done = run(["git", "-c", "core.attributesFile=/dev/null", *args], cwd=self.directory, env=environment, stdin=stdin)
+        done = run(
+            ["git", "-c", "core.attributesFile=/dev/null", *args], cwd=self.directory, env=environment, stdin=stdin
+        )
         if check and not done.ok:
             raise MissingError(
                 f"git {args[0]} failed in a temporary repository: {done.complaint}",

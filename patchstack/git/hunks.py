@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from patchstack.git.diff import Hunk, Unsupported
 
+# How far from its line a hunk is looked for one by one, before the whole file is searched.
+_NEAR = 200
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
@@ -30,11 +33,14 @@ class Misfit:
         if self.found is None:
             return f"{where}: {expected} at line {self.at}, the file ends before it"
         if self.found == self.expected:
-            return f"{where}: its lines fit at line {self.at}, but only where the hunk may not go (an end of the file, or another hunk)"
+            reason = "but the hunk may not go there (it must end the file, or another hunk holds the lines)"
+            return f"{where}: its lines fit at line {self.at}, {reason}"
         return f"{where}: {expected} at line {self.at}, found {_shown(self.found)}"
 
 
 def _shown(line: bytes) -> str:
+    if not line:
+        return "an empty line"
     text = line.decode("utf-8", "replace")
     if len(text) > 90:
         text = text[:87] + "..."
@@ -93,8 +99,10 @@ def _position(lines: list[bytes], hunk: Hunk, placed: list[tuple[int, int]]) -> 
     if must_begin:
         return 0 if _complete(lines, 0, count) and fits(0) else None
     wanted = min(max(hunk.new_start - 1, 0), total)
-    if wanted <= last and _complete(lines, wanted, count) and fits(wanted):
-        return wanted
+    for distance in range(_NEAR):
+        for at in (wanted + distance, wanted - distance):
+            if 0 <= at <= last and lines[at] == before[0] and _complete(lines, at, count) and fits(at):
+                return at
     first = before[0]
     candidates = [at for at in range(last + 1) if lines[at] == first and _complete(lines, at, count)]
     candidates.sort(key=lambda at: (abs(at - wanted), at < wanted))

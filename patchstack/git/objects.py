@@ -249,7 +249,9 @@ class Repository:
     def _not_resolved(self, rev: str, what: str, asked: Finished) -> Exception:
         complaint = asked.complaint
         if "ambiguous" in complaint:
-            hints = [line.removeprefix("hint:").strip() for line in complaint.splitlines() if line.startswith("hint:   ")]
+            hints = [
+                line.removeprefix("hint:").strip() for line in complaint.splitlines() if line.startswith("hint:   ")
+            ]
             return UsageError(
                 f"{what} {rev} is ambiguous in {self.name}", problems=hints, hint="give more digits of the commit id"
             )

@@ -130,8 +130,7 @@ class TreeOverlay:
             if child.oid is None:
                 node.entries[name] = (DIRECTORY, self._write(child))
         ordered = sorted(
-            (name + b"/" if mode == DIRECTORY else name, name, mode, oid)
-            for name, (mode, oid) in node.entries.items()
+            (name + b"/" if mode == DIRECTORY else name, name, mode, oid) for name, (mode, oid) in node.entries.items()
         )
         data = b"".join(b"%o %s\0" % (mode, name) + bytes.fromhex(oid) for _, name, mode, oid in ordered)
         node.oid = self.objects.add("tree", data)

@@ -17,7 +17,9 @@ _DEPTHS = (64, 512, 4096, 2147483647)
 
 
 class Cache:
-    """Partial bare clones, one a URL, below one directory, which `root` gives when it is first needed. Two processes may use it at once: git locks what it writes.
+    """Partial bare clones, one a URL, below one directory, which `root` gives when it is first needed.
+
+    Two processes may use it at once: git locks what it writes.
 
     `offline` uses what is there and fetches nothing. `talk` gets progress as one-line texts.
     """
@@ -151,7 +153,9 @@ def fetch_into_cache(objects: Objects, cache: Cache, sources: Sequence[str | Pat
 def _not_fetched(url: str, what: str, done: Finished) -> MissingError:
     lines = [line for line in done.complaint.splitlines() if line.startswith(("fatal:", "error:"))]
     reason = lines[0].partition(": ")[2] if lines else f"git fetch exited {done.code}"
-    return MissingError(f"{what} could not be fetched from {url}: {reason}", hint="check the URL, the name and the network")
+    return MissingError(
+        f"{what} could not be fetched from {url}: {reason}", hint="check the URL, the name and the network"
+    )
 
 
 def _offline(url: str, what: str) -> MissingError:

@@ -56,7 +56,9 @@ def same_change(objects: Objects, one: tuple[str, str], other: tuple[str, str]) 
 def _same_edit(objects: Objects, ours: PathChange, theirs: PathChange) -> bool:
     if (ours.old, ours.new) == (theirs.old, theirs.new):
         return True
-    if [entry and entry[0] for entry in (ours.old, ours.new)] != [entry and entry[0] for entry in (theirs.old, theirs.new)]:
+    if [entry and entry[0] for entry in (ours.old, ours.new)] != [
+        entry and entry[0] for entry in (theirs.old, theirs.new)
+    ]:
         return False
     return _edits(objects, ours) == _edits(objects, theirs)
 

@@ -41,7 +41,9 @@ def _print_rich(table: Table) -> None:
     grid = RichTable(box=None, pad_edge=False, header_style="bold")
     for number, title in enumerate(table.titles):
         shortens = title == "subject"
-        grid.add_column(title, no_wrap=True, overflow="ellipsis", ratio=1 if shortens else None, min_width=4 if number else 2)
+        grid.add_column(
+            title, no_wrap=True, overflow="ellipsis", ratio=1 if shortens else None, min_width=4 if number else 2
+        )
     for row in table.rows:
         grid.add_row(*(Text(cell, style=table.styles.get(cell, "")) for cell in row))
     console.print(grid)

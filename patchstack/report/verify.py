@@ -57,20 +57,29 @@ def truth(result: Verification) -> str:
 
 def explanation(result: Verification) -> Iterator[str]:
     """What a maintainer needs to know behind the table: every problem, and the drift in words and hunks."""
+    shown_as_drift = {patch.file for patch in result.drift.patches} if result.drift else set()
+    inherited: dict[str, list[str]] = {}
     for row in result.rows:
-        if row.state not in (State.OK, State.SKIPPED, State.UNMIRRORED):
+        if row.state is State.INHERITS:
+            inherited.setdefault(row.detail, []).append(_number(row))
+        elif row.state not in (State.OK, State.SKIPPED, State.UNMIRRORED) and row.file not in shown_as_drift:
             yield f"{row.label}: {row.state.value}"
             yield from (f"    {line}" for line in row.detail.split("; "))
-    skipped = [row for row in result.rows if row.state is State.SKIPPED]
+    skipped = [_number(row) for row in result.rows if row.state is State.SKIPPED]
     if skipped:
-        yield f"{len(skipped)} skipped behind the first that does not apply (--keep-going tries them)"
+        yield f"{_span(skipped)} skipped: an earlier patch does not apply (--keep-going tries them)"
     if result.drift is not None:
         yield from _drift(result.drift)
-    explained = {f"{row.label}: {row.state}: {row.detail}" for row in result.rows}
-    if result.first_problem and result.first_problem not in explained:
+    for detail, numbers in inherited.items():
+        yield f"{_span(numbers)} inherit{'s' if len(numbers) == 1 else ''}: {detail}"
+    listed = {f"{row.label}: {row.state}: {row.detail}" for row in result.rows}
+    if result.first_problem and result.first_problem not in listed:
         yield result.first_problem
-    for warning in result.warnings:
-        yield f"warning: {warning}"
+
+
+def _span(numbers: list[str]) -> str:
+    """Numbers for a sentence: all of a few, the ends of many."""
+    return ", ".join(numbers) if len(numbers) <= 6 else f"{numbers[0]} to {numbers[-1]} ({len(numbers)} patches)"
 
 
 def _drift(drift: Drift) -> Iterator[str]:
@@ -78,8 +87,7 @@ def _drift(drift: Drift) -> Iterator[str]:
     for patch in drift.patches:
         for file in patch.files:
             lines = file.diff.splitlines()
-            yield ""
-            yield from (f"    {line}" for line in lines[:_SHOWN_LINES])
+            yield from (f"    {line}".rstrip() for line in lines[:_SHOWN_LINES])
             if len(lines) > _SHOWN_LINES:
                 yield f"    ... {len(lines) - _SHOWN_LINES} more lines (--json has all of them)"
 

@@ -48,7 +48,9 @@ def apply_series(applier: Applier, series: Series, *, keep_going: bool = False) 
 def apply_patch(applier: Applier, patch: PatchFile) -> Outcome:
     """Apply one patch file of either kind."""
     if patch.data is None:
-        problem = Problem(fault=Fault.MALFORMED, path="", detail="the file is too large: git apply reads under 1023 MiB")
+        problem = Problem(
+            fault=Fault.MALFORMED, path="", detail="the file is too large: git apply reads under 1023 MiB"
+        )
         return Outcome(tree=None, problems=(problem,))
     if patch.anchored:
         return apply_anchored(applier.objects, applier.overlay, patch.data)

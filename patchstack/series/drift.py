@@ -103,17 +103,25 @@ def _sentences(
     behind = [index for index in missing if index > newest]
     inside = [index for index in missing if index < newest]
     if behind:
-        at = f"the series matches the fork at {_named(fork.commits[newest])}" if newest >= 0 else "the series matches none"
+        at = (
+            f"the series matches the fork at {_named(fork.commits[newest])}"
+            if newest >= 0
+            else "the series matches none"
+        )
         if newest >= 0 and (said or inside):
             at = f"the last commit it mirrors is {_named(fork.commits[newest])}"
         said.append(("behind", f"the fork has {_count(len(behind), 'commit')} the series lacks; {at}"))
     for index in inside:
-        said.append(("missing", f"fork commit {_named(fork.commits[index])} has no patch: was it dropped from the series?"))
+        said.append(
+            ("missing", f"fork commit {_named(fork.commits[index])} has no patch: was it dropped from the series?")
+        )
     stray = [patch for patch, own in enumerate(matching.commit_of) if own is None]
     ahead = [patch for patch in stray if all(own is None for own in matching.commit_of[patch:])]
     if ahead:
         at = links[ahead[0] - 1].patch.file if ahead[0] else "the pin"
-        said.append(("ahead", f"the series has {_count(len(ahead), 'patch', 'patches')} the fork lacks; the fork ends at {at}"))
+        said.append(
+            ("ahead", f"the series has {_count(len(ahead), 'patch', 'patches')} the fork lacks; the fork ends at {at}")
+        )
     for patch in stray:
         if patch not in ahead:
             said.append(("stray", f"{links[patch].patch.file} mirrors no commit of the fork"))

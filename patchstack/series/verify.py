@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit, Objects
-from patchstack.git.trees import same_change
-from patchstack.series.chain import Link, apply_patch, apply_series
+from patchstack.series.chain import Link, apply_series
 from patchstack.series.drift import explain_drift
 from patchstack.series.history import ForkHistory
+from patchstack.series.judge import against_fork, against_lock, apply_row
 from patchstack.series.lock import Lock
-from patchstack.series.match import Matching, match
+from patchstack.series.match import match
 from patchstack.series.model import Series
 from patchstack.series.result import NOT_APPLIED, Drift, Row, State, Verification
 
@@ -41,147 +40,25 @@ def verify(
     """
     with Applier(objects, base.tree) as applier:
         links = apply_series(applier, series, keep_going=keep_going)
-        rows = [_apply_row(link) for link in links]
+        rows = [apply_row(link) for link in links]
         drift: Drift | None = None
         fork, lock = expectation.fork, expectation.lock
         if fork is not None and not expectation.tree_only and not fork.merges:
             matching = match(objects, links, fork.commits, base.tree)
-            rows = _against_fork(applier, links, rows, matching, fork, base)
+            rows = against_fork(applier, links, rows, matching, fork, base)
             drift = explain_drift(objects, links, matching, fork, base, {row.file: row.state for row in rows})
         elif fork is None and lock is not None and not expectation.tree_only:
-            rows = _against_lock(links, rows, lock)
+            rows = against_lock(links, rows, lock)
         return _concluded(series, base, links, tuple(rows), expectation, drift)
 
 
-def _apply_row(link: Link) -> Row:
-    """What applying alone says of a patch."""
-    state, detail = State.OK, ""
-    if link.outcome is None:
-        state, detail = State.SKIPPED, "an earlier patch does not apply"
-    elif not link.outcome.applied:
-        state = State(link.outcome.problems[0].fault.value)
-        detail = "; ".join(problem.detail for problem in link.outcome.problems)
-    return Row(
-        file=link.patch.file,
-        number=link.patch.number,
-        subject=link.patch.subject,
-        state=state,
-        tree=link.after if link.applied else None,
-        fork_commit=None,
-        detail=detail,
-    )
-
-
-def _against_fork(
-    applier: Applier, links: Sequence[Link], rows: Sequence[Row], matching: Matching, fork: ForkHistory, base: Commit
-) -> list[Row]:
-    result: list[Row] = []
-    first_bad: str | None = None
-    for item in _in_order(matching, fork.commits):
-        if isinstance(item, Commit):
-            row = _unmirrored(item)
-        else:
-            link, row = links[item], rows[item]
-            own = matching.commit_of[item]
-            if own is None:
-                if link.applied:
-                    row = replace(row, state=State.STRAY, detail="no commit of the fork is this patch")
-            else:
-                commit = fork.commits[own]
-                row = replace(row, fork_commit=commit.oid)
-                if commit.tree != link.after or not link.applied:
-                    parent = fork.commits[own - 1].tree if own else base.tree
-                    row = _differing(applier, link, row, parent, commit.tree, first_bad)
-        result.append(row)
-        if first_bad is None and row.state is not State.OK:
-            first_bad = row.label
-    return result
-
-
-def _in_order(matching: Matching, commits: Sequence[Commit]) -> list[int | Commit]:
-    """The patches by index, and before the patch of a later commit every commit that has no patch."""
-    missing = [index for index in range(len(commits)) if matching.patch_of(index) is None]
-    items: list[int | Commit] = []
-    for patch, own in enumerate(matching.commit_of):
-        while own is not None and patch not in matching.moved and missing and missing[0] < own:
-            items.append(commits[missing.pop(0)])
-        items.append(patch)
-    return items + [commits[index] for index in missing]
-
-
-def _differing(applier: Applier, link: Link, row: Row, parent: str, tree: str, cause: str | None) -> Row:
-    """The patch's tree is not its commit's: is its own change another one, or was there a difference before?"""
-    if link.outcome is None:
-        return row
-    there = None
-    if link.before != parent:
-        applier.restart(parent)
-        there = apply_patch(applier, link.patch).tree
-    if not link.applied:
-        if there is not None:
-            blame = cause or "what stands before it"
-            row = replace(row, detail=f"{row.detail}; where the fork has it, it applies: {blame} is in the way")
-        return row
-    if link.before != parent:
-        if there == tree or same_change(applier.objects, (link.before, link.after), (parent, tree)):
-            origin = cause or "the order of the patches"
-            detail = f"its own change equals the fork commit's; the difference comes from {origin}"
-            return replace(row, state=State.INHERITS, detail=detail)
-    return replace(row, state=State.DIVERGES, detail="its own change differs from the fork commit's")
-
-
-def _unmirrored(commit: Commit) -> Row:
-    return Row(
-        file=None,
-        number=None,
-        subject=commit.subject,
-        state=State.UNMIRRORED,
-        tree=None,
-        fork_commit=commit.oid,
-        detail="a fork commit without a patch",
-    )
-
-
-def _against_lock(links: Sequence[Link], rows: Sequence[Row], lock: Lock) -> list[Row]:
-    held = {entry.file: entry for entry in lock.patches}
-    result: list[Row] = []
-    first_bad: str | None = None
-    for link, row in zip(links, rows, strict=True):
-        entry = held.pop(row.file or "", None)
-        if entry is None:
-            if link.applied:
-                row = replace(row, state=State.STRAY, detail="the lock does not know this patch")
-        else:
-            row = replace(row, fork_commit=entry.commit)
-            as_locked = hashlib.sha256(link.patch.data or b"").hexdigest() == entry.sha256
-            if not link.applied:
-                pass
-            elif not as_locked:
-                row = replace(row, state=State.DIVERGES, detail="the file is not the one the lock was written with")
-            elif link.after != entry.tree:
-                detail = f"the file is as locked; the difference comes from {first_bad or 'the base'}"
-                row = replace(row, state=State.INHERITS, detail=detail)
-        result.append(row)
-        if first_bad is None and row.state is not State.OK:
-            first_bad = row.label
-    for entry in lock.patches:
-        if entry.file in held:
-            result.append(
-                Row(
-                    file=None,
-                    number=None,
-                    subject=entry.file,
-                    state=State.UNMIRRORED,
-                    tree=None,
-                    fork_commit=entry.commit,
-                    detail="the lock has this patch, the directory does not",
-                )
-            )
-    return result
-
-
 def _concluded(
-    series: Series, base: Commit, links: Sequence[Link], rows: tuple[Row, ...], expectation: Expectation, drift: Drift | None
+    series: Series,
+    base: Commit,
+    links: Sequence[Link],
+    rows: tuple[Row, ...],
+    expectation: Expectation,
+    drift: Drift | None,
 ) -> Verification:
     fork, lock = expectation.fork, expectation.lock
     applied_tree = links[-1].after
@@ -242,8 +119,9 @@ def _warnings(links: Sequence[Link]) -> tuple[str, ...]:
     warnings = [f"{link.patch.file}: {text}" for link in links if link.outcome for text in link.outcome.warnings]
     anchored = [link.patch.file for link in links if link.patch.anchored]
     if anchored:
+        named = f"{anchored[0]} is" if len(anchored) == 1 else f"{anchored[0]} and {len(anchored) - 1} more are"
         warnings.append(
-            f"{len(anchored)} anchored patch{'es' if len(anchored) > 1 else ''} ({anchored[0]}{', …' if anchored[1:] else ''}): "
-            "plain git apply would put them in the wrong place and say OK; apply this series with patchstack apply"
+            f"{named} anchored: "
+            "plain git apply would put the lines in the wrong place and say OK; apply this series with patchstack apply"
         )
     return tuple(warnings)

@@ -1,0 +1,6 @@
+"""`python -m patchstack`."""
+
+from patchstack.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Make the demo's repositories, series and workspaces. The same ids on every machine."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pygit2
+
+from patchstack.demo.story import FORK, MOVED_ON, UPSTREAM_NEXT, Create, Replace
+from patchstack.demo.story import Commit as Chapter
+from patchstack.errors import MissingError, UsageError
+from patchstack.process import clean_environment, run
+
+_HERE = Path(__file__).parent
+_PERSON = ("patchstack demo", "demo@patchstack.invalid")
+_FIRST_SECOND = 1_780_000_000
+_HOUR = 3600
+
+FORMAT_PATCH = (
+    *("-c", "core.abbrev=40", "-c", "diff.algorithm=myers", "-c", "core.attributesFile=/dev/null"),
+    *("format-patch", "--quiet", "--no-stat", "--no-signature", "--full-index", "--no-renames", "--no-ext-diff"),
+    *(
+        "--src-prefix=a/",
+        "--dst-prefix=b/",
+        "--unified=3",
+        "--indent-heuristic",
+        "--subject-prefix=PATCH",
+        "--no-numbered",
+    ),
+)
+
+_WORKSPACE = """\
+# A patchstack workspace. `patchstack verify` here proves that pin + series = fork.
+series:
+  paged:
+    patches: patches/paged        # the generated mirror of the fork: never edited by hand
+    upstream: upstream
+    pin: {pin}
+    fork: fork
+    fork_ref: paged
+"""
+
+_BROKEN_SERIES = """\
+  {name}:  # {what}
+    patches: {patches}
+    upstream: ../upstream
+    pin: {pin}
+    fork: ../fork
+    fork_ref: {ref}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """A way in which a series stops being its fork: the series' name in the broken workspace, and what was done."""
+
+    name: str
+    what: str
+
+
+EDITED = Broken(name="edited", what="a line of patch 0002 was edited by hand")
+DROPPED = Broken(name="dropped", what="patch 0004 was deleted")
+MOVED = Broken(name="moved-on", what="the fork has a commit that was never exported")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """Where the demo stands: two workspace files, one that holds and one with the broken series."""
+
+    root: Path
+    workspace: Path
+    broken_workspace: Path
+    pin: str
+
+
+def build_demo(root: Path) -> Demo:
+    """Make the demo in a new or empty directory. Raises `UsageError` where there is something already."""
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise UsageError(f"{root} is there already", hint="name another directory: patchstack demo DIR")
+    root.mkdir(parents=True, exist_ok=True)
+    upstream = _Repository(root / "upstream", "master")
+    upstream.write(_upstream_files())
+    pin = upstream.commit("minillm: a tiny language model in plain C++", "A transformer small enough to read.")
+    fork = _Repository(root / "fork", "paged", start=upstream)
+    for chapter in FORK:
+        fork.tell(chapter)
+    for chapter in UPSTREAM_NEXT:
+        upstream.tell(chapter)
+    upstream.check_out()
+    fork.check_out()
+    _format_patches(fork, pin, root / "patches" / "paged")
+    fork.branch("paged-next")
+    fork.tell(MOVED_ON)
+    workspace = root / "patchstack.yaml"
+    workspace.write_text(_WORKSPACE.format(pin=pin), encoding="utf-8")
+    return Demo(root=root, workspace=workspace, broken_workspace=_break(root, pin), pin=pin)
+
+
+def _break(root: Path, pin: str) -> Path:
+    """Copies of the series, broken in three ways, and a workspace that names them."""
+    for broken in (EDITED, DROPPED):
+        shutil.copytree(root / "patches" / "paged", root / "broken" / "patches" / broken.name)
+    edited = next((root / "broken" / "patches" / EDITED.name).glob("0002-*.patch"))
+    text = edited.read_bytes()
+    assert text.count(b'+    std::fprintf(stderr, "trace: step=') == 1
+    edited.write_bytes(
+        text.replace(b'+    std::fprintf(stderr, "trace: step=', b'+    std::fprintf(stderr, "trace2: step=')
+    )
+    next((root / "broken" / "patches" / DROPPED.name).glob("0004-*.patch")).unlink()
+    lines = ["# The series of the workspace above, broken in three ways.\nseries:\n"]
+    for broken, patches, ref in (
+        (EDITED, f"patches/{EDITED.name}", "paged"),
+        (DROPPED, f"patches/{DROPPED.name}", "paged"),
+        (MOVED, "../patches/paged", "paged-next"),
+    ):
+        lines.append(_BROKEN_SERIES.format(name=broken.name, what=broken.what, patches=patches, pin=pin, ref=ref))
+    workspace = root / "broken" / "patchstack.yaml"
+    workspace.write_text("".join(lines), encoding="utf-8")
+    return workspace
+
+
+def _upstream_files() -> Iterable[tuple[str, bytes, bool]]:
+    source = _HERE / "upstream"
+    for path in sorted(source.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield path.relative_to(source).as_posix(), path.read_bytes(), False
+
+
+class _Repository:
+    """A repository being told a story: files in memory, one commit after the other, one hour apart."""
+
+    def __init__(self, path: Path, branch: str, start: _Repository | None = None) -> None:
+        self.path = path
+        self._hours: int = start._hours if start else 0
+        self.files: dict[str, tuple[bytes, bool]] = dict(start.files) if start else {}
+        self._head: pygit2.Oid | None = start._head if start else None
+        self._repository = (
+            pygit2.clone_repository(str(start.path), str(path), bare=False)
+            if start
+            else pygit2.init_repository(str(path), initial_head=branch)
+        )
+        self._repository.config["core.autocrlf"] = False
+        self.branch(branch)
+
+    def branch(self, name: str) -> None:
+        """Go on on another branch, from here."""
+        self._ref = f"refs/heads/{name}"
+        if self._head is not None:
+            self._repository.references.create(self._ref, self._head, force=True)
+
+    def write(self, files: Iterable[tuple[str, bytes, bool]]) -> None:
+        self.files.update({path: (content, executable) for path, content, executable in files})
+
+    def tell(self, chapter: Chapter) -> None:
+        """Make a commit of the story."""
+        for edit in chapter.edits:
+            if isinstance(edit, Create):
+                self.files[edit.path] = ((_HERE / "fork" / edit.source).read_bytes(), edit.executable)
+            elif isinstance(edit, Replace):
+                content, executable = self.files[edit.path]
+                if content.count(edit.old.encode()) != 1:
+                    raise ValueError(f"{chapter.subject}: {edit.path} does not hold the text to replace exactly once")
+                self.files[edit.path] = (content.replace(edit.old.encode(), edit.new.encode()), executable)
+        self.commit(chapter.subject, chapter.body)
+
+    def commit(self, subject: str, body: str) -> str:
+        index = pygit2.Index()
+        for path, (content, executable) in self.files.items():
+            mode = pygit2.enums.FileMode.BLOB_EXECUTABLE if executable else pygit2.enums.FileMode.BLOB
+            index.add(pygit2.IndexEntry(path, self._repository.create_blob(content), mode))
+        tree = index.write_tree(self._repository)
+        person = pygit2.Signature(*_PERSON, time=_FIRST_SECOND + self._hours * _HOUR, offset=0)
+        self._hours += 1
+        parents = [self._head] if self._head else []
+        self._head = self._repository.create_commit(self._ref, person, person, f"{subject}\n\n{body}\n", tree, parents)
+        return str(self._head)
+
+    def check_out(self) -> None:
+        """Write the branch's files into the work tree."""
+        self._repository.set_head(self._ref)
+        self._repository.checkout(self._ref, strategy=pygit2.enums.CheckoutStrategy.FORCE)
+
+
+def _format_patches(fork: _Repository, pin: str, directory: Path) -> None:
+    environment = clean_environment({"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"})
+    args = ["git", "-C", str(fork.path), *FORMAT_PATCH, "--output-directory", str(directory.resolve()), f"{pin}..HEAD"]
+    done = run(args, env=environment)
+    if not done.ok:
+        raise MissingError(f"git format-patch failed: {done.complaint}")

@@ -1,0 +1,131 @@
+"""Put a series onto a directory of source files, as product builds do: strictly, and all or nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import NotHeldError, UsageError
+from patchstack.git.apply import Applier
+from patchstack.git.diff import named_paths
+from patchstack.git.objects import EMPTY_TREE, Objects
+from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
+from patchstack.git.trees import PathChange, compare_trees
+from patchstack.series.chain import apply_series
+from patchstack.series.install import Change, install, unfinished
+from patchstack.series.model import Series
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Materialized:
+    """What applying did, or with `check` would do: the paths made, changed and removed, sorted."""
+
+    patch_count: int
+    created: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def materialize(series: Series, directory: Path, *, check: bool = False) -> Materialized:
+    """Apply a series to the files of a directory (a plain one or a work tree's root; no index is touched).
+
+    Raises `UsageError` for a directory that cannot serve, `NotHeldError` where a patch does not apply; then nothing was
+    written. Files are replaced one by one behind a journal: a run killed in between is finished by the next.
+    """
+    if not directory.is_dir():
+        raise UsageError(f"{directory} is not a directory", hint="name the source directory to apply the patches to")
+    if unfinished(directory):
+        raise UsageError(
+            f"an earlier apply was killed while it wrote into {directory}",
+            hint="patchstack apply --resume DIR finishes what it began; then its patches are applied",
+        )
+    objects = Objects()
+    base = _read(objects, directory, {path for patch in series.patches for path in named_paths(patch.data or b"")})
+    with Applier(objects, base) as applier:
+        links = apply_series(applier, series)
+        failed = next((link for link in links if not link.applied), None)
+        if failed is not None:
+            assert failed.outcome is not None
+            raise NotHeldError(
+                f"{failed.patch.file} does not apply to {directory}; nothing was written",
+                problems=[problem.detail for problem in failed.outcome.problems],
+                hint="is the directory the pin's source, without patches on it yet?",
+            )
+        changes = list(compare_trees(objects, base, links[-1].after))
+        _refuse_submodules(changes)
+        if not check:
+            install(directory, [_change(objects, change) for change in changes])
+    named = [(change, os.fsdecode(change.path)) for change in changes]
+    return Materialized(
+        patch_count=len(links),
+        created=tuple(path for change, path in named if change.old is None),
+        changed=tuple(path for change, path in named if change.old is not None and change.new is not None),
+        removed=tuple(path for change, path in named if change.new is None),
+        warnings=tuple(
+            f"{link.patch.file}: {text}" for link in links if link.outcome for text in link.outcome.warnings
+        ),
+    )
+
+
+def _read(objects: Objects, directory: Path, paths: Iterable[bytes]) -> str:
+    """A tree of what stands at the given paths, and of whatever stands in their way."""
+    tree = TreeOverlay(objects, EMPTY_TREE)
+    for path in sorted(paths):
+        parts = path.split(b"/")
+        if b".git" in parts or b"" in parts or b"." in parts:
+            continue
+        for depth in range(1, len(parts) + 1):
+            part = b"/".join(parts[:depth])
+            found = _entry(objects, os.path.join(os.fsencode(directory), part))
+            if found is None:
+                break
+            mode, oid = found
+            if mode != DIRECTORY:
+                tree.put(part, mode, oid)
+                break
+            if depth == len(parts):
+                # A directory where a patch may want a file: one file in it is enough to be in the way.
+                tree.put(part + b"/.patchstack-occupied", FILE, objects.add("blob", b""))
+    return tree.write()
+
+
+def _entry(objects: Objects, path: bytes) -> tuple[int, str] | None:
+    """Mode and blob of what stands at a path on disk, without following links."""
+    try:
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
+            return SYMLINK, objects.add("blob", os.readlink(path))
+        if stat.S_ISDIR(status.st_mode):
+            return DIRECTORY, EMPTY_TREE
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"{os.fsdecode(path)} is neither a file nor a link nor a directory")
+        with open(path, "rb") as file:
+            return EXECUTABLE if status.st_mode & 0o100 else FILE, objects.add("blob", file.read())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # text that looked like a path
+            return None
+        raise UsageError(f"{os.fsdecode(path)} cannot be read: {error.strerror}") from error
+
+
+def _refuse_submodules(changes: list[PathChange]) -> None:
+    for change in changes:
+        if SUBMODULE in {entry[0] for entry in (change.old, change.new) if entry}:
+            raise UsageError(
+                f"{os.fsdecode(change.path)}: the series changes a submodule, which is not a file",
+                hint="check the submodule out by hand at the commit the patch names",
+            )
+
+
+def _change(objects: Objects, change: PathChange) -> Change:
+    path = os.fsdecode(change.path)
+    if change.new is None:
+        return Change(path=path, content=None, link=False, executable=False)
+    mode, oid = change.new
+    return Change(path=path, content=objects.blob(oid, path), link=mode == SYMLINK, executable=mode == EXECUTABLE)

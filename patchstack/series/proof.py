@@ -1,0 +1,42 @@
+"""From a configured series to its verification: load, open, compare."""
+
+from __future__ import annotations
+
+from patchstack.git.transport import Cache
+from patchstack.series.lock import read_lock
+from patchstack.series.model import load_series
+from patchstack.series.result import Verification
+from patchstack.series.sources import open_sources
+from patchstack.series.verify import Expectation, verify
+from patchstack.workspace import SeriesConfig
+
+
+def prove(
+    config: SeriesConfig,
+    cache: Cache,
+    *,
+    expect_tree: str | None = None,
+    apply_only: bool = False,
+    tree_only: bool = False,
+    keep_going: bool = False,
+) -> Verification:
+    """Verify one series as configured. `expect_tree` is held against the last tree on top of a fork, and instead of a
+    lock; `apply_only` compares with nothing. Raises what loading, opening and verifying raise."""
+    series = load_series(config.patches, config.name)
+    with_fork = config.expect == "fork" and not apply_only
+    sources = open_sources(
+        cache,
+        upstream=config.upstream,
+        pin=config.pin,
+        fork=config.fork if with_fork else None,
+        fork_ref=config.fork_ref if with_fork else None,
+        series=series,
+    )
+    with_lock = config.expect == "lock" and not apply_only and expect_tree is None
+    expectation = Expectation(
+        fork=sources.fork,
+        lock=read_lock(config.patches) if with_lock else None,
+        tree=None if apply_only else expect_tree,
+        tree_only=tree_only,
+    )
+    return verify(sources.objects, series, sources.base, expectation, keep_going=keep_going)
