@@ -12,7 +12,7 @@ from patchstack.cli.verify import show
 
 
 def demo_command(
-    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="A new or empty directory.")] = Path(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty directory.")] = Path(
         "patchstack-demo"
     ),
 ) -> None:

@@ -39,9 +39,9 @@ def root(
     """Prove that pin + patches = your fork, byte for byte."""
 
 
-app.command("demo")(demo_command)
-app.command("verify")(verify_command)
-app.command("apply")(apply_command)
+app.command("demo", short_help="Make a fork and its series, verify it, break it.")(demo_command)
+app.command("verify", short_help="Prove that pin + series = fork.")(verify_command)
+app.command("apply", short_help="Put a series onto a source directory.")(apply_command)
 
 
 def main() -> None:

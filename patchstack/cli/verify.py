@@ -21,7 +21,7 @@ _TREE = re.compile(r"[0-9a-f]{40}\Z")
 
 def verify_command(
     series: Annotated[
-        list[str] | None, typer.Argument(metavar="[SERIES]...", help="Series of the workspace [default: all].")
+        list[str] | None, typer.Argument(metavar="SERIES", help="Series of the workspace [default: all].")
     ] = None,
     patches: PatchesOption = None,
     upstream: Annotated[

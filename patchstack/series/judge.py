@@ -108,7 +108,7 @@ def _unmirrored(commit: Commit) -> Row:
 
 
 def against_lock(links: Sequence[Link], rows: Sequence[Row], lock: Lock) -> list[Row]:
-    """Hold every patch against the lock: the file's bytes and the tree it gave. Locked patches without file are added."""
+    """Hold every patch against the lock: its bytes and the tree it gave. Locked patches without file are added."""
     held = {entry.file: entry for entry in lock.patches}
     result: list[Row] = []
     first_bad: str | None = None

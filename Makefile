@@ -1,0 +1,44 @@
+# Every habit of the house, each with all its own set-up. CI calls the same targets.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: help demo test lint types contract docs check fuzz bench clean
+
+help:                ## what one can do here
+	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /make \1\t/' | expand -t 16
+
+$(VENV)/.installed: pyproject.toml ci/setup.sh
+	PYTHON="$(PYTHON)" ci/setup.sh $(VENV)
+
+demo: $(VENV)/.installed   ## make a fork and its series, verify it, break it in three ways
+	rm -rf build/demo
+	$(BIN)/patchstack demo build/demo
+
+test: $(VENV)/.installed   ## run every test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed   ## ruff: lint and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed  ## mypy, strict, tests included
+	$(BIN)/mypy
+
+contract: $(VENV)/.installed  ## imports run downward only
+	$(BIN)/lint-imports
+
+docs: $(VENV)/.installed   ## write the generated reference
+	$(BIN)/python ci/reference.py
+
+check: lint types contract   ## lint, types, import contract, and that the reference is up to date
+	$(BIN)/python ci/reference.py --check
+
+fuzz: $(VENV)/.installed   ## the apply fuzz against git, long (FUZZ=20000 examples)
+	PATCHSTACK_FUZZ_EXAMPLES=$(or $(FUZZ),20000) $(BIN)/python -m pytest tests/fuzz
+
+bench: $(VENV)/.installed  ## verify against git, side by side
+	$(BIN)/python benchmarks/verify_speed.py
+
+clean:               ## remove what the targets made
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
