@@ -28,11 +28,13 @@ types: $(VENV)/.installed  ## mypy, strict, tests included
 contract: $(VENV)/.installed  ## imports run downward only
 	$(BIN)/lint-imports
 
-docs: $(VENV)/.installed   ## write the generated reference
+docs: $(VENV)/.installed   ## write the generated reference and the screens in the docs
 	$(BIN)/python ci/reference.py
+	$(BIN)/python ci/screens.py
 
-check: lint types contract   ## lint, types, import contract, and that the reference is up to date
+check: lint types contract   ## lint, types, import contract, and that reference and screens are up to date
 	$(BIN)/python ci/reference.py --check
+	$(BIN)/python ci/screens.py --check
 
 fuzz: $(VENV)/.installed   ## the apply fuzz against git, long (FUZZ=20000 examples)
 	PATCHSTACK_FUZZ_EXAMPLES=$(or $(FUZZ),20000) $(BIN)/python -m pytest tests/fuzz

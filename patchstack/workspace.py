@@ -124,10 +124,14 @@ def _read_series(name: str, node: _Mapping, path: Path) -> SeriesConfig:
 
 
 def located(repository: str, root: Path) -> str:
-    """A repository as configured: a URL as it is, a path taken from the workspace's directory."""
+    """A repository as configured: a URL as it is, a path taken from the workspace's directory.
+
+    A path below the current directory is given as one writes it there (`./fork`), since it is shown to the user.
+    """
     if is_url(repository):
         return repository
-    return os.path.normpath(root / Path(repository).expanduser())
+    path = os.path.normpath(root / Path(repository).expanduser())
+    return path if os.sep in path else os.path.join(os.curdir, path)
 
 
 def is_url(repository: str) -> bool:

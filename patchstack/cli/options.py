@@ -32,7 +32,7 @@ def the_workspace(path: Path | None) -> Workspace:
             f"there is no {FILE_NAME} here or above",
             hint="name a series by hand: --patches DIR --upstream REPO --pin SHA; or try patchstack demo",
         )
-    return read_workspace(found)
+    return read_workspace(path or Path(os.path.relpath(found)))
 
 
 def one_series(workspace: Workspace, names: Sequence[str]) -> SeriesConfig:

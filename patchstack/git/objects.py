@@ -257,8 +257,12 @@ class Repository:
             )
         if "expected commit type" in complaint:
             return UsageError(f"{what} {rev} in {self.name} is not a commit", hint="give the id of a commit")
-        reason = "the clone is shallow; deepen it, or" if self.shallow else "fetch it there, or"
-        return MissingError(f"{what} {rev} is not in {self.name}", hint=f"{reason} name another repository")
+        hint = "fetch it there, or name another repository"
+        if self.shallow:
+            hint = "the clone is shallow: deepen it, or name another repository"
+        if not re.fullmatch(r"[0-9a-f]{4,40}", rev):
+            hint = f"git -C {self.name} branch --all lists its branches"
+        return MissingError(f"{what} {rev} is not in {self.name}", hint=hint)
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """Whether `ancestor` is reachable from `descendant`, as far as this clone's history goes."""

@@ -118,10 +118,9 @@ def _sentences(
     stray = [patch for patch, own in enumerate(matching.commit_of) if own is None]
     ahead = [patch for patch in stray if all(own is None for own in matching.commit_of[patch:])]
     if ahead:
-        at = links[ahead[0] - 1].patch.file if ahead[0] else "the pin"
-        said.append(
-            ("ahead", f"the series has {_count(len(ahead), 'patch', 'patches')} the fork lacks; the fork ends at {at}")
-        )
+        last = links[ahead[0] - 1].patch.file if ahead[0] else "the pin"
+        where = f"behind {last}" if behind else f"the fork ends at {last}"
+        said.append(("ahead", f"the series has {_count(len(ahead), 'patch', 'patches')} the fork lacks, {where}"))
     for patch in stray:
         if patch not in ahead:
             said.append(("stray", f"{links[patch].patch.file} mirrors no commit of the fork"))

@@ -90,7 +90,7 @@ def _differing(applier: Applier, link: Link, row: Row, parent: str, tree: str, c
         there == tree or same_change(applier.objects, (link.before, link.after), (parent, tree))
     ):
         origin = cause or "the order of the patches"
-        detail = f"its own change equals the fork commit's, the difference comes from {origin}"
+        detail = f"own change equal to the fork commit's, the tree differs because of {origin}"
         return replace(row, state=State.INHERITS, detail=detail)
     return replace(row, state=State.DIVERGES, detail="its own change differs from the fork commit's")
 
@@ -125,7 +125,7 @@ def against_lock(links: Sequence[Link], rows: Sequence[Row], lock: Lock) -> list
             elif not as_locked:
                 row = replace(row, state=State.DIVERGES, detail="the file is not the one the lock was written with")
             elif link.after != entry.tree:
-                detail = f"the file is as locked, the difference comes from {first_bad or 'the base'}"
+                detail = f"file as locked, the tree differs because of {first_bad or 'the base'}"
                 row = replace(row, state=State.INHERITS, detail=detail)
         result.append(row)
         if first_bad is None and row.state is not State.OK:
