@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -49,4 +50,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    # A kill ends us as Ctrl-C does: programs we started go first, temporary files after them.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(guarded(app))

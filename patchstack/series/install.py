@@ -109,11 +109,19 @@ def _finish(directory: Path, stage: Path) -> int:
         if entry["staged"] is not None and os.path.lexists(stage / entry["staged"]):
             path = directory / entry["path"]
             path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_empty(path)
             os.replace(stage / entry["staged"], path)
     (stage / _JOURNAL).unlink()
     shutil.rmtree(stage)
     _sync(directory)
     return len(entries)
+
+
+def _remove_empty(path: Path) -> None:
+    """Remove a directory, with any below it, in the place of which a file comes: the change has taken all it held."""
+    if path.is_dir() and not path.is_symlink():
+        for parent, _, _ in os.walk(path, topdown=False):
+            Path(parent).rmdir()
 
 
 def _mode(old: Path, executable: bool) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def materialize(series: Series, directory: Path, *, check: bool = False) -> Mate
                 hint="is the directory the pin's source, without patches on it yet?",
             )
         changes = list(compare_trees(objects, base, links[-1].after))
-        _refuse_submodules(changes)
+        _refuse_what_no_disk_holds(objects, changes)
         if not check:
             install(directory, [_change(objects, change) for change in changes])
     named = [(change, os.fsdecode(change.path)) for change in changes]
@@ -89,9 +89,17 @@ def _read(objects: Objects, directory: Path, paths: Iterable[bytes]) -> str:
                 tree.put(part, mode, oid)
                 break
             if depth == len(parts):
-                # A directory where a patch may want a file: one file in it is enough to be in the way.
-                tree.put(part + b"/.patchstack-occupied", FILE, objects.add("blob", b""))
+                # A directory where a patch may want a file. What it holds is in the way unless the series removes it;
+                # only what the series names is read, in later rounds.
+                for other in _files_below(os.path.join(os.fsencode(directory), part)):
+                    tree.put(part + b"/" + other, FILE, objects.add("blob", b""))
     return tree.write()
+
+
+def _files_below(directory: bytes) -> Iterator[bytes]:
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            yield os.path.relpath(os.path.join(parent, name), directory)
 
 
 def _entry(objects: Objects, path: bytes) -> tuple[int, str] | None:
@@ -114,13 +122,18 @@ def _entry(objects: Objects, path: bytes) -> tuple[int, str] | None:
         raise UsageError(f"{os.fsdecode(path)} cannot be read: {error.strerror}") from error
 
 
-def _refuse_submodules(changes: list[PathChange]) -> None:
+def _refuse_what_no_disk_holds(objects: Objects, changes: list[PathChange]) -> None:
     for change in changes:
+        path = os.fsdecode(change.path)
         if SUBMODULE in {entry[0] for entry in (change.old, change.new) if entry}:
             raise UsageError(
-                f"{os.fsdecode(change.path)}: the series changes a submodule, which is not a file",
+                f"{path}: the series changes a submodule, which is not a file",
                 hint="check the submodule out by hand at the commit the patch names",
             )
+        if change.new is not None and change.new[0] == SYMLINK:
+            target = objects.blob(change.new[1], path)
+            if not target or b"\0" in target:
+                raise UsageError(f"{path}: the series makes a link with a target no disk can hold: {target!r}")
 
 
 def _change(objects: Objects, change: PathChange) -> Change:
