@@ -40,7 +40,7 @@ fuzz: $(VENV)/.installed   ## the apply fuzz against git, long (FUZZ=20000 examp
 	PATCHSTACK_FUZZ_EXAMPLES=$(or $(FUZZ),20000) $(BIN)/python -m pytest tests/fuzz
 
 bench: $(VENV)/.installed  ## verify against git, side by side
-	$(BIN)/python benchmarks/verify_speed.py
+	$(BIN)/python -m benchmarks.verify_speed
 
 clean:               ## remove what the targets made
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,4 +1,4 @@
-"""Run the commands shown in the documentation and write down what they print, or with --check see whether it still is so.
+"""Run the commands shown in the documentation and write down what they print, or with --check see whether it is so.
 
 A screen is a console block behind a line `<!-- screen: DIR -->`: its `$` lines are run in DIR of a directory in which
 `patchstack demo tour` was called, one after the other, and everything else in it is their output.
@@ -23,7 +23,12 @@ def printed(command: str, directory: Path) -> str:
     environment = {**os.environ, "PATH": path, "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
     environment = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
     done = subprocess.run(
-        ["bash", "-c", f"exec 2>&1; {command}"], cwd=directory, env=environment, capture_output=True, text=True, check=False
+        ["bash", "-c", f"exec 2>&1; {command}"],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.stdout.rstrip("\n")
 

@@ -66,20 +66,9 @@ def find_workspace(start: Path) -> Path | None:
 
 def read_workspace(path: Path) -> Workspace:
     """Read and check a workspace file. Raises `ConfigError` with every complaint, each with file and line."""
-    from ruamel.yaml import YAML
     from ruamel.yaml.comments import CommentedMap
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-    try:
-        document = YAML().load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
-    except MarkedYAMLError as error:
-        mark = error.problem_mark
-        line = f":{mark.line + 1}" if mark is not None else ""
-        raise ConfigError(f"{path}{line}: not YAML: {error.problem or error.context}") from error
-    except YAMLError as error:
-        raise ConfigError(f"{path}: not YAML: {error}") from error
+    document = read_yaml(path)
     if not isinstance(document, CommentedMap):
         raise ConfigError(f"{path}:1: the workspace is not a mapping", hint="it starts with `series:`")
     problems: list[str] = []
@@ -93,6 +82,24 @@ def read_workspace(path: Path) -> Workspace:
     if problems:
         raise ConfigError(f"{path.name} cannot be used", problems=problems)
     return Workspace(path=path, series=tuple(series))
+
+
+def read_yaml(path: Path, *, comments: bool = True) -> Any:
+    """A YAML document; with `comments` one that keeps them and its line numbers. Raises `ConfigError`."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError
+
+    try:
+        return YAML(typ="rt" if comments else "safe").load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    except MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = f":{mark.line + 1}" if mark is not None else ""
+        raise ConfigError(f"{path}{line}: not YAML: {error.problem or error.context}") from error
+    except Exception as error:
+        # Dates that are none, tags, numbers of thousands of digits, deep nesting: the parser fails in many ways.
+        raise ConfigError(f"{path}: not YAML: {type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
 
 
 def _read_series(name: str, node: _Mapping, path: Path) -> SeriesConfig:
@@ -150,14 +157,15 @@ class _Mapping:
         self.used: list[str] = []
 
     def complain(self, key: str | None, text: str) -> None:
-        self._complain(key, f"{self.where}{key}" if key else self.where.rstrip("."), text)
+        what = f"{self.where}{key}" if key else self.where.rstrip(".")
+        self._complain(key, what, text)
 
     def _complain(self, key: str | None, what: str, text: str) -> None:
         try:
             line = self.node.lc.key(key)[0] if key else self.node.lc.line
         except (AttributeError, KeyError, TypeError):
             line = self.node.lc.line or 0
-        self.problems.append(f"{self.path}:{line + 1}: {what}: {text}")
+        self.problems.append(f"{self.path}:{line + 1}: {f'{what}: ' if what else ''}{text}")
 
     def text(self, key: str, *, required: bool = False) -> str | None:
         value = self._get(key, required)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from patchstack.errors import Exit, PatchstackError
+from patchstack.report.text import printable
 
 
 def guarded(command: Callable[[], object]) -> int:
@@ -40,7 +41,7 @@ def guarded(command: Callable[[], object]) -> int:
 def talk(text: str) -> None:
     """Say something to the user: stderr, so that stdout stays data."""
     with contextlib.suppress(BrokenPipeError):
-        print(text, file=sys.stderr)
+        print(printable(text), file=sys.stderr)
 
 
 def log_directory() -> Path:

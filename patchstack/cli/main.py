@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from typing import Annotated
@@ -50,6 +51,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    # We live for a fraction of a second and make few cycles: let the collector come seldom.
+    gc.set_threshold(100_000, 50, 50)
     # A kill ends us as Ctrl-C does: programs we started go first, temporary files after them.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(guarded(app))

@@ -51,6 +51,8 @@ def verify_command(
 
     if expect_tree is not None and not _TREE.match(expect_tree):
         raise UsageError(f"--expect-tree {expect_tree} is not a full tree id of 40 hexadecimal digits")
+    if apply_only and (expect_tree is not None or tree_only):
+        raise UsageError("--apply-only compares with nothing", hint="leave out --expect-tree and --tree-only, or it")
     by_hand = {"--upstream": upstream, "--pin": pin, "--fork": fork, "--fork-ref": fork_ref}
     configs: tuple[SeriesConfig, ...]
     if patches is None:
@@ -110,10 +112,11 @@ def _by_hand(
 def show(result: Verification) -> None:
     """Print the table, the line of truth and what explains them; warnings go to stderr."""
     from patchstack.report.table import print_table
+    from patchstack.report.text import printable
     from patchstack.report.verify import explanation, truth, verify_table
 
     print_table(verify_table(result))
-    print("\n".join([truth(result), *explanation(result)]), flush=True)
+    print(printable("\n".join([truth(result), *explanation(result)])), flush=True)
     for warning in result.warnings:
         talk(f"warning: {warning}")
 

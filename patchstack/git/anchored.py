@@ -57,7 +57,7 @@ def _edit(objects: Objects, overlay: TreeOverlay, diff: FileDiff) -> tuple[int, 
         )
     if diff.old is not None and diff.new is not None and diff.old != diff.new:
         return problem(Fault.MALFORMED, "an anchored patch cannot rename")
-    if any(set(hunk.before) & set(hunk.after) and (hunk.leading or hunk.trailing) for hunk in diff.hunks):
+    if any(hunk.context for hunk in diff.hunks):
         return problem(Fault.MALFORMED, "an anchored patch carries no context (git diff -U0)")
     if overlay.obstacle(diff.path) is not None:
         return problem(Fault.UNSAFE, "a parent of it is a file or a link")

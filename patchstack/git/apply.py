@@ -6,6 +6,8 @@ A patch applies here exactly when `git -c apply.whitespace=nowarn -c core.protec
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
@@ -13,7 +15,7 @@ from types import TracebackType
 from patchstack.git.diff import FileDiff, Unsupported, parse_diffs
 from patchstack.git.handover import GitApply
 from patchstack.git.hunks import Misfit, apply_hunks
-from patchstack.git.objects import MissingObject, Objects
+from patchstack.git.objects import Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, TreeOverlay
 
 
@@ -52,12 +54,39 @@ class Outcome:
         return self.tree is not None
 
 
+class _Lines:
+    """The lines of files that were touched of late: the next patch often touches them again."""
+
+    LIMIT = 150_000
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._kept: OrderedDict[str, list[bytes]] = OrderedDict()
+        self._count = 0
+
+    def of(self, oid: str, path: str) -> list[bytes]:
+        """The lines of a blob."""
+        kept = self._kept.get(oid)
+        return self._objects.blob(oid, path).split(b"\n") if kept is None else kept
+
+    def keep(self, lines: list[bytes]) -> str:
+        """Make a blob of lines and give its id."""
+        oid = self._objects.add("blob", b"\n".join(lines))
+        if oid not in self._kept:
+            self._kept[oid] = lines
+            self._count += len(lines)
+        while self._count > self.LIMIT:
+            self._count -= len(self._kept.popitem(last=False)[1])
+        return oid
+
+
 class Applier:
     """A tree to which patches are applied one after the other. A context manager: git's part needs a directory."""
 
     def __init__(self, objects: Objects, tree: str) -> None:
         self.objects = objects
         self.overlay = TreeOverlay(objects, tree)
+        self._lines = _Lines(objects)
         self._git: GitApply | None = None
 
     def __enter__(self) -> Applier:
@@ -117,47 +146,38 @@ class Applier:
     def _edit(self, diff: FileDiff) -> tuple[int, str] | Problem:
         """The mode and blob a diff gives (for a deletion, of no use), or why it cannot be."""
         path = diff.path.decode("utf-8", "replace")
-        content, mode = b"", diff.new_mode or FILE
-        old_oid = ""
+        lines: Sequence[bytes] = (b"",)
+        mode, old_oid = diff.new_mode or FILE, ""
         if diff.old is not None:
             entry = self.overlay.entry(diff.old)
             old = diff.old.decode("utf-8", "replace")
             if entry is None:
                 return Problem(fault=Fault.MISSING_FILE, path=old, detail=f"{old}: the file is not there")
             mode, old_oid = diff.new_mode or entry[0], entry[1]
-            content = self.objects.blob(old_oid, old) if diff.hunks or diff.new is None else b""
+            if diff.hunks or diff.new is None:
+                lines = self._lines.of(old_oid, old)
         if diff.new is not None and diff.new != diff.old and self.overlay.entry(diff.new) is not None:
             return Problem(
                 fault=Fault.CONFLICT, path=path, detail=f"{path}: the patch makes it, but it is there already"
             )
-        result = apply_hunks(content, diff.hunks)
+        result = apply_hunks(lines, diff.hunks)
         if isinstance(result, Misfit):
             return Problem(fault=Fault.CONFLICT, path=path, detail=f"{path}: {result.describe()}")
         if diff.new is None:
-            if result:
+            if result != [b""]:
                 detail = f"{path}: the patch deletes it, but it holds lines the patch does not know"
                 return Problem(fault=Fault.CONFLICT, path=path, detail=detail)
             return mode, old_oid
-        return mode, self.objects.add("blob", result) if diff.hunks or not old_oid else old_oid
+        return mode, self._lines.keep(result) if diff.hunks or not old_oid else old_oid
 
     def _hand_over(self, data: bytes, reason: str) -> Outcome:
         if self._git is None:
             self._git = GitApply(self.objects)
-        verdict = self._git.apply(self.overlay.write(), data)
-        if verdict.tree is not None:
-            self.restart(verdict.tree)
-            return Outcome(tree=verdict.tree, left_to_git=reason)
-        problems = tuple(_explain(verdict.complaint, data))
-        for problem in problems:
-            self._check_present(problem)
-        return Outcome(tree=None, problems=problems, left_to_git=reason)
-
-    def _check_present(self, problem: Problem) -> None:
-        """git cannot read a file: not the patch is to blame where its blob is not in the clone."""
-        if "failed to read" in problem.detail and problem.path:
-            entry = self.overlay.entry(problem.path.encode())
-            if entry is not None and not self.objects.has(entry[1]):
-                raise MissingObject(entry[1], f"blob of {problem.path}", self.objects.where)
+        verdict = self._git.apply(self.overlay, data)
+        if verdict.overlay is not None:
+            self.overlay = verdict.overlay
+            return Outcome(tree=self.overlay.write(), left_to_git=reason)
+        return Outcome(tree=None, problems=tuple(_explain(verdict.complaint, data)), left_to_git=reason)
 
 
 def _fooled(diffs: tuple[FileDiff, ...]) -> list[str]:
@@ -187,7 +207,8 @@ _UNSAFE = ("invalid path", "beyond a symbolic link")
 
 def _explain(complaint: str, data: bytes) -> list[Problem]:
     """git's own words about a patch it did not take, as problems."""
-    problems = []
+    problems: list[Problem] = []
+    mangled = data.count(b"\r\n") * 2 > data.count(b"\n") > 0
     for line in complaint.splitlines():
         text = line.removeprefix("error: ").removeprefix("fatal: ")
         if line.startswith(("warning:", "<stdin>:")) or text.endswith(": patch does not apply") or not text.strip():
@@ -200,7 +221,10 @@ def _explain(complaint: str, data: bytes) -> list[Problem]:
             fault = Fault.MISSING_FILE
         else:
             fault = Fault.CONFLICT
-        problems.append(Problem(fault=fault, path=_path_in(text), detail=_worded(text, fault, data)))
+        detail = _worded(text, fault, data)
+        if mangled and not problems:
+            detail += " (its lines end in CRLF: was it mangled on its way?)"
+        problems.append(Problem(fault=fault, path=_path_in(text), detail=detail))
     return problems or [
         Problem(fault=Fault.CONFLICT, path="", detail=complaint or "git apply refused it, without a word")
     ]
@@ -211,8 +235,6 @@ def _path_in(text: str) -> str:
         return text.split("'")[1]
     if text.startswith("patch failed: "):
         return text.removeprefix("patch failed: ").rpartition(":")[0]
-    if text.startswith("failed to read "):
-        return text.removeprefix("failed to read ")
     return text.partition(": ")[0] if ": " in text else ""
 
 
@@ -222,8 +244,6 @@ def _worded(text: str, fault: Fault, data: bytes) -> str:
             return "the file is empty"
         if "No valid patches" in text:
             return "there is no diff in it"
-        if data.count(b"\r\n") * 2 > data.count(b"\n") > 0:
-            return f"{text} (its lines end in CRLF: was it mangled on its way?)"
     if text.startswith("patch failed: "):
         path, _, line = text.removeprefix("patch failed: ").rpartition(":")
         return f"{path}: a hunk does not match at line {line}"

@@ -26,14 +26,14 @@ class Unsupported(Exception):
 class Hunk:
     """One hunk. Lines are without their newline; `no_newline` tells whose last line ends the file without one.
 
-    `leading` and `trailing` count the context lines at either end; `line` is where the hunk stands in the patch file.
+    `context` counts its context lines, `trailing` those at its end; `line` is where the hunk stands in the patch file.
     """
 
     old_start: int
     new_start: int
     before: tuple[bytes, ...]
     after: tuple[bytes, ...]
-    leading: int
+    context: int
     trailing: int
     before_no_newline: bool
     after_no_newline: bool
@@ -111,25 +111,38 @@ def _check_paths(diffs: tuple[FileDiff, ...]) -> None:
 
 
 _NAMING = re.compile(rb"^(?:diff --git|---|\+\+\+|rename (?:from|to|old|new)|copy (?:from|to)) (.+)$", re.MULTILINE)
+_ESCAPE = re.compile(rb"\\(?:([0-3][0-7]{2})|(.))", re.DOTALL)
+_ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
 def named_paths(data: bytes) -> set[bytes]:
     """Every path a patch file may touch, and some that it does not: for fetching contents ahead, not for judging."""
     names: set[bytes] = set()
     for text in _NAMING.findall(data):
-        for word in {text, *text.split(), *text.split(b"\t"), *text.split(b" b/")}:
-            if word.startswith(b'"'):
-                word = (
-                    word.strip(b'"')
-                    .decode("ascii", "replace")
-                    .encode()
-                    .decode("unicode_escape")
-                    .encode("latin-1", "replace")
-                )
-            word = word.rstrip(b"\r")
-            names.add(word)
-            names.add(word.partition(b"/")[2])
-    return {name for name in names if name and not name.startswith(b"/") and b".." not in name.split(b"/")}
+        for word in {text, *text.split(), *text.split(b"\t"), *text.split(b" b/"), *_QUOTED.findall(text)}:
+            for name in (word, _unquoted(word)):
+                name = name.rstrip(b"\r")
+                names.add(name)
+                names.add(name.partition(b"/")[2])
+    return {
+        name for name in names if name and not name.startswith(b"/") and b"\0" not in name and not _DOTS.search(name)
+    }
+
+
+_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+_DOTS = re.compile(rb"(?:^|/)\.\.?(?:/|\Z)|//|/\Z")
+
+
+def _unquoted(word: bytes) -> bytes:
+    """A name without git's C-style quoting; a badly quoted one as it is, more or less."""
+    if b"\\" not in word:
+        return word
+
+    def plain(match: re.Match[bytes]) -> bytes:
+        octal, letter = match.groups()
+        return bytes([int(octal, 8)]) if octal else _ESCAPED.get(letter, letter)
+
+    return _ESCAPE.sub(plain, word)
 
 
 class _Reader:
@@ -271,7 +284,7 @@ class _Reader:
         lines, end = self.lines, len(self.lines) - 1
         before: list[bytes] = []
         after: list[bytes] = []
-        leading = trailing = 0
+        context = trailing = 0
         changed = False
         at = start + 1
         marked = {b"-": False, b"+": False}
@@ -284,7 +297,7 @@ class _Reader:
             if sign in (b" ", b""):
                 before.append(line[1:])
                 after.append(line[1:])
-                leading += not changed
+                context += 1
                 trailing += 1
             elif sign == b"-":
                 before.append(line[1:])
@@ -312,7 +325,7 @@ class _Reader:
             new_start=new_start,
             before=tuple(before),
             after=tuple(after),
-            leading=leading,
+            context=context,
             trailing=trailing,
             before_no_newline=marked[b"-"],
             after_no_newline=marked[b"+"],

@@ -1,7 +1,12 @@
-"""Hand a patch to git itself, in a temporary repository that has the real objects as alternates."""
+"""Hand a patch to git itself, in a temporary repository of its own.
+
+It borrows nothing: git freshens the times of objects it meets in an alternate, and a user's store is not to be touched.
+So the index is filled entry by entry, and only the contents a patch names are copied.
+"""
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import zlib
@@ -9,15 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import MissingError
-from patchstack.git.objects import Objects
+from patchstack.git.diff import named_paths
+from patchstack.git.objects import NULL_ID, Objects
+from patchstack.git.overlay import SUBMODULE, TreeOverlay
+from patchstack.git.trees import compare_trees
 from patchstack.process import Finished, clean_environment, run
+
+_POSTIMAGE = re.compile(rb"^index [0-9a-f]{40}\.\.([0-9a-f]{40})", re.MULTILINE)
+_UNREAD = re.compile(r"^error: failed to read (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitVerdict:
-    """The tree `git apply --cached` gave, or None and what git said."""
+    """The overlay with what `git apply --cached` did, or None and what git said."""
 
-    tree: str | None
+    overlay: TreeOverlay | None
     complaint: str
 
 
@@ -27,36 +38,94 @@ class GitApply:
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
         self.directory = Path(tempfile.mkdtemp(prefix="patchstack-"))
-        self._written: set[str] = set()
-        for name in ("objects/info", "refs/heads"):
+        self._tree: str | None = None
+        self._lines: set[bytes] = set()
+        for name in ("objects/info", "objects/pack", "refs/heads"):
             (self.directory / name).mkdir(parents=True)
         (self.directory / "HEAD").write_text("ref: refs/heads/none\n")
         (self.directory / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
-        alternates = "".join(f"{_quoted(path)}\n" for path in objects.directories)
-        (self.directory / "objects" / "info" / "alternates").write_text(alternates)
         objects.add_directory(self.directory / "objects", "what git made")
 
     def close(self) -> None:
-        """Remove the repository. Trees that git made in it can no longer be read."""
+        """Remove the repository. Contents that git made in it can no longer be read."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def apply(self, tree: str, data: bytes) -> GitVerdict:
-        """Apply a patch file to a tree, all or nothing."""
-        self._flush()
-        self._git("read-tree", tree, check=True)
-        applied = self._git(
+    def apply(self, overlay: TreeOverlay, data: bytes) -> GitVerdict:
+        """Apply a patch file to a tree, all or nothing. Raises `MissingObject` where a content it needs is not here."""
+        self._fill_index(overlay.write())
+        self._copy(overlay, named_paths(data))
+        for oid in _POSTIMAGE.findall(data):
+            # A binary diff without data applies where its result is known already.
+            self._copy_object(oid.decode("ascii"), required=False)
+        applied = self._apply(data)
+        unread = {name.encode() for name in _UNREAD.findall(applied.complaint)}
+        if unread:
+            self._copy(overlay, unread)
+            applied = self._apply(data)
+        if applied.code < 0:
+            # Some damaged patches make git abort, and then its lock stays behind.
+            (self.directory / "index.lock").unlink(missing_ok=True)
+            complaint = f"corrupt patch: git apply aborted on it (signal {-applied.code})"
+            return GitVerdict(overlay=None, complaint=complaint)
+        if not applied.ok:
+            return GitVerdict(overlay=None, complaint=applied.complaint)
+        return GitVerdict(overlay=self._result(overlay), complaint=applied.complaint)
+
+    def _apply(self, data: bytes) -> Finished:
+        return self._git(
             *("-c", "apply.whitespace=nowarn", "-c", "core.protectNTFS=true", "-c", "core.protectHFS=true"),
             *("apply", "--cached", "-"),
             stdin=data,
         )
-        if applied.code < 0:
-            # Some damaged patches make git abort, and then its lock stays behind.
-            (self.directory / "index.lock").unlink(missing_ok=True)
-            return GitVerdict(tree=None, complaint=f"corrupt patch: git apply aborted on it (signal {-applied.code})")
-        if not applied.ok:
-            return GitVerdict(tree=None, complaint=applied.complaint)
-        written = self._git("write-tree", "--missing-ok", check=True)
-        return GitVerdict(tree=written.stdout.decode("ascii").strip(), complaint=applied.complaint)
+
+    def _fill_index(self, tree: str) -> None:
+        """Bring the index to a tree, from the one it is at."""
+        if self._tree == tree:
+            return
+        if self._tree is None:
+            files = TreeOverlay(self.objects, tree).files()
+            entries = [(path, mode, oid) for path, (mode, oid) in files]
+        else:
+            entries = [
+                (change.path, *(change.new or (0, NULL_ID))) for change in compare_trees(self.objects, self._tree, tree)
+            ]
+        # Removals first: a file may have become a directory, or a directory a file.
+        entries.sort(key=lambda entry: entry[1] != 0)
+        text = b"".join(b"%o %s\t%s\0" % (mode, oid.encode(), path) for path, mode, oid in entries)
+        self._git("update-index", "-z", "--index-info", stdin=text, check=True)
+        self._lines = self._listed()
+        self._tree = tree
+
+    def _result(self, overlay: TreeOverlay) -> TreeOverlay:
+        """The overlay with the changes that git made to the index."""
+        listed = self._listed()
+        for line in self._lines - listed:
+            overlay.remove(line.split(b"\t", 1)[1])
+        for line in listed - self._lines:
+            head, path = line.split(b"\t", 1)
+            mode, oid, _ = head.split(b" ")
+            overlay.put(path, int(mode, 8), oid.decode("ascii"))
+        self._lines = listed
+        self._tree = overlay.write()
+        return overlay
+
+    def _listed(self) -> set[bytes]:
+        return set(self._git("ls-files", "--stage", "-z", check=True).stdout.split(b"\0")) - {b""}
+
+    def _copy(self, overlay: TreeOverlay, paths: set[bytes]) -> None:
+        """Give git the contents of files."""
+        for path in paths:
+            entry = overlay.entry(path) if overlay.obstacle(path) is None else None
+            if entry is not None and entry[0] & 0o170000 in (0o100000, 0o120000) and entry[0] != SUBMODULE:
+                self._copy_object(entry[1], required=True, path=path)
+
+    def _copy_object(self, oid: str, *, required: bool, path: bytes = b"") -> None:
+        target = self.directory / "objects" / oid[:2] / oid[2:]
+        if target.exists() or not (required or self.objects.has(oid)):
+            return
+        content = self.objects.blob(oid, path.decode("utf-8", "replace"))
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(zlib.compress(b"blob %d\0" % len(content) + content, 1))
 
     def _git(self, *args: str, stdin: bytes = b"", check: bool = False) -> Finished:
         environment = clean_environment(
@@ -71,29 +140,11 @@ class GitApply:
                 "GIT_ALLOW_PROTOCOL": "none",
             }
         )
-        done = run(
-            ["git", "-c", "core.attributesFile=/dev/null", *args], cwd=self.directory, env=environment, stdin=stdin
-        )
+        command = ["git", "-c", "core.attributesFile=/dev/null", *args]
+        done = run(command, cwd=self.directory, env=environment, stdin=stdin)
         if check and not done.ok:
             raise MissingError(
                 f"git {args[0]} failed in a temporary repository: {done.complaint}",
-                hint="the clone lacks trees, the disk is full, or git is too old (2.32 is needed)",
+                hint="is the disk full, or git too old (2.32 is needed)?",
             )
         return done
-
-    def _flush(self) -> None:
-        """Write the objects made in memory since the last call where git can read them."""
-        for oid, (kind, content) in self.objects.made():
-            if oid not in self._written:
-                path = self.directory / "objects" / oid[:2] / oid[2:]
-                path.parent.mkdir(exist_ok=True)
-                path.write_bytes(zlib.compress(b"%s %d\0" % (kind.encode(), len(content)) + content, 1))
-                self._written.add(oid)
-
-
-def _quoted(path: Path) -> str:
-    """A path as a line of `objects/info/alternates`: C-quoted where git would misread it."""
-    text = str(path)
-    if text.startswith(('"', "#")) or "\n" in text or ":" in text:
-        return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-    return text

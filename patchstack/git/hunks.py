@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patchstack.git.diff import Hunk, Unsupported
@@ -35,6 +36,8 @@ class Misfit:
         if self.found == self.expected:
             reason = "but the hunk may not go there (it must end the file, or another hunk holds the lines)"
             return f"{where}: its lines fit at line {self.at}, {reason}"
+        if self.expected == self.found + b"\r":
+            return f"{where}: {expected} at line {self.at}, found it without the CR: was the patch mangled to CRLF?"
         return f"{where}: {expected} at line {self.at}, found {_shown(self.found)}"
 
 
@@ -47,8 +50,9 @@ def _shown(line: bytes) -> str:
     return "`" + "".join(c if c.isprintable() else repr(c)[1:-1] for c in text) + "`"
 
 
-def apply_hunks(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | Misfit:
-    """The new content of a file, or the first hunk that fits nowhere.
+def apply_hunks(content: Sequence[bytes], hunks: tuple[Hunk, ...]) -> list[bytes] | Misfit:
+    """The new lines of a file, or the first hunk that fits nowhere. Lines are as `split(b"\\n")` gives them: the last
+    one is what follows the last newline, empty for a file that ends with one.
 
     The rules are `git apply`'s, with `--unidiff-zero` off and no whitespace fixing: a hunk that starts at line 0 or 1
     must match the beginning, one without trailing context must match the end; any other goes to the exact match nearest
@@ -56,8 +60,7 @@ def apply_hunks(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | Misfit:
 
     Raises `Unsupported` for an insertion without context behind a last line that has no newline: git joins the two.
     """
-    # The last element is what follows the last newline: empty for a file that ends with one.
-    lines = content.split(b"\n")
+    lines = list(content)
     placed: list[tuple[int, int]] = []
     for number, hunk in enumerate(hunks, 1):
         at = _position(lines, hunk, placed)
@@ -70,7 +73,7 @@ def apply_hunks(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | Misfit:
             placed = [(a + shift, b + shift) if a >= at + count else (a, b) for a, b in placed]
         if new_count:
             placed.append((at, at + new_count))
-    return b"\n".join(lines)
+    return lines
 
 
 def _line_count(lines: list[bytes]) -> int:

@@ -16,7 +16,12 @@ from typing import Literal
 import pygit2
 
 from patchstack.errors import MissingError, UsageError
+from patchstack.git.memory import MadeObjects
 from patchstack.process import Finished, clean_environment, run
+
+# Map packs in small windows: libgit2 would map whole packs, and every page it reads of them counts as our memory.
+pygit2.settings.mwindow_size = 4 * 1024 * 1024
+pygit2.settings.mwindow_mapped_limit = 48 * 1024 * 1024
 
 Kind = Literal["blob", "tree", "commit"]
 
@@ -30,11 +35,8 @@ _KINDS: dict[int, str] = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 class MissingObject(MissingError):
     """An object that is neither in the repository at hand nor made by us."""
 
-    def __init__(self, oid: str, what: str = "object", where: str = "") -> None:
-        super().__init__(
-            f"{what} {oid} is not in {where or 'the repository'}",
-            hint="the clone is partial, shallow or damaged: fetch the object into it, or give the upstream's URL",
-        )
+    def __init__(self, oid: str, what: str, where: str, hint: str) -> None:
+        super().__init__(f"{what} {oid} is not in {where}", hint=hint)
         self.oid = oid
 
     def during(self, task: str) -> MissingObject:
@@ -67,15 +69,17 @@ def object_id(kind: Kind, data: bytes) -> str:
 class Objects:
     """Objects of any number of repositories, read-only, with new ones laid over them in memory.
 
-    `fetch`, where set, is asked for objects that are nowhere; it may add a directory that holds them.
+    `fetch`, where set, is asked for objects that are nowhere; it may add a directory that holds them. `hint` is what a
+    user is told to do about one that stays missing; `made` holds the new ones.
     """
 
     def __init__(self) -> None:
         self._odb: pygit2.Odb | None = None
-        self._made: dict[str, tuple[str, bytes]] = {}
+        self.made = MadeObjects()
         self.directories: list[Path] = []
         self.where = "memory"
         self.fetch: Callable[[Sequence[str]], None] | None = None
+        self.hint = "the clone is partial, shallow or damaged: fetch the object into it, or give the upstream's URL"
 
     def add_directory(self, directory: Path, where: str) -> None:
         """Read from an object directory (with the alternates it names) as well. `where` names it in errors."""
@@ -91,12 +95,12 @@ class Objects:
 
     def read(self, oid: str) -> tuple[str, bytes]:
         """Kind and content of an object. Raises `MissingObject`."""
-        found = self._made.get(oid) or self._stored(oid)
+        found = self.made.get(oid) or self._stored(oid)
         if found is None and self.fetch is not None:
             self.fetch([oid])
             found = self._stored(oid)
         if found is None:
-            raise MissingObject(oid, where=self.where)
+            raise MissingObject(oid, "object", self.where, self.hint)
         return found
 
     def _stored(self, oid: str) -> tuple[str, bytes] | None:
@@ -113,7 +117,7 @@ class Objects:
         return _KINDS[int(kind)], data
 
     def has(self, oid: str) -> bool:
-        if oid in self._made:
+        if oid in self.made:
             return True
         return self._odb is not None and pygit2.Oid(hex=oid) in self._odb
 
@@ -122,7 +126,7 @@ class Objects:
         try:
             kind, data = self.read(oid)
         except MissingObject:
-            raise MissingObject(oid, f"blob of {path}" if path else "blob", self.where) from None
+            raise MissingObject(oid, f"blob of {path}" if path else "blob", self.where, self.hint) from None
         if kind != "blob":
             raise MissingError(f"{oid} ({path}) is a {kind}, not a blob", hint="the tree is damaged: run git fsck")
         return data
@@ -130,12 +134,8 @@ class Objects:
     def add(self, kind: Kind, data: bytes) -> str:
         """Keep a new object in memory and give its id."""
         oid = object_id(kind, data)
-        self._made.setdefault(oid, (kind, data))
+        self.made.add(oid, kind, data)
         return oid
-
-    def made(self) -> Iterator[tuple[str, tuple[str, bytes]]]:
-        """The objects kept in memory: id, kind and content, oldest first."""
-        return iter(self._made.items())
 
     def commit(self, oid: str) -> Commit:
         """Raises `MissingObject`, or `UsageError` where the id is of something else."""
@@ -231,7 +231,11 @@ class Repository:
         Raises `MissingError` where nothing, or nothing unique, has that name; `UsageError` where it is no commit.
         """
         if FULL_ID.match(rev) and objects.has(rev):
-            return objects.commit(self._peel(rev, objects))
+            oid = self._peel(rev, objects)
+            kind, _ = objects.read(oid)
+            if kind != "commit":
+                raise UsageError(f"{what} {rev} is a {kind}, not a commit", hint="give the id of a commit")
+            return objects.commit(oid)
         if rev.startswith("-") or not rev.strip():
             raise UsageError(f"{what} {rev!r} is not a revision")
         asked = read_only_git(self.path, "rev-parse", "--verify", "--end-of-options", f"{rev}^{{commit}}")

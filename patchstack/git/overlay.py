@@ -17,14 +17,44 @@ Entry = tuple[int, str]
 
 
 class _Node:
-    """A directory that was looked into: its entries, files as (mode, id), directories as id until looked into."""
+    """A directory that was looked into: its entries, files as (mode, id), directories as id until looked into.
 
-    __slots__ = ("children", "entries", "oid")
+    `order` and `encoded` are kept from one write to the next: the entries in git's order, and each as git writes it.
+    """
+
+    __slots__ = ("children", "encoded", "entries", "oid", "order")
 
     def __init__(self, oid: str | None, entries: dict[bytes, Entry]) -> None:
         self.oid = oid
         self.entries = entries
         self.children: dict[bytes, _Node] = {}
+        self.encoded: dict[bytes, bytes] = {}
+        self.order: list[bytes] | None = None
+
+    def set(self, name: bytes, entry: Entry) -> None:
+        old = self.entries.get(name)
+        if old is None or (old[0] == DIRECTORY) != (entry[0] == DIRECTORY):
+            self.order = None
+        self.entries[name] = entry
+        self.encoded.pop(name, None)
+        self.oid = None
+
+    def drop(self, name: bytes) -> None:
+        del self.entries[name]
+        self.children.pop(name, None)
+        self.encoded.pop(name, None)
+        self.order = None
+        self.oid = None
+
+    def content(self) -> bytes:
+        """The directory as a tree object."""
+        if self.order is None:
+            # git sorts a directory as if its name ended in a slash.
+            self.order = sorted(self.entries, key=lambda n: n + b"/" if self.entries[n][0] == DIRECTORY else n)
+        for name in self.entries.keys() - self.encoded.keys():
+            mode, oid = self.entries[name]
+            self.encoded[name] = b"%o %s\0" % (mode, name) + bytes.fromhex(oid)
+        return b"".join([self.encoded[name] for name in self.order])
 
 
 class TreeOverlay:
@@ -61,11 +91,11 @@ class TreeOverlay:
         node.oid = None
         for part in parents:
             if part not in node.entries:
-                node.entries[part] = (DIRECTORY, EMPTY_TREE)
+                node.set(part, (DIRECTORY, EMPTY_TREE))
                 node.children[part] = _Node(None, {})
             node = self._child(node, part)
             node.oid = None
-        node.entries[name] = (mode, oid)
+        node.set(name, (mode, oid))
 
     def remove(self, path: bytes) -> None:
         """Remove a file; directories that become empty go with it."""
@@ -77,8 +107,7 @@ class TreeOverlay:
             node, name = nodes[depth], parts[depth]
             node.oid = None
             if depth == len(nodes) - 1 or not node.children[name].entries:
-                del node.entries[name]
-                node.children.pop(name, None)
+                node.drop(name)
 
     def write(self) -> str:
         """The id of the tree as it is now; the tree objects are kept in memory."""
@@ -128,10 +157,6 @@ class TreeOverlay:
             return node.oid
         for name, child in node.children.items():
             if child.oid is None:
-                node.entries[name] = (DIRECTORY, self._write(child))
-        ordered = sorted(
-            (name + b"/" if mode == DIRECTORY else name, name, mode, oid) for name, (mode, oid) in node.entries.items()
-        )
-        data = b"".join(b"%o %s\0" % (mode, name) + bytes.fromhex(oid) for _, name, mode, oid in ordered)
-        node.oid = self.objects.add("tree", data)
+                node.set(name, (DIRECTORY, self._write(child)))
+        node.oid = self.objects.add("tree", node.content())
         return node.oid

@@ -31,11 +31,26 @@ class Cache:
 
     def commit(self, url: str, oid: str) -> Repository:
         """A repository that holds the commit and its trees, without history or blobs. Raises `MissingError`."""
-        return self._with_commit(url, oid, "pin", depth=1, required=())
+        if not FULL_ID.match(oid):
+            raise MissingError(
+                f"pin {oid} cannot be looked up at {url}", hint="give the full commit id when the upstream is a URL"
+            )
+        directory = self._directory(url)
+        if self.offline and not directory.is_dir():
+            raise _offline(url, f"pin {oid}")
+        if not read_only_git(directory, "cat-file", "-e", f"{oid}^{{tree}}").ok:
+            if self.offline:
+                raise _offline(url, f"pin {oid}")
+            done = self._fetch(directory, "--depth=1", oid)
+            if not done.ok:
+                raise _not_fetched(url, f"pin {oid}", done)
+        return Repository.open(url, directory)
 
     def history(self, url: str, ref: str, until: str) -> tuple[Repository, str]:
         """A repository that holds a ref's commits and trees back to the commit `until`, and the ref's commit id."""
         directory = self._directory(url)
+        if self.offline and not directory.is_dir():
+            raise _offline(url, f"ref {ref}")
         kept = "refs/patchstack/" + hashlib.sha256(ref.encode()).hexdigest()[:16]
         if not self.offline:
             for depth in _DEPTHS:
@@ -51,31 +66,17 @@ class Cache:
             raise _offline(url, f"ref {ref}")
         return Repository.open(url, directory), found.stdout.decode("ascii").strip()
 
-    def objects(self, url: str, oids: Sequence[str]) -> Path:
+    def objects(self, url: str, oids: Sequence[str]) -> Path | None:
         """Fetch objects by id; gives the object directory that then holds them, if the remote had them."""
         directory = self._directory(url)
         if not self.offline:
             self._fetch(directory, "--stdin", stdin="".join(f"{oid}\n" for oid in oids).encode())
-        return directory / "objects"
-
-    def _with_commit(self, url: str, oid: str, what: str, *, depth: int, required: Sequence[str]) -> Repository:
-        directory = self._directory(url)
-        if not FULL_ID.match(oid):
-            raise MissingError(
-                f"{what} {oid} cannot be looked up at {url}", hint="give the full commit id when the upstream is a URL"
-            )
-        if not read_only_git(directory, "cat-file", "-e", f"{oid}^{{tree}}").ok:
-            if self.offline:
-                raise _offline(url, f"{what} {oid}")
-            done = self._fetch(directory, f"--depth={depth}", oid, *required)
-            if not done.ok:
-                raise _not_fetched(url, f"{what} {oid}", done)
-        return Repository.open(url, directory)
+        return directory / "objects" if directory.is_dir() else None
 
     def _directory(self, url: str) -> Path:
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", url.rstrip("/").rsplit("/", 1)[-1]).strip("-") or "repository"
         directory = self.root() / "repositories" / f"{slug}-{hashlib.sha256(url.encode()).hexdigest()[:12]}.git"
-        if not (directory / "config").is_file():
+        if not (directory / "config").is_file() and not self.offline:
             directory.mkdir(parents=True, exist_ok=True)
             self._git(directory, "init", "--quiet", "--bare")
             self._git(directory, "config", "remote.origin.url", url)
@@ -144,7 +145,9 @@ def fetch_into_cache(objects: Objects, cache: Cache, sources: Sequence[str | Pat
         for source in sources:
             url = source if isinstance(source, str) else promisor_url(source)
             if url and wanted:
-                objects.add_directory(cache.objects(url, wanted), url)
+                directory = cache.objects(url, wanted)
+                if directory is not None:
+                    objects.add_directory(directory, url)
                 wanted = [oid for oid in wanted if not objects.has(oid)]
 
     return fetch

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from patchstack.report.text import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +21,7 @@ class Table:
 
 def print_table(table: Table) -> None:
     """Print to stdout: for a terminal fitted to its width, else every cell in full."""
+    table = replace(table, rows=[[printable(cell).replace("\n", " ") for cell in row] for row in table.rows])
     if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         _print_rich(table)
     else:
@@ -39,11 +42,9 @@ def _print_rich(table: Table) -> None:
 
     console = Console(highlight=False)
     grid = RichTable(box=None, pad_edge=False, header_style="bold")
-    for number, title in enumerate(table.titles):
-        shortens = title == "subject"
-        grid.add_column(
-            title, no_wrap=True, overflow="ellipsis", ratio=1 if shortens else None, min_width=4 if number else 2
-        )
+    for title in table.titles:
+        # Only the subject gives way on a narrow terminal: an id cut short is of no use.
+        grid.add_column(Text(title, no_wrap=True), no_wrap=title != "subject")
     for row in table.rows:
-        grid.add_row(*(Text(cell, style=table.styles.get(cell, "")) for cell in row))
+        grid.add_row(*(Text(cell, style=table.styles.get(cell, ""), no_wrap=True, overflow="ellipsis") for cell in row))
     console.print(grid)

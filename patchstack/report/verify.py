@@ -50,7 +50,7 @@ def truth(result: Verification) -> str:
     if result.expected_tree is not None:
         expected = f"expected {result.expected_tree} from {result.expected_from}"
     return (
-        f"{result.series}: {word}: base {result.base_commit[:12]} + {result.applied_count} of {result.patch_count} "
+        f"{result.series}: {word}: base {result.base_commit} + {result.applied_count} of {result.patch_count} "
         f"patches = {result.applied_tree}; {expected}"
     )
 

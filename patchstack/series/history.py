@@ -22,14 +22,23 @@ class ForkHistory:
 
 
 def read_fork(
-    repository: Repository, ref: str, pin: Commit, objects: Objects, *, shown: str | None = None
+    repository: Repository,
+    ref: str,
+    pin: Commit,
+    objects: Objects,
+    *,
+    shown: str | None = None,
+    head_only: bool = False,
 ) -> ForkHistory:
-    """Walk from the fork's ref back to the pin. `shown` is the user's word for the ref.
+    """Walk from the fork's ref back to the pin. `shown` is the user's word for the ref; `head_only` does not walk.
 
     Raises `NotHeldError` where the fork does not descend from the pin, `MissingError` where a shallow clone ends
     before it, or the ref is not there.
     """
     head = repository.resolve_commit(ref, "fork ref", objects)
+    name = f"{repository.name} {shown or ref}"
+    if head_only:
+        return ForkHistory(name=name, head=head, commits=(), merges=())
     commits: list[Commit] = []
     at = head
     while at.oid != pin.oid:
@@ -47,7 +56,7 @@ def read_fork(
             raise
     commits.reverse()
     merges = tuple(commit for commit in commits if len(commit.parents) > 1)
-    return ForkHistory(name=f"{repository.name} {shown or ref}", head=head, commits=tuple(commits), merges=merges)
+    return ForkHistory(name=name, head=head, commits=tuple(commits), merges=merges)
 
 
 def _no_descent(repository: Repository, ref: str, pin: Commit) -> Exception:
@@ -55,7 +64,8 @@ def _no_descent(repository: Repository, ref: str, pin: Commit) -> Exception:
         # Reachable, but not along first parents: the pin was merged into the fork.
         return NotHeldError(
             f"the fork {repository.name} {ref} has merged the pin {pin.oid[:12]}, it is not built on it",
-            hint="rebase the fork onto the pin: one commit is one patch, and a merge is none",
+            hint="rebase the fork onto the pin (one commit is one patch), "
+            "or compare the last tree alone with --tree-only",
         )
     if repository.shallow:
         return MissingError(

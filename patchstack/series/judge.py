@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from patchstack.git.objects import Commit
 from patchstack.git.trees import same_change
 from patchstack.series.chain import Link, apply_patch
 from patchstack.series.history import ForkHistory
-from patchstack.series.lock import Lock
+from patchstack.series.lock import Lock, LockedPatch
 from patchstack.series.match import Matching
 from patchstack.series.result import Row, State
 
@@ -110,37 +111,45 @@ def _unmirrored(commit: Commit) -> Row:
 def against_lock(links: Sequence[Link], rows: Sequence[Row], lock: Lock) -> list[Row]:
     """Hold every patch against the lock: its bytes and the tree it gave. Locked patches without file are added."""
     held = {entry.file: entry for entry in lock.patches}
+    missing = [entry for entry in lock.patches if entry.file not in {link.patch.file for link in links}]
     result: list[Row] = []
     first_bad: str | None = None
-    for link, row in zip(links, rows, strict=True):
-        entry = held.pop(row.file or "", None)
-        if entry is None:
-            if link.applied:
-                row = replace(row, state=State.STRAY, detail="the lock does not know this patch")
-        else:
-            row = replace(row, fork_commit=entry.commit)
-            as_locked = hashlib.sha256(link.patch.data or b"").hexdigest() == entry.sha256
-            if not link.applied:
-                pass
-            elif not as_locked:
-                row = replace(row, state=State.DIVERGES, detail="the file is not the one the lock was written with")
-            elif link.after != entry.tree:
-                detail = f"file as locked, the tree differs because of {first_bad or 'the base'}"
-                row = replace(row, state=State.INHERITS, detail=detail)
+
+    def add(row: Row) -> None:
+        nonlocal first_bad
         result.append(row)
         if first_bad is None and row.state is not State.OK:
             first_bad = row.label
-    for entry in lock.patches:
-        if entry.file in held:
-            result.append(
-                Row(
-                    file=None,
-                    number=None,
-                    subject=entry.file,
-                    state=State.UNMIRRORED,
-                    tree=None,
-                    fork_commit=entry.commit,
-                    detail="the lock has this patch, the directory does not",
-                )
-            )
+
+    for link, row in zip(links, rows, strict=True):
+        while missing and os.fsencode(missing[0].file) < os.fsencode(link.patch.file):
+            add(_locked_away(missing.pop(0)))
+        entry = held.get(link.patch.file)
+        if entry is None:
+            if link.applied:
+                row = replace(row, state=State.STRAY, detail="the lock does not know this patch")
+            add(row)
+            continue
+        row = replace(row, fork_commit=entry.commit)
+        as_locked = hashlib.sha256(link.patch.data or b"").hexdigest() == entry.sha256
+        if link.applied and not as_locked:
+            row = replace(row, state=State.DIVERGES, detail="the file is not the one the lock was written with")
+        elif link.applied and link.after != entry.tree:
+            detail = f"file as locked, the tree differs because of {first_bad or 'the base'}"
+            row = replace(row, state=State.INHERITS, detail=detail)
+        add(row)
+    for entry in missing:
+        add(_locked_away(entry))
     return result
+
+
+def _locked_away(entry: LockedPatch) -> Row:
+    return Row(
+        file=None,
+        number=None,
+        subject=entry.file,
+        state=State.UNMIRRORED,
+        tree=None,
+        fork_commit=entry.commit,
+        detail="the lock has this patch, the directory does not",
+    )

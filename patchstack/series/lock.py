@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import ConfigError
 from patchstack.git.objects import FULL_ID
+from patchstack.workspace import read_yaml
 
 FILE_NAME = "series.lock"
 SCHEMA = "patchstack.lock/1"
@@ -37,15 +40,12 @@ class Lock:
 def read_lock(directory: Path) -> Lock | None:
     """The lock beside a series, or None where there is none. Raises `ConfigError` for one that cannot be used."""
     path = directory / FILE_NAME
-    if not path.is_file():
+    if not os.path.lexists(path):
         return None
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
     try:
-        document = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
-        raise _unusable(path, [f"it cannot be read: {' '.join(str(error).split())}"]) from error
+        document = read_yaml(path, comments=False)
+    except ConfigError as error:
+        raise _unusable(path, [f"it cannot be read: {error.message.removeprefix(str(path)).lstrip(': ')}"]) from error
     return _checked(path, document)
 
 
@@ -86,6 +86,10 @@ def _checked(path: Path, document: object) -> Lock:
                 tree=text(held, "tree", where),
             )
         )
+    files = [patch.file for patch in patches]
+    problems += [f"patches: {file} is there {count} times" for file, count in Counter(files).items() if count > 1]
+    if files != sorted(files, key=os.fsencode):
+        problems.append("patches: they are not in the order of their file names, which is the order they apply in")
     lock = Lock(
         path=path,
         base_commit=text(base, "commit", "base"),

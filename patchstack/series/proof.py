@@ -31,6 +31,7 @@ def prove(
         fork=config.fork if with_fork else None,
         fork_ref=config.fork_ref if with_fork else None,
         series=series,
+        head_only=tree_only,
     )
     with_lock = config.expect == "lock" and not apply_only and expect_tree is None
     expectation = Expectation(

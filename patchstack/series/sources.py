@@ -25,9 +25,18 @@ class Sources:
 
 
 def open_sources(
-    cache: Cache, *, upstream: str, pin: str, fork: str | None = None, fork_ref: str | None = None, series: Series
+    cache: Cache,
+    *,
+    upstream: str,
+    pin: str,
+    fork: str | None = None,
+    fork_ref: str | None = None,
+    series: Series,
+    head_only: bool = False,
 ) -> Sources:
     """Open upstream and fork, and find the pin. Contents the series needs are fetched ahead where they are missing.
+
+    `head_only` reads the fork's head alone, not its commits since the pin: they may have merges, or no pin below them.
 
     Raises `NotARepository`, `MissingError` for what is not there, `NotHeldError` for a fork that is not on the pin.
     """
@@ -45,9 +54,10 @@ def open_sources(
             fork_repository, head = Repository.open(fork, Path(fork)), fork_ref
             remotes.append(fork_repository.path)
         objects.add_directory(fork_repository.object_directory, fork)
-        history = read_fork(fork_repository, head, base, objects, shown=fork_ref)
-    if not cache.offline:
-        _fetch_on_demand(objects, cache, remotes, base, series)
+        history = read_fork(fork_repository, head, base, objects, shown=fork_ref, head_only=head_only)
+    _fetch_on_demand(objects, cache, remotes, base, series)
+    if cache.offline:
+        objects.hint = "it may be had from where the clone came from: run once without --offline"
     return Sources(objects=objects, base=base, fork=history)
 
 

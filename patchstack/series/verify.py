@@ -67,8 +67,10 @@ def _concluded(
     problem = next((f"{row.label}: {row.state}: {row.detail}" for row in rows if row.state is not State.OK), None)
     if fork is not None and fork.merges and not expectation.tree_only:
         problem = problem or _merges(fork)
-    if fork is None and lock is not None and not expectation.tree_only and lock.base_commit != base.oid:
-        problem = problem or f"the lock was written for the pin {lock.base_commit[:12]}, not {base.oid[:12]}"
+    if fork is None and lock is not None and (lock.base_commit, lock.base_tree) != (base.oid, base.tree):
+        problem = f"the lock was written for the pin {lock.base_commit[:12]}, not {base.oid[:12]}"
+        if lock.base_commit == base.oid:
+            problem = f"the lock gives the base {base.oid[:12]} the tree {lock.base_tree}, but it is {base.tree}"
     if expected is not None and applied_tree != expected and applied_count == len(links):
         problem = problem or f"the applied tree {applied_tree} is not the expected {expected} ({expected_from})"
     if expectation.tree is not None and fork is not None and fork.head.tree != expectation.tree:

@@ -10,10 +10,46 @@ from hypothesis import strategies as st
 Files = dict[str, tuple[int, bytes]]
 
 # Few distinct lines, so that context repeats and hunks fit in more than one place.
-LINES = ["int a;", "int b;", "", "}", "{", "    return x;", "a", "b", "\tx", "x ", "-", "+", "-- ", "@@ -1 +1 @@", "--- a", "é"]
+LINES = [
+    "int a;",
+    "int b;",
+    "",
+    "}",
+    "{",
+    "    return x;",
+    "a",
+    "b",
+    "\tx",
+    "x ",
+    "-",
+    "+",
+    "-- ",
+    "@@ -1 +1 @@",
+    "--- a",
+    "é",
+]
 PATHS = ["src/a.cpp", "src/b.cpp", "ggml/src/x.cu", "CMakeLists.txt", "tools/run.sh", "with space.txt", "src/deep/c.h"]
-EVIL_PATHS = ["../x", "/abs/x", ".git/config", ".GIT/hooks/x", "git~1/config", "a/../../b", "src/.git/x", ".git\u200c/x", "a\\.git\\x"]
-DIFF_OPTIONS = [(), ("-U0",), ("-U1",), ("-U5",), ("-M",), ("-M", "-C", "--find-copies-harder"), ("--full-index",), ("--binary",)]
+EVIL_PATHS = [
+    "../x",
+    "/abs/x",
+    ".git/config",
+    ".GIT/hooks/x",
+    "git~1/config",
+    "a/../../b",
+    "src/.git/x",
+    ".git\u200c/x",
+    "a\\.git\\x",
+]
+DIFF_OPTIONS = [
+    (),
+    ("-U0",),
+    ("-U1",),
+    ("-U5",),
+    ("-M",),
+    ("-M", "-C", "--find-copies-harder"),
+    ("--full-index",),
+    ("--binary",),
+]
 DIFF_OPTIONS += [("--no-prefix",), ("-D", "--full-index"), ("--src-prefix=x/y/",), ("--binary", "--no-renames", "-U2")]
 
 
@@ -98,8 +134,26 @@ def damaged(draw: st.DrawFn, patch: bytes) -> bytes:
         heads = [index for index, text in enumerate(lines) if text.startswith(b"@@ -")]
         kind = draw(
             st.sampled_from(
-                ["drop", "twice", "swap", "numbers", "numbers", "sign", "truncate", "crlf", "junk", "evil", "no-newline"]
-                + ["empty-context", "mode", "swap-hunks", "join", "tail", "index", "header"]
+                [
+                    "drop",
+                    "twice",
+                    "swap",
+                    "numbers",
+                    "numbers",
+                    "sign",
+                    "truncate",
+                    "crlf",
+                    "junk",
+                    "evil",
+                    "no-newline",
+                    "empty-context",
+                    "mode",
+                    "swap-hunks",
+                    "join",
+                    "tail",
+                    "index",
+                    "header",
+                ]
             )
         )
         if kind == "drop":
@@ -119,8 +173,22 @@ def damaged(draw: st.DrawFn, patch: bytes) -> bytes:
         elif kind == "crlf":
             lines = [text + b"\r" for text in lines[:-1]] + lines[-1:]
         elif kind == "junk":
-            junk = [b"--- ", b"+++ b/src/a.cpp", b"diff --git a/x b/x", b"@@ -1,2 +1,2 @@", b"index 1234567..89abcde", b"GIT binary patch"]
-            lines.insert(at, draw(st.sampled_from([*junk, b"\0", b"rename from x", b"new file mode 120000", b"--- a/x\n+++ b/x\n@@ -1 +1 @@"])))
+            junk = [
+                b"--- ",
+                b"+++ b/src/a.cpp",
+                b"diff --git a/x b/x",
+                b"@@ -1,2 +1,2 @@",
+                b"index 1234567..89abcde",
+                b"GIT binary patch",
+            ]
+            lines.insert(
+                at,
+                draw(
+                    st.sampled_from(
+                        [*junk, b"\0", b"rename from x", b"new file mode 120000", b"--- a/x\n+++ b/x\n@@ -1 +1 @@"]
+                    )
+                ),
+            )
         elif kind == "evil":
             evil = draw(st.sampled_from(EVIL_PATHS)).encode()
             name = draw(st.sampled_from([path.encode() for path in PATHS]))
@@ -141,11 +209,16 @@ def damaged(draw: st.DrawFn, patch: bytes) -> bytes:
             patch = patch + patch
             continue
         elif kind == "tail":
-            patch = patch + draw(st.sampled_from([b"-- \n2.39.5\n\n", b"\\ No newline at end of file\n", b"@@ -1 +1 @@\n-a\n+b\n", b"x"]))
+            patch = patch + draw(
+                st.sampled_from([b"-- \n2.39.5\n\n", b"\\ No newline at end of file\n", b"@@ -1 +1 @@\n-a\n+b\n", b"x"])
+            )
             continue
         elif kind == "index":
             lines = [text for text in lines if not text.startswith(b"index ")]
         elif kind == "header":
-            lines = [text.replace(b"a/", b"old/").replace(b"b/", b"") if text[:4] in (b"diff", b"--- ") else text for text in lines]
+            lines = [
+                text.replace(b"a/", b"old/").replace(b"b/", b"") if text[:4] in (b"diff", b"--- ") else text
+                for text in lines
+            ]
         patch = b"\n".join(lines)
     return patch

@@ -81,5 +81,7 @@ def test_applies_exactly_when_git_does_and_gives_the_same_tree(bench: Bench, dat
 def test_the_fuzz_exercises_both_judges_and_both_verdicts(bench: Bench) -> None:
     if not bench.counts:
         pytest.skip("runs after the fuzz test of this module")
-    assert min(bench.counts[key] for key in ("here applied", "here refused", "git applied", "git refused")) >= 5, bench.counts
+    assert min(bench.counts[key] for key in ("here applied", "here refused", "git applied", "git refused")) >= 5, (
+        bench.counts
+    )
     print(bench.counts)

@@ -25,13 +25,16 @@ def test_ids_are_the_same_on_every_machine(tmp_path: Path) -> None:
     assert run_git("rev-parse", "paged^{tree}", cwd=demo.root / "fork").stdout.decode().strip() == FORK_TREE
 
 
-def test_hostile_configuration_changes_no_byte_of_the_demo_s_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_configuration_changes_no_byte_of_the_demo_s_series(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = build_demo(tmp_path / "plain")
     home = tmp_path / "home"
     home.mkdir()
     (home / ".gitconfig").write_text(
         "[diff]\nnoprefix = true\nalgorithm = patience\ncontext = 9\nmnemonicPrefix = true\n"
-        "[format]\nsignature = me\nattach = true\nnumbered = true\nsignOff = true\n[core]\nautocrlf = true\nabbrev = 7\n"
+        "[format]\nsignature = me\nattach = true\nnumbered = true\nsignOff = true\n"
+        "[core]\nautocrlf = true\nabbrev = 7\n"
     )
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("GIT_CONFIG_GLOBAL")
@@ -69,7 +72,9 @@ def test_the_demo_tells_what_holds_and_what_does_not(
         assert guarded(app) == code
 
 
-@pytest.mark.skipif(shutil.which("cmake") is None or shutil.which("c++") is None, reason="needs cmake and a C++ compiler")
+@pytest.mark.skipif(
+    shutil.which("cmake") is None or shutil.which("c++") is None, reason="needs cmake and a C++ compiler"
+)
 def test_the_fork_builds_runs_and_says_what_upstream_says(tmp_path: Path) -> None:
     demo = build_demo(tmp_path / "demo")
     run_git("switch", "-q", "--detach", PIN, cwd=demo.root / "upstream")

@@ -1,0 +1,366 @@
+"""Small builders of real repositories, series and locks, that read like the case they set up."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pygit2
+from pygit2.enums import FileMode
+
+from tests.oracle import Oracle, hermetic_environment
+
+FIRST_DATE = 1_750_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """What stands at a path, where it is not plain text."""
+
+    content: str | bytes
+    mode: int = 0o100644
+
+
+Content = str | bytes | File | None
+Changes = Mapping[str, Content]
+
+
+def executable(content: str | bytes) -> File:
+    return File(content, 0o100755)
+
+
+def symlink(target: str) -> File:
+    return File(target, 0o120000)
+
+
+def run_git(*args: str | Path, cwd: Path, check: bool = True, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Real git, without anybody's configuration, as one fixed person on one fixed day."""
+    return subprocess.run(
+        ["git", *map(str, args)],
+        cwd=cwd,
+        check=check,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        env=hermetic_environment(
+            **{
+                f"GIT_{role}_{key}": value
+                for role in ("AUTHOR", "COMMITTER")
+                for key, value in (
+                    ("NAME", "A U Thor"),
+                    ("EMAIL", "author@example.com"),
+                    ("DATE", f"{FIRST_DATE} +0000"),
+                )
+            },
+            **environment,
+        ),
+    )
+
+
+class RepoBuilder:
+    """A repository made commit by commit, each on the branch at hand and a minute after the one before. Nothing is
+    checked out."""
+
+    def __init__(self, path: Path, *, bare: bool = False) -> None:
+        self.path = path
+        if not path.exists():
+            run_git("init", "-q", "--template=", "--initial-branch=main", *["--bare"] * bare, path, cwd=path.parent)
+        self.repo = pygit2.Repository(str(path))
+        self.on = self.repo.head.shorthand if self.repo.raw_listall_references() else "main"
+        self._clock = FIRST_DATE
+
+    def git(self, *args: str | Path) -> str:
+        """What real git prints here, without the newline at its end."""
+        return run_git(*args, cwd=self.path).stdout.decode().rstrip("\n")
+
+    def commit(self, subject: str, changes: Changes, *, body: str = "") -> str:
+        """Commit changes (path to content; None removes the path) to the branch at hand; gives the commit's id."""
+        head = self.head()
+        index = pygit2.Index()
+        if head:
+            index.read_tree(self.repo[head].peel(pygit2.Tree))
+        for path, content in changes.items():
+            self._change(index, path, content)
+        return self._committed(
+            subject + (f"\n\n{body}" if body else ""), index.write_tree(self.repo), [head] if head else []
+        )
+
+    def amend(self, subject: str, changes: Changes) -> str:
+        """Replace the newest commit by one that changes more."""
+        head = self.head()
+        self.branch(self.on, self.parent(head))
+        return self.commit(subject, {**self._changed_by(head), **changes})
+
+    def branch(self, name: str, at: str | None = None) -> None:
+        """Go on on another branch, from a commit or from where we are."""
+        commit = at or self.head()
+        self.repo.references.create(f"refs/heads/{name}", pygit2.Oid(hex=commit), force=True)
+        self.on = name
+
+    def merge(self, subject: str, other: str) -> str:
+        """Merge a commit into the branch at hand; gives the merge's id."""
+        head = self.head()
+        index = self.repo.merge_commits(pygit2.Oid(hex=head), pygit2.Oid(hex=other))
+        assert index.conflicts is None
+        return self._committed(subject, index.write_tree(self.repo), [head, other])
+
+    def pick(self, commit: str, changes: Changes | None = None, subject: str | None = None) -> str:
+        """Commit another commit's files anew, or these changes under its subject."""
+        subject = subject or self.git("log", "-1", "--format=%s", commit)
+        return self.commit(subject, changes or self._changed_by(commit))
+
+    def head(self) -> str:
+        """The id of the branch's newest commit; empty on a branch without one."""
+        name = f"refs/heads/{self.on}"
+        return str(self.repo.references[name].target) if name in self.repo.references else ""
+
+    def tree(self, rev: str) -> str:
+        return self.git("rev-parse", "--verify", f"{rev}^{{tree}}")
+
+    def parent(self, rev: str) -> str:
+        return self.git("rev-parse", "--verify", f"{rev}^1")
+
+    def blob(self, rev: str, path: str) -> str:
+        """The id of a file's content."""
+        return self.git("rev-parse", "--verify", f"{rev}:{path}")
+
+    def diff(self, old: str, new: str, *options: str) -> bytes:
+        """`git diff` between two commits or trees, byte by byte."""
+        return run_git("diff", *options, old, new, cwd=self.path).stdout
+
+    def loose(self, oid: str) -> Path:
+        """The file of an object."""
+        return Path(self.repo.path) / "objects" / oid[:2] / oid[2:]
+
+    def _change(self, index: pygit2.Index, path: str, content: Content) -> None:
+        if content is None:
+            index.remove(path)
+            return
+        file = content if isinstance(content, File) else File(content)
+        data = file.content.encode() if isinstance(file.content, str) else file.content
+        index.add(pygit2.IndexEntry(path, self.repo.create_blob(data), FileMode(file.mode)))
+
+    def _changed_by(self, commit: str) -> dict[str, Content]:
+        """The files of a commit that differ from its parent's."""
+        changes: dict[str, Content] = {}
+        for delta in self.repo.diff(f"{commit}^1", commit).deltas:
+            if delta.status_char() == "D":
+                changes[delta.old_file.path] = None
+            else:
+                blob = self.repo[delta.new_file.id].peel(pygit2.Blob)
+                changes[delta.new_file.path] = File(blob.data, int(delta.new_file.mode))
+        return changes
+
+    def _committed(self, message: str, tree: pygit2.Oid, parents: Sequence[str]) -> str:
+        self._clock += 60
+        who = pygit2.Signature("A U Thor", "author@example.com", self._clock, 0)
+        oid = self.repo.create_commit(
+            None, who, who, message + "\n", tree, [pygit2.Oid(hex=parent) for parent in parents]
+        )
+        self.repo.references.create(f"refs/heads/{self.on}", oid, force=True)
+        return str(oid)
+
+
+def format_patch(repo: RepoBuilder, pin: str, ref: str, directory: Path) -> list[Path]:
+    """Write the commits since the pin as patch files with real `git format-patch`; gives them in order."""
+    directory.mkdir(parents=True, exist_ok=True)
+    repo.git("format-patch", "-q", "-o", directory, f"{pin}..{ref}")
+    return sorted(directory.glob("*.patch"))
+
+
+def numbered(count: int, changed: Mapping[int, str] | None = None) -> str:
+    """A text of numbered lines, some of them changed: no two places of it look alike."""
+    return "".join(f"{(changed or {}).get(number, f'line {number}')}\n" for number in range(1, count + 1))
+
+
+def edit(number: int) -> tuple[str, dict[int, str]]:
+    """Subject and changed line of the n-th commit of `a_fork`: far enough apart to apply in any order."""
+    return f"Change {number} of a kernel", {10 * number: f"changed by commit {number}"}
+
+
+@dataclass(slots=True)
+class Fork:
+    """An upstream, a fork of it on a branch, and the series that mirrors the branch."""
+
+    upstream: RepoBuilder
+    pin: str
+    repo: RepoBuilder
+    ref: str
+    commits: list[str]
+    series: Path
+    patches: list[Path] = field(default_factory=list)
+
+    @property
+    def sources(self) -> list[str]:
+        """The options that name series, upstream and pin."""
+        return ["--patches", str(self.series), "--upstream", str(self.upstream.path), "--pin", self.pin]
+
+    @property
+    def options(self) -> list[str]:
+        """The options that name all of it."""
+        return [*self.sources, "--fork", str(self.repo.path), "--fork-ref", self.ref]
+
+    @property
+    def trees(self) -> list[str]:
+        """The trees of the fork's commits, as git tells them."""
+        return [self.repo.tree(commit) for commit in self.commits]
+
+    def patch(self, number: int) -> Path:
+        """The patch of that number."""
+        return next(path for path in self.patches if path.name.startswith(f"{number:04d}"))
+
+    def export(self) -> None:
+        """Write the series anew from the fork."""
+        for path in self.series.glob("*.patch"):
+            path.unlink()
+        self.patches = format_patch(self.repo, self.pin, self.ref, self.series)
+
+    def edit_patch(self, number: int, old: str, new: str) -> Path:
+        """Edit a patch by hand."""
+        path = self.patch(number)
+        text = path.read_text()
+        assert old in text, text
+        path.write_text(text.replace(old, new))
+        return path
+
+
+UPSTREAM_FILES: dict[str, Content] = {
+    "src/kernel.cu": numbered(300),
+    "src/other.cpp": numbered(40),
+    "docs/notes.txt": "one\ntwo\nthree\n",
+    "tools/run.sh": executable("#!/bin/sh\necho run\n"),
+    "big/untouched.gguf": b"GGUF\0" + bytes(range(256)),
+}
+
+
+def an_upstream(directory: Path, files: Changes | None = None) -> tuple[RepoBuilder, str]:
+    """An upstream of two commits; gives it and the pin, its newest."""
+    upstream = RepoBuilder(directory / "upstream")
+    upstream.commit("Begin", {"README": "upstream\n"})
+    return upstream, upstream.commit("Add the kernel", UPSTREAM_FILES if files is None else files)
+
+
+def a_fork(directory: Path, commits: int = 3, steps: Iterable[tuple[str, Changes]] | None = None) -> Fork:
+    """Upstream, pin, a fork of some commits in a clone of its own, and its series. The steps given are its commits;
+    else each changes a line of src/kernel.cu, far from the others'."""
+    upstream, pin = an_upstream(directory)
+    run_git("clone", "-q", "--template=", "--no-checkout", upstream.path, directory / "fork", cwd=directory)
+    fork = Fork(
+        upstream=upstream,
+        pin=pin,
+        repo=RepoBuilder(directory / "fork"),
+        ref="product",
+        commits=[],
+        series=directory / "patches",
+    )
+    fork.repo.branch("product", pin)
+    if steps is None:
+        steps = kernel_steps(range(1, commits + 1))
+    fork.commits = [fork.repo.commit(subject, changes) for subject, changes in steps]
+    fork.export()
+    return fork
+
+
+def kernel_steps(numbers: Iterable[int], changed: Mapping[int, str] | None = None) -> list[tuple[str, Changes]]:
+    """Commits `edit(n)` in the order given, one upon the other, over lines that are changed already."""
+    lines = dict(changed or {})
+    steps: list[tuple[str, Changes]] = []
+    for number in numbers:
+        subject, more = edit(number)
+        lines.update(more)
+        steps.append((subject, {"src/kernel.cu": numbered(300, lines)}))
+    return steps
+
+
+def edited(path: str, hunks: str) -> bytes:
+    """A diff of one file, written by hand."""
+    return f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n{hunks}".encode()
+
+
+def new_file(path: str, line: str = "x", mode: str = "100644", ids: str = "0000000..587be6b") -> bytes:
+    """A diff that makes a file of one line."""
+    head = f"diff --git a/{path} b/{path}\nnew file mode {mode}\nindex {ids}\n"
+    return f"{head}--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+{line}\n".encode()
+
+
+def new_link(path: str, target: str) -> bytes:
+    """A diff that makes a symbolic link."""
+    return new_file(path, target, "120000") + b"\\ No newline at end of file\n"
+
+
+def mail(subject: str, diff: bytes, commit: str = "0" * 40) -> bytes:
+    """A diff as `git format-patch` would send it."""
+    head = f"From {commit} Mon Sep 17 00:00:00 2001\nFrom: A U Thor <author@example.com>\n"
+    return (
+        f"{head}Date: Sun, 15 Jun 2025 15:06:40 +0000\nSubject: [PATCH] {subject}\n\n---\n".encode()
+        + diff
+        + b"-- \n2.39.5\n\n"
+    )
+
+
+def write_series(directory: Path, files: Mapping[str, bytes]) -> Path:
+    """A directory of patch files."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (directory / name).write_bytes(data)
+    return directory
+
+
+def lock_of(fork: Fork) -> dict[str, Any]:
+    """The lock that the fork's series should have, as a document to write or to spoil first."""
+    head = fork.commits[-1]
+    return {
+        "schema": "patchstack.lock/1",
+        "base": {"commit": fork.pin, "tree": fork.upstream.tree(fork.pin)},
+        "fork": {"branch": fork.ref, "commit": head, "tree": fork.repo.tree(head)},
+        "patches": [
+            {
+                "file": path.name,
+                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+                "commit": commit,
+                "tree": fork.repo.tree(commit),
+            }
+            for path, commit in zip(fork.patches, fork.commits, strict=True)
+        ],
+    }
+
+
+def write_lock(directory: Path, document: object) -> Path:
+    """Write a series.lock."""
+    from ruamel.yaml import YAML
+
+    path = directory / "series.lock"
+    with path.open("w", encoding="utf-8") as out:
+        YAML().dump(document, out)
+    return path
+
+
+def the_oracle(directory: Path, *repositories: RepoBuilder) -> Oracle:
+    """git as a judge over the objects of repositories. It writes below the directory: make it before you watch that."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return Oracle(directory, *(Path(repository.repo.path) / "objects" for repository in repositories))
+
+
+def snapshot(*roots: Path) -> dict[str, tuple[object, ...]]:
+    """Every path below: kind, time of change and, for files, size and a digest of the content."""
+    found: dict[str, tuple[object, ...]] = {}
+    pending = [str(root) for root in roots if root.exists()]
+    while pending:
+        directory = pending.pop()
+        found[directory] = ("directory", os.lstat(directory).st_mtime_ns)
+        for entry in os.scandir(directory):
+            status = entry.stat(follow_symlinks=False)
+            if entry.is_symlink():
+                found[entry.path] = ("link", status.st_mtime_ns, os.readlink(entry.path))
+            elif entry.is_dir():
+                pending.append(entry.path)
+            elif entry.is_file():
+                digest = hashlib.sha256(Path(entry.path).read_bytes()).hexdigest()
+                found[entry.path] = ("file", status.st_mtime_ns, status.st_size, digest)
+            else:
+                found[entry.path] = ("other", status.st_mtime_ns)
+    return found

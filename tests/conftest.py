@@ -1,0 +1,169 @@
+"""Every test runs away from the network, the home directory and anybody's git configuration."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders import snapshot
+
+ROOT = Path(__file__).parent.parent
+
+_UNHERMETIC = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "EMAIL", "PAGER", "EDITOR", "VISUAL", "FORCE_COLOR", "CLICOLOR_FORCE")
+_DEAD_PROXY = "http://127.0.0.1:9"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where a test's surroundings are. `world` is the working directory; `cache` need not exist."""
+
+    world: Path
+    home: Path
+    cache: Path
+    temporary: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a run of patchstack gave."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def told(self) -> str:
+        """All that a person sees."""
+        return self.stdout + self.stderr
+
+    @property
+    def documents(self) -> list[dict[str, Any]]:
+        """The JSON documents on stdout, one a line."""
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The one JSON document on stdout."""
+        documents = self.documents
+        assert len(documents) == 1, self
+        return documents[0]
+
+
+RunCli = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True)
+def places(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Places:
+    """Makes the test hermetic, and tells where its home, cache and temporary files are."""
+    outside = tmp_path_factory.mktemp("outside")
+    found = Places(world=tmp_path, home=outside / "home", cache=outside / "cache", temporary=outside / "tmp")
+    found.home.mkdir()
+    found.temporary.mkdir()
+    for name in [*_UNHERMETIC, *(name for name in os.environ if name.startswith(("GIT_", "PATCHSTACK_")))]:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {
+        "HOME": found.home,
+        "XDG_CONFIG_HOME": found.home / ".config",
+        "XDG_CACHE_HOME": found.home / ".cache",
+        "XDG_DATA_HOME": found.home / ".local/share",
+        "XDG_STATE_HOME": found.home / ".local/state",
+        "PATCHSTACK_CACHE": found.cache,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+        "TMPDIR": found.temporary,
+        "http_proxy": _DEAD_PROXY,
+        "https_proxy": _DEAD_PROXY,
+        "ALL_PROXY": _DEAD_PROXY,
+        "no_proxy": "127.0.0.1,localhost",
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(tempfile, "tempdir", str(found.temporary))
+    monkeypatch.chdir(tmp_path)
+    _forbid_network(monkeypatch, loopback=request.node.get_closest_marker("local_server") is not None)
+    return found
+
+
+def _forbid_network(monkeypatch: pytest.MonkeyPatch, *, loopback: bool) -> None:
+    def allowed(own: socket.socket, address: Any) -> bool:
+        if own.family == socket.AF_UNIX:
+            return True
+        host = str(address[0])
+        return loopback and (host == "localhost" or ipaddress.ip_address(host).is_loopback)
+
+    def guard(name: str) -> None:
+        real = getattr(socket.socket, name)
+
+        def connect(own: socket.socket, address: Any) -> Any:
+            if not allowed(own, address):
+                raise RuntimeError(f"a test wants the network: {address}; mark it local_server for a server of its own")
+            return real(own, address)
+
+        monkeypatch.setattr(socket.socket, name, connect)
+
+    guard("connect")
+    guard("connect_ex")
+
+
+@pytest.fixture
+def run_cli(places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> RunCli:
+    """Runs patchstack in this process. Fails where it writes anything below the working directory or the home, or
+    leaves a temporary file behind; only the cache is its own."""
+
+    def run(*args: str | Path) -> Ran:
+        from patchstack.cli.failures import guarded
+        from patchstack.cli.main import app
+
+        monkeypatch.setattr(sys, "argv", ["patchstack", *map(str, args)])
+        capsys.readouterr()
+        before = snapshot(places.world, places.home)
+        code = guarded(app)
+        after = snapshot(places.world, places.home)
+        printed = capsys.readouterr()
+        ran = Ran(code=code, stdout=printed.out, stderr=printed.err)
+        touched = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+        assert not touched, (sorted(touched), ran)
+        assert not os.listdir(places.temporary), (os.listdir(places.temporary), ran)
+        return ran
+
+    return run
+
+
+@pytest.fixture
+def run_patchstack(places: Places) -> RunCli:
+    """Runs `python -m patchstack` as a process of its own, under the same guard as `run_cli`."""
+
+    def run(*args: str | Path) -> Ran:
+        before = snapshot(places.world, places.home)
+        done = subprocess.run(
+            [sys.executable, "-m", "patchstack", *map(str, args)],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+        )
+        ran = Ran(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+        assert snapshot(places.world, places.home) == before, ran
+        assert not os.listdir(places.temporary), (os.listdir(places.temporary), ran)
+        return ran
+
+    return run

@@ -1,0 +1,100 @@
+"""Failures at the edge: an exit code and words for each, a log for our own bugs, and never a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from patchstack.cli.failures import guarded
+from patchstack.errors import ConfigError, MissingError, NotHeldError, PatchstackError, UsageError
+from tests.builders import a_fork
+from tests.conftest import ROOT, Places, RunCli
+
+
+def raises(error: BaseException) -> Callable[[], NoReturn]:
+    def command() -> NoReturn:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(UsageError("x"), 2), (ConfigError("x"), 2), (MissingError("x"), 3), (NotHeldError("x"), 1), (SystemExit(5), 5)],
+)
+def test_every_failure_has_its_exit_code(error: BaseException, code: int) -> None:
+    assert guarded(raises(error)) == code
+
+
+def test_a_command_that_returns_holds() -> None:
+    assert guarded(lambda: None) == 0
+
+
+def test_an_error_is_told_with_its_problems_and_its_hint() -> None:
+    error = PatchstackError("it failed", problems=["one", "two"], hint="do this")
+    assert error.render() == "error: it failed\n  - one\n  - two\n\nhint: do this"
+    assert PatchstackError("it failed").render() == "error: it failed"
+
+
+def test_an_interrupt_is_told_in_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(raises(KeyboardInterrupt())) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_a_bug_is_logged_where_the_message_says_and_shown_in_one_line(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert guarded(raises(ZeroDivisionError("oops"))) == 70
+    told = capsys.readouterr().err
+    first, blank, hint = told.splitlines()
+    assert (first, blank) == ("error: a bug in patchstack: ZeroDivisionError: oops", "")
+    log = Path(hint.partition("the traceback is in ")[2].partition(";")[0])
+    assert log.is_relative_to(places.home)
+    assert "Traceback (most recent call last)" in log.read_text()
+
+
+def test_a_bug_is_told_even_where_no_log_can_be_written(
+    places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (places.home / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_STATE_HOME", str(places.home / "file"))
+    assert guarded(raises(ZeroDivisionError("oops"))) == 70
+    assert "ZeroDivisionError: oops" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_reader_that_goes_away_is_no_reason_for_a_traceback(tmp_path: Path, options: list[str]) -> None:
+    fork = a_fork(tmp_path, 2)
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "patchstack", "verify", *fork.options, *options],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    os.close(write)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("arguments", [["--no-such-option"], ["verify", "--no-such-option"], ["no-such-command"]])
+def test_wrong_usage_is_told_on_stderr(run_cli: RunCli, arguments: list[str]) -> None:
+    ran = run_cli(*arguments)
+    assert (ran.code, ran.stdout) == (2, "")
+    assert arguments[-1] in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["verify", "--help"], ["verify", "-h"]])
+def test_help_is_given_on_stdout(run_cli: RunCli, arguments: list[str]) -> None:
+    ran = run_cli(*arguments)
+    assert (ran.code, ran.stderr) == (0, "")
+    assert "Usage:" in ran.stdout
