@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 help:                ## what one can do here
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /make \1\t/' | expand -t 16
 
-$(VENV)/.installed: pyproject.toml ci/setup.sh
+$(VENV)/.installed: pyproject.toml ci/setup.sh ci/constraints.txt
 	PYTHON="$(PYTHON)" ci/setup.sh $(VENV)
 
 demo: $(VENV)/.installed   ## make a fork and its series, verify it, break it in three ways

@@ -26,5 +26,5 @@ if ! "$python" -m venv "$venv" >/dev/null 2>&1; then
         exit 3
     fi
 fi
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint ci/constraints.txt --editable '.[dev]'
 touch "$venv/.installed"

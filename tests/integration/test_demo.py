@@ -61,7 +61,7 @@ def test_the_demo_tells_what_holds_and_what_does_not(
     monkeypatch.setattr("sys.argv", ["patchstack", "demo", "tour"])
     assert guarded(app) == 0
     told = capsys.readouterr().out
-    assert f"paged: holds: base {PIN[:12]} + 6 of 6 patches = {FORK_TREE}" in told
+    assert f"paged: holds: base {PIN} + 6 of 6 patches = {FORK_TREE}" in told
     assert "edited: does not hold" in told
     assert '-    std::fprintf(stderr, "trace2: step=' in told
     assert "has no patch: was it dropped from the series?" in told
