@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -28,7 +29,7 @@ def guarded(command: Callable[[], object]) -> int:
         # The reader of our output went away: nothing to say, and nobody to say it to.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(Exit.DOES_NOT_HOLD)
+        return 128 + signal.SIGPIPE
     except SystemExit as leaving:
         code = leaving.code
         return code if isinstance(code, int) else int(code is not None)

@@ -44,7 +44,7 @@ def against_fork(
     first_bad: str | None = None
     for item in _in_order(matching, fork.commits):
         if isinstance(item, Commit):
-            row = _unmirrored(item)
+            row = _without_patch(item.oid, item.subject, "a fork commit without a patch")
         else:
             link, row = links[item], rows[item]
             own = matching.commit_of[item]
@@ -96,15 +96,16 @@ def _differing(applier: Applier, link: Link, row: Row, parent: str, tree: str, c
     return replace(row, state=State.DIVERGES, detail="its own change differs from the fork commit's")
 
 
-def _unmirrored(commit: Commit) -> Row:
+def _without_patch(commit: str, subject: str, detail: str) -> Row:
+    """A row for a fork commit that no patch mirrors."""
     return Row(
         file=None,
         number=None,
-        subject=commit.subject,
+        subject=subject,
         state=State.UNMIRRORED,
         tree=None,
-        fork_commit=commit.oid,
-        detail="a fork commit without a patch",
+        fork_commit=commit,
+        detail=detail,
     )
 
 
@@ -115,6 +116,9 @@ def against_lock(links: Sequence[Link], rows: Sequence[Row], lock: Lock) -> list
     result: list[Row] = []
     first_bad: str | None = None
 
+    def gone(entry: LockedPatch) -> Row:
+        return _without_patch(entry.commit, entry.file, "the lock has this patch, the directory does not")
+
     def add(row: Row) -> None:
         nonlocal first_bad
         result.append(row)
@@ -123,7 +127,7 @@ def against_lock(links: Sequence[Link], rows: Sequence[Row], lock: Lock) -> list
 
     for link, row in zip(links, rows, strict=True):
         while missing and os.fsencode(missing[0].file) < os.fsencode(link.patch.file):
-            add(_locked_away(missing.pop(0)))
+            add(gone(missing.pop(0)))
         entry = held.get(link.patch.file)
         if entry is None:
             if link.applied:
@@ -139,17 +143,5 @@ def against_lock(links: Sequence[Link], rows: Sequence[Row], lock: Lock) -> list
             row = replace(row, state=State.INHERITS, detail=detail)
         add(row)
     for entry in missing:
-        add(_locked_away(entry))
+        add(gone(entry))
     return result
-
-
-def _locked_away(entry: LockedPatch) -> Row:
-    return Row(
-        file=None,
-        number=None,
-        subject=entry.file,
-        state=State.UNMIRRORED,
-        tree=None,
-        fork_commit=entry.commit,
-        detail="the lock has this patch, the directory does not",
-    )
