@@ -11,7 +11,9 @@ import typer
 
 from patchstack import __version__
 from patchstack.cli.apply import apply_command
+from patchstack.cli.checkout import checkout_command
 from patchstack.cli.demo import demo_command
+from patchstack.cli.export import export_command
 from patchstack.cli.failures import guarded
 from patchstack.cli.verify import verify_command
 
@@ -43,6 +45,8 @@ def root(
 
 app.command("demo", short_help="Make a fork and its series, verify it, break it.")(demo_command)
 app.command("verify", short_help="Prove that pin + series = fork.")(verify_command)
+app.command("export", short_help="Write the series and its lock from the fork.")(export_command)
+app.command("checkout", short_help="Recreate the fork branch from pin, series and lock.")(checkout_command)
 app.command("apply", short_help="Put a series onto a source directory.")(apply_command)
 
 

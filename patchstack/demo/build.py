@@ -11,26 +11,15 @@ import pygit2
 
 from patchstack.demo.story import FORK, MOVED_ON, UPSTREAM_NEXT, Create, Replace
 from patchstack.demo.story import Commit as Chapter
-from patchstack.errors import MissingError, UsageError
-from patchstack.process import clean_environment, run
+from patchstack.errors import UsageError
+from patchstack.git.objects import Objects, Repository
+from patchstack.series.export import carry_out, plan_export
+from patchstack.series.history import read_fork
 
 _HERE = Path(__file__).parent
 _PERSON = ("patchstack demo", "demo@patchstack.invalid")
 _FIRST_SECOND = 1_780_000_000
 _HOUR = 3600
-
-FORMAT_PATCH = (
-    *("-c", "core.abbrev=40", "-c", "diff.algorithm=myers", "-c", "core.attributesFile=/dev/null"),
-    *("format-patch", "--quiet", "--no-stat", "--no-signature", "--full-index", "--no-renames", "--no-ext-diff"),
-    *(
-        "--src-prefix=a/",
-        "--dst-prefix=b/",
-        "--unified=3",
-        "--indent-heuristic",
-        "--subject-prefix=PATCH",
-        "--no-numbered",
-    ),
-)
 
 _WORKSPACE = """\
 # A patchstack workspace. `patchstack verify` here proves that pin + series = fork.
@@ -91,7 +80,7 @@ def build_demo(root: Path) -> Demo:
         upstream.tell(chapter)
     upstream.check_out()
     fork.check_out()
-    _format_patches(fork, pin, root / "patches" / "paged")
+    _export(root, pin)
     fork.branch("paged-next")
     fork.tell(MOVED_ON)
     workspace = root / "patchstack.yaml"
@@ -184,9 +173,11 @@ class _Repository:
         self._repository.checkout(self._ref, strategy=pygit2.enums.CheckoutStrategy.FORCE)
 
 
-def _format_patches(fork: _Repository, pin: str, directory: Path) -> None:
-    environment = clean_environment({"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"})
-    args = ["git", "-C", str(fork.path), *FORMAT_PATCH, "--output-directory", str(directory.resolve()), f"{pin}..HEAD"]
-    done = run(args, env=environment)
-    if not done.ok:
-        raise MissingError(f"git format-patch failed: {done.complaint}")
+def _export(root: Path, pin: str) -> None:
+    """Write the series from the fork, as `patchstack export` does."""
+    objects = Objects()
+    repository = Repository.open("fork", root / "fork")
+    objects.add_directory(repository.object_directory, "fork")
+    base = objects.commit(pin)
+    fork = read_fork(repository, "paged", base, objects)
+    carry_out(plan_export(objects, repository, "paged", root / "patches" / "paged", base, fork))

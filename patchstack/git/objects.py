@@ -142,7 +142,7 @@ class Objects:
         kind, data = self.read(oid)
         if kind != "commit":
             raise UsageError(f"{oid} is a {kind}, not a commit")
-        return _parse_commit(oid, data)
+        return parse_commit(oid, data)
 
     def tree(self, oid: str) -> Iterator[tuple[int, bytes, str]]:
         """Entries of one tree: mode, name, id. Raises `MissingObject`."""
@@ -163,7 +163,8 @@ def _parse_tree(data: bytes) -> Iterator[tuple[int, bytes, str]]:
         position = stop + 21
 
 
-def _parse_commit(oid: str, data: bytes) -> Commit:
+def parse_commit(oid: str, data: bytes) -> Commit:
+    """Read a commit object."""
     header, _, message = data.partition(b"\n\n")
     tree, parents, encoding = "", [], "utf-8"
     for line in header.split(b"\n"):
@@ -279,6 +280,7 @@ def read_only_git(path: Path, *args: str) -> Finished:
         {
             "GIT_CEILING_DIRECTORIES": str(path.resolve().parent),
             "GIT_NO_LAZY_FETCH": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_ALLOW_PROTOCOL": "none",
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_TERMINAL_PROMPT": "0",

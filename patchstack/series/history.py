@@ -12,10 +12,11 @@ from patchstack.git.objects import Commit, MissingObject, Objects, Repository
 class ForkHistory:
     """Commits of the fork since the pin along first parents, oldest first; `merges` are those with several parents.
 
-    `name` is how the user called it: repository and ref.
+    `name` is how the user called it: repository and ref; `branch` is the ref alone.
     """
 
     name: str
+    branch: str
     head: Commit
     commits: tuple[Commit, ...]
     merges: tuple[Commit, ...]
@@ -38,7 +39,7 @@ def read_fork(
     head = repository.resolve_commit(ref, "fork ref", objects)
     name = f"{repository.name} {shown or ref}"
     if head_only:
-        return ForkHistory(name=name, head=head, commits=(), merges=())
+        return ForkHistory(name=name, branch=shown or ref, head=head, commits=(), merges=())
     commits: list[Commit] = []
     at = head
     while at.oid != pin.oid:
@@ -56,7 +57,7 @@ def read_fork(
             raise
     commits.reverse()
     merges = tuple(commit for commit in commits if len(commit.parents) > 1)
-    return ForkHistory(name=name, head=head, commits=tuple(commits), merges=merges)
+    return ForkHistory(name=name, branch=shown or ref, head=head, commits=tuple(commits), merges=merges)
 
 
 def _no_descent(repository: Repository, ref: str, pin: Commit) -> Exception:

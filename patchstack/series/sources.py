@@ -17,11 +17,12 @@ from patchstack.workspace import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The opened sources: objects of all of them, the pin, and the fork's commits where a fork was named."""
+    """The opened sources: objects of all of them, the pin, and where a fork was named its commits and repository."""
 
     objects: Objects
     base: Commit
     fork: ForkHistory | None
+    fork_repository: Repository | None
 
 
 def open_sources(
@@ -45,7 +46,7 @@ def open_sources(
     repository = _open(cache, upstream, pin, remotes)
     objects.add_directory(repository.object_directory, upstream)
     base = repository.resolve_commit(pin, "pin", objects)
-    history = None
+    history = fork_repository = None
     if fork is not None and fork_ref is not None:
         if is_url(fork):
             fork_repository, head = cache.history(fork, fork_ref, base.oid)
@@ -58,7 +59,7 @@ def open_sources(
     _fetch_on_demand(objects, cache, remotes, base, series)
     if cache.offline:
         objects.hint = "it may be had from where the clone came from: run once without --offline"
-    return Sources(objects=objects, base=base, fork=history)
+    return Sources(objects=objects, base=base, fork=history, fork_repository=fork_repository)
 
 
 def _open(cache: Cache, upstream: str, pin: str, remotes: list[str | Path]) -> Repository:

@@ -156,7 +156,7 @@ def test_every_fault_of_a_lock_is_told_at_once(fork: Fork, run_cli: RunCli) -> N
     assert (ran.code, ran.stdout) == (2, "")
     assert ran.stderr.startswith(f"error: {path} cannot be used\n  - ")
     for complaint in (
-        "schema: 'patchstack.lock/9', not 'patchstack.lock/1'",
+        "schema: 'patchstack.lock/9', not 'patchstack.lock/1'; a newer patchstack wrote it",
         "base.commit: not a full commit or tree id",
         "fork.tree: not a full commit or tree id",
         "patches[2].sha256: not text",

@@ -1,0 +1,81 @@
+"""`patchstack export`: fork commits to patch files, one to one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.options import WorkspaceOption, one_series, open_cache, the_workspace
+from patchstack.errors import UsageError
+
+
+def export_command(
+    series: Annotated[list[str] | None, typer.Argument(metavar="SERIES", help="A series of the workspace.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be written, and write nothing.")] = False,
+    renumber: Annotated[bool, typer.Option("--renumber", help="Give every patch a new number, from 1.")] = False,
+    discard_edits: Annotated[
+        bool, typer.Option("--discard-edits", help="Overwrite patches that were edited by hand.")
+    ] = False,
+    same: Annotated[
+        list[str] | None, typer.Option(metavar="N=COMMIT", help="This commit is patch N, where it cannot be told.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print a patchstack.export/1 document.")] = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Write the series and its lock from the fork: one commit is one patch, the same bytes on every machine."""
+    from patchstack.report.export import export_document, export_line, export_table
+    from patchstack.report.table import print_table
+    from patchstack.series.export import carry_out, plan_export
+    from patchstack.series.model import Series
+    from patchstack.series.sources import open_sources
+    from patchstack.workspace import is_url
+
+    config = one_series(the_workspace(workspace), series or ())
+    if config.fork is None or config.fork_ref is None:
+        raise UsageError(f"{config.name} has no fork to export", hint="add fork and fork_ref to patchstack.yaml")
+    if is_url(config.fork):
+        raise UsageError("export needs the fork on this machine", hint=f"clone {config.fork} and name the clone")
+    sources = open_sources(
+        open_cache(offline=False),
+        upstream=config.upstream,
+        pin=config.pin,
+        fork=config.fork,
+        fork_ref=config.fork_ref,
+        series=Series(name=config.name, directory=config.patches, patches=()),
+    )
+    assert sources.fork is not None and sources.fork_repository is not None
+    plan = plan_export(
+        sources.objects,
+        sources.fork_repository,
+        config.name,
+        config.patches,
+        sources.base,
+        sources.fork,
+        renumber=renumber,
+        discard_edits=discard_edits,
+        same=_pairs(same or []),
+    )
+    if not dry_run:
+        carry_out(plan)
+    if json:
+        from json import dumps
+
+        print(dumps(export_document(plan, dry_run=dry_run)))
+        return
+    if not plan.up_to_date:
+        print_table(export_table(plan))
+    print(export_line(plan, dry_run=dry_run))
+    if not dry_run and not plan.up_to_date:
+        talk(f"next: patchstack verify {config.name}, and commit {config.patches}")
+
+
+def _pairs(texts: list[str]) -> dict[int, str]:
+    pairs = {}
+    for text in texts:
+        number, equals, commit = text.partition("=")
+        if not (equals and number.isdigit() and len(commit) >= 4):
+            raise UsageError(f"--same {text} is not N=COMMIT", hint="for example --same 41=3f9c2ab1")
+        pairs[int(number)] = commit
+    return pairs

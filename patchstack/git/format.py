@@ -1,0 +1,138 @@
+"""Commits as patch files: the same bytes on every machine and under every git configuration.
+
+git writes them, in a temporary repository that borrows the objects and has no configuration at all; what git's defaults
+could change from one version to the next is named on the command line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import MissingError
+from patchstack.git.objects import Commit, Repository
+from patchstack.process import Finished, clean_environment, run
+
+_OPTIONS = (
+    *(
+        "--quiet",
+        "--zero-commit",
+        "--no-signature",
+        "--patch",
+        "--stat=72",
+        "--summary",
+        "--full-index",
+        "--binary",
+        "--no-ext-diff",
+    ),
+    *("--no-textconv", "--no-attach", "--no-thread", "--keep-subject"),
+    *("--no-cover-letter", "--no-notes", "--no-base", "--no-signoff", "--no-to", "--no-cc", "--no-from"),
+    *("--encode-email-headers", "--find-renames=50%", "-l0", "--src-prefix=a/", "--dst-prefix=b/", "--no-relative"),
+    *("--diff-algorithm=myers", "--indent-heuristic", "--inter-hunk-context=0", "--submodule=short", "--no-color"),
+    *("--ignore-submodules=none", "--filename-max-length=64", "--start-number=1", "--suffix=.patch", "-O/dev/null"),
+)
+_CONFIG = (
+    *("-c", "diff.suppressBlankEmpty=false", "-c", "core.attributesFile=/dev/null", "-c", "core.quotePath=true"),
+    *("-c", "diff.ignoreSubmodules=none", "-c", "i18n.logOutputEncoding=UTF-8", "-c", "core.abbrev=40"),
+)
+_HEAD = re.compile(rb"From [0-9a-f]{40} ")
+_SLUG = re.compile(r"\d+-(.*)\.patch\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormattedCommit:
+    """A commit as a patch file. `slug` is the name git gives it, without number and suffix; `patch_id` is git's stable
+    patch-id (empty where git gives none: mode changes alone)."""
+
+    commit: Commit
+    slug: str
+    data: bytes
+    patch_id: str
+
+
+def format_commits(
+    repository: Repository,
+    object_directories: Sequence[Path],
+    base: str,
+    commits: Sequence[Commit],
+    *,
+    context: int = 3,
+) -> tuple[FormattedCommit, ...]:
+    """Write commits that follow each other from `base` as patch files, with `context` lines around every change.
+
+    Merges and commits that change nothing have no patch: the caller refuses them first. Raises `MissingError` where git
+    cannot read what it needs.
+    """
+    if not commits:
+        return ()
+    root = Path(tempfile.mkdtemp(prefix="patchstack-"))
+    try:
+        _make_bare(root, repository, object_directories)
+        arguments = (*_OPTIONS, f"--unified={context}", f"--output-directory={root / 'out'}")
+        _git(root, *_CONFIG, "format-patch", *arguments, f"{base}..{commits[-1].oid}")
+        files = sorted((root / "out").iterdir())
+        if len(files) != len(commits):
+            raise MissingError(f"git wrote {len(files)} patches for {len(commits)} commits")
+        texts = [file.read_bytes() for file in files]
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    slugs = [match.group(1) if (match := _SLUG.match(file.name)) else "patch" for file in files]
+    return tuple(
+        FormattedCommit(commit=commit, slug=slug, data=text, patch_id=patch_id)
+        for commit, slug, text, patch_id in zip(commits, slugs, texts, patch_ids(texts), strict=True)
+    )
+
+
+def _make_bare(root: Path, repository: Repository, object_directories: Sequence[Path]) -> None:
+    """A repository without configuration over the given objects. Only reading commands are run in it: git would
+    freshen the times of borrowed objects it meant to write."""
+    for name in ("objects/info", "objects/pack", "refs/heads", "out"):
+        (root / name).mkdir(parents=True)
+    (root / "HEAD").write_text("ref: refs/heads/none\n")
+    (root / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
+    lines = [str(directory) for directory in object_directories]
+    (root / "objects" / "info" / "alternates").write_text("".join(f"{line}\n" for line in lines))
+    shallow = repository.git_dir / "shallow"
+    if shallow.is_file():
+        shutil.copyfile(shallow, root / "shallow")
+
+
+def patch_ids(texts: Sequence[bytes]) -> tuple[str, ...]:
+    """git's stable patch-id of each patch file; empty where git gives none (mode changes alone, no diff)."""
+    marks = [f"{number:040x}" for number in range(1, len(texts) + 1)]
+    stream = b"".join(
+        b"From %s Mon Sep 17 00:00:00 2001\n" % mark.encode()
+        + (text.partition(b"\n")[2] if _HEAD.match(text) else text)
+        for mark, text in zip(marks, texts, strict=True)
+    )
+    lines = _git(Path(os.devnull), "patch-id", "--stable", stdin=stream).stdout.decode("ascii").splitlines()
+    found = {mark: patch_id for patch_id, mark in (line.split() for line in lines)}
+    return tuple(found.get(mark, "") for mark in marks)
+
+
+def _git(root: Path, *args: str, stdin: bytes = b"") -> Finished:
+    environment = clean_environment(
+        {
+            "GIT_DIR": str(root),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_SYSTEM": "/dev/null",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_ALLOW_PROTOCOL": "none",
+            "TZ": "UTC",
+        }
+    )
+    done = run(["git", *args], env=environment, stdin=stdin)
+    if not done.ok:
+        command = next(arg for arg in args if arg in ("format-patch", "patch-id"))
+        raise MissingError(
+            f"git {command} failed: {done.complaint}", hint="are all contents of the fork's commits here?"
+        )
+    return done

@@ -1,0 +1,52 @@
+"""`patchstack export` as a table and one line, and as a document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from patchstack.report.table import Table
+from patchstack.series.export import Change, ExportPlan
+
+SCHEMA = "patchstack.export/1"
+_STYLES = {Change.ADDED.value: "green", Change.REMOVED.value: "red", Change.CHANGED.value: "yellow"}
+
+
+def export_table(plan: ExportPlan) -> Table:
+    """The files that change, with the name they had."""
+    changed = [file for file in plan.files if file.change is not Change.UNCHANGED]
+    return Table(
+        titles=("change", "file", "was"),
+        rows=[
+            (file.change.value, file.file, file.was if file.was != file.file and file.was else "") for file in changed
+        ],
+        styles=_STYLES,
+    )
+
+
+def export_line(plan: ExportPlan, *, dry_run: bool) -> str:
+    """What was, or would be, written."""
+    count = {change: sum(file.change is change for file in plan.files) for change in Change}
+    total = len(plan.files) - count[Change.REMOVED]
+    if plan.up_to_date:
+        return f"{plan.series}: up to date: {total} patches, tree {plan.tree}"
+    told = ", ".join(f"{number} {change.value}" for change, number in count.items() if number)
+    verb = "would be written" if dry_run else "written"
+    retired = f"; retired numbers: {', '.join(f'{number:04d}' for number in plan.retired)}" if plan.retired else ""
+    return f"{plan.series}: {verb} to {plan.directory}: {told}; {total} patches, tree {plan.tree}{retired}"
+
+
+def export_document(plan: ExportPlan, *, dry_run: bool) -> dict[str, Any]:
+    """The document `patchstack.export/1`."""
+    return {
+        "schema": SCHEMA,
+        "series": plan.series,
+        "directory": str(plan.directory),
+        "dry_run": dry_run,
+        "up_to_date": plan.up_to_date,
+        "files": [
+            {"file": file.file, "change": file.change.value, "subject": file.subject, "was": file.was}
+            for file in plan.files
+        ],
+        "retired": list(plan.retired),
+        "tree": plan.tree,
+    }

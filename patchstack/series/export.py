@@ -1,0 +1,301 @@
+"""Fork commits to patch files, one to one, with the lock: the only writer of either."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from patchstack.errors import ConfigError, NotHeldError
+from patchstack.git.apply import Applier
+from patchstack.git.format import FormattedCommit, format_commits, patch_ids
+from patchstack.git.objects import Commit, Objects, Repository
+from patchstack.series.chain import apply_series
+from patchstack.series.history import ForkHistory
+from patchstack.series.lock import FILE_NAME, Lock, LockedPatch, read_lock, render_lock
+from patchstack.series.model import PatchFile, Series, load_series
+from patchstack.series.number import Coming, Known, assign_numbers, identify
+from patchstack.series.result import State
+from patchstack.series.swap import replace_files
+from patchstack.series.verify import Expectation, verify
+
+
+class Change(StrEnum):
+    """What an export does to one file."""
+
+    ADDED = "added"
+    CHANGED = "changed"
+    RENAMED = "renamed"
+    UNCHANGED = "unchanged"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFile:
+    """One file of the series after, or (removed) before the export; `was` is the name it had under its number."""
+
+    file: str
+    change: Change
+    subject: str
+    was: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportPlan:
+    """What an export would write. `tree` is the tree the projected series gives, proven equal to the fork head's."""
+
+    series: str
+    directory: Path
+    files: tuple[PlannedFile, ...]
+    retired: tuple[int, ...]
+    tree: str
+    writes: Mapping[str, bytes | None]
+
+    @property
+    def up_to_date(self) -> bool:
+        return not self.writes
+
+
+def plan_export(
+    objects: Objects,
+    repository: Repository,
+    name: str,
+    directory: Path,
+    base: Commit,
+    fork: ForkHistory,
+    *,
+    context: int = 3,
+    renumber: bool = False,
+    discard_edits: bool = False,
+    same: Mapping[int, str] | None = None,
+) -> ExportPlan:
+    """Work out the series a fork branch makes, and prove it before anything is written.
+
+    Raises `NotHeldError` with all complaints of a kind at once: merges, commits without changes, edits by hand that
+    would be lost, numbers that are short, commits that the series would not give back. Writes nothing.
+    """
+    _refuse_commits(fork, base)
+    old_lock = read_lock(directory)
+    old = _existing(directory, name)
+    edited = _edited(old, old_lock) if old_lock else _not_of_the_fork(objects, old, base, fork)
+    if edited and not discard_edits:
+        raise NotHeldError(
+            "the patches hold what the fork does not, and an export would lose it",
+            problems=edited,
+            hint="make it a commit of the fork first; or --discard-edits",
+        )
+    formatted = format_commits(repository, objects.directories, base.oid, fork.commits, context=context)
+    known = _known(old, old_lock)
+    coming = [
+        Coming(commit=f.commit.oid, patch_id=f.patch_id, subject=f.commit.subject, data=f.data) for f in formatted
+    ]
+    identity = identify(known, coming, same)
+    if identity.ambiguous and not renumber:
+        raise NotHeldError(
+            "it cannot be told which commit is which patch",
+            problems=identity.ambiguous,
+            hint="say so with --same N=COMMIT, or give every patch a new number with --renumber",
+        )
+    numbers, retired = tuple(range(1, len(formatted) + 1)), tuple[int, ...]()
+    if not renumber:
+        numbers, retired = assign_numbers(known, identity.known_of, old_lock.retired if old_lock else ())
+    files = tuple(
+        PatchFile(
+            file=f"{number:04d}-{one.slug}.patch",
+            number=number,
+            subject=one.commit.subject,
+            commit=None,
+            data=one.data,
+        )
+        for number, one in zip(numbers, formatted, strict=True)
+    )
+    series = Series(name=name, directory=directory, patches=files)
+    _prove(objects, series, base, fork)
+    ids = _stable_ids(known, identity.known_of, old_lock, formatted)
+    lock = _lock(objects, directory, base, fork, files, formatted, ids, retired)
+    return _plan(name, directory, old, series, lock)
+
+
+def carry_out(plan: ExportPlan) -> None:
+    """Write a planned export: all of it at once. Raises what `replace_files` raises."""
+    if plan.writes:
+        replace_files(plan.directory, plan.writes)
+
+
+def _refuse_commits(fork: ForkHistory, base: Commit) -> None:
+    if not fork.commits:
+        raise NotHeldError(
+            f"the fork {fork.name} has no commits since the pin {base.oid[:12]}", hint="nothing to export"
+        )
+    problems = [f"{commit.oid[:12]} ({commit.subject}) is a merge" for commit in fork.merges]
+    before = base.tree
+    for commit in fork.commits:
+        if commit.tree == before and len(commit.parents) == 1:
+            problems.append(f"{commit.oid[:12]} ({commit.subject}) changes nothing")
+        before = commit.tree
+    if problems:
+        raise NotHeldError(
+            "not every commit of the fork can be a patch",
+            problems=problems,
+            hint="rebase the fork onto the pin: one commit is one patch, and each changes something",
+        )
+
+
+def _existing(directory: Path, name: str) -> Series:
+    """The series as it is; an empty one where there is none yet."""
+    if directory.is_dir() and any(path.suffix in (".patch", ".anchored") for path in directory.iterdir()):
+        return load_series(directory, name)
+    if directory.exists() and not directory.is_dir():
+        raise ConfigError(f"{directory} is not a directory")
+    return Series(name=name, directory=directory, patches=())
+
+
+_FOREIGN = {State.DIVERGES, State.STRAY, State.CONFLICT, State.MISSING_FILE, State.MALFORMED, State.UNSAFE}
+
+
+def _not_of_the_fork(objects: Objects, old: Series, base: Commit, fork: ForkHistory) -> list[str]:
+    """Patches of a series that was never exported here which are not what the fork has."""
+    if not old.patches:
+        return []
+    found = verify(objects, old, base, Expectation(fork=fork), keep_going=True)
+    return [f"{row.file}: {row.detail}" for row in found.rows if row.state in _FOREIGN]
+
+
+def _edited(old: Series, lock: Lock) -> list[str]:
+    """Files that are not what the last export wrote."""
+    digests = {patch.file: patch.sha256 for patch in lock.patches}
+    problems = []
+    for patch in old.patches:
+        digest = digests.get(patch.file)
+        if digest is None:
+            problems.append(f"{patch.file}: no export wrote it")
+        elif hashlib.sha256(patch.data or b"").hexdigest() != digest:
+            problems.append(f"{patch.file}: its bytes are not those that were exported")
+    return problems
+
+
+def _known(old: Series, lock: Lock | None) -> list[Known]:
+    """The patches of the last export, from the lock and the files; a patch whose file is gone still has its number."""
+    locked = {patch.file: patch for patch in lock.patches} if lock else {}
+    ids = iter(patch_ids([patch.data or b"" for patch in old.patches if patch.file not in locked]))
+    known = []
+    for patch in old.patches:
+        entry = locked.pop(patch.file, None)
+        if patch.number is not None:
+            known.append(
+                Known(
+                    number=patch.number,
+                    commit=entry.commit if entry else patch.commit or "",
+                    patch_id=entry.patch_id if entry else next(ids),
+                    subject=patch.subject,
+                    data=patch.data or b"",
+                )
+            )
+    for entry in locked.values():
+        number = entry.file.partition("-")[0]
+        if number.isdigit():
+            known.append(Known(number=int(number), commit=entry.commit, patch_id=entry.patch_id, subject="", data=b""))
+    return sorted(known, key=lambda patch: patch.number)
+
+
+def _prove(objects: Objects, series: Series, base: Commit, fork: ForkHistory) -> None:
+    """Every commit can be recreated: its patch gives its tree, and it follows the one before."""
+    problems = []
+    with Applier(objects, base.tree) as applier:
+        links = apply_series(applier, series)
+    parent = base.oid
+    for link, commit in zip(links, fork.commits, strict=True):
+        if link.after != commit.tree or not link.applied:
+            problems.append(f"{commit.oid[:12]} ({commit.subject}): its patch does not give its tree")
+        if commit.parents != (parent,):
+            problems.append(f"{commit.oid[:12]} ({commit.subject}): it does not follow the commit before it")
+        parent = commit.oid
+    if problems:
+        raise NotHeldError("the series would not give the fork back; nothing was written", problems=problems)
+
+
+def _stable_ids(
+    known: Sequence[Known],
+    known_of: Sequence[int | None],
+    lock: Lock | None,
+    formatted: Sequence[FormattedCommit],
+) -> list[str]:
+    """The id of every patch: the one it had, or one made from the commit that it was first."""
+    by_number = {entry.file.partition("-")[0].lstrip("0"): entry.id for entry in lock.patches} if lock else {}
+    ids = []
+    for old, one in zip(known_of, formatted, strict=True):
+        kept = by_number.get(str(known[old].number), "") if old is not None else ""
+        ids.append(kept or hashlib.sha256(one.commit.oid.encode()).hexdigest()[:16])
+    return ids
+
+
+def _lock(
+    objects: Objects,
+    directory: Path,
+    base: Commit,
+    fork: ForkHistory,
+    files: Sequence[PatchFile],
+    formatted: Sequence[FormattedCommit],
+    ids: Sequence[str],
+    retired: Sequence[int],
+) -> Lock:
+    patches = tuple(
+        LockedPatch(
+            file=file.file,
+            sha256=hashlib.sha256(one.data).hexdigest(),
+            commit=one.commit.oid,
+            tree=one.commit.tree,
+            patch_id=one.patch_id,
+            id=stable,
+            object=objects.read(one.commit.oid)[1],
+        )
+        for file, one, stable in zip(files, formatted, ids, strict=True)
+    )
+    return Lock(
+        path=directory / FILE_NAME,
+        base_commit=base.oid,
+        base_tree=base.tree,
+        branch=fork.branch,
+        head=fork.head.oid,
+        tree=fork.head.tree,
+        retired=tuple(retired),
+        patches=patches,
+    )
+
+
+def _plan(name: str, directory: Path, old: Series, series: Series, lock: Lock) -> ExportPlan:
+    before = {patch.file: patch for patch in old.patches}
+    by_number = {patch.number: patch.file for patch in old.patches}
+    files: list[PlannedFile] = []
+    writes: dict[str, bytes | None] = {}
+    for patch in series.patches:
+        was = by_number.get(patch.number)
+        if patch.file in before:
+            same = before[patch.file].data == patch.data
+            change = Change.UNCHANGED if same else Change.CHANGED
+        else:
+            change = Change.RENAMED if was else Change.ADDED
+        files.append(PlannedFile(file=patch.file, change=change, subject=patch.subject, was=was))
+        if change is not Change.UNCHANGED:
+            writes[patch.file] = patch.data
+    kept = {patch.file for patch in series.patches}
+    renamed = {file.was for file in files if file.change is Change.RENAMED}
+    for gone in old.patches:
+        if gone.file not in kept:
+            writes[gone.file] = None
+            if gone.file not in renamed:
+                files.append(PlannedFile(file=gone.file, change=Change.REMOVED, subject=gone.subject))
+    text = render_lock(lock)
+    lock_path = directory / FILE_NAME
+    if not lock_path.is_file() or lock_path.read_bytes() != text:
+        writes[FILE_NAME] = text
+    return ExportPlan(
+        series=name,
+        directory=directory,
+        files=tuple(sorted(files, key=lambda file: file.file)),
+        retired=lock.retired,
+        tree=lock.tree,
+        writes=writes,
+    )

@@ -1,0 +1,109 @@
+"""Replace a directory as one step: readers see the old set of files or the new one, never a mixture."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from patchstack.errors import MissingError, UsageError
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_RENAME_SWAP = 2  # renamex_np on macOS
+
+
+def replace_files(directory: Path, files: Mapping[str, bytes | None]) -> None:
+    """Write and remove (None) files of a directory, all at once; every other entry of it stays.
+
+    The new directory is made beside the old one, then the two change places: a run killed at any moment leaves one or
+    the other, and at worst a left-over beside it that the next run removes. Raises `UsageError` where another run is at
+    work, `MissingError` for what the disk refuses; then nothing has changed.
+    """
+    directory = directory.resolve()
+    fresh = directory.with_name(f".{directory.name}.patchstack-new")
+    with _alone(directory):
+        try:
+            shutil.rmtree(fresh, ignore_errors=True)
+            if directory.is_dir():
+                shutil.copytree(directory, fresh, symlinks=True, copy_function=_link_or_copy)
+            else:
+                fresh.mkdir(parents=True)
+            for name, content in files.items():
+                (fresh / name).unlink(missing_ok=True)
+                if content is not None:
+                    _write(fresh / name, content)
+            _sync(fresh)
+            if directory.is_dir():
+                _exchange(fresh, directory)
+            else:
+                fresh.rename(directory)
+            _sync(directory.parent)
+        except OSError as error:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise MissingError(f"{directory} cannot be written: {error}; nothing was changed") from error
+        except shutil.Error as error:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise MissingError(f"{directory} cannot be copied: {error}; nothing was changed") from error
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Hold the lock of the directory's parent: the directory itself is about to be another."""
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory.parent, os.O_RDONLY)
+    except OSError as error:
+        raise MissingError(f"{directory.parent} cannot be opened: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"another export is at work beside {directory}", hint="wait for it") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    """A second name for a file that stays as it is; a copy where the file system has no such thing."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Let two paths change places in one system call. Raises `OSError` where the file system cannot."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if sys.platform == "darwin":
+        done = libc.renamex_np(os.fsencode(one), os.fsencode(other), _RENAME_SWAP)
+    elif hasattr(libc, "renameat2"):
+        done = libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    else:
+        raise OSError(errno.ENOSYS, "this system cannot exchange two directories")
+    if done != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(other))
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
