@@ -10,8 +10,10 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from patchstack.errors import MissingError
@@ -62,8 +64,10 @@ def format_commits(
     commits: Sequence[Commit],
     *,
     context: int = 3,
+    known_ids: Mapping[str, str] | None = None,
 ) -> tuple[FormattedCommit, ...]:
     """Write commits that follow each other from `base` as patch files, with `context` lines around every change.
+    `known_ids` are patch-ids by commit that need no second computation.
 
     Merges and commits that change nothing have no patch: the caller refuses them first. Raises `MissingError` where git
     cannot read what it needs.
@@ -73,25 +77,52 @@ def format_commits(
     root = Path(tempfile.mkdtemp(prefix="patchstack-"))
     try:
         _make_bare(root, repository, object_directories)
-        arguments = (*_OPTIONS, f"--unified={context}", f"--output-directory={root / 'out'}")
-        _git(root, *_CONFIG, "format-patch", *arguments, f"{base}..{commits[-1].oid}")
-        files = sorted((root / "out").iterdir())
-        if len(files) != len(commits):
-            raise MissingError(f"git wrote {len(files)} patches for {len(commits)} commits")
-        texts = [file.read_bytes() for file in files]
+        parts = _parts(len(commits))
+        # git formats on one core: parts of a long series are written side by side.
+        with ThreadPoolExecutor(len(parts)) as pool:
+            jobs = [
+                pool.submit(_write, root, commits[first - 1].oid if first else base, commits[first:end], context)
+                for first, end in parts
+            ]
+            written = [file for job in jobs for file in job.result()]
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    slugs = [match.group(1) if (match := _SLUG.match(file.name)) else "patch" for file in files]
+    ids = dict(known_ids or {})
+    fresh = [(commit.oid, text) for commit, (_, text) in zip(commits, written, strict=True) if commit.oid not in ids]
+    ids.update(zip((oid for oid, _ in fresh), patch_ids([text for _, text in fresh]), strict=True))
     return tuple(
-        FormattedCommit(commit=commit, slug=slug, data=text, patch_id=patch_id)
-        for commit, slug, text, patch_id in zip(commits, slugs, texts, patch_ids(texts), strict=True)
+        FormattedCommit(commit=commit, slug=slug, data=text, patch_id=ids[commit.oid])
+        for commit, (slug, text) in zip(commits, written, strict=True)
     )
+
+
+def _parts(count: int) -> list[tuple[int, int]]:
+    """Ranges of commits to format side by side: one a core, but not for a few commits."""
+    number = max(1, min(os.cpu_count() or 1, 4, count // 8))
+    bounds = [count * part // number for part in range(number + 1)]
+    return list(pairwise(bounds))
+
+
+def _write(root: Path, base: str, commits: Sequence[Commit], context: int) -> list[tuple[str, bytes]]:
+    """Slug and text of commits that follow each other."""
+    out = root / f"out-{commits[0].oid}"
+    arguments = (*_OPTIONS, f"--unified={context}", f"--output-directory={out}")
+    _git(root, *_CONFIG, "format-patch", *arguments, f"{base}..{commits[-1].oid}")
+    files = sorted(out.iterdir())
+    if len(files) != len(commits):
+        raise MissingError(f"git wrote {len(files)} patches for {len(commits)} commits")
+    return [(_slug(file.name), file.read_bytes()) for file in files]
+
+
+def _slug(name: str) -> str:
+    found = _SLUG.match(name)
+    return found.group(1) if found else "patch"
 
 
 def _make_bare(root: Path, repository: Repository, object_directories: Sequence[Path]) -> None:
     """A repository without configuration over the given objects. Only reading commands are run in it: git would
     freshen the times of borrowed objects it meant to write."""
-    for name in ("objects/info", "objects/pack", "refs/heads", "out"):
+    for name in ("objects/info", "objects/pack", "refs/heads"):
         (root / name).mkdir(parents=True)
     (root / "HEAD").write_text("ref: refs/heads/none\n")
     (root / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
@@ -104,6 +135,8 @@ def _make_bare(root: Path, repository: Repository, object_directories: Sequence[
 
 def patch_ids(texts: Sequence[bytes]) -> tuple[str, ...]:
     """git's stable patch-id of each patch file; empty where git gives none (mode changes alone, no diff)."""
+    if not texts:
+        return ()
     marks = [f"{number:040x}" for number in range(1, len(texts) + 1)]
     stream = b"".join(
         b"From %s Mon Sep 17 00:00:00 2001\n" % mark.encode()

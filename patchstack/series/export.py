@@ -86,7 +86,14 @@ def plan_export(
             problems=edited,
             hint="make it a commit of the fork first; or --discard-edits",
         )
-    formatted = format_commits(repository, objects.directories, base.oid, fork.commits, context=context)
+    formatted = format_commits(
+        repository,
+        objects.directories,
+        base.oid,
+        fork.commits,
+        context=context,
+        known_ids={patch.commit: patch.patch_id for patch in old_lock.patches if patch.patch_id} if old_lock else None,
+    )
     known = _known(old, old_lock)
     coming = [
         Coming(commit=f.commit.oid, patch_id=f.patch_id, subject=f.commit.subject, data=f.data) for f in formatted
