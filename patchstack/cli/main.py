@@ -15,6 +15,7 @@ from patchstack.cli.checkout import checkout_command
 from patchstack.cli.demo import demo_command
 from patchstack.cli.export import export_command
 from patchstack.cli.failures import guarded
+from patchstack.cli.init import init_command
 from patchstack.cli.verify import verify_command
 
 app = typer.Typer(
@@ -44,6 +45,7 @@ def root(
 
 
 app.command("demo", short_help="Make a fork and its series, verify it, break it.")(demo_command)
+app.command("init", short_help="Write patchstack.yaml from a fork or from patches.")(init_command)
 app.command("verify", short_help="Prove that pin + series = fork.")(verify_command)
 app.command("export", short_help="Write the series and its lock from the fork.")(export_command)
 app.command("checkout", short_help="Recreate the fork branch from pin, series and lock.")(checkout_command)

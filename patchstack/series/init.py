@@ -1,0 +1,147 @@
+"""Find out what a workspace needs to know: pin and name from a fork, or from a directory of patches."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import MissingError, NotHeldError, UsageError
+from patchstack.git.objects import Commit, Objects, Repository, read_only_git
+from patchstack.git.transport import Cache
+from patchstack.process import Finished
+from patchstack.series.model import Series, load_series
+from patchstack.series.sources import open_sources
+from patchstack.workspace import SeriesConfig, is_url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A series as it can be written down, and what was found on the way: the pin's commit, the commits above it or the
+    patches there are, and how the pin was told."""
+
+    config: SeriesConfig
+    pin: Commit
+    count: int
+    pin_from: str
+
+
+def from_fork(
+    cache: Cache,
+    *,
+    fork: str,
+    fork_ref: str,
+    upstream: str | None,
+    pin: str | None,
+    name: str | None,
+    patches: Path | None,
+) -> Found:
+    """A series from a fork branch. Without a pin it is the merge base with upstream's HEAD, or, without an upstream,
+    with the branch the fork's clone knows upstream by.
+
+    Raises `UsageError` where the pin cannot be told, and what opening and walking the fork raises.
+    """
+    if is_url(fork):
+        raise UsageError("init looks at a fork on this machine", hint=f"clone {fork} and name the clone")
+    repository = Repository.open(fork, Path(fork))
+    pin_from = "--pin"
+    if pin is None:
+        pin, pin_from = _merge_base(repository, fork_ref, upstream)
+    name = name or _name(fork_ref)
+    series = Series(name=name, directory=Path(), patches=())
+    sources = open_sources(cache, upstream=upstream or fork, pin=pin, fork=fork, fork_ref=fork_ref, series=series)
+    assert sources.fork is not None
+    if not sources.fork.commits:
+        raise NotHeldError(f"{fork} {fork_ref} has no commits above the pin {sources.base.oid[:12]}")
+    config = SeriesConfig(
+        name=name,
+        patches=patches or Path("patches") / name,
+        upstream=upstream or fork,
+        pin=sources.base.oid,
+        fork=fork,
+        fork_ref=fork_ref,
+        expect="fork",
+    )
+    return Found(config=config, pin=sources.base, count=len(sources.fork.commits), pin_from=pin_from)
+
+
+def from_patches(cache: Cache, *, patches: Path, upstream: str, pin: str, name: str | None) -> Found:
+    """A series from a directory of patch files made by anyone's git. Raises what loading and opening raise."""
+    series = load_series(patches, name or _name(patches.resolve().name))
+    sources = open_sources(cache, upstream=upstream, pin=pin, series=series)
+    config = SeriesConfig(
+        name=series.name,
+        patches=patches,
+        upstream=upstream,
+        pin=sources.base.oid,
+        fork=None,
+        fork_ref=None,
+        expect="lock",
+    )
+    return Found(config=config, pin=sources.base, count=len(series.patches), pin_from="--pin")
+
+
+def _name(text: str) -> str:
+    """A series name from a branch or directory name."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", text.rsplit("/", 1)[-1]).strip("-.")
+    return name or "series"
+
+
+def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, str]:
+    """The commit at which the fork leaves upstream, and in words how it was found."""
+    objects = Objects()
+    objects.add_directory(fork.object_directory, fork.name)
+    head = fork.resolve_commit(ref, "fork ref", objects)
+    if upstream is None:
+        known = [
+            (name, done.stdout.decode("ascii").strip())
+            for name in (
+                "upstream/HEAD",
+                "upstream/master",
+                "upstream/main",
+                "origin/HEAD",
+                "origin/master",
+                "origin/main",
+            )
+            if (
+                done := read_only_git(fork.path, "rev-parse", "--verify", "--quiet", f"refs/remotes/{name}^{{commit}}")
+            ).ok
+        ]
+        known = [(name, oid) for name, oid in known if oid != head.oid]
+        if not known:
+            raise UsageError(
+                f"{fork.name} knows no upstream branch to find the pin by",
+                hint="give --upstream REPO, or --pin SHA",
+            )
+        name, other = known[0]
+        bases = read_only_git(fork.path, "merge-base", head.oid, other)
+        words = f"the merge base with {name}"
+    else:
+        if is_url(upstream):
+            raise UsageError("the pin cannot be told from a URL", hint="give --pin SHA, or a clone as --upstream")
+        theirs = Repository.open(upstream, Path(upstream))
+        objects.add_directory(theirs.object_directory, upstream)
+        other = theirs.resolve_commit("HEAD", "upstream's HEAD", objects).oid
+        bases = _merge_base_over(fork, theirs, head.oid, other)
+        words = f"the merge base with {upstream} HEAD"
+    found = bases.stdout.decode("ascii").split()
+    if not bases.ok or not found:
+        raise MissingError(f"{fork.name} {ref} and its upstream have no commit in common", hint="give --pin SHA")
+    return found[0], words
+
+
+def _merge_base_over(one: Repository, other: Repository, head: str, their_head: str) -> Finished:
+    """`git merge-base` over two repositories, in a temporary one that borrows both; it only reads."""
+    root = Path(tempfile.mkdtemp(prefix="patchstack-"))
+    try:
+        for name in ("objects/info", "refs/heads"):
+            (root / name).mkdir(parents=True)
+        (root / "HEAD").write_text("ref: refs/heads/none\n")
+        (root / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
+        borrowed = f"{one.object_directory}\n{other.object_directory}\n"
+        (root / "objects" / "info" / "alternates").write_text(borrowed)
+        return read_only_git(root, "merge-base", head, their_head)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
