@@ -23,7 +23,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesConfig:
     """One series of the workspace. `upstream` and `fork` are a path or URL, relative paths taken from the workspace;
-    `expect` is `fork` or `lock`: what verify compares with."""
+    `expect` is `fork` or `lock`: what verify compares with. `context` is how many lines export writes around a change;
+    `require_pushed` lets it refuse a branch that its remote does not have."""
 
     name: str
     patches: Path
@@ -32,6 +33,8 @@ class SeriesConfig:
     fork: str | None
     fork_ref: str | None
     expect: str
+    context: int = 3
+    require_pushed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +173,20 @@ def _read_series(name: str, node: _Mapping, path: Path) -> SeriesConfig:
         fork=located(fork, path.parent) if fork else None,
         fork_ref=fork_ref,
         expect=expect,
+        context=_context(node),
+        require_pushed=node.boolean("require_pushed"),
     )
     node.finish()
     return config
+
+
+def _context(node: _Mapping) -> int:
+    context = node.integer("context", default=3)
+    if not 1 <= context <= 25:
+        node.complain(
+            "context", f"{context} is not from 1 to 25: without context, git apply cannot tell where a hunk goes"
+        )
+    return context
 
 
 def located(repository: str, root: Path) -> str:
@@ -220,6 +234,20 @@ class _Mapping:
             key, f"{value!r} is not text" + ("; put it in quotes" if not isinstance(value, dict | list) else "")
         )
         return None
+
+    def integer(self, key: str, *, default: int) -> int:
+        value = self._get(key, required=False)
+        if value is None or type(value) is int:
+            return default if value is None else value
+        self.complain(key, f"{value!r} is not a whole number")
+        return default
+
+    def boolean(self, key: str) -> bool:
+        value = self._get(key, required=False)
+        if value is None or type(value) is bool:
+            return bool(value)
+        self.complain(key, f"{value!r} is neither true nor false")
+        return False
 
     def mapping(self, key: str, *, required: bool = False) -> _Mapping | None:
         value = self._get(key, required)

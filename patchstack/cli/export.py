@@ -8,7 +8,7 @@ import typer
 
 from patchstack.cli.failures import talk
 from patchstack.cli.options import WorkspaceOption, one_series, open_cache, the_workspace
-from patchstack.errors import UsageError
+from patchstack.errors import NotHeldError, UsageError
 
 
 def export_command(
@@ -28,6 +28,7 @@ def export_command(
     from patchstack.report.export import export_document, export_line, export_table
     from patchstack.report.table import print_table
     from patchstack.series.export import carry_out, plan_export
+    from patchstack.series.history import unpushed
     from patchstack.series.model import Series
     from patchstack.series.sources import open_sources
     from patchstack.workspace import is_url
@@ -46,6 +47,9 @@ def export_command(
         series=Series(name=config.name, directory=config.patches, patches=()),
     )
     assert sources.fork is not None and sources.fork_repository is not None
+    behind = unpushed(sources.fork_repository, sources.fork)
+    if behind and config.require_pushed:
+        raise NotHeldError(f"the fork is not pushed: {behind}", hint=f"git -C {config.fork} push; then export again")
     plan = plan_export(
         sources.objects,
         sources.fork_repository,
@@ -53,10 +57,13 @@ def export_command(
         config.patches,
         sources.base,
         sources.fork,
+        context=config.context,
         renumber=renumber,
         discard_edits=discard_edits,
         same=_pairs(same or []),
     )
+    if behind:
+        talk(f"warning: the fork is not pushed: {behind}")
     if not dry_run:
         carry_out(plan)
     if json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from patchstack.errors import MissingError, NotHeldError
-from patchstack.git.objects import Commit, MissingObject, Objects, Repository
+from patchstack.git.objects import Commit, MissingObject, Objects, Repository, read_only_git
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,23 @@ def read_fork(
     commits.reverse()
     merges = tuple(commit for commit in commits if len(commit.parents) > 1)
     return ForkHistory(name=name, branch=shown or ref, head=head, commits=tuple(commits), merges=merges)
+
+
+def unpushed(repository: Repository, fork: ForkHistory) -> str | None:
+    """Why the fork's branch counts as not pushed, or None: a remote branch, as last fetched, has its head."""
+    asked = read_only_git(
+        repository.path, "rev-parse", "--symbolic-full-name", "--verify", "--quiet", f"{fork.branch}@{{upstream}}"
+    )
+    names = [asked.stdout.decode().strip()] if asked.ok else []
+    if not names:
+        pattern = f"refs/remotes/*/{fork.branch}"
+        listed = read_only_git(repository.path, "for-each-ref", "--format=%(refname)", pattern)
+        names = listed.stdout.decode().split()
+    if not names:
+        return f"no remote of {repository.name} has a branch {fork.branch}"
+    if any(repository.is_ancestor(fork.head.oid, name) for name in names):
+        return None
+    return f"{', '.join(name.removeprefix('refs/remotes/') for name in names)} does not have {fork.head.oid[:12]}"
 
 
 def _no_descent(repository: Repository, ref: str, pin: Commit) -> Exception:

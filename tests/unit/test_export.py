@@ -299,6 +299,36 @@ def test_dry_run_tells_and_writes_nothing(
     assert snapshot(tmp_path) == before
 
 
+def test_a_branch_that_its_remote_does_not_have_is_a_warning_or_by_policy_refused(
+    tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fork = fresh(tmp_path)
+    assert patchstack("export") == 0
+    assert "warning: the fork is not pushed: no remote of ./fork has a branch product" in capsys.readouterr().err
+    run_git("init", "-q", "--bare", "server", cwd=tmp_path)
+    fork.repo.git("remote", "add", "server", tmp_path / "server")
+    fork.repo.git("push", "-q", "server", "product")
+    assert patchstack("export") == 0
+    assert "not pushed" not in capsys.readouterr().err
+    workspace(fork, "    require_pushed: true\n")
+    assert patchstack("export") == 0
+    fork.repo.commit("One more", {"more": "x\n"})
+    before = files(fork)
+    assert patchstack("export") == 1
+    assert f"server/product does not have {fork.repo.head()[:12]}" in capsys.readouterr().err
+    assert files(fork) == before
+
+
+def test_context_is_as_the_workspace_says(tmp_path: Path, patchstack: Patchstack) -> None:
+    fork = fresh(tmp_path)
+    workspace(fork, "    context: 5\n")
+    assert patchstack("export") == 0
+    assert b"@@ -5,11 +5,11 @@" in files(fork)["0001-Change-1-of-a-kernel.patch"]
+    assert patchstack("verify") == 0
+    workspace(fork, "    context: 0\n")
+    assert patchstack("export") == 2
+
+
 def test_merges_and_commits_that_change_nothing_are_refused_together(
     tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
 ) -> None:
