@@ -12,7 +12,7 @@ from patchstack.errors import ConfigError, MissingError, NotHeldError, UsageErro
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit, Objects, object_id, parse_commit
 from patchstack.git.overlay import DIRECTORY, SUBMODULE
-from patchstack.process import clean_environment, run
+from patchstack.process import Finished, clean_environment, run
 from patchstack.series.chain import apply_series
 from patchstack.series.lock import Lock
 from patchstack.series.model import Series
@@ -65,6 +65,32 @@ def check_out(
     if files:
         _git(directory, "reset", "--quiet", "--hard", branch)
     return CheckedOut(directory=directory, branch=branch, head=head, count=len(commits))
+
+
+def pick_alone(made: CheckedOut, base: Commit, number: int) -> CheckedOut:
+    """Put the newest commit of a recreated branch alone on the pin, three-way, on a branch of its own.
+
+    Raises `NotHeldError` naming the files where it needs what an earlier patch does; the repository is then left at the
+    branch as recreated.
+    """
+    branch = f"{made.branch.removesuffix(f'-at-{number}')}-patch-{number}"
+    _git(made.directory, "checkout", "--quiet", "-B", branch, base.oid)
+    picked = _run_git(made.directory, *_COMMITTER, "cherry-pick", "--allow-empty", made.head)
+    if not picked.ok:
+        unmerged = _run_git(made.directory, "diff", "--name-only", "--diff-filter=U").stdout.decode("utf-8", "replace")
+        _run_git(made.directory, "cherry-pick", "--abort")
+        _git(made.directory, "checkout", "--quiet", made.branch)
+        _git(made.directory, "branch", "--quiet", "-D", branch)
+        raise NotHeldError(
+            f"patch {number:04d} cannot stand alone on the pin: it needs what an earlier patch does",
+            problems=[f"{path}: both change it" for path in unmerged.split("\n") if path],
+            hint=f"{made.directory} has the series up to it, on branch {made.branch}",
+        )
+    head = _run_git(made.directory, "rev-parse", "HEAD").stdout.decode("ascii").strip()
+    return CheckedOut(directory=made.directory, branch=branch, head=head, count=1)
+
+
+_COMMITTER = ("-c", "user.name=patchstack", "-c", "user.email=patchstack@localhost", "-c", "commit.gpgSign=false")
 
 
 def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | None]) -> list[tuple[str, bytes]]:
@@ -141,9 +167,13 @@ def _write_object(directory: Path, oid: str, kind: str, data: bytes) -> None:
     path.chmod(0o444)
 
 
-def _git(directory: Path, *args: str) -> None:
+def _run_git(directory: Path, *args: str) -> Finished:
     environment = clean_environment({"GIT_CEILING_DIRECTORIES": str(directory.resolve().parent)})
-    done = run(["git", "-C", str(directory), *args], env=environment)
+    return run(["git", "-C", str(directory), *args], env=environment)
+
+
+def _git(directory: Path, *args: str) -> None:
+    done = _run_git(directory, *args)
     if not done.ok:
         raise MissingError(
             f"git {args[0]} in {directory} failed: {done.complaint}",

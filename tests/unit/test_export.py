@@ -121,6 +121,29 @@ def test_checkout_stops_at_the_patch_named(tmp_path: Path, patchstack: Patchstac
     assert run_git("rev-parse", "product-at-2", cwd=tmp_path / "again").stdout.decode().strip() == fork.commits[1]
 
 
+def test_one_patch_alone_stands_on_the_pin_where_it_can(
+    tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = [
+        *kernel_steps([1, 2]),
+        ("Builds on 2", {"src/kernel.cu": numbered(300, {10: "changed by commit 1", 20: "again"})}),
+    ]
+    fork = fresh(tmp_path, *steps)
+    assert patchstack("export") == 0
+    assert patchstack("checkout", "product", "alone", "--patch", "2") == 0
+    alone = RepoBuilder(tmp_path / "alone")
+    assert alone.git("rev-parse", "product-patch-2^") == fork.pin
+    assert (tmp_path / "alone/src/kernel.cu").read_text() == numbered(300, {20: "changed by commit 2"})
+    assert alone.git("log", "-1", "--format=%an %ae %s") == "A U Thor author@example.com Change 2 of a kernel"
+    capsys.readouterr()
+    assert patchstack("checkout", "product", "not-alone", "--patch", "3") == 1
+    told = capsys.readouterr().err
+    assert "patch 0003 cannot stand alone on the pin" in told
+    assert "src/kernel.cu: both change it" in told
+    assert run_git("branch", "--show-current", cwd=tmp_path / "not-alone").stdout == b"product-at-3\n"
+    assert run_git("status", "--short", cwd=tmp_path / "not-alone").stdout == b""
+
+
 def test_a_lock_that_lies_recreates_nothing(
     tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
 ) -> None:
