@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import MissingError
+from patchstack.errors import MissingError, UsageError
 
 _KEPT = ("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME")
 _KEPT_FOR_NETWORK = (
@@ -79,6 +79,8 @@ def run(
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
+    except ValueError as error:
+        raise UsageError(f"{args[0]} cannot be run: {error}") from error
     except FileNotFoundError as error:
         if cwd is not None and not cwd.is_dir():
             raise MissingError(f"cannot run {args[0]}: {cwd} is no directory") from error

@@ -20,6 +20,43 @@ _FULL_ID = re.compile(r"[0-9a-f]{40}\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
+SCRATCH = (
+    *("*.md", "*.log", "*.gguf", "*.safetensors", "*.nsys-rep", "*.ncu-rep", "*.qdrep", "*.patch", "*.orig", "*.rej"),
+    *("*.o", "*.a", "*.so", "*.obj", "*.pyc", "*.swp", "*~", ".DS_Store", "CMakeCache.txt", "compile_commands.json"),
+    *("__pycache__/", "CMakeFiles/", ".vscode/", ".idea/", "/build/", "/build-*/", "/cmake-build-*/"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintPolicy:
+    """What the rules hold a series against. The defaults ask nothing that a series of any origin could not give.
+
+    Paths are globs as in `.gitignore`: `allow` names all that a patch may touch, `deny` what none may; `scratch` names
+    what none may add (files of the pin are free). `additive` forbids to remove or change a line of the pin. `trailers`
+    are the keys every message must end with. A patch may have `patch_kib` KiB, and add `file_lines` lines to a file.
+    """
+
+    allow: tuple[str, ...] = ("**",)
+    deny: tuple[str, ...] = ()
+    scratch: tuple[str, ...] = SCRATCH
+    additive: bool = False
+    trailers: tuple[str, ...] = ()
+    patch_kib: int = 1024
+    file_lines: int = 5000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiver:
+    """Findings of a rule that are let pass, and why. `patch` is a number; None stands for every patch. `file` and
+    `line` are where the waiver is written."""
+
+    rule: str
+    patch: int | None
+    why: str
+    file: str = "patchstack.yaml"
+    line: int = 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesConfig:
     """One series of the workspace. `upstream` and `fork` are a path or URL, relative paths taken from the workspace;
@@ -35,6 +72,8 @@ class SeriesConfig:
     expect: str
     context: int = 3
     require_pushed: bool = False
+    lint: LintPolicy = LintPolicy()
+    waive: tuple[Waiver, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +214,8 @@ def _read_series(name: str, node: _Mapping, path: Path) -> SeriesConfig:
         expect=expect,
         context=_context(node),
         require_pushed=node.boolean("require_pushed"),
+        lint=_read_lint(node.mapping("lint")),
+        waive=tuple(_read_waiver(one) for one in node.items("waive")),
     )
     node.finish()
     return config
@@ -189,6 +230,41 @@ def _context(node: _Mapping) -> int:
     return context
 
 
+def _read_lint(node: _Mapping | None) -> LintPolicy:
+    default = LintPolicy()
+    if node is None:
+        return default
+    paths, size = node.mapping("paths"), node.mapping("size")
+    policy = LintPolicy(
+        allow=(paths.texts("allow") if paths else None) or default.allow,
+        deny=(paths.texts("deny") if paths else None) or (),
+        scratch=default.scratch if paths is None or (given := paths.texts("scratch")) is None else given,
+        additive=node.boolean("additive"),
+        trailers=node.texts("trailers") or (),
+        patch_kib=size.integer("patch_kib", default=default.patch_kib) if size else default.patch_kib,
+        file_lines=size.integer("file_lines", default=default.file_lines) if size else default.file_lines,
+    )
+    for mapping in (paths, size, node):
+        if mapping is not None:
+            mapping.finish()
+    return policy
+
+
+def _read_waiver(node: _Mapping) -> Waiver:
+    patch = node.integer("patch", default=-1)
+    if patch < 0 and node.node.get("patch") is not None:
+        node.complain("patch", "the number of a patch, or nothing for all of them")
+    waiver = Waiver(
+        rule=node.text("rule", required=True) or "",
+        patch=None if patch < 0 else patch,
+        why=node.text("why", required=True) or "",
+        file=str(node.path),
+        line=(node.node.lc.line or 0) + 1,
+    )
+    node.finish()
+    return waiver
+
+
 def located(repository: str, root: Path) -> str:
     """A repository as configured: a URL as it is, a path taken from the workspace's directory.
 
@@ -196,8 +272,18 @@ def located(repository: str, root: Path) -> str:
     """
     if is_url(repository):
         return repository
-    path = os.path.normpath(root / Path(repository).expanduser())
+    try:
+        path = os.path.normpath(root / Path(repository).expanduser())
+    except RuntimeError as error:
+        raise ConfigError(f"{repository}: {error}") from error
     return path if os.sep in path else os.path.join(os.curdir, path)
+
+
+def _brief(value: object) -> str:
+    """A value for a complaint. Not the whole of a list or mapping: aliases can make that as large as they like."""
+    if isinstance(value, list):
+        return "a list"
+    return "a mapping" if isinstance(value, dict) else repr(value)[:80]
 
 
 def is_url(repository: str) -> bool:
@@ -230,28 +316,45 @@ class _Mapping:
         value = self._get(key, required)
         if value is None or isinstance(value, str):
             return str(value) if value is not None else None
-        self.complain(
-            key, f"{value!r} is not text" + ("; put it in quotes" if not isinstance(value, dict | list) else "")
-        )
+        scalar = not isinstance(value, dict | list)
+        self.complain(key, f"{_brief(value)} is not text" + ("; put it in quotes" if scalar else ""))
         return None
 
     def integer(self, key: str, *, default: int) -> int:
         value = self._get(key, required=False)
         if value is None or type(value) is int:
             return default if value is None else value
-        self.complain(key, f"{value!r} is not a whole number")
+        self.complain(key, f"{_brief(value)} is not a whole number")
         return default
 
     def boolean(self, key: str) -> bool:
         value = self._get(key, required=False)
         if value is None or type(value) is bool:
             return bool(value)
-        self.complain(key, f"{value!r} is neither true nor false")
+        self.complain(key, f"{_brief(value)} is neither true nor false")
         return False
 
     def mapping(self, key: str, *, required: bool = False) -> _Mapping | None:
         value = self._get(key, required)
         return self._as_mapping(key, value) if value is not None else None
+
+    def texts(self, key: str) -> tuple[str, ...] | None:
+        """A list of texts; an empty one is one."""
+        value = self._get(key, False)
+        if value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+            return None if value is None else tuple(map(str, value))
+        self.complain(key, "not a list of texts")
+        return None
+
+    def items(self, key: str) -> list[_Mapping]:
+        """The mappings of a list."""
+        value = self._get(key, False)
+        if not isinstance(value, list):
+            if value is not None:
+                self.complain(key, "not a list")
+            return []
+        found = [self._as_mapping(key, one) for one in value]
+        return [one for one in found if one is not None]
 
     def children(self) -> list[tuple[str, _Mapping]]:
         """Every key with the mapping it holds."""

@@ -31,11 +31,17 @@ def apply_command(
     *names, last = words
     directory = Path(last)
     if resume:
-        count = finish(directory) if directory.is_dir() else 0
+        if names or patches or check or at is not None or json:
+            raise UsageError("--resume takes a directory and nothing else", hint="patchstack apply --resume DIR")
+        if not directory.is_dir():
+            raise UsageError(f"{directory} is not a directory")
+        count = finish(directory)
         print(f"finished: {count} paths" if count else f"nothing to finish in {directory}")
         return
     if len(names) > 1 or (names and patches):
         raise UsageError("give one series (or --patches DIR) and one directory")
+    if patches is not None and workspace is not None:
+        raise UsageError("give --patches or --workspace, not both")
     if patches is not None:
         series = load_series(patches, patches.resolve().name)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import traceback
@@ -30,8 +31,15 @@ def guarded(command: Callable[[], object]) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        # Not a bug of ours but the machine's state: a full disk, a name too long, a directory that may not be entered.
+        where = f": {os.fsdecode(error.filename)[:200]}" if isinstance(error.filename, str | bytes) else ""
+        talk(f"error: {error.strerror or error}{where}\n\nhint: is the disk full, or the path not to be reached?")
+        return int(Exit.MISSING)
     except SystemExit as leaving:
         code = leaving.code
+        if code == Exit.INTERRUPTED:
+            talk("interrupted")
         return code if isinstance(code, int) else int(code is not None)
     except Exception:
         talk(_bug(traceback.format_exc()))
@@ -57,8 +65,9 @@ def _bug(trace: str) -> str:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     try:
         log = log_directory() / f"bug-{stamp}-{os.getpid()}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(f"{' '.join(sys.argv)}\n\n{trace}")
+        log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        command = re.sub(r"(?<=://)[^/@\s]*@", "", " ".join(sys.argv))
+        log.write_text(f"{command}\n\n{trace}")
     except (OSError, ImportError):
         return f"error: a bug in patchstack: {last}\n\n{trace}"
     return f"error: a bug in patchstack: {last}\n\nhint: the traceback is in {log}; please report it with that file"

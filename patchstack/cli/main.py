@@ -16,6 +16,7 @@ from patchstack.cli.demo import demo_command
 from patchstack.cli.export import export_command
 from patchstack.cli.failures import guarded
 from patchstack.cli.init import init_command
+from patchstack.cli.lint import lint_command
 from patchstack.cli.verify import verify_command
 
 app = typer.Typer(
@@ -47,6 +48,7 @@ def root(
 app.command("demo", short_help="Make a fork and its series, verify it, break it.")(demo_command)
 app.command("init", short_help="Write patchstack.yaml from a fork or from patches.")(init_command)
 app.command("verify", short_help="Prove that pin + series = fork.")(verify_command)
+app.command("lint", short_help="Hold a series against rules, each with a reason.")(lint_command)
 app.command("export", short_help="Write the series and its lock from the fork.")(export_command)
 app.command("checkout", short_help="Recreate the fork branch from pin, series and lock.")(checkout_command)
 app.command("apply", short_help="Put a series onto a source directory.")(apply_command)
@@ -60,5 +62,8 @@ def main() -> None:
     # We live for a fraction of a second and make few cycles: let the collector come seldom.
     gc.set_threshold(100_000, 50, 50)
     # A kill ends us as Ctrl-C does: programs we started go first, temporary files after them.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
+    # Directories nest as deep as a patch likes, and so do we.
+    sys.setrecursionlimit(50_000)
     sys.exit(guarded(app))

@@ -63,7 +63,7 @@ def verify_command(
         if expect_tree is not None and len(configs) > 1:
             raise UsageError("--expect-tree is for one series", hint="name the series it belongs to")
     else:
-        if series:
+        if series or workspace is not None:
             raise UsageError("give a series of the workspace or --patches, not both")
         configs = (_by_hand(patches, upstream, pin, fork, fork_ref),)
     code = Exit.HOLDS
@@ -83,6 +83,8 @@ def verify_command(
             if len(configs) == 1:
                 raise
             talk(f"{config.name}: {error.render()}")
+            if json:
+                _print_error(config.name, error)
             code = max(code, error.exit_code)
     raise typer.Exit(int(code))
 
@@ -107,6 +109,16 @@ def _by_hand(
         fork_ref=fork_ref,
         expect="fork" if fork else "lock",
     )
+
+
+def _print_error(name: str, error: PatchstackError) -> None:
+    """A document for a series that could not be verified, so that every series has one."""
+    from json import dumps
+
+    from patchstack.report.verify import SCHEMA
+
+    told = {"message": error.message, "hint": error.hint, "exit": int(error.exit_code)}
+    print(dumps({"schema": SCHEMA, "series": name, "holds": None, "error": told}), flush=True)
 
 
 def show(result: Verification) -> None:

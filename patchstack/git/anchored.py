@@ -95,10 +95,10 @@ def _placed(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | str:
         if lines[at : at + count] != list(hunk.before) or at < 0 or at > len(lines):
             return f"hunk {number} ({hunk.header.decode('ascii')}) does not hold the lines that stand there"
         after = list(hunk.after)
-        ends = at + count >= len(lines) - 1
-        if ends and lines[-1] == b"" and hunk.after_no_newline:
-            count += 1
-        elif ends and lines[-1] != b"" and not hunk.after_no_newline and count:
+        behind = len(lines) - (at + count)
+        if behind == 1 and lines[-1] == b"" and hunk.after_no_newline:
+            count += 1  # what follows the last newline: the file shall end without one
+        elif behind == 0 and not hunk.after_no_newline and count:
             after.append(b"")
         lines[at : at + count] = after
         shift += len(after) - count

@@ -110,16 +110,26 @@ def _check_paths(diffs: tuple[FileDiff, ...]) -> None:
                 raise Unsupported("a file and a directory of one name", 1)
 
 
+# Two names of the longest kind a system knows, quoted.
+_LONGEST_NAMES = 8 * 4096
 _NAMING = re.compile(rb"^(?:diff --git|---|\+\+\+|rename (?:from|to|old|new)|copy (?:from|to)) (.+)$", re.MULTILINE)
 _ESCAPE = re.compile(rb"\\(?:([0-3][0-7]{2})|(.))", re.DOTALL)
 _ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
 def named_paths(data: bytes) -> set[bytes]:
-    """Every path a patch file may touch, and some that it does not: for fetching contents ahead, not for judging."""
+    """Every path a patch file may touch; of one that is left to git, some that it does not touch as well."""
+    try:
+        return {name for diff in parse_diffs(data) for name in (diff.old, diff.new) if name is not None}
+    except Unsupported:
+        return _guessed_paths(data)
+
+
+def _guessed_paths(data: bytes) -> set[bytes]:
     names: set[bytes] = set()
-    for text in _NAMING.findall(data):
-        for word in {text, *text.split(), *text.split(b"\t"), *text.split(b" b/"), *_QUOTED.findall(text)}:
+    for line in _NAMING.findall(data):
+        text = line[:_LONGEST_NAMES]
+        for word in {text, *text.split(), *text.split(b"\t"), *text.split(b" b/"), *_quoted(text)}:
             for name in (word, _unquoted(word)):
                 name = name.rstrip(b"\r")
                 names.add(name)
@@ -129,8 +139,18 @@ def named_paths(data: bytes) -> set[bytes]:
     }
 
 
-_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+_QUOTED = re.compile(rb'\s*"((?:[^"\\]|\\.)*)"')
 _DOTS = re.compile(rb"(?:^|/)\.\.?(?:/|\Z)|//|/\Z")
+
+
+def _quoted(text: bytes) -> list[bytes]:
+    """The quoted names a line begins with, or ends with behind an unquoted one."""
+    found = []
+    at = 0 if text[:1] == b'"' else text.find(b' "') + 1
+    while text[at : at + 1] in (b'"', b" ") and (match := _QUOTED.match(text, at)) is not None:
+        found.append(match.group(1))
+        at = match.end()
+    return found
 
 
 def _unquoted(word: bytes) -> bytes:

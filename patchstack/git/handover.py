@@ -40,10 +40,14 @@ class GitApply:
         self.directory = Path(tempfile.mkdtemp(prefix="patchstack-"))
         self._tree: str | None = None
         self._lines: set[bytes] = set()
-        for name in ("objects/info", "objects/pack", "refs/heads"):
-            (self.directory / name).mkdir(parents=True)
-        (self.directory / "HEAD").write_text("ref: refs/heads/none\n")
-        (self.directory / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
+        try:
+            for name in ("objects/info", "objects/pack", "refs/heads"):
+                (self.directory / name).mkdir(parents=True)
+            (self.directory / "HEAD").write_text("ref: refs/heads/none\n")
+            (self.directory / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
+        except OSError:
+            self.close()
+            raise
         objects.add_directory(self.directory / "objects", "what git made")
 
     def close(self) -> None:

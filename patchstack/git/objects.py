@@ -151,7 +151,10 @@ class Objects:
         kind, data = self.read(oid)
         if kind != "tree":
             raise MissingError(f"{oid} is a {kind}, not a tree")
-        return _parse_tree(data)
+        try:
+            return iter(list(_parse_tree(data)))
+        except ValueError as error:
+            raise MissingError(f"tree {oid} in {self.where} is damaged", hint="run git fsck there") from error
 
 
 def _parse_tree(data: bytes) -> Iterator[tuple[int, bytes, str]]:
@@ -161,6 +164,8 @@ def _parse_tree(data: bytes) -> Iterator[tuple[int, bytes, str]]:
         stop = data.index(b"\0", space)
         yield int(data[position:space], 8), data[space + 1 : stop], data[stop + 1 : stop + 21].hex()
         position = stop + 21
+    if position != end:
+        raise ValueError("a truncated entry")
 
 
 def parse_commit(oid: str, data: bytes) -> Commit:
@@ -177,7 +182,7 @@ def parse_commit(oid: str, data: bytes) -> Commit:
     first = message.lstrip(b"\n").partition(b"\n\n")[0]
     try:
         text = first.decode(encoding, "replace")
-    except LookupError:
+    except (LookupError, UnicodeError, ValueError):
         text = first.decode("utf-8", "replace")
     return Commit(oid=oid, tree=tree, parents=tuple(parents), subject=" ".join(text.split("\n")).strip())
 
@@ -286,7 +291,7 @@ def read_only_git(path: Path, *args: str) -> Finished:
             "GIT_TERMINAL_PROMPT": "0",
         }
     )
-    return run(["git", "-C", str(path), *args], env=environment)
+    return run(["git", "-C", str(path), "-c", "safe.bareRepository=all", *args], env=environment)
 
 
 def _not_opened(name: str, asked: Finished) -> NotARepository:

@@ -115,15 +115,16 @@ class TreeOverlay:
 
     def files(self, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
         """Every file below a directory, in no particular order."""
-        node = self._descend(path.split(b"/") if path else [])
-        if node is None:
-            return
-        for name, entry in node.entries.items():
-            full = path + b"/" + name if path else name
-            if entry[0] == DIRECTORY:
-                yield from self.files(full)
-            else:
-                yield full, entry
+        pending = [path]
+        while pending:
+            directory = pending.pop()
+            node = self._descend(directory.split(b"/") if directory else [])
+            for name, entry in node.entries.items() if node is not None else ():
+                full = directory + b"/" + name if directory else name
+                if entry[0] == DIRECTORY:
+                    pending.append(full)
+                else:
+                    yield full, entry
 
     def _load(self, tree: str) -> _Node:
         # git's index knows two file modes and no empty directories: a directory it rewrites loses both.

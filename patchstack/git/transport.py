@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from patchstack.errors import MissingError
+from patchstack.errors import MissingError, UsageError
 from patchstack.git.objects import FULL_ID, Objects, Repository, read_only_git
 from patchstack.process import Finished, clean_environment, run
 
 Talk = Callable[[str], None]
 
+# A branch, a tag or a commit id: what git check-ref-format takes, and a little less.
+_REF = re.compile(r"(?!-)[^\x00-\x20~^:?*\[\\\x7f]+\Z")
 _DEPTHS = (64, 512, 4096, 2147483647)
 
 
 class Cache:
     """Partial bare clones, one a URL, below one directory, which `root` gives when it is first needed.
 
-    Two processes may use it at once: git locks what it writes.
-
-    `offline` uses what is there and fetches nothing. `talk` gets progress as one-line texts.
+    Two processes may use it at once: each clone has a lock. `offline` uses what is there and fetches nothing. `talk`
+    gets progress as one-line texts. Credentials in a URL are used, and neither stored nor shown.
     """
 
     def __init__(self, root: Callable[[], Path], *, offline: bool = False, talk: Talk | None = None) -> None:
@@ -33,74 +37,90 @@ class Cache:
         """A repository that holds the commit and its trees, without history or blobs. Raises `MissingError`."""
         if not FULL_ID.match(oid):
             raise MissingError(
-                f"pin {oid} cannot be looked up at {url}", hint="give the full commit id when the upstream is a URL"
+                f"pin {oid} cannot be looked up at {shown_url(url)}",
+                hint="give the full commit id when the upstream is a URL",
             )
-        directory = self._directory(url)
-        if self.offline and not directory.is_dir():
-            raise _offline(url, f"pin {oid}")
-        if not read_only_git(directory, "cat-file", "-e", f"{oid}^{{tree}}").ok:
-            if self.offline:
-                raise _offline(url, f"pin {oid}")
-            done = self._fetch(directory, "--depth=1", oid)
-            if not done.ok:
-                raise _not_fetched(url, f"pin {oid}", done)
-        return Repository.open(url, directory)
+        with self._clone(url, f"pin {oid}") as directory:
+            if not read_only_git(directory, "cat-file", "-e", f"{oid}^{{tree}}").ok:
+                if self.offline:
+                    raise _offline(url, f"pin {oid}")
+                done = self._fetch(directory, url, "--depth=1", refs=(oid,))
+                if not done.ok:
+                    raise _not_fetched(url, f"pin {oid}", done)
+            return Repository.open(shown_url(url), directory)
 
     def history(self, url: str, ref: str, until: str) -> tuple[Repository, str]:
         """A repository that holds a ref's commits and trees back to the commit `until`, and the ref's commit id."""
-        directory = self._directory(url)
-        if self.offline and not directory.is_dir():
-            raise _offline(url, f"ref {ref}")
+        if not _REF.match(ref) or ".." in ref:
+            raise UsageError(f"{ref!r} is no branch, tag or commit to fetch from {shown_url(url)}")
         kept = "refs/patchstack/" + hashlib.sha256(ref.encode()).hexdigest()[:16]
-        if not self.offline:
-            for depth in _DEPTHS:
-                done = self._fetch(directory, f"--depth={depth}", f"+{ref}:{kept}")
+        with self._clone(url, f"ref {ref}") as directory:
+            for depth in () if self.offline else _DEPTHS:
+                done = self._fetch(directory, url, f"--depth={depth}", refs=(f"+{ref}:{kept}",))
                 if not done.ok:
                     raise _not_fetched(url, f"ref {ref}", done)
                 if read_only_git(directory, "merge-base", "--is-ancestor", until, kept).ok:
                     break
                 if not (directory / "shallow").exists():
                     break
-        found = read_only_git(directory, "rev-parse", "--verify", f"{kept}^{{commit}}")
-        if not found.ok:
-            raise _offline(url, f"ref {ref}")
-        return Repository.open(url, directory), found.stdout.decode("ascii").strip()
+            found = read_only_git(directory, "rev-parse", "--verify", f"{kept}^{{commit}}")
+            if not found.ok:
+                raise _offline(url, f"ref {ref}")
+            return Repository.open(shown_url(url), directory), found.stdout.decode("ascii").strip()
 
     def objects(self, url: str, oids: Sequence[str]) -> Path | None:
         """Fetch objects by id; gives the object directory that then holds them, if the remote had them."""
-        directory = self._directory(url)
-        if not self.offline:
-            self._fetch(directory, "--stdin", stdin="".join(f"{oid}\n" for oid in oids).encode())
-        return directory / "objects" if directory.is_dir() else None
+        try:
+            with self._clone(url, "contents") as directory:
+                if not self.offline:
+                    self._fetch(directory, url, "--stdin", stdin="".join(f"{oid}\n" for oid in oids).encode())
+                return directory / "objects"
+        except MissingError:
+            if self.offline:
+                return None
+            raise
 
-    def _directory(self, url: str) -> Path:
-        slug = re.sub(r"[^A-Za-z0-9.]+", "-", url.rstrip("/").rsplit("/", 1)[-1]).strip("-") or "repository"
-        directory = self.root() / "repositories" / f"{slug}-{hashlib.sha256(url.encode()).hexdigest()[:12]}.git"
-        if not (directory / "config").is_file() and not self.offline:
-            directory.mkdir(parents=True, exist_ok=True)
-            self._git(directory, "init", "--quiet", "--bare")
-            self._git(directory, "config", "remote.origin.url", url)
-            self._git(directory, "config", "remote.origin.promisor", "true")
-            self._git(directory, "config", "remote.origin.partialclonefilter", "blob:none")
-            self._git(directory, "config", "gc.auto", "0")
-        return directory
+    @contextlib.contextmanager
+    def _clone(self, url: str, what: str) -> Iterator[Path]:
+        """The clone of a URL, made where there is none yet, with its lock held. `what` is wanted of it."""
+        bare = shown_url(url)
+        slug = re.sub(r"[^A-Za-z0-9.]+", "-", bare.rstrip("/").rsplit("/", 1)[-1]).strip("-") or "repository"
+        name = f"{slug}-{hashlib.sha256(bare.encode()).hexdigest()[:12]}.git"
+        directory = self.root() / "repositories" / name
+        if self.offline and not directory.is_dir():
+            raise _offline(url, what)
+        if self.offline:
+            yield directory
+            return
+        directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (directory.parent / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # We are alone here: a lock that git left was left by a run that was killed.
+            for stale in (*directory.glob("*.lock"), *directory.glob("refs/**/*.lock")):
+                stale.unlink(missing_ok=True)
+            if not directory.is_dir():
+                _make_clone(directory)
+            yield directory
 
-    def _fetch(self, directory: Path, *args: str, stdin: bytes = b"") -> Finished:
-        return self._git(
-            directory,
-            *("-c", "fetch.negotiationAlgorithm=noop") if stdin else (),
-            *("fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no"),
-            *("--filter=blob:none", "origin", *args) if not stdin else ("--filter=blob:none", *args, "origin"),
-            stdin=stdin,
-            on_stderr=self._progress(),
-        )
-
-    def _git(
-        self, directory: Path, *args: str, stdin: bytes = b"", on_stderr: Callable[[str], None] | None = None
+    def _fetch(
+        self, directory: Path, url: str, *options: str, refs: Sequence[str] = (), stdin: bytes = b""
     ) -> Finished:
-        environment = clean_environment({"GIT_TERMINAL_PROMPT": "0"}, network=True)
+        """`git fetch` into a clone. What a user's configuration says of remotes and hooks is not for our cache."""
+        remote = "patchstack-cache"
+        settings = ["protocol.version=2", "core.hooksPath=/dev/null", "safe.bareRepository=all"]
+        settings += [f"remote.{remote}.url={url}", "gc.auto=0", "maintenance.auto=false"]
+        if stdin:
+            settings.append("fetch.negotiationAlgorithm=noop")
+        command = ["git", f"--git-dir={directory}"]
+        for setting in settings:
+            command += ["-c", setting]
+        command += ["fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no"]
         return run(
-            ["git", "-C", str(directory), *args], env=environment, stdin=stdin, timeout=3600.0, on_stderr=on_stderr
+            [*command, "--filter=blob:none", *options, remote, *refs],
+            env=clean_environment({"GIT_TERMINAL_PROMPT": "0"}, network=True),
+            stdin=stdin,
+            timeout=3600.0,
+            on_stderr=self._progress(),
         )
 
     def _progress(self) -> Callable[[str], None] | None:
@@ -120,6 +140,25 @@ class Cache:
                     talk(f"receiving objects: {share} {message}".rstrip())
 
         return Progress().new_message_handler()
+
+
+def shown_url(url: str) -> str:
+    """A URL without credentials, for people and for files."""
+    return re.sub(r"(?<=://)[^/@]*@", "", url)
+
+
+def _make_clone(directory: Path) -> None:
+    """An empty partial clone, as one step: a killed run leaves none."""
+    draft = Path(tempfile.mkdtemp(prefix=".making-", dir=directory.parent))
+    for name in ("objects/info", "objects/pack", "refs/heads"):
+        (draft / name).mkdir(parents=True)
+    (draft / "HEAD").write_text("ref: refs/heads/none\n")
+    (draft / "config").write_text(
+        "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
+        "[extensions]\n\tpartialClone = patchstack-cache\n"
+        '[remote "patchstack-cache"]\n\tpromisor = true\n\tpartialclonefilter = blob:none\n'
+    )
+    draft.rename(directory)
 
 
 def promisor_url(repository: Path) -> str | None:
@@ -147,7 +186,7 @@ def fetch_into_cache(objects: Objects, cache: Cache, sources: Sequence[str | Pat
             if url and wanted:
                 directory = cache.objects(url, wanted)
                 if directory is not None:
-                    objects.add_directory(directory, url)
+                    objects.add_directory(directory, shown_url(url))
                 wanted = [oid for oid in wanted if not objects.has(oid)]
 
     return fetch
@@ -155,11 +194,11 @@ def fetch_into_cache(objects: Objects, cache: Cache, sources: Sequence[str | Pat
 
 def _not_fetched(url: str, what: str, done: Finished) -> MissingError:
     lines = [line for line in done.complaint.splitlines() if line.startswith(("fatal:", "error:"))]
-    reason = lines[0].partition(": ")[2] if lines else f"git fetch exited {done.code}"
+    reason = shown_url(lines[0].partition(": ")[2]) if lines else f"git fetch exited {done.code}"
     return MissingError(
-        f"{what} could not be fetched from {url}: {reason}", hint="check the URL, the name and the network"
+        f"{what} could not be fetched from {shown_url(url)}: {reason}", hint="check the URL, the name and the network"
     )
 
 
 def _offline(url: str, what: str) -> MissingError:
-    return MissingError(f"{what} of {url} is not in the cache", hint="run once without --offline")
+    return MissingError(f"{what} of {shown_url(url)} is not in the cache", hint="run once without --offline")

@@ -20,27 +20,35 @@ class PathChange:
     new: Entry | None
 
 
-def compare_trees(objects: Objects, old: str, new: str, prefix: bytes = b"") -> Iterator[PathChange]:
-    """Every file that differs between two trees, sorted by path within each directory. No rename detection.
+def compare_trees(objects: Objects, old: str, new: str) -> Iterator[PathChange]:
+    """Every file that differs between two trees, directory by directory. No rename detection.
 
     Raises `MissingObject` where a tree is not to be had.
     """
-    if old == new:
-        return
-    before = {name: (mode, oid) for mode, name, oid in objects.tree(old)}
-    after = {name: (mode, oid) for mode, name, oid in objects.tree(new)}
-    for name in sorted(before.keys() | after.keys()):
-        a, b = before.get(name), after.get(name)
-        if a == b:
+    pending = [(old, new, b"")]
+    while pending:
+        one, other, prefix = pending.pop()
+        if one == other:
             continue
-        path = prefix + name
-        a_tree = a[1] if a is not None and a[0] == DIRECTORY else EMPTY_TREE
-        b_tree = b[1] if b is not None and b[0] == DIRECTORY else EMPTY_TREE
-        yield from compare_trees(objects, a_tree, b_tree, path + b"/")
-        a = None if a is not None and a[0] == DIRECTORY else a
-        b = None if b is not None and b[0] == DIRECTORY else b
-        if a != b:
-            yield PathChange(path=path, old=a, new=b)
+        before = {name: (mode, oid) for mode, name, oid in objects.tree(one)}
+        after = {name: (mode, oid) for mode, name, oid in objects.tree(other)}
+        for name in sorted(before.keys() | after.keys()):
+            a, b = before.get(name), after.get(name)
+            if a == b:
+                continue
+            path = prefix + name
+            a_tree, a = _apart(a)
+            b_tree, b = _apart(b)
+            pending.append((a_tree, b_tree, path + b"/"))
+            if a != b:
+                yield PathChange(path=path, old=a, new=b)
+
+
+def _apart(entry: Entry | None) -> tuple[str, Entry | None]:
+    """An entry as a directory and as a file: the empty tree, or nothing, for what it is not."""
+    if entry is not None and entry[0] == DIRECTORY:
+        return entry[1], None
+    return EMPTY_TREE, entry
 
 
 def same_change(objects: Objects, one: tuple[str, str], other: tuple[str, str]) -> bool:

@@ -98,7 +98,8 @@ def _sentences(
             )
         )
     matched = [own for own in matching.commit_of if own is not None]
-    missing = [index for index in range(len(fork.commits)) if index not in set(matched)]
+    mirrored = set(matched)
+    missing = [index for index in range(len(fork.commits)) if index not in mirrored]
     newest = max(matched, default=-1)
     behind = [index for index in missing if index > newest]
     inside = [index for index in missing if index < newest]
@@ -108,7 +109,7 @@ def _sentences(
             if newest >= 0
             else "the series matches none"
         )
-        if newest >= 0 and (said or inside):
+        if newest >= 0 and not _same_there(links, matching, fork, newest):
             at = f"the last commit it mirrors is {_named(fork.commits[newest])}"
         said.append(("behind", f"the fork has {_count(len(behind), 'commit')} the series lacks; {at}"))
     for index in inside:
@@ -127,11 +128,19 @@ def _sentences(
     for patch in sorted(matching.moved):
         own = matching.commit_of[patch]
         assert own is not None
+        if links[patch].after == fork.commits[own].tree:
+            continue
         neighbour = next((p for p in range(patch - 1, -1, -1) if matching.commit_of[p] is not None), None)
         after = "first" if own == 0 else f"behind {_named(fork.commits[own - 1])}"
         here = "first" if neighbour is None else f"behind {links[neighbour].patch.file}"
         said.append(("reordered", f"{links[patch].patch.file} stands {here}; in the fork its commit stands {after}"))
     return said
+
+
+def _same_there(links: Sequence[Link], matching: Matching, fork: ForkHistory, commit: int) -> bool:
+    """Whether the series, up to the patch that mirrors a commit, gives that commit's tree."""
+    patch = matching.patch_of(commit)
+    return patch is not None and links[patch].applied and links[patch].after == fork.commits[commit].tree
 
 
 def _named(commit: Commit) -> str:

@@ -28,24 +28,27 @@ def read_fork(
     pin: Commit,
     objects: Objects,
     *,
-    shown: str | None = None,
+    branch: str | None = None,
+    note: str = "",
     head_only: bool = False,
 ) -> ForkHistory:
-    """Walk from the fork's ref back to the pin. `shown` is the user's word for the ref; `head_only` does not walk.
+    """Walk from the fork's ref back to the pin. `branch` is the user's word for the ref, `note` is said
+    behind it; `head_only` does not walk.
 
     Raises `NotHeldError` where the fork does not descend from the pin, `MissingError` where a shallow clone ends
     before it, or the ref is not there.
     """
     head = repository.resolve_commit(ref, "fork ref", objects)
-    name = f"{repository.name} {shown or ref}"
+    branch = branch or ref
+    name = f"{repository.name} {branch}{note}"
     if head_only:
-        return ForkHistory(name=name, branch=shown or ref, head=head, commits=(), merges=())
+        return ForkHistory(name=name, branch=branch, head=head, commits=(), merges=())
     commits: list[Commit] = []
     at = head
     while at.oid != pin.oid:
         commits.append(at)
         if not at.parents:
-            raise _no_descent(repository, ref, pin)
+            raise _no_descent(repository, ref, branch, pin)
         try:
             at = objects.commit(at.parents[0])
         except MissingObject:
@@ -57,7 +60,7 @@ def read_fork(
             raise
     commits.reverse()
     merges = tuple(commit for commit in commits if len(commit.parents) > 1)
-    return ForkHistory(name=name, branch=shown or ref, head=head, commits=tuple(commits), merges=merges)
+    return ForkHistory(name=name, branch=branch, head=head, commits=tuple(commits), merges=merges)
 
 
 def unpushed(repository: Repository, fork: ForkHistory) -> str | None:
@@ -77,11 +80,11 @@ def unpushed(repository: Repository, fork: ForkHistory) -> str | None:
     return f"{', '.join(name.removeprefix('refs/remotes/') for name in names)} does not have {fork.head.oid[:12]}"
 
 
-def _no_descent(repository: Repository, ref: str, pin: Commit) -> Exception:
+def _no_descent(repository: Repository, ref: str, branch: str, pin: Commit) -> Exception:
     if repository.is_ancestor(pin.oid, ref):
         # Reachable, but not along first parents: the pin was merged into the fork.
         return NotHeldError(
-            f"the fork {repository.name} {ref} has merged the pin {pin.oid[:12]}, it is not built on it",
+            f"the fork {repository.name} {branch} has merged the pin {pin.oid[:12]}, it is not built on it",
             hint="rebase the fork onto the pin (one commit is one patch), "
             "or compare the last tree alone with --tree-only",
         )
@@ -91,6 +94,6 @@ def _no_descent(repository: Repository, ref: str, pin: Commit) -> Exception:
             hint=f"git -C {repository.name} fetch --deepen=1000",
         )
     return NotHeldError(
-        f"the fork {repository.name} {ref} does not descend from the pin {pin.oid[:12]}",
+        f"the fork {repository.name} {branch} does not descend from the pin {pin.oid[:12]}",
         hint="is the pin older or newer than the fork's base? git merge-base tells where they part",
     )

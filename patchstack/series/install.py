@@ -1,21 +1,29 @@
-"""Replace many files of a directory as one step, with a journal: before it is written nothing has changed, and once it
-is written the change can always be finished, however often the run is killed."""
+"""Replace many files of a directory as one step, with a journal.
+
+Before the journal is written nothing has changed. Once it is written, every step can be done again: a killed run is
+finished by the next, and one that meets an error is taken back from the second names that the old files were given.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.errors import ConfigError, MissingError, UsageError
+from patchstack.series.files import alone_in, link_or_copy, sync_directory, undisturbed, write_new
 
 STAGE = ".patchstack-apply"
+WHO = "patchstack apply"
 _JOURNAL = "journal.json"
+_MARK = "made-by-patchstack"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,93 +36,192 @@ class Change:
     executable: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """One entry of the journal: the path, the staged new file (None to remove it), and the kept old one, if any."""
+
+    path: str
+    staged: str | None
+    kept: str | None
+
+
 def unfinished(directory: Path) -> bool:
     """Whether a killed run left a journal here."""
-    return (directory / STAGE / _JOURNAL).is_file()
+    return os.path.lexists(directory / STAGE / _JOURNAL)
 
 
 def install(directory: Path, changes: Sequence[Change]) -> None:
-    """Write every change or, where one cannot be prepared (no space, no permission), none.
+    """Write every change or, where one cannot be written, none. The caller holds the directory's lock.
 
-    Raises `UsageError` where another run is at work here, `MissingError` for what the disk refuses.
+    Raises `UsageError` where the name of the stage is taken, `MissingError` for what the disk refuses.
     """
     if not changes:
         return
-    with _alone(directory):
-        stage = directory / STAGE
+    stage = directory / STAGE
+    _clear(stage)
+    try:
+        stage.mkdir()
+        write_new(stage / _MARK, b"")
+        steps = _prepare(directory, stage, changes)
+    except OSError as error:
+        shutil.rmtree(stage, ignore_errors=True)
+        raise MissingError(f"{directory} cannot be written: {error}; nothing was changed") from error
+    except BaseException:
+        shutil.rmtree(stage, ignore_errors=True)
+        raise
+    with undisturbed():
         try:
-            shutil.rmtree(stage, ignore_errors=True)
-            stage.mkdir()
-            _prepare(directory, stage, changes)
+            _carry_out(directory, stage, steps)
         except OSError as error:
-            shutil.rmtree(stage, ignore_errors=True)
+            _take_back(directory, stage, steps, error)
             raise MissingError(f"{directory} cannot be written: {error}; nothing was changed") from error
-        except BaseException:
-            shutil.rmtree(stage, ignore_errors=True)
-            raise
-        _finish(directory, stage)
+        _close(directory, stage)
 
 
 def resume(directory: Path) -> int:
     """Finish what a killed run began; gives the number of paths it was about, 0 where there was none."""
-    with _alone(directory):
+    with alone_in(directory, WHO):
+        stage = directory / STAGE
         if not unfinished(directory):
+            _clear(stage)
             return 0
-        return _finish(directory, directory / STAGE)
+        steps = _read_journal(stage)
+        for step in steps:
+            _refuse_outside(directory, step.path, stage)
+        with undisturbed():
+            try:
+                _carry_out(directory, stage, steps)
+            except OSError as error:
+                raise MissingError(
+                    f"{directory} cannot be written: {error}",
+                    hint=f"mend it, then patchstack apply --resume {directory}",
+                ) from error
+            _close(directory, stage)
+        return len(steps)
 
 
-@contextlib.contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Hold the directory's lock, so that no two runs write into it at once."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"another patchstack apply is at work in {directory}", hint="wait for it") from error
-        yield
-    finally:
-        os.close(descriptor)
+def _clear(stage: Path) -> None:
+    """Remove a left-over stage, but nothing that is not ours."""
+    if os.path.lexists(stage):
+        if stage.is_symlink() or not (stage / _MARK).is_file():
+            if stage.is_dir() and not stage.is_symlink() and not any(stage.iterdir()):
+                stage.rmdir()
+                return
+            raise UsageError(f"{stage} is there, and is not ours", hint="move it away: the name is needed for a moment")
+        shutil.rmtree(stage)
 
 
-def _prepare(directory: Path, stage: Path, changes: Sequence[Change]) -> None:
-    """Write new contents beside the old, then the journal: from here on the change is decided."""
-    entries = []
+def _prepare(directory: Path, stage: Path, changes: Sequence[Change]) -> list[_Step]:
+    """Write new contents beside the old, keep the old, then write the journal: from here on the change is decided."""
+    steps = []
     for number, change in enumerate(changes):
-        if change.content is None:
-            entries.append({"path": change.path, "staged": None})
-            continue
-        staged = stage / str(number)
-        if change.link:
-            os.symlink(change.content, os.fsencode(staged))
-        else:
-            _write(staged, change.content)
-            os.chmod(staged, _mode(directory / change.path, change.executable))
-        entries.append({"path": change.path, "staged": str(number)})
+        target = directory / change.path
+        staged = kept = None
+        if change.content is not None:
+            staged = f"new-{number}"
+            if change.link:
+                os.symlink(change.content, os.fsencode(stage / staged))
+            else:
+                write_new(stage / staged, change.content)
+                (stage / staged).chmod(_mode(target, change.executable))
+        if os.path.lexists(target) and not (target.is_dir() and not target.is_symlink()):
+            kept = f"old-{number}"
+            link_or_copy(target, stage / kept)
+        steps.append(_Step(path=change.path, staged=staged, kept=kept))
+    entries = [{"path": step.path, "staged": step.staged, "kept": step.kept} for step in steps]
     draft = stage / "journal.draft"
-    _write(draft, json.dumps(entries).encode("utf-8", "surrogateescape"))
-    os.replace(draft, stage / _JOURNAL)
-    _sync(stage)
+    write_new(draft, json.dumps(entries).encode("ascii"))
+    draft.replace(stage / _JOURNAL)
+    sync_directory(stage)
+    return steps
 
 
-def _finish(directory: Path, stage: Path) -> int:
-    """Carry out the journal. Every step may have been done before."""
-    entries = json.loads((stage / _JOURNAL).read_bytes().decode("utf-8", "surrogateescape"))
-    for entry in entries:
-        if entry["staged"] is None:
-            path = directory / entry["path"]
-            path.unlink(missing_ok=True)
-            _prune(directory, path.parent)
-    for entry in entries:
-        if entry["staged"] is not None and os.path.lexists(stage / entry["staged"]):
-            path = directory / entry["path"]
+def _carry_out(directory: Path, stage: Path, steps: Sequence[_Step]) -> None:
+    """Do what the journal says. Every step may have been done before."""
+    for step in steps:
+        if step.staged is None:
+            path = directory / step.path
+            # Gone already where a file stands in the place of its directory, or a directory in its own.
+            if not (path.is_dir() and not path.is_symlink()):
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    path.unlink()
+                _prune(directory, path.parent)
+    for step in steps:
+        if step.staged is not None and os.path.lexists(stage / step.staged):
+            path = directory / step.path
             path.parent.mkdir(parents=True, exist_ok=True)
             _remove_empty(path)
-            os.replace(stage / entry["staged"], path)
-    (stage / _JOURNAL).unlink()
-    shutil.rmtree(stage)
-    _sync(directory)
-    return len(entries)
+            (stage / step.staged).replace(path)
+
+
+def _take_back(directory: Path, stage: Path, steps: Sequence[_Step], cause: OSError) -> None:
+    """Put everything back as it was: new paths go, kept files return."""
+    try:
+        for step in reversed(steps):
+            path = directory / step.path
+            if step.kept is None and step.staged is not None:
+                if not os.path.lexists(stage / step.staged):
+                    path.unlink()
+                if path.parent.is_dir():
+                    _prune(directory, path.parent)
+        for step in steps:
+            if step.kept is not None:
+                path = directory / step.path
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _remove_empty(path)
+                again = stage / f"{step.kept}-again"
+                link_or_copy(stage / step.kept, again)
+                again.replace(path)
+    except OSError as error:
+        raise MissingError(
+            f"{directory} is half written: {cause}; and taking it back failed: {error}",
+            hint=f"mend it, then patchstack apply --resume {directory}",
+        ) from error
+    _close(directory, stage)
+
+
+def _close(directory: Path, stage: Path) -> None:
+    try:
+        (stage / _JOURNAL).unlink(missing_ok=True)
+    except OSError as error:
+        raise MissingError(
+            f"{directory} is done, but the journal could not be removed: {error}",
+            hint=f"mend it, then patchstack apply --resume {directory}",
+        ) from error
+    shutil.rmtree(stage, ignore_errors=True)
+    sync_directory(directory)
+
+
+def _read_journal(stage: Path) -> list[_Step]:
+    """The steps of a journal, which may come from anyone. Raises `ConfigError` for one that is not ours."""
+    try:
+        entries: Any = json.loads((stage / _JOURNAL).read_bytes())
+    except (OSError, ValueError):
+        entries = None
+    if not isinstance(entries, list) or not all(_is_step(entry) for entry in entries):
+        raise ConfigError(f"{stage / _JOURNAL} is not a journal of ours", hint=f"look at it, then remove {stage}")
+    return [_Step(path=entry["path"], staged=entry["staged"], kept=entry["kept"]) for entry in entries]
+
+
+def _is_step(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and entry.keys() == {"path", "staged", "kept"}
+        and isinstance(entry["path"], str)
+        and all(
+            entry[key] is None or (isinstance(entry[key], str) and re.fullmatch(pattern, entry[key]))
+            for key, pattern in (("staged", r"new-\d+"), ("kept", r"old-\d+"))
+        )
+    )
+
+
+def _refuse_outside(directory: Path, path: str, stage: Path) -> None:
+    """A journal names paths inside the directory, reached through no link, and nothing of git's or ours."""
+    parts = path.split("/")
+    bad = any(part in ("", ".", "..") or part.casefold() in (".git", STAGE) for part in parts) or "\0" in path
+    parents = [directory.joinpath(*parts[:depth]) for depth in range(1, len(parts))] if not bad else []
+    if bad or any(parent.is_symlink() for parent in parents):
+        raise ConfigError(f"{stage / _JOURNAL} names {path!r}, outside the directory", hint=f"remove {stage}")
 
 
 def _remove_empty(path: Path) -> None:
@@ -126,28 +233,16 @@ def _remove_empty(path: Path) -> None:
 
 def _mode(old: Path, executable: bool) -> int:
     """The permissions of the file replaced, or the usual ones, with or without the executable bits."""
-    try:
-        bits = old.lstat().st_mode & 0o7777
-    except OSError:
+    bits = None
+    with contextlib.suppress(OSError):
+        status = old.lstat()
+        if stat.S_ISREG(status.st_mode):
+            bits = status.st_mode & 0o777
+    if bits is None:
         mask = os.umask(0)
         os.umask(mask)
         bits = 0o666 & ~mask
     return bits | (bits & 0o444) >> 2 if executable else bits & ~0o111
-
-
-def _write(path: Path, content: bytes) -> None:
-    with open(path, "xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _prune(directory: Path, parent: Path) -> None:

@@ -88,7 +88,7 @@ def _differing(applier: Applier, link: Link, row: Row, parent: str, tree: str, c
             row = replace(row, detail=f"{row.detail}; where the fork has it, it applies: {blame} is in the way")
         return row
     if link.before != parent and (
-        there == tree or same_change(applier.objects, (link.before, link.after), (parent, tree))
+        there == tree or (there is None and same_change(applier.objects, (link.before, link.after), (parent, tree)))
     ):
         origin = cause or "the order of the patches"
         detail = f"own change equal to the fork commit's, the tree differs because of {origin}"

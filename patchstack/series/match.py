@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from patchstack.git.objects import Commit, Objects
 from patchstack.git.trees import same_change
 from patchstack.series.chain import Link
+
+_COMPARISONS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +20,12 @@ class Matching:
     stand in another order than their commits: the fewest whose removal would leave both in one order."""
 
     commit_of: tuple[int | None, ...]
+    patch_by_commit: Mapping[int, int]
     moved: frozenset[int]
 
     def patch_of(self, commit: int) -> int | None:
         """The patch that mirrors a commit, or None."""
-        return next((patch for patch, own in enumerate(self.commit_of) if own == commit), None)
+        return self.patch_by_commit.get(commit)
 
 
 def match(objects: Objects, links: Sequence[Link], commits: Sequence[Commit], base_tree: str) -> Matching:
@@ -62,9 +65,11 @@ def match(objects: Objects, links: Sequence[Link], commits: Sequence[Commit], ba
     by_key(lambda link: link.after if link.applied else None, lambda commit: commit.tree)
 
     before = {index: commits[index - 1].tree if index else base_tree for index in range(len(commits))}
+    # Holding changes against each other is dear: not done for a branch that is plainly another one.
+    few = len(free_patches()) * len(free_commits) <= _COMPARISONS
     for patch in free_patches():
         link = links[patch]
-        if link.applied:
+        if link.applied and few:
             for commit in list(free_commits):
                 if same_change(objects, (link.before, link.after), (before[commit], commits[commit].tree)):
                     pair(patch, commit)
@@ -77,7 +82,8 @@ def match(objects: Objects, links: Sequence[Link], commits: Sequence[Commit], ba
         between = [commit for commit in free_commits if low < commit < high]
         if alone and len(between) == 1:
             pair(patch, between[0])
-    return Matching(commit_of=tuple(commit_of), moved=_moved(commit_of))
+    patch_by_commit = {commit: patch for patch, commit in enumerate(commit_of) if commit is not None}
+    return Matching(commit_of=tuple(commit_of), patch_by_commit=patch_by_commit, moved=_moved(commit_of))
 
 
 def _folded(subject: str) -> str:

@@ -15,8 +15,9 @@ from patchstack.git.diff import named_paths
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
 from patchstack.git.trees import PathChange, compare_trees
-from patchstack.series.chain import apply_series
-from patchstack.series.install import Change, install, unfinished
+from patchstack.series.chain import Link, apply_series
+from patchstack.series.files import alone_in
+from patchstack.series.install import STAGE, WHO, Change, install, unfinished
 from patchstack.series.model import Series
 
 
@@ -39,11 +40,29 @@ def materialize(series: Series, directory: Path, *, check: bool = False) -> Mate
     """
     if not directory.is_dir():
         raise UsageError(f"{directory} is not a directory", hint="name the source directory to apply the patches to")
-    if unfinished(directory):
-        raise UsageError(
-            f"an earlier apply was killed while it wrote into {directory}",
-            hint="patchstack apply --resume DIR finishes what it began; then its patches are applied",
-        )
+    with alone_in(directory, WHO):
+        if unfinished(directory):
+            raise UsageError(
+                f"an earlier apply was killed while it wrote into {directory}",
+                hint=f"patchstack apply --resume {directory} finishes what it began; then its patches are applied",
+            )
+        links, changes, contents = _compute(series, directory)
+        if not check:
+            install(directory, contents)
+    named = [(change, os.fsdecode(change.path)) for change in changes]
+    return Materialized(
+        patch_count=len(links),
+        created=tuple(path for change, path in named if change.old is None),
+        changed=tuple(path for change, path in named if change.old is not None and change.new is not None),
+        removed=tuple(path for change, path in named if change.new is None),
+        warnings=tuple(
+            f"{link.patch.file}: {text}" for link in links if link.outcome for text in link.outcome.warnings
+        ),
+    )
+
+
+def _compute(series: Series, directory: Path) -> tuple[tuple[Link, ...], list[PathChange], list[Change]]:
+    """Apply the series to what stands in the directory, in memory. Raises `NotHeldError` where it does not apply."""
     objects = Objects()
     base = _read(objects, directory, {path for patch in series.patches for path in named_paths(patch.data or b"")})
     with Applier(objects, base) as applier:
@@ -58,18 +77,7 @@ def materialize(series: Series, directory: Path, *, check: bool = False) -> Mate
             )
         changes = list(compare_trees(objects, base, links[-1].after))
         _refuse_what_no_disk_holds(objects, changes)
-        if not check:
-            install(directory, [_change(objects, change) for change in changes])
-    named = [(change, os.fsdecode(change.path)) for change in changes]
-    return Materialized(
-        patch_count=len(links),
-        created=tuple(path for change, path in named if change.old is None),
-        changed=tuple(path for change, path in named if change.old is not None and change.new is not None),
-        removed=tuple(path for change, path in named if change.new is None),
-        warnings=tuple(
-            f"{link.patch.file}: {text}" for link in links if link.outcome for text in link.outcome.warnings
-        ),
-    )
+        return links, changes, [_change(objects, change) for change in changes]
 
 
 def _read(objects: Objects, directory: Path, paths: Iterable[bytes]) -> str:
@@ -97,8 +105,8 @@ def _read(objects: Objects, directory: Path, paths: Iterable[bytes]) -> str:
 
 
 def _files_below(directory: bytes) -> Iterator[bytes]:
-    for parent, _, names in os.walk(directory):
-        for name in names:
+    for parent, below, names in os.walk(directory):
+        for name in [*names, *(name for name in below if os.path.islink(os.path.join(parent, name)))]:
             yield os.path.relpath(os.path.join(parent, name), directory)
 
 
@@ -111,7 +119,7 @@ def _entry(objects: Objects, path: bytes) -> tuple[int, str] | None:
         if stat.S_ISDIR(status.st_mode):
             return DIRECTORY, EMPTY_TREE
         if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{os.fsdecode(path)} is neither a file nor a link nor a directory")
+            return FILE, objects.add("blob", b"")  # a device or pipe: nothing to read, but it is in the way
         with open(path, "rb") as file:
             return EXECUTABLE if status.st_mode & 0o100 else FILE, objects.add("blob", file.read())
     except (FileNotFoundError, NotADirectoryError):
@@ -125,6 +133,10 @@ def _entry(objects: Objects, path: bytes) -> tuple[int, str] | None:
 def _refuse_what_no_disk_holds(objects: Objects, changes: list[PathChange]) -> None:
     for change in changes:
         path = os.fsdecode(change.path)
+        if path.partition("/")[0].casefold() == STAGE:
+            raise NotHeldError(
+                f"{path}: the series writes where patchstack apply keeps its journal; nothing was written"
+            )
         if SUBMODULE in {entry[0] for entry in (change.old, change.new) if entry}:
             raise UsageError(
                 f"{path}: the series changes a submodule, which is not a file",

@@ -44,7 +44,7 @@ def open_sources(
     objects = Objects()
     remotes: list[str | Path] = []
     repository = _open(cache, upstream, pin, remotes)
-    objects.add_directory(repository.object_directory, upstream)
+    objects.add_directory(repository.object_directory, repository.name)
     base = repository.resolve_commit(pin, "pin", objects)
     history = fork_repository = None
     if fork is not None and fork_ref is not None:
@@ -54,8 +54,13 @@ def open_sources(
         else:
             fork_repository, head = Repository.open(fork, Path(fork)), fork_ref
             remotes.append(fork_repository.path)
-        objects.add_directory(fork_repository.object_directory, fork)
-        history = read_fork(fork_repository, head, base, objects, shown=fork_ref, head_only=head_only)
+        # A ref is the fork's own: found there, and not by chance among the upstream's objects.
+        alone = Objects()
+        alone.add_directory(fork_repository.object_directory, fork_repository.name)
+        head = fork_repository.resolve_commit(head, "fork ref", alone).oid
+        objects.add_directory(fork_repository.object_directory, fork_repository.name)
+        note = " as last fetched" if cache.offline and is_url(fork) else ""
+        history = read_fork(fork_repository, head, base, objects, branch=fork_ref, note=note, head_only=head_only)
     _fetch_on_demand(objects, cache, remotes, base, series)
     if cache.offline:
         objects.hint = "it may be had from where the clone came from: run once without --offline"

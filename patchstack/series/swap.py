@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.errors import MissingError
+from patchstack.series.files import alone_in, link_or_copy, sync_directory, write_new
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -28,23 +27,27 @@ def replace_files(directory: Path, files: Mapping[str, bytes | None]) -> None:
     """
     directory = directory.resolve()
     fresh = directory.with_name(f".{directory.name}.patchstack-new")
-    with _alone(directory):
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MissingError(f"{directory.parent} cannot be made: {error.strerror}") from error
+    with alone_in(directory.parent, "patchstack export"):
         try:
             shutil.rmtree(fresh, ignore_errors=True)
             if directory.is_dir():
-                shutil.copytree(directory, fresh, symlinks=True, copy_function=_link_or_copy)
+                shutil.copytree(directory, fresh, symlinks=True, copy_function=link_or_copy)
             else:
                 fresh.mkdir(parents=True)
             for name, content in files.items():
                 (fresh / name).unlink(missing_ok=True)
                 if content is not None:
-                    _write(fresh / name, content)
-            _sync(fresh)
+                    write_new(fresh / name, content)
+            sync_directory(fresh)
             if directory.is_dir():
                 _exchange(fresh, directory)
             else:
                 fresh.rename(directory)
-            _sync(directory.parent)
+            sync_directory(directory.parent)
         except OSError as error:
             shutil.rmtree(fresh, ignore_errors=True)
             raise MissingError(f"{directory} cannot be written: {error}; nothing was changed") from error
@@ -52,32 +55,6 @@ def replace_files(directory: Path, files: Mapping[str, bytes | None]) -> None:
             shutil.rmtree(fresh, ignore_errors=True)
             raise MissingError(f"{directory} cannot be copied: {error}; nothing was changed") from error
         shutil.rmtree(fresh, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Hold the lock of the directory's parent: the directory itself is about to be another."""
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory.parent, os.O_RDONLY)
-    except OSError as error:
-        raise MissingError(f"{directory.parent} cannot be opened: {error.strerror}") from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"another export is at work beside {directory}", hint="wait for it") from error
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _link_or_copy(source: str, target: str) -> None:
-    """A second name for a file that stays as it is; a copy where the file system has no such thing."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 def _exchange(one: Path, other: Path) -> None:
@@ -92,18 +69,3 @@ def _exchange(one: Path, other: Path) -> None:
     if done != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), str(other))
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from patchstack.git.anchored import apply_anchored
+from patchstack.git.objects import Objects
+from patchstack.git.overlay import TreeOverlay
 from tests.builders import (
     Changes,
     RepoBuilder,
@@ -204,3 +209,30 @@ def test_plain_git_would_be_fooled_and_the_warning_says_so(anchored: Anchored, t
         "0001-x.anchored is anchored: plain git apply would put the lines in the wrong place and say OK; "
         "apply this series with patchstack apply"
     ]
+
+
+line_of_text = st.sampled_from([b"a", b"b", b"", b"c"])
+texts = st.builds(
+    lambda lines, end: b"\n".join(lines) + end,
+    st.lists(line_of_text, min_size=1, max_size=8),
+    st.sampled_from([b"\n", b""]),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(old=texts, new=texts)
+def test_what_git_writes_without_context_comes_back_byte_by_byte(
+    tmp_path_factory: pytest.TempPathFactory, old: bytes, new: bytes
+) -> None:
+    """`git diff -U0 --full-index` of any two texts, applied to the first, gives the second."""
+    if old == new:
+        return
+    directory = tmp_path_factory.mktemp("round")
+    repo = RepoBuilder(directory / "repo")
+    repo.commit("Old", {"f": old})
+    repo.commit("New", {"f": new})
+    diff = repo.diff("main~1", "main", "-U0", "--full-index")
+    objects = Objects()
+    objects.add_directory(directory / "repo" / ".git" / "objects", "repo")
+    outcome = apply_anchored(objects, TreeOverlay(objects, repo.tree("main~1")), diff)
+    assert outcome.tree == repo.tree("main"), (old, new, diff, outcome)

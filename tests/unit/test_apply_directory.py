@@ -16,6 +16,7 @@ from patchstack.cli.failures import guarded
 from patchstack.cli.main import app
 from patchstack.errors import MissingError, NotHeldError, UsageError
 from patchstack.series import install as installing
+from patchstack.series.files import alone_in
 from patchstack.series.install import STAGE, Change, install, resume, unfinished
 from patchstack.series.materialize import materialize
 from patchstack.series.model import load_series
@@ -173,7 +174,7 @@ def test_no_patch_writes_outside_the_directory_or_into_git_s(tmp_path: Path, nam
 def test_killed_before_the_journal_nothing_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_text("old")
     written: list[Path] = []
-    real = installing._write
+    from patchstack.series.files import write_new as real
 
     def dies_at_the_second(path: Path, content: bytes) -> None:
         written.append(path)
@@ -181,7 +182,7 @@ def test_killed_before_the_journal_nothing_has_changed(tmp_path: Path, monkeypat
             raise KeyboardInterrupt
         real(path, content)
 
-    monkeypatch.setattr(installing, "_write", dies_at_the_second)
+    monkeypatch.setattr(installing, "write_new", dies_at_the_second)
     with pytest.raises(KeyboardInterrupt):
         install(tmp_path, CHANGES)
     assert (tmp_path / "a").read_text() == "old"
@@ -247,8 +248,9 @@ def dies_on_journal(path: Path, missing_ok: bool = False) -> None:
 
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
-    with installing._alone(tmp_path), pytest.raises(UsageError, match="another patchstack apply is at work"):
-        install(tmp_path, CHANGES)
+    fork = a_fork(tmp_path, 1)
+    with alone_in(tmp_path, "x"), pytest.raises(UsageError, match="another patchstack apply is at work"):
+        materialize(load_series(fork.series), tmp_path)
 
 
 def test_a_full_disk_is_an_error_and_leaves_all_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +259,7 @@ def test_a_full_disk_is_an_error_and_leaves_all_as_it_was(tmp_path: Path, monkey
     def full(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(installing, "_write", full)
+    monkeypatch.setattr(installing, "write_new", full)
     with pytest.raises(MissingError, match="No space left on device; nothing was changed"):
         install(tmp_path, CHANGES)
     assert (tmp_path / "a").read_text() == "old"

@@ -414,7 +414,7 @@ def test_a_full_disk_leaves_the_old_set(tmp_path: Path, monkeypatch: pytest.Monk
     def full(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(swap, "_write", full)
+    monkeypatch.setattr(swap, "write_new", full)
     with pytest.raises(MissingError, match="nothing was changed"):
         swap.replace_files(directory, {"0001-a.patch": b"new"})
     assert (directory / "0001-a.patch").read_bytes() == b"old"

@@ -66,7 +66,7 @@ def test_without_a_fork_the_lock_is_expected(tmp_path: Path) -> None:
             (PIN, "1234567890" * 4),
             ["5: series.paged.pin: 1234567890123456789012345678901234567890 is not text; put it in quotes"],
         ),
-        ((PIN, "[a, b]"), ["5: series.paged.pin: ['a', 'b'] is not text"]),
+        ((PIN, "[a, b]"), ["5: series.paged.pin: a list is not text"]),
         (("../llama.cpp", "true"), ["4: series.paged.upstream: True is not text; put it in quotes"]),
         (("  paged:\n", "  paged: 7\n  other:\n"), ["2: series.paged: not a mapping of keys to values"]),
         (("  paged:", "  'a b':"), ["a series is named with letters, digits, dots, dashes and underscores"]),
@@ -102,7 +102,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path, run_cli: RunCli) -> None:
             "5: series.one.upstrem: unknown key, perhaps you meant upstream",
             "8: series.two: pin is missing",
             "10: series.two.expect: 'maybe' is neither fork nor lock",
-            "8: series.two.patches: ['p'] is not text",
+            "8: series.two.patches: a list is not text",
             "1: serie: unknown key, perhaps you meant series",
         ]
     )
@@ -249,7 +249,10 @@ def test_one_series_that_cannot_be_judged_does_not_hide_the_others(several: Seve
     several.path.write_text(text)
     ran = run_cli("verify", "--json")
     assert ran.code == 2
-    assert ran.document["series"] == "short"
+    failed, judged = ran.documents
+    assert (failed["series"], failed["holds"], failed["error"]["exit"]) == ("kernel", None, 2)
+    assert "gone is not a directory" in failed["error"]["message"]
+    assert judged["series"] == "short"
     assert ran.stderr.startswith("kernel: error: ")
     assert "gone is not a directory" in ran.stderr
 

@@ -1,0 +1,126 @@
+"""`patchstack lint`: what is wrong with a series that applies?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.options import OfflineOption, PatchesOption, WorkspaceOption, open_cache, the_workspace
+from patchstack.errors import ConfigError, Exit, PatchstackError, UsageError
+
+if TYPE_CHECKING:
+    from patchstack.git.transport import Cache
+    from patchstack.series.lint.runner import LintResult
+    from patchstack.workspace import SeriesConfig
+
+
+def lint_command(
+    series: Annotated[
+        list[str] | None, typer.Argument(metavar="SERIES", help="Series of the workspace [default: all].")
+    ] = None,
+    patches: PatchesOption = None,
+    upstream: Annotated[
+        str | None, typer.Option(metavar="REPO", help="The upstream's repository: a path or URL.")
+    ] = None,
+    pin: Annotated[
+        str | None, typer.Option(metavar="SHA", help="The upstream commit the series is made against.")
+    ] = None,
+    rules: Annotated[bool, typer.Option("--rules", help="List the rules with their reasons, and do no more.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print a patchstack.lint/1 document, one line a series.")
+    ] = False,
+    offline: OfflineOption = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Hold patches, names and messages of a series against rules, each with a reason. Writes nothing."""
+    if rules:
+        _list_rules(json)
+        return
+    configs = _chosen(series or [], patches, upstream, pin, workspace)
+    code = Exit.HOLDS
+    cache = open_cache(offline=offline)
+    for config in configs:
+        try:
+            code = max(code, _reported(_linted(config, cache), json))
+        except PatchstackError as error:
+            if len(configs) == 1:
+                raise
+            talk(f"{config.name}: {error.render()}")
+            code = max(code, error.exit_code)
+    raise typer.Exit(int(code))
+
+
+def _chosen(
+    series: list[str], patches: Path | None, upstream: str | None, pin: str | None, workspace: Path | None
+) -> tuple[SeriesConfig, ...]:
+    from patchstack.workspace import SeriesConfig
+
+    if patches is None:
+        given = [name for name, value in {"--upstream": upstream, "--pin": pin}.items() if value is not None]
+        if given:
+            raise UsageError(f"{', '.join(given)} without --patches", hint="they describe a series without a workspace")
+        return the_workspace(workspace).select(series)
+    if series:
+        raise UsageError("give a series of the workspace or --patches, not both")
+    if pin is None:
+        raise UsageError("--patches needs --pin", hint="--pin SHA is the upstream commit the series is made against")
+    if upstream is None:
+        raise UsageError("--patches needs --upstream", hint="--upstream REPO is a clone, or the URL, that has the pin")
+    name = patches.resolve().name
+    return (
+        SeriesConfig(name=name, patches=patches, upstream=upstream, pin=pin, fork=None, fork_ref=None, expect="lock"),
+    )
+
+
+def _linted(config: SeriesConfig, cache: Cache) -> LintResult:
+    from patchstack.series.lint.policy import LintPolicy
+    from patchstack.series.lint.runner import lint, waiver_problems
+    from patchstack.series.model import load_series
+    from patchstack.series.sources import open_sources
+
+    policy: LintPolicy = getattr(config, "lint", None) or LintPolicy()
+    waivers = getattr(config, "waive", ())
+    problems = waiver_problems(waivers)
+    if problems:
+        raise ConfigError(f"the waivers of {config.name} cannot be used", problems=problems)
+    series = load_series(config.patches, config.name)
+    sources = open_sources(cache, upstream=config.upstream, pin=config.pin, series=series)
+    return lint(sources.objects, series, sources.base, policy, waivers)
+
+
+def _reported(result: LintResult, as_json: bool) -> Exit:
+    """Print a result and give its exit code."""
+    if as_json:
+        from json import dumps
+
+        from patchstack.report.lint import lint_document
+        from patchstack.series.lint.runner import RULES
+
+        print(dumps(lint_document(result, RULES)), flush=True)
+    else:
+        from patchstack.report.lint import lint_line, lint_lines
+        from patchstack.report.text import printable
+
+        if not result.clean:
+            print("\n".join(lint_lines(result)))
+        print(printable(lint_line(result)), flush=True)
+    return Exit.HOLDS if result.clean else Exit.DOES_NOT_HOLD
+
+
+def _list_rules(as_json: bool) -> None:
+    from patchstack.series.lint.runner import RULES
+
+    if as_json:
+        from json import dumps
+
+        from patchstack.report.lint import SCHEMA, rules_document
+
+        print(dumps({"schema": SCHEMA, "rules": rules_document(RULES)}))
+        return
+    from patchstack.report.lint import rules_table
+    from patchstack.report.table import print_table
+
+    print_table(rules_table(RULES))

@@ -1,0 +1,67 @@
+"""What both ways of writing many files as one step share: a lock on a directory, and writes that reach the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from patchstack.errors import MissingError, UsageError
+
+
+@contextlib.contextmanager
+def alone_in(directory: Path, what: str) -> Iterator[None]:
+    """Hold a directory's lock. Raises `UsageError` where another process holds it: `what` says who that is."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise MissingError(f"{directory} cannot be opened: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"another {what} is at work in {directory}", hint="wait for it") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let signals that would end us wait until the block is done."""
+    waiting = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waiting)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that is not there yet, down to the disk."""
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_directory(directory: Path) -> None:
+    """Let a directory's entries reach the disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def link_or_copy(source: str | Path, target: str | Path) -> None:
+    """A second name for a file that stays as it is; a copy where the file system has no such thing."""
+    import shutil
+
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=False)

@@ -1,0 +1,56 @@
+"""No change twice, and no patch without one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject
+
+ID = "duplicate"
+_TELLING = 3
+_Key = tuple[str, bytes]
+
+
+def check(subject: Subject) -> Iterator[Finding]:
+    """Patches without a diff, patches of an earlier one's patch-id, and patches that add and remove the very lines of
+    an earlier one (three or more: fewer may well be the same by chance)."""
+    seen: dict[_Key, str] = {}
+    for patch in subject.patches:
+        if not patch.text.files:
+            if patch.file.data is not None:
+                yield patch.finding(ID, 1, "there is no diff in it")
+            continue
+        keys = list(_keys(patch))
+        earlier = next((seen[key] for key in keys if key in seen), None)
+        if earlier is not None:
+            yield patch.finding(ID, patch.text.files[0].number, f"it makes the same change as {earlier}")
+        for key in keys:
+            seen.setdefault(key, patch.file.file)
+
+
+def _keys(patch: LintedPatch) -> Iterator[_Key]:
+    """What the change is known by: all its lines without blanks (two patches agree in it as they agree in git's
+    patch-id), and its added and removed lines alone."""
+    whole, own = hashlib.sha256(), hashlib.sha256()
+    telling = 0
+    for file in sorted(patch.text.files, key=lambda file: (file.path, file.old or b"")):
+        head = repr((file.old, file.new, file.modes)).encode() + file.binary + b"\n"
+        whole.update(head)
+        own.update(head)
+        for line in file.lines:
+            bare = line.sign + b"".join(line.text.split())
+            whole.update(bare + b"\n")
+            if line.sign != b" ":
+                own.update(line.sign + line.text + b"\n")
+                telling += len(bare) > 4
+    yield "whole", whole.digest()
+    if telling >= _TELLING:
+        yield "own", own.digest()
+
+
+RULE = Rule(
+    id=ID,
+    reason="a change that comes twice, or a patch without one, is a rebase or an export that went wrong",
+    check=check,
+)

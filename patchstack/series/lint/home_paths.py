@@ -1,0 +1,41 @@
+"""Paths that are somebody's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from patchstack.series.lint.rule import Finding, Rule, Subject
+
+ID = "home-path"
+_HOME = re.compile(
+    rb"(?<![\w.~-])(?:/home/|/Users/|(?i:[a-z]:)[\\/]{1,2}Users[\\/]{1,2})(?P<name>[A-Za-z_][\w.-]*\b)(?![*$<{}>%])"
+)
+
+# Names that stand for nobody.
+_NOBODY = {
+    *(b"user", b"username", b"name", b"yourname", b"your_name", b"your-name", b"youruser", b"you", b"me", b"someone"),
+    *(b"runner", b"linuxbrew", b"shared", b"public", b"default", b"xxx"),
+}
+
+
+def check(subject: Subject) -> Iterator[Finding]:
+    """Home directories in the message and in added lines, each once a line."""
+    for patch in subject.patches:
+        for line in patch.text.own:
+            if b"home/" not in line.text and b"Users" not in line.text:
+                continue
+            found = {
+                match.group(0).decode(): None
+                for match in _HOME.finditer(line.text)
+                if match.group("name").lower() not in _NOBODY
+            }
+            for path in found:
+                yield patch.finding(ID, line.number, f"{path} is a path of one person's machine")
+
+
+RULE = Rule(
+    id=ID,
+    reason="a path of one person's machine works nowhere else, and tells who and where they are",
+    check=check,
+)

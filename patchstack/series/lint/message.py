@@ -1,0 +1,91 @@
+"""Message lines that `git am` takes for something else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject, shown
+from patchstack.series.lint.text import TextLine
+
+ID = "message"
+
+# git: mailinfo.c, header[] and check_header(): what it looks for at the start of a body as well.
+_IN_BODY = re.compile(rb"(?i:(from|subject|date):\s)|>From [0-9a-f]{40} Mon Sep 17 00:00:00 2001\s*\Z|\[PATCH\]\s")
+
+
+def check(subject: Subject) -> Iterator[Finding]:
+    """Lines of the message at which `git am` loses text or stops."""
+    for patch in subject.patches:
+        yield from _first_lines(patch)
+        yield from _breaks(patch)
+
+
+def ends_message(line: bytes) -> bool:
+    """Whether `git am` takes a line for the end of the message (git: mailinfo.c, patchbreak)."""
+    if line.startswith((b"diff -", b"Index: ")):
+        return True
+    if not line.startswith(b"---"):
+        return False
+    return not line[3:].strip() or (line[3:4] == b" " and not line[4:5].isspace())
+
+
+def starts_mail(line: bytes) -> bool:
+    """Whether `git am` takes a line for the start of another mail (git: mailsplit.c, is_from_line)."""
+    if len(line) < 19 or not line.startswith(b"From "):
+        return False
+    colon = line.rfind(b":", 5, len(line) - 1)
+    if colon < 9:
+        return False
+    digits = [line[colon + offset : colon + offset + 1] for offset in (-4, -2, -1, 1, 2)]
+    year = re.match(rb"\s*\+?(\d+)", line[colon + 3 :])
+    return all(digit.isdigit() for digit in digits) and year is not None and int(year.group(1)) > 90
+
+
+def kept_message(message: Sequence[TextLine]) -> list[TextLine]:
+    """The lines of a message that come before anything `git am` takes for its end."""
+    kept = []
+    for line in message:
+        if ends_message(line.text) or starts_mail(line.text):
+            break
+        kept.append(line)
+    return kept
+
+
+def _first_lines(patch: LintedPatch) -> Iterator[Finding]:
+    for line in patch.text.message:
+        if not line.text.strip():
+            continue
+        match = _IN_BODY.match(line.text + b"\n")
+        if match is None:
+            return
+        taken = (match.group(1) or b"subject").decode().lower()
+        if line.text.startswith(b">From"):
+            yield patch.finding(ID, line.number, f"git am drops {shown(line.text)} at the start of a message")
+        else:
+            what = {"from": "the author", "date": "the author's date", "subject": "the subject"}[taken]
+            message = f"git am takes {shown(line.text)} at the start of a message for {what}, and drops it"
+            yield patch.finding(ID, line.number, message)
+
+
+def _breaks(patch: LintedPatch) -> Iterator[Finding]:
+    message = patch.text.message
+    for place, line in enumerate(message):
+        if starts_mail(line.text):
+            told = f"git am takes {shown(line.text)} for the start of another mail, and fails"
+            yield patch.finding(ID, line.number, told)
+            return
+        if ends_message(line.text):
+            lost = len(message) - place
+            fails = any(rest.text.startswith(b"diff --git ") for rest in message[place:])
+            effect = "and may fail at it" if fails else f"and loses {lost} line{'s' if lost > 1 else ''}"
+            told = f"git am takes {shown(line.text)} for the end of the message, {effect}"
+            yield patch.finding(ID, line.number, told)
+            return
+
+
+RULE = Rule(
+    id=ID,
+    reason="whoever takes the series with git am loses these lines of the message, or the patch",
+    check=check,
+)

@@ -1,0 +1,79 @@
+"""A patch file is named for its subject, and its suffix tells how it is applied."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from patchstack.git.mail import read_mail
+from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject, named, shown
+
+ID = "names"
+_NAMED = re.compile(r"\d+[-_.](.*)\.(?:patch|anchored)\Z", re.DOTALL)
+_NUMBERED = re.compile(r"\d{4}-")
+_LOOKS = (".patch", ".diff", ".anchored")
+
+
+def check(subject: Subject) -> Iterator[Finding]:
+    """Slugs that are no shortening of the subject, suffixes that mislead, files that only look like patches."""
+    for patch in subject.patches:
+        yield from _slug(patch)
+        yield from _suffix(patch)
+    for file in subject.others:
+        if _NUMBERED.match(file) and any(look in file.lower() for look in _LOOKS):
+            message = "it looks like a patch, but only *.patch and *.anchored are applied"
+            yield Finding(rule=ID, file=file, line=1, message=message)
+
+
+def slug_of(subject: str) -> str:
+    """The name `git format-patch` makes of a subject, before it is cut to length (git: format_sanitized_subject)."""
+    kept = re.sub(rb"[^A-Za-z0-9._]+", b"-", subject.encode("utf-8", "replace"))
+    return re.sub(rb"\.{2,}", b".", kept).lstrip(b"-").rstrip(b".-").decode("ascii")
+
+
+def _slug(patch: LintedPatch) -> Iterator[Finding]:
+    match = _NAMED.match(patch.file.file)
+    if match is None or not patch.text.subject:
+        return
+    tagged = patch.text.subject.decode("utf-8", "replace")
+    slugs = [slug_of(patch.file.subject), slug_of(tagged)]
+    if not any(_shortens(match.group(1), full) for full in slugs):
+        subject = shown(read_mail(b"Subject: " + patch.text.subject).subject.encode())
+        suffix = ".anchored" if patch.file.anchored else ".patch"
+        number = f"{patch.file.number or 0:04d}-"
+        would = f"{number}{slugs[0][: 64 - len(number) - len('.patch') - 1]}{suffix}"
+        yield patch.finding(ID, patch.text.subject_line, f"the subject is {subject}: git would name the file {would}")
+
+
+def _shortens(slug: str, full: str) -> bool:
+    """Whether a slug says nothing but what the full one says: the same in letters of either case, cut at the end, with
+    words left out, joined or in another order."""
+    slug, full = slug.lower(), full.lower()
+    words, wanted = (re.split(r"[-_.]+", text) for text in (full, slug))
+    joined = "".join(words)
+    return full.startswith(slug) or all(
+        word in words or (len(word) >= 4 and word in joined) or (last and any(one.startswith(word) for one in words))
+        for word, last in ((word, place == len(wanted) - 1) for place, word in enumerate(wanted))
+    )
+
+
+def _suffix(patch: LintedPatch) -> Iterator[Finding]:
+    """Plain git puts an insertion without context at the end of the file, wherever it was meant to go."""
+    if patch.file.anchored:
+        return
+    for file in patch.text.files:
+        for hunk in file.hunks:
+            if file.old is not None and not hunk.before:
+                header = hunk.header.decode("ascii", "replace")
+                message = (
+                    f"{named(file.path)}: {header} has no context, so git apply puts it at the end of the file: "
+                    "give it context, or the suffix .anchored"
+                )
+                yield patch.finding(ID, hunk.number, message)
+
+
+RULE = Rule(
+    id=ID,
+    reason="a name that says something else than the subject sends its reader to the wrong patch",
+    check=check,
+)

@@ -1,0 +1,49 @@
+"""Only what belongs into the product: no results, models or build outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from patchstack.series.lint.globs import matching
+from patchstack.series.lint.policy import LintPolicy
+from patchstack.series.lint.rule import Finding, Rule, Subject, named
+
+ID = "paths"
+
+
+def path_complaint(path: str, policy: LintPolicy, *, upstreams: bool) -> str | None:
+    """What the policy has against a patch that touches a path, in words; None for nothing. `upstreams` tells whether
+    the pin has a file there: scratch is what the series adds."""
+    denied = matching(path, policy.deny)
+    if denied:
+        return f"{path}: no patch may touch {denied}"
+    if matching(path, policy.allow) is None:
+        return f"{path}: not among the paths that patches may touch ({', '.join(policy.allow)})"
+    scratch = None if upstreams else matching(path, policy.scratch)
+    if scratch:
+        return f"{path}: {scratch} is scratch, not source: keep it out of the product's tree"
+    return None
+
+
+def check(subject: Subject) -> Iterator[Finding]:
+    """Every path a patch touches, once a patch. What a patch removes was complained about where it came."""
+    for patch in subject.patches:
+        seen: set[bytes] = set()
+        for file in patch.text.files:
+            for path in (file.old, file.new):
+                if path is None or path in seen:
+                    continue
+                seen.add(path)
+                upstreams = subject.contents.has(subject.base_tree, path)
+                if path != file.new and not upstreams:
+                    continue
+                complaint = path_complaint(named(path), subject.policy, upstreams=upstreams)
+                if complaint:
+                    yield patch.finding(ID, file.number, complaint)
+
+
+RULE = Rule(
+    id=ID,
+    reason="a patch carries source: notes, results, models and build outputs end up in every product build",
+    check=check,
+)

@@ -1,0 +1,134 @@
+"""What a rule is, what it looks at and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from patchstack.git.objects import Objects
+from patchstack.git.overlay import EXECUTABLE, FILE, TreeOverlay
+from patchstack.series.chain import Link
+from patchstack.series.lint.policy import LintPolicy
+from patchstack.series.lint.text import PatchText
+from patchstack.series.model import PatchFile, Series
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One complaint. `line` is the 1-based line of the patch file, `number` the patch's number (None for a file
+    without one)."""
+
+    rule: str
+    file: str
+    line: int
+    message: str
+    number: int | None = None
+
+
+class Contents:
+    """Files of trees, read once each."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._trees: dict[str, TreeOverlay] = {}
+        self._lines: dict[str, list[bytes]] = {}
+
+    def has(self, tree: str, path: bytes) -> bool:
+        """Whether a file or link stands at a path."""
+        return self._oid(tree, path, (FILE, EXECUTABLE, 0o120000)) is not None
+
+    def lines(self, tree: str, path: bytes) -> list[bytes] | None:
+        """The lines of a regular file, each without its newline; None where there is none. Not to be changed.
+
+        Raises `MissingObject` where the content is not to be had.
+        """
+        oid = self._oid(tree, path, (FILE, EXECUTABLE))
+        if oid is None:
+            return None
+        if oid not in self._lines:
+            lines = self._objects.blob(oid, path.decode("utf-8", "replace")).split(b"\n")
+            self._lines[oid] = lines if lines[-1] else lines[:-1]
+        return self._lines[oid]
+
+    def _oid(self, tree: str, path: bytes, modes: tuple[int, ...]) -> str | None:
+        if tree not in self._trees:
+            self._trees[tree] = TreeOverlay(self._objects, tree)
+        entry = self._trees[tree].entry(path)
+        return entry[1] if entry is not None and entry[0] in modes else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintedPatch:
+    """One patch: the file, its text taken apart, and what became of it on the trees before and after."""
+
+    file: PatchFile
+    text: PatchText
+    link: Link
+
+    @property
+    def applied(self) -> bool:
+        return self.link.applied
+
+    def finding(self, rule: str, line: int, message: str) -> Finding:
+        """A finding on a line of this patch."""
+        return Finding(rule=rule, file=self.file.file, line=line, message=message, number=self.file.number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """All that a rule may look at: the series, its patches, the pin's tree, the contents of every tree, the policy.
+
+    `others` are the names of what lies beside the patches and is none.
+    """
+
+    series: Series
+    patches: tuple[LintedPatch, ...]
+    base_tree: str
+    contents: Contents
+    policy: LintPolicy
+    others: tuple[str, ...] = ()
+
+    def pin_lines(self, path: bytes) -> list[bytes] | None:
+        """The lines of the pin's file, None where it has none."""
+        return self.contents.lines(self.base_tree, path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule: its id, in one line why it matters, and the check. Checks only look; they write and print nothing."""
+
+    id: str
+    reason: str
+    check: Callable[[Subject], Iterable[Finding]]
+
+
+def shown(text: bytes, width: int = 80) -> str:
+    """A line of someone's file for a message: in backticks, cut, control characters spelled out."""
+    words = text.decode("utf-8", "replace").strip()
+    words = words if len(words) <= width else words[: width - 3] + "..."
+    return "`" + "".join(c if c.isprintable() else repr(c)[1:-1] for c in words) + "`"
+
+
+def named(path: bytes) -> str:
+    """A path for a message."""
+    return path.decode("utf-8", "replace")
+
+
+def counted(count: int, what: str) -> str:
+    """`1 line`, `2 lines`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def also(lines: Iterable[int]) -> str:
+    """Further lines of the same kind, for the end of a message: all of a few, the count of many."""
+    rest = list(lines)
+    if not rest:
+        return ""
+    if len(rest) > 5:
+        return f" (and {len(rest)} lines more, down to line {rest[-1]})"
+    return f" (also line{'' if len(rest) == 1 else 's'} {', '.join(map(str, rest))})"
+
+
+def each_applied(subject: Subject) -> Iterator[LintedPatch]:
+    """The patches that apply: of the others it is not known what they would do."""
+    return (patch for patch in subject.patches if patch.applied)

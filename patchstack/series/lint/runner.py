@@ -1,0 +1,158 @@
+"""Gathers the rules, applies the waivers, gives the findings. Prints nothing and writes nothing."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from patchstack.git.anchored import SUFFIX
+from patchstack.git.apply import Applier
+from patchstack.git.objects import Commit, Objects
+from patchstack.series.chain import apply_series
+from patchstack.series.lint import (
+    additive,
+    anchored,
+    duplicates,
+    home_paths,
+    message,
+    names,
+    numbering,
+    paths,
+    secrets,
+    size,
+    trailers,
+    unreadable,
+    whitespace,
+)
+from patchstack.series.lint.policy import LintPolicy, Waiver
+from patchstack.series.lint.rule import Contents, Finding, LintedPatch, Rule, Subject
+from patchstack.series.lint.text import read_text
+from patchstack.series.model import Series
+
+_CHECKED = (
+    *(unreadable, numbering, names, duplicates, message, trailers),
+    *(paths, additive, anchored, size, whitespace, secrets, home_paths),
+)
+UNUSED = Rule(
+    id="unused-waiver",
+    reason="a waiver that nothing needs hides the next finding, which nobody has judged",
+    check=lambda _: (),
+)
+RULES: tuple[Rule, ...] = (*(module.RULE for module in _CHECKED), UNUSED)
+
+# What no waiver can make good: a patch that cannot be shipped, and a waiver for a waiver.
+_NEVER_WAIVED = frozenset({unreadable.ID, UNUSED.id})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waived:
+    """A finding that was let pass, and the reason written for it."""
+
+    finding: Finding
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintResult:
+    """What lint has to say about a series: findings by patch and line, and those that were waived."""
+
+    series: str
+    base_commit: str
+    patch_count: int
+    findings: tuple[Finding, ...]
+    waived: tuple[Waived, ...]
+
+    @property
+    def clean(self) -> bool:
+        return not self.findings
+
+
+def waiver_problems(waivers: Sequence[Waiver]) -> list[str]:
+    """What is wrong with waivers as such, each with file and line: an unknown rule, no reason, one that is never
+    waived. Empty where all can be used."""
+    known = [rule.id for rule in RULES if rule.id not in _NEVER_WAIVED]
+    problems = []
+    for waiver in waivers:
+        where = f"{waiver.file}:{waiver.line}: waive"
+        if waiver.rule in _NEVER_WAIVED:
+            problems.append(f"{where}: {waiver.rule} cannot be waived")
+        elif waiver.rule not in known:
+            near = difflib.get_close_matches(waiver.rule, known, 1)
+            hint = f"perhaps you meant {near[0]}" if near else f"the rules are {', '.join(known)}"
+            problems.append(f"{where}: there is no rule {waiver.rule}, {hint}")
+        if not waiver.why.strip():
+            problems.append(f"{where}: a waiver of {waiver.rule} needs a reason: why")
+    return problems
+
+
+def lint(
+    objects: Objects, series: Series, base: Commit, policy: LintPolicy, waivers: Sequence[Waiver] = ()
+) -> LintResult:
+    """Hold a series on its pin against every rule. The waivers must have no `waiver_problems`.
+
+    A patch that cannot be read or does not apply is a finding, and the others are looked at without it. Raises
+    `MissingObject` where the content of a touched file is not to be had.
+    """
+    with Applier(objects, base.tree) as applier:
+        links = apply_series(applier, series, keep_going=True)
+        subject = Subject(
+            series=series,
+            patches=tuple(
+                LintedPatch(file=link.patch, text=read_text(link.patch.data or b""), link=link) for link in links
+            ),
+            base_tree=base.tree,
+            contents=Contents(objects),
+            policy=policy,
+            others=_others(series.directory),
+        )
+        found = [finding for module in _CHECKED for finding in module.RULE.check(subject)]
+    findings, waived = _waived(found, waivers)
+    order = {patch.file: place for place, patch in enumerate(series.patches)}
+    findings.sort(key=lambda finding: (order.get(finding.file, len(order)), finding.line))
+    return LintResult(
+        series=series.name,
+        base_commit=base.oid,
+        patch_count=len(series.patches),
+        findings=tuple(_safe(finding) for finding in findings),
+        waived=tuple(Waived(finding=_safe(one.finding), why=one.why) for one in waived),
+    )
+
+
+def _waived(found: Sequence[Finding], waivers: Sequence[Waiver]) -> tuple[list[Finding], list[Waived]]:
+    """Findings without those that a waiver is for, and with the waivers that were for none."""
+    findings: list[Finding] = []
+    waived: list[Waived] = []
+    used: set[int] = set()
+    for finding in found:
+        fitting = [place for place, waiver in enumerate(waivers) if _is_for(waiver, finding)]
+        used.update(fitting)
+        if fitting:
+            waived.append(Waived(finding=finding, why=waivers[fitting[0]].why))
+        else:
+            findings.append(finding)
+    for place, waiver in enumerate(waivers):
+        if place not in used:
+            which = "any patch" if waiver.patch is None else f"patch {waiver.patch}"
+            text = f"nothing of {waiver.rule} is found in {which}: take the waiver out"
+            findings.append(Finding(rule=UNUSED.id, file=waiver.file, line=waiver.line, message=text))
+    return findings, waived
+
+
+def _is_for(waiver: Waiver, finding: Finding) -> bool:
+    return waiver.rule == finding.rule and finding.rule not in _NEVER_WAIVED and waiver.patch in (None, finding.number)
+
+
+def _safe(finding: Finding) -> Finding:
+    """A finding that quotes no secret, whichever rule it is of."""
+    return replace(finding, message=secrets.redacted(finding.message))
+
+
+def _others(directory: Path) -> tuple[str, ...]:
+    """The names of what lies beside the patches."""
+    try:
+        return tuple(sorted(name for name in os.listdir(directory) if not name.endswith((".patch", SUFFIX))))
+    except OSError:
+        return ()

@@ -1,0 +1,299 @@
+"""A patch file as text: its message and its diffs, each line with its number.
+
+This reader judges nothing: whether a patch applies is `git.apply`'s answer. It reads whatever `git apply` could take,
+binary and quoted names included, so that no rule looks past a line that is applied.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Line(NamedTuple):
+    """A line of a hunk: its number in the patch file, its sign (`+`, `-` or a blank), its text without newline, and
+    whether it ends in one."""
+
+    number: int
+    sign: bytes
+    text: bytes
+    ends: bool
+
+
+class TextLine(NamedTuple):
+    """A line outside of all hunks."""
+
+    number: int
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchedHunk:
+    """A hunk: the number of its header line, the place it names, its lines."""
+
+    number: int
+    header: bytes
+    old_start: int
+    lines: tuple[Line, ...]
+
+    @property
+    def before(self) -> list[bytes]:
+        return [line.text for line in self.lines if line.sign != b"+"]
+
+    @property
+    def trailing(self) -> int:
+        """Context lines at the end."""
+        return next((n for n, line in enumerate(reversed(self.lines)) if line.sign != b" "), len(self.lines))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchedFile:
+    """The diff of one file. `old` is None for a creation, `new` for a deletion; `binary` is the text of a binary diff,
+    `modes` the mode lines; `copied` tells a copy
+    from a rename."""
+
+    number: int
+    old: bytes | None
+    new: bytes | None
+    hunks: tuple[PatchedHunk, ...]
+    binary: bytes
+    modes: tuple[bytes, ...]
+    copied: bool
+
+    @property
+    def path(self) -> bytes:
+        return self.new or self.old or b""
+
+    @property
+    def lines(self) -> list[Line]:
+        return [line for hunk in self.hunks for line in hunk.lines]
+
+    @property
+    def added(self) -> list[Line]:
+        return [line for hunk in self.hunks for line in hunk.lines if line.sign == b"+"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchText:
+    """A patch file taken apart. `subject` is the header as written, unfolded, on line `subject_line` (1 without one);
+    `message` is the body up to the `---` that git wrote; `outside` is every line that belongs to no hunk."""
+
+    subject: bytes
+    subject_line: int
+    message: tuple[TextLine, ...]
+    files: tuple[PatchedFile, ...]
+    outside: tuple[TextLine, ...]
+
+    @property
+    def own(self) -> list[TextLine]:
+        """Every line that the patch brings: all outside of hunks, and the added ones."""
+        found = [*self.outside, *(TextLine(line.number, line.text) for file in self.files for line in file.added)]
+        return sorted(found)
+
+
+_HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+_HEADER = re.compile(
+    rb"(?:index |old mode |new mode |new file mode |deleted file mode |rename |copy |similarity index "
+    rb"|dissimilarity index |--- |GIT binary patch|Binary files )"
+)
+_MAIL = re.compile(rb"From [0-9a-f]{40} |[A-Za-z][A-Za-z0-9-]*: ")
+_STAT = re.compile(rb"\s*\Z| .* \| | \d+ files? changed| (?:create|delete|rename|copy|mode change|rewrite) ")
+_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+_ESCAPE = re.compile(rb"\\(?:([0-3][0-7]{2})|(.))", re.DOTALL)
+_ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+
+
+def read_text(data: bytes) -> PatchText:
+    """Take a patch file apart. Never fails."""
+    lines = data.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    reader = _Reader(lines)
+    reader.read()
+    subject, subject_line, body = _head(lines)
+    end = _separator(lines, body) if body else 0
+    return PatchText(
+        subject=subject,
+        subject_line=subject_line,
+        message=tuple(TextLine(at + 1, lines[at]) for at in range(body, end)),
+        files=tuple(reader.files),
+        outside=tuple(reader.outside),
+    )
+
+
+def starts_diff(lines: list[bytes], at: int) -> bool:
+    """Whether a diff as git writes it starts at a line."""
+    return (
+        lines[at].startswith(b"diff --git ")
+        and at + 1 < len(lines)
+        and (_HEADER.match(lines[at + 1]) is not None or lines[at + 1].startswith(b"diff --git "))
+    )
+
+
+def _head(lines: list[bytes]) -> tuple[bytes, int, int]:
+    """Subject, its line, and the index of the first line of the body; 0 for a file without a mail's head."""
+    if not lines or not _MAIL.match(lines[0]) or lines[0].startswith(b"Index: "):
+        return b"", 1, 0
+    subject, number = b"", 1
+    for at, line in enumerate(lines):
+        if not line.strip():
+            return subject, number, at + 1
+        if line[:8].lower() == b"subject:" and not subject:
+            subject, number = line[8:].strip(), at + 1
+            for more in lines[at + 1 :]:
+                if more[:1] not in (b" ", b"\t") or not more.strip():
+                    break
+                subject += b" " + more.strip()
+    return subject, number, len(lines)
+
+
+def _separator(lines: list[bytes], body: int) -> int:
+    """The index of the `---` that git wrote behind the message: the first with nothing but a diffstat up to a diff.
+
+    Where there is none such: the last before the first diff, or that diff itself, or the end.
+    """
+    last = None
+    for at in range(body, len(lines)):
+        if starts_diff(lines, at):
+            return at if last is None else last
+        if lines[at].rstrip() == b"---":
+            last = at
+            after = at + 1
+            while after < len(lines) and _STAT.match(lines[after]):
+                after += 1
+            if after < len(lines) and starts_diff(lines, after):
+                return at
+    return len(lines) if last is None else last
+
+
+class _Reader:
+    """Walks the lines and sorts them into diffs and the rest."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self.lines = lines
+        self.at = 0
+        self.files: list[PatchedFile] = []
+        self.outside: list[TextLine] = []
+
+    def read(self) -> None:
+        while self.at < len(self.lines):
+            if starts_diff(self.lines, self.at) or self._traditional():
+                self.files.append(self._file())
+            else:
+                self._leave()
+
+    def _traditional(self) -> bool:
+        following = self.lines[self.at : self.at + 3]
+        return (
+            len(following) == 3
+            and following[0].startswith(b"--- ")
+            and following[1].startswith(b"+++ ")
+            and _HUNK.match(following[2]) is not None
+        )
+
+    def _leave(self) -> None:
+        self.outside.append(TextLine(self.at + 1, self.lines[self.at]))
+        self.at += 1
+
+    def _file(self) -> PatchedFile:
+        start = self.at
+        first = self.lines[start]
+        old, new = _both_names(first[11:]) if first.startswith(b"diff --git ") else (None, None)
+        git = first.startswith(b"diff --git ")
+        if git:
+            self._leave()
+        modes = []
+        binary = b""
+        created = deleted = copied = False
+        while self.at < len(self.lines) and _HEADER.match(self.lines[self.at]):
+            line = self.lines[self.at]
+            self._leave()
+            if line.startswith((b"rename from ", b"copy from ")):
+                old = _unquoted(line.split(b" ", 2)[2])
+                copied = line.startswith(b"copy ")
+            elif line.startswith((b"rename to ", b"copy to ")):
+                new = _unquoted(line.split(b" ", 2)[2])
+            elif line.startswith((b"new file mode ", b"deleted file mode ", b"old mode ", b"new mode ")):
+                created |= line.startswith(b"new file ")
+                deleted |= line.startswith(b"deleted ")
+                modes.append(line)
+            elif line.startswith(b"--- "):
+                old = _stripped(line[4:])
+                if self.at < len(self.lines) and self.lines[self.at].startswith(b"+++ "):
+                    new = _stripped(self.lines[self.at][4:])
+                    self._leave()
+                break
+            elif line.startswith(b"GIT binary patch"):
+                binary = self._binary()
+                break
+            elif line.startswith(b"Binary files "):
+                binary = line
+                break
+        hunks = []
+        while self.at < len(self.lines) and (match := _HUNK.match(self.lines[self.at])):
+            hunks.append(self._hunk(match))
+        return PatchedFile(
+            number=start + 1,
+            old=None if created else old,
+            new=None if deleted else new,
+            hunks=tuple(hunks),
+            binary=binary,
+            modes=tuple(modes),
+            copied=copied,
+        )
+
+    def _binary(self) -> bytes:
+        start = self.at
+        while self.at < len(self.lines) and not self.lines[self.at].startswith((b"diff --git ", b"-- ")):
+            self.at += 1
+        return b"\n".join(self.lines[start : self.at])
+
+    def _hunk(self, match: re.Match[bytes]) -> PatchedHunk:
+        start = self.at
+        old_start, old_left, _, new_left = (1 if field is None else int(field) for field in match.groups())
+        self._leave()
+        found: list[Line] = []
+        while self.at < len(self.lines):
+            line = self.lines[self.at]
+            sign = line[:1] or b" "
+            if sign == b"\\" and found:
+                found[-1] = found[-1]._replace(ends=False)
+            elif (old_left <= 0 and new_left <= 0) or sign not in (b" ", b"+", b"-"):
+                break
+            else:
+                old_left -= sign != b"+"
+                new_left -= sign != b"-"
+                found.append(Line(self.at + 1, sign, line[1:], True))
+            self.at += 1
+        return PatchedHunk(number=start + 1, header=match.group(0), old_start=old_start, lines=tuple(found))
+
+
+def _both_names(text: bytes) -> tuple[bytes | None, bytes | None]:
+    """The two names of a `diff --git` line, which are the same where no other line names them."""
+    text = text.rstrip(b"\r")
+    quoted = _QUOTED.match(text)
+    if quoted:
+        name = _stripped(quoted.group(0))
+        return name, name
+    half = text[: len(text) // 2].partition(b"/")[2]
+    return half or None, half or None
+
+
+def _stripped(name: bytes) -> bytes | None:
+    """A name of a `---` or `+++` line without its first component; None for `/dev/null`."""
+    name = _unquoted(name.split(b"\t")[0].rstrip(b"\r"))
+    return None if name == b"/dev/null" else name.partition(b"/")[2] or name
+
+
+def _unquoted(name: bytes) -> bytes:
+    """A name without git's C-style quotes."""
+    match = _QUOTED.fullmatch(name)
+    if match is None:
+        return name
+
+    def plain(escape: re.Match[bytes]) -> bytes:
+        octal, letter = escape.groups()
+        return bytes([int(octal, 8)]) if octal else _ESCAPED.get(letter, letter)
+
+    return _ESCAPE.sub(plain, match.group(1))

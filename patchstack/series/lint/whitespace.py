@@ -1,0 +1,54 @@
+"""Blanks nobody sees until a patch conflicts over them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject, also, each_applied, named
+from patchstack.series.lint.text import PatchedFile
+
+ID = "whitespace"
+_TRAILING = re.compile(rb"[ \t]\r?\Z")
+_SPACE_TAB = re.compile(rb"[ \t]* \t")
+_HARD_BREAK = re.compile(rb"[^ \t]  \r?\Z")
+
+
+def check(subject: Subject) -> Iterator[Finding]:
+    """Trailing blanks, a space before a tab in the indent, a CR: in added lines, each kind once a file, and only where
+    the file does not have the like already."""
+    for patch in each_applied(subject):
+        for file in patch.text.files:
+            if file.new is not None:
+                yield from _check_file(subject, patch, file)
+
+
+def _check_file(subject: Subject, patch: LintedPatch, file: PatchedFile) -> Iterator[Finding]:
+    added = file.added
+    soft = named(file.path).endswith((".md", ".markdown"))
+    kinds: dict[str, Callable[[bytes], bool]] = {
+        "trailing blanks": lambda text: bool(_TRAILING.search(text)) and not (soft and bool(_HARD_BREAK.search(text))),
+        "a space before a tab": lambda text: bool(_SPACE_TAB.match(text)),
+        "a CR at the end of the line": lambda text: text.endswith(b"\r"),
+    }
+    for what, holds in kinds.items():
+        numbers = [line.number for line in added if holds(line.text)]
+        if not numbers:
+            continue
+        known = _known(subject, patch, file)
+        if any(holds(text) for text in known) or (not known and what.startswith("a CR") and len(numbers) == len(added)):
+            continue
+        yield patch.finding(ID, numbers[0], f"{named(file.path)}: {what}{also(numbers[1:])}")
+
+
+def _known(subject: Subject, patch: LintedPatch, file: PatchedFile) -> list[bytes]:
+    """The file as it came: the pin's, or of the patches before; nothing for one that this patch makes."""
+    path = file.old or file.path
+    return subject.pin_lines(path) or subject.contents.lines(patch.link.before, path) or []
+
+
+RULE = Rule(
+    id=ID,
+    reason="blanks that nobody sees make diffs and conflicts that nobody understands",
+    check=check,
+)

@@ -1,0 +1,191 @@
+"""What the mail of a patch says beside its diff: author, date, and the trailers of its message.
+
+Trailers are found as git finds them (trailer.c of git 2.39, `git interpret-trailers --parse`), without configuration.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from patchstack.git.mail import read_mail
+
+# The metadata that lives in commit trailers, so that the fork's history owns it.
+SWITCH, DEFAULT, GATES, GROUP, UPSTREAM, REPLACES = "switch", "default", "gates", "group", "upstream", "replaces"
+_KNOWN = {
+    "switch": SWITCH,
+    "default": DEFAULT,
+    "gate": GATES,
+    "gates": GATES,
+    "group": GROUP,
+    "upstream": UPSTREAM,
+    "replaces": REPLACES,
+}
+
+_BLANKS = " \t\n\r"  # what git's own isspace knows
+_GENERATED = ("Signed-off-by: ", "(cherry picked from commit ")
+_SCISSORS = "# ------------------------ >8 ------------------------\n"
+_KEY = re.compile(r"([A-Za-z0-9-]+[ \t]*):")
+_FIRST_DIFF = re.compile(rb"^(?:diff --git |--- [^\n]*\n\+\+\+ |Index: )", re.MULTILINE)
+_DIVIDER = re.compile(rb"^---\s", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trailer:
+    """One trailer: its key as written, and its value on one line."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """The mail of a patch. `author` and `date` are as its head has them, decoded; None where it has none. `body` is the
+    text below the subject, up to git's `---`."""
+
+    author: str | None
+    date: str | None
+    subject: str
+    body: str
+
+    @property
+    def trailers(self) -> tuple[Trailer, ...]:
+        return parse_trailers(f"{self.subject}\n\n{self.body}")
+
+    def metadata(self) -> dict[str, tuple[str, ...]]:
+        """The values of the trailers patchstack knows, by name (`gates` for Gate and Gates, split at commas)."""
+        found: dict[str, tuple[str, ...]] = {}
+        for trailer in self.trailers:
+            name = _KNOWN.get(trailer.key.lower())
+            if name is not None:
+                values = re.split(r"[\s,]+", trailer.value) if name == GATES else [trailer.value]
+                found[name] = (*found.get(name, ()), *filter(None, values))
+        return found
+
+
+def read_message(data: bytes) -> Message:
+    """Read what stands before the diff of a patch file. Never fails: a file without mail head gives an empty one."""
+    first = _FIRST_DIFF.search(data)
+    mail = data[: first.start()] if first else data
+    if mail.startswith(b"From "):
+        mail = mail.partition(b"\n")[2]
+    subject = read_mail(data).subject
+    if not subject:
+        return Message(author=None, date=None, subject="", body="")
+    from email.parser import BytesParser
+    from email.policy import compat32
+
+    parsed = BytesParser(policy=compat32).parsebytes(mail)
+    # The raw headers: the parser itself spoils those in UTF-8 without encoded words.
+    headers = {name.lower(): str(value) for name, value in reversed(list(parsed.raw_items()))}
+    payload = parsed.get_payload(decode=True)
+    body = payload if isinstance(payload, bytes) else b""
+    divider = _DIVIDER.search(body)
+    if divider:
+        body = body[: divider.start()]
+    return Message(
+        author=_header(headers.get("from")),
+        date=_header(headers.get("date")),
+        subject=subject,
+        body=_decoded(body.replace(b"\r\n", b"\n"), parsed.get_content_charset()).strip("\n"),
+    )
+
+
+def _header(value: str | None) -> str | None:
+    """A header as text: RFC 2047 words decoded, folded lines joined, raw bytes taken for UTF-8."""
+    if value is None:
+        return None
+    from email.errors import HeaderParseError
+    from email.header import decode_header, make_header
+
+    text = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    with contextlib.suppress(HeaderParseError, LookupError, UnicodeError, ValueError):
+        text = str(make_header(decode_header(text))) if "=?" in text else text
+    return " ".join(text.split())
+
+
+def _decoded(body: bytes, charset: str | None) -> str:
+    try:
+        return body.decode(charset or "utf-8", "replace")
+    except LookupError:
+        return body.decode("utf-8", "replace")
+
+
+def parse_trailers(message: str) -> tuple[Trailer, ...]:
+    """The trailers of a commit message, as `git interpret-trailers --parse` prints them.
+
+    They are the last paragraph, where all of its lines are trailers, or where one of them is git's own (a sign-off, a
+    cherry-pick note) and a quarter are trailers; never the first paragraph. A line that begins with a blank goes on
+    with the trailer above it.
+    """
+    lines = message.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    end = next((i for i, line in enumerate(lines) if line[:3] == "---" and (line[3:4] or "\n") in _BLANKS), len(lines))
+    lines = _without_end(lines[:end])
+    found: list[list[str]] = []
+    going_on = False
+    for line in lines[_start(lines) :]:
+        if going_on and line[:1] in _BLANKS:
+            # An empty line counts as blank: its newline is one.
+            found[-1][1] += "\n" + line
+            continue
+        key = _KEY.match(line)
+        going_on = key is not None
+        if key is not None:
+            found.append([key.group(1), line[key.end() :]])
+    return tuple(
+        Trailer(key=key.strip(_BLANKS), value=re.sub(r"\n[ \t\n\r]*", " ", value.strip(_BLANKS)).strip(_BLANKS))
+        for key, value in found
+    )
+
+
+def _start(lines: Sequence[str]) -> int:
+    """The first line of the trailers; behind the last one where there are none."""
+    title = next((i for i, line in enumerate(lines) if not line.startswith("#") and _is_blank(line)), len(lines))
+    trailers = others = continuations = 0
+    own = False
+    only_blank = True
+    for at in range(len(lines) - 1, title - 1, -1):
+        line = lines[at]
+        if line.startswith("#"):
+            others, continuations = others + continuations, 0
+        elif _is_blank(line):
+            if only_blank:
+                continue
+            others += continuations
+            held = (own and trailers * 3 >= others) or (trailers and not others)
+            return at + 1 if held else len(lines)
+        elif line.startswith(_GENERATED):
+            trailers, continuations, own = trailers + 1, 0, True
+        elif _KEY.match(line):
+            trailers, continuations = trailers + 1, 0
+        elif line[:1] in _BLANKS:
+            continuations += 1
+        else:
+            others, continuations = others + continuations + 1, 0
+        only_blank = only_blank and line.startswith("#")
+    return len(lines)
+
+
+def _without_end(lines: list[str]) -> list[str]:
+    """The message without what git overlooks at its end: empty lines, comments, an old `Conflicts:` block, and all
+    below a scissors line."""
+    cut = next((i for i, line in enumerate(lines) if line + "\n" == _SCISSORS), len(lines))
+    overlooked = 0  # as in git, the first line is never overlooked
+    conflicts = False
+    for at, line in enumerate(lines[:cut]):
+        if line == "" or line.startswith("#"):
+            overlooked = overlooked or at
+        elif line == "Conflicts:":
+            conflicts = True
+            overlooked = overlooked or at
+        elif not (conflicts and line.startswith("\t")) and overlooked:
+            overlooked, conflicts = 0, False
+    return lines[: overlooked or cut]
+
+
+def _is_blank(line: str) -> bool:
+    return not line.strip(_BLANKS)
