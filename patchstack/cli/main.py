@@ -64,6 +64,4 @@ def main() -> None:
     # A kill ends us as Ctrl-C does: programs we started go first, temporary files after them.
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)
-    # Directories nest as deep as a patch likes, and so do we.
-    sys.setrecursionlimit(50_000)
     sys.exit(guarded(app))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -115,6 +115,13 @@ class Objects:
                 f"object {oid} in {self.where} cannot be read: {error}", hint="run git fsck there"
             ) from error
         return _KINDS[int(kind)], data
+
+    def want(self, oids: Iterable[str]) -> None:
+        """Fetch those of the objects that are nowhere, all at once, where that is possible; `read` then finds them."""
+        if self.fetch is not None:
+            missing = [oid for oid in dict.fromkeys(oids) if not self.has(oid)]
+            if missing:
+                self.fetch(missing)
 
     def has(self, oid: str) -> bool:
         if oid in self.made:

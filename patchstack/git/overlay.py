@@ -153,11 +153,19 @@ class TreeOverlay:
             node = self._child(node, part)
         return node
 
-    def _write(self, node: _Node) -> str:
-        if node.oid is not None:
-            return node.oid
-        for name, child in node.children.items():
-            if child.oid is None:
-                node.set(name, (DIRECTORY, self._write(child)))
-        node.oid = self.objects.add("tree", node.content())
-        return node.oid
+    def _write(self, root: _Node) -> str:
+        # Without recursion: directories nest as deep as a patch likes.
+        dirty, pending = [], [root]
+        while pending:
+            node = pending.pop()
+            if node.oid is None:
+                dirty.append(node)
+                pending.extend(child for child in node.children.values() if child.oid is None)
+        for node in reversed(dirty):
+            for name, child in node.children.items():
+                assert child.oid is not None
+                if node.entries[name] != (DIRECTORY, child.oid):
+                    node.set(name, (DIRECTORY, child.oid))
+            node.oid = self.objects.add("tree", node.content())
+        assert root.oid is not None
+        return root.oid

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pygit2
@@ -56,9 +56,16 @@ def same_change(objects: Objects, one: tuple[str, str], other: tuple[str, str]) 
     added in the same order, the same modes; where in the file, and what stands around it, may differ."""
     ours = {change.path: change for change in compare_trees(objects, *one)}
     theirs = {change.path: change for change in compare_trees(objects, *other)}
-    return ours.keys() == theirs.keys() and all(
-        _same_edit(objects, change, theirs[path]) for path, change in ours.items()
-    )
+    if ours.keys() != theirs.keys():
+        return False
+    want_contents(objects, (*ours.values(), *theirs.values()))
+    return all(_same_edit(objects, change, theirs[path]) for path, change in ours.items())
+
+
+def want_contents(objects: Objects, changes: Iterable[PathChange]) -> None:
+    """Fetch the contents of changed files that are not here, all at once."""
+    entries = (entry for change in changes for entry in (change.old, change.new))
+    objects.want(entry[1] for entry in entries if entry is not None and entry[0] != SUBMODULE)
 
 
 def _same_edit(objects: Objects, ours: PathChange, theirs: PathChange) -> bool:

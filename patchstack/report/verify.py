@@ -64,7 +64,7 @@ def explanation(result: Verification) -> Iterator[str]:
             inherited.setdefault(row.detail, []).append(_number(row))
         elif row.state not in (State.OK, State.SKIPPED, State.UNMIRRORED) and row.file not in shown_as_drift:
             yield f"{row.label}: {row.state.value}"
-            yield from (f"    {line}" for line in row.detail.split("; "))
+            yield from (f"    {line}" for line in row.problems or (row.detail,))
     skipped = [_number(row) for row in result.rows if row.state is State.SKIPPED]
     if skipped:
         yield f"{_span(skipped)} skipped: an earlier patch does not apply (--keep-going tries them)"

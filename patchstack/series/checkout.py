@@ -134,21 +134,24 @@ def _added(objects: Objects, base: str, trees: Sequence[str]) -> Iterator[str]:
         before = tree
 
 
-def _new_below(objects: Objects, old: str | None, new: str, seen: set[str]) -> Iterator[str]:
-    if new in seen:
-        return
-    seen.add(new)
-    yield new
-    known = {name: (mode, oid) for mode, name, oid in objects.tree(old)} if old else {}
-    for mode, name, oid in objects.tree(new):
-        if known.get(name) == (mode, oid) or mode == SUBMODULE:
+def _new_below(objects: Objects, old: str, new: str, seen: set[str]) -> Iterator[str]:
+    pending: list[tuple[str | None, str]] = [(old, new)]
+    while pending:
+        before, after = pending.pop()
+        if after in seen:
             continue
-        if mode == DIRECTORY:
+        seen.add(after)
+        yield after
+        known = {name: (mode, oid) for mode, name, oid in objects.tree(before)} if before else {}
+        for mode, name, oid in objects.tree(after):
             was = known.get(name)
-            yield from _new_below(objects, was[1] if was and was[0] == DIRECTORY else None, oid, seen)
-        elif oid not in seen:
-            seen.add(oid)
-            yield oid
+            if was == (mode, oid) or mode == SUBMODULE:
+                continue
+            if mode == DIRECTORY:
+                pending.append((was[1] if was and was[0] == DIRECTORY else None, oid))
+            elif oid not in seen:
+                seen.add(oid)
+                yield oid
 
 
 def _make_repository(directory: Path, branch: str, borrowed: Sequence[Path], upstream: str) -> None:

@@ -8,7 +8,7 @@ import pygit2
 
 from patchstack.git.objects import Commit, Objects
 from patchstack.git.overlay import Entry
-from patchstack.git.trees import compare_trees, content
+from patchstack.git.trees import compare_trees, content, want_contents
 from patchstack.series.chain import Link
 from patchstack.series.history import ForkHistory
 from patchstack.series.match import Matching
@@ -44,12 +44,12 @@ def explain_drift(
 
 def _file_drifts(objects: Objects, link: Link, parent: str, tree: str) -> list[FileDrift]:
     """The text in which series and fork differ behind this patch and did not differ before it."""
-    earlier = {
-        change.path: _hunks(objects, change.path, change.old, change.new)
-        for change in compare_trees(objects, link.before, parent)
-    }
+    before = list(compare_trees(objects, link.before, parent))
+    behind = list(compare_trees(objects, link.after, tree))
+    want_contents(objects, (*before, *behind))
+    earlier = {change.path: _hunks(objects, change.path, change.old, change.new) for change in before}
     drifts = []
-    for change in compare_trees(objects, link.after, tree):
+    for change in behind:
         hunks = _hunks(objects, change.path, change.old, change.new)
         known = {_body(hunk) for hunk in earlier.get(change.path, ())}
         fresh = [hunk for hunk in hunks if _body(hunk) not in known]

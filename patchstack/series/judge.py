@@ -20,11 +20,13 @@ from patchstack.series.result import Row, State
 def apply_row(link: Link) -> Row:
     """What applying alone says of a patch."""
     state, detail = State.OK, ""
+    problems: tuple[str, ...] = ()
     if link.outcome is None:
         state, detail = State.SKIPPED, "an earlier patch does not apply"
     elif not link.outcome.applied:
         state = State(link.outcome.problems[0].fault.value)
-        detail = "; ".join(problem.detail for problem in link.outcome.problems)
+        problems = tuple(problem.detail for problem in link.outcome.problems)
+        detail = "; ".join(problems)
     return Row(
         file=link.patch.file,
         number=link.patch.number,
@@ -33,6 +35,7 @@ def apply_row(link: Link) -> Row:
         tree=link.after if link.applied else None,
         fork_commit=None,
         detail=detail,
+        problems=problems,
     )
 
 
@@ -85,7 +88,8 @@ def _differing(applier: Applier, link: Link, row: Row, parent: str, tree: str, c
     if not link.applied:
         if there is not None:
             blame = cause or "what stands before it"
-            row = replace(row, detail=f"{row.detail}; where the fork has it, it applies: {blame} is in the way")
+            problems = (*row.problems, f"where the fork has it, it applies: {blame} is in the way")
+            row = replace(row, detail="; ".join(problems), problems=problems)
         return row
     if link.before != parent and (
         there == tree or (there is None and same_change(applier.objects, (link.before, link.after), (parent, tree)))

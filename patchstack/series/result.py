@@ -27,7 +27,8 @@ NOT_APPLIED = frozenset({State.CONFLICT, State.MISSING_FILE, State.MALFORMED, St
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One line of the table. `file` and `number` are None for a fork commit without a patch; `tree` is None for what
-    was not applied; `fork_commit` is the commit the patch mirrors, where one was found."""
+    was not applied; `fork_commit` is the commit the patch mirrors, where one was found; `problems` are the
+    single reasons that `detail` joins, where there are several."""
 
     file: str | None
     number: int | None
@@ -36,6 +37,7 @@ class Row:
     tree: str | None
     fork_commit: str | None
     detail: str
+    problems: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
