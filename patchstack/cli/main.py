@@ -17,6 +17,8 @@ from patchstack.cli.export import export_command
 from patchstack.cli.failures import guarded
 from patchstack.cli.init import init_command
 from patchstack.cli.lint import lint_command
+from patchstack.cli.show import show_command
+from patchstack.cli.status import status_command
 from patchstack.cli.verify import verify_command
 
 app = typer.Typer(
@@ -47,7 +49,9 @@ def root(
 
 app.command("demo", short_help="Make a fork and its series, verify it, break it.")(demo_command)
 app.command("init", short_help="Write patchstack.yaml from a fork or from patches.")(init_command)
+app.command("status", short_help="Where each series stands, and what to do next.")(status_command)
 app.command("verify", short_help="Prove that pin + series = fork.")(verify_command)
+app.command("show", short_help="One patch, with metadata and context.")(show_command)
 app.command("lint", short_help="Hold a series against rules, each with a reason.")(lint_command)
 app.command("export", short_help="Write the series and its lock from the fork.")(export_command)
 app.command("checkout", short_help="Recreate the fork branch from pin, series and lock.")(checkout_command)

@@ -1,0 +1,101 @@
+"""`patchstack show`: one patch, with its metadata and its diff in context."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
+from patchstack.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from patchstack.report.show import ShownPatch
+    from patchstack.series.model import PatchFile
+    from patchstack.series.status import Examined
+    from patchstack.workspace import SeriesConfig
+
+
+def show_command(
+    what: Annotated[
+        list[str],
+        typer.Argument(metavar="[SERIES] N", help="The patch's number, behind its series where there are several."),
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print a patchstack.show/1 document.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="No colours, on a terminal either.")] = False,
+    offline: OfflineOption = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Show the patch numbered N: its commit, tree, trailers and files, and the diff in its context. Writes nothing."""
+    from patchstack.git.objects import NotARepository
+    from patchstack.report.show import print_shown, show_document
+    from patchstack.series.model import load_series
+    from patchstack.series.status import examine
+
+    if len(what) > 2:
+        raise UsageError(f"show takes a series and a number, not {' '.join(what)}", hint="one patch at a time")
+    config = one_series(the_workspace(workspace), what[:-1])
+    number = _number(what[-1])
+    patch = load_series(config.patches, config.name).up_to(number).patches[-1]
+    found = None
+    try:
+        found = examine(config, open_cache(offline=offline), keep_going=True)
+        if found.fork_error is not None:
+            talk(f"warning: the fork is left aside: {found.fork_error.message}")
+    except (MissingError, NotARepository) as error:
+        talk(f"warning: the patch is shown as its file has it: {error.message}")
+    shown = _shown(config, patch, found)
+    if json:
+        from json import dumps
+
+        print(dumps(show_document(shown)))
+    else:
+        print_shown(shown, plain=plain)
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"{text!r} is not the number of a patch", hint="patchstack show [SERIES] N, for example 7")
+    return int(text)
+
+
+def _shown(config: SeriesConfig, patch: PatchFile, found: Examined | None) -> ShownPatch:
+    from patchstack.git.objects import Objects
+    from patchstack.report.show import ShownPatch
+    from patchstack.series.surface import patch_text
+    from patchstack.series.trailers import read_message
+
+    row = before = None
+    objects = Objects()
+    if found is not None and found.verification is not None:
+        objects, before = found.sources.objects, found.verification.base_tree
+        for candidate in found.verification.rows:
+            if candidate.file == patch.file:
+                row = candidate
+                break
+            before = candidate.tree or before
+    after = row.tree if row else None
+    commit, commit_from = _commit(patch, found, row.fork_commit if row else None)
+    return ShownPatch(
+        series=config.name,
+        patch=patch,
+        message=read_message(patch.data or b""),
+        text=patch_text(objects, patch.data or b"", (before, after) if before and after else None),
+        fork_commit=commit,
+        commit_from=commit_from,
+        tree=after,
+        tree_before=before,
+        state=row.state.value if row else None,
+        detail=row.detail if row else "",
+    )
+
+
+def _commit(patch: PatchFile, found: Examined | None, mirrored: str | None) -> tuple[str | None, str | None]:
+    """The fork commit of a patch, and where it was told: what it was held against, the lock, or its own head."""
+    if mirrored and found is not None:
+        return mirrored, found.config.expect
+    for entry in found.lock.patches if found is not None and found.lock is not None else ():
+        if entry.file == patch.file:
+            return entry.commit, "lock"
+    return patch.commit, "its From line" if patch.commit else None

@@ -1,0 +1,58 @@
+"""`patchstack status`: one screen a series."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.options import OfflineOption, WorkspaceOption, open_cache, the_workspace
+from patchstack.errors import Exit, PatchstackError
+
+
+def status_command(
+    series: Annotated[
+        list[str] | None, typer.Argument(metavar="SERIES", help="Series of the workspace [default: all].")
+    ] = None,
+    surface: Annotated[bool, typer.Option("--surface", help="Show every file the series touches or adds.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print a patchstack.status/1 document, one line a series.")
+    ] = False,
+    offline: OfflineOption = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Show where each series stands: pin, fork, mirror, lock, numbers, surface, and what to do next. Writes nothing."""
+    from patchstack.report.status import next_line, status_document, status_lines, surface_table
+    from patchstack.report.table import print_table
+    from patchstack.report.text import printable
+    from patchstack.series.status import read_status
+
+    configs = the_workspace(workspace).select(series or ())
+    cache = open_cache(offline=offline)
+    code = Exit.HOLDS
+    for position, config in enumerate(configs):
+        try:
+            status = read_status(config, cache, now=datetime.now(UTC))
+        except PatchstackError as error:
+            if len(configs) == 1:
+                raise
+            talk(f"{config.name}: {error.render()}")
+            code = max(code, error.exit_code)
+            continue
+        code = max(code, status.exit_code)
+        if json:
+            from json import dumps
+
+            print(dumps(status_document(status)), flush=True)
+            continue
+        print(printable("\n".join([*[""] * (position > 0), *status_lines(status)])))
+        if surface:
+            print()
+            print_table(surface_table(status.surface))
+            print()
+        print(printable(next_line(status)), flush=True)
+        for warning in status.warnings:
+            talk(f"warning: {warning}")
+    raise typer.Exit(int(code))

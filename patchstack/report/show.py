@@ -1,0 +1,139 @@
+"""`patchstack show` as text, coloured on a terminal, and as a document."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from patchstack.report.text import printable
+from patchstack.series.model import PatchFile
+from patchstack.series.surface import FileCount, PatchText
+from patchstack.series.trailers import DEFAULT, GATES, GROUP, REPLACES, SWITCH, UPSTREAM, Message
+
+SCHEMA = "patchstack.show/1"
+_METADATA = (SWITCH, DEFAULT, GATES, GROUP, UPSTREAM, REPLACES)
+
+Line = tuple[str, str]
+"""A line of text and its style."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownPatch:
+    """One patch of a series. `tree` is the prefix tree behind it and `tree_before` the one before it, None where they
+    are not known; `fork_commit` is the commit it mirrors, and `commit_from` where that was told; `state` is verify's
+    word for it, with `detail`."""
+
+    series: str
+    patch: PatchFile
+    message: Message
+    text: PatchText
+    fork_commit: str | None
+    commit_from: str | None
+    tree: str | None
+    tree_before: str | None
+    state: str | None
+    detail: str
+
+
+def show_lines(shown: ShownPatch) -> Iterator[Line]:
+    """Head, trailers, files and diff."""
+    number = f"{shown.patch.number:04d}" if shown.patch.number is not None else "?"
+    yield f"{shown.series} {number}: {shown.patch.subject}", "bold"
+    for name, value in _head(shown):
+        yield f"  {name:<8}  {_one_line(value)}", ""
+    for line in _files(shown.text.files):
+        yield line, ""
+    yield "", ""
+    yield from _diff(shown.text.diff)
+
+
+def _head(shown: ShownPatch) -> Iterator[tuple[str, str]]:
+    message = shown.message
+    yield "file", shown.patch.file
+    if message.author:
+        yield "author", message.author + (f", {message.date}" if message.date else "")
+    yield "fork", f"{shown.fork_commit[:12]} (from {shown.commit_from})" if shown.fork_commit else "no commit known"
+    if shown.tree and shown.tree_before:
+        yield "tree", f"{shown.tree[:12]}, before it {shown.tree_before[:12]}"
+    if shown.state is not None and shown.state != "ok":
+        yield "state", shown.state + (f": {shown.detail}" if shown.detail else "")
+    metadata = message.metadata()
+    for name in _METADATA:
+        if name in metadata:
+            yield name, ", ".join(metadata[name])
+
+
+def _files(files: Sequence[FileCount]) -> Iterator[str]:
+    for file in files:
+        name = f"{file.was} -> {file.path}" if file.was else file.path
+        count = "binary" if file.binary else f"+{file.inserted} -{file.removed}"
+        yield f"  {'files' if file is files[0] else '':<8}  {count:<10} {_one_line(name)}"
+
+
+_STYLES = {"+": "green", "-": "red", "@": "cyan", " ": "", "\\": "dim"}
+
+
+def _diff(text: str) -> Iterator[Line]:
+    in_hunk = False
+    for line in text.removesuffix("\n").split("\n") if text else ():
+        if line.startswith("diff --git "):
+            in_hunk = False
+        elif line.startswith("@@ -"):
+            in_hunk = True
+        yield line, _STYLES.get(line[:1], "") if in_hunk else "bold"
+
+
+def print_shown(shown: ShownPatch, *, plain: bool = False) -> None:
+    """Print to stdout: in colour on a terminal, else, or with `plain`, as plain text."""
+    lines = [(printable(_one_line(text)), style) for text, style in show_lines(shown)]
+    if plain or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        print("\n".join(text for text, _ in lines))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    whole = Text("\n", no_wrap=True).join(Text(text, style=style) for text, style in lines)
+    Console(highlight=False, tab_size=8).print(whole, soft_wrap=True)
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", "\\n")
+
+
+def show_document(shown: ShownPatch) -> dict[str, Any]:
+    """The document `patchstack.show/1`."""
+    message = shown.message
+    metadata = message.metadata()
+    return {
+        "schema": SCHEMA,
+        "series": shown.series,
+        "file": shown.patch.file,
+        "number": shown.patch.number,
+        "subject": shown.patch.subject,
+        "anchored": shown.patch.anchored,
+        "author": message.author,
+        "date": message.date,
+        "body": message.body,
+        "trailers": [{"key": trailer.key, "value": trailer.value} for trailer in message.trailers],
+        "metadata": {name: list(metadata.get(name, ())) for name in _METADATA},
+        "fork_commit": shown.fork_commit,
+        "fork_commit_from": shown.commit_from,
+        "tree": shown.tree,
+        "tree_before": shown.tree_before,
+        "state": shown.state,
+        "detail": shown.detail,
+        "files": [
+            {
+                "path": file.path,
+                "was": file.was,
+                "inserted": file.inserted,
+                "removed": file.removed,
+                "binary": file.binary,
+            }
+            for file in shown.text.files
+        ],
+        "diff": shown.text.diff,
+    }

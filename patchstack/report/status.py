@@ -1,0 +1,247 @@
+"""`patchstack status` as one screen a series, as the table of the surface, and as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from patchstack.report.table import Table
+from patchstack.series.next_step import LockWord, MirrorWord
+from patchstack.series.status import ForkState, LockState, Mirror, Numbers, Pin, SeriesStatus
+from patchstack.series.surface import Surface
+
+SCHEMA = "patchstack.status/1"
+_COSTLIEST = 3
+_SUBJECT = 80
+_SPANS = 12
+
+
+def status_lines(status: SeriesStatus) -> Iterator[str]:
+    """The screen of a series, without its last line."""
+    yield status.series
+    for name, text in (
+        ("pin", _pin(status.pin)),
+        ("fork", _fork(status.fork)),
+        ("mirror", _mirror(status.mirror, status.patch_count)),
+        ("lock", _lock(status.lock)),
+        ("patches", _patches(status)),
+        ("surface", _surface(status.surface)),
+        *zip(("costliest", "", ""), _costliest(status.surface), strict=False),
+    ):
+        yield f"  {name:<9}  {text}".replace("\n", "\\n")
+
+
+def next_line(status: SeriesStatus) -> str:
+    """The last line: the one next thing to do."""
+    return f"next: {status.next_step}"
+
+
+def _pin(pin: Pin) -> str:
+    days = "1 day" if pin.age_days == 1 else f"{pin.age_days} days"
+    return f"{pin.oid[:12]} {_short(pin.subject)} ({pin.committed:%Y-%m-%d}, {days} old)"
+
+
+def _fork(fork: ForkState | None) -> str:
+    if fork is None:
+        return "none configured"
+    name = f"{fork.repository} {fork.ref}"
+    if fork.problem:
+        return f"{name}: {fork.problem}"
+    if fork.from_lock:
+        at = f"{fork.head[:12]} {_short(fork.subject)}".rstrip() if fork.head else "nowhere"
+        return f"{name}, not looked at (expect: lock); the lock is of {at}"
+    return f"{name} at {fork.head[:12]} {_short(fork.subject)} ({_count(fork.count or 0, 'commit')} above the pin)"
+
+
+def _mirror(mirror: Mirror, patch_count: int) -> str:
+    if mirror.word is MirrorWord.HOLDS:
+        given = f"{_count(patch_count, 'patch', 'patches')} give tree {mirror.applied_tree[:12]}"
+        return f"holds: {given}, as {mirror.expected_from}"
+    counts = []
+    if mirror.behind:
+        counts.append(f"{_count(mirror.behind, 'commit')} behind")
+    if mirror.ahead:
+        counts.append(f"{_count(mirror.ahead, 'patch', 'patches')} ahead")
+    if mirror.applied_count < patch_count:
+        counts.append(f"{mirror.applied_count} of {patch_count} patches apply")
+    counted = f" ({', '.join(counts)})" if counts else ""
+    return f"{mirror.word}{counted}" + (f": {mirror.problem}" if mirror.problem else "")
+
+
+def _lock(lock: LockState) -> str:
+    match lock.word:
+        case LockWord.CURRENT:
+            return "there, of this pin and this series"
+        case LockWord.STALE:
+            return f"there, but stale: {lock.detail}"
+        case LockWord.OTHER_PIN:
+            return f"there, but written for pin {(lock.pin or '')[:12]}"
+        case LockWord.ABSENT:
+            return "absent"
+        case LockWord.UNUSABLE:
+            return f"unusable: {lock.detail}"
+
+
+def _patches(status: SeriesStatus) -> str:
+    numbers = status.numbers
+    parts = [str(status.patch_count)]
+    if numbers.used:
+        parts.append(f"numbers {spans(numbers.used)}")
+    if numbers.unnumbered:
+        parts.append(f"{numbers.unnumbered} without a number")
+    parts.append(f"gaps {spans(numbers.gaps)}" if numbers.gaps else "no gaps")
+    parts.append(f"retired {spans(numbers.retired)}" if numbers.retired else "none retired")
+    return "; ".join(parts)
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Numbers for a sentence: `0001-0004, 0006`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    told = [f"{a:04d}" if a == b else f"{a:04d}-{b:04d}" for a, b in runs]
+    more = [f"{len(told) - _SPANS} more"] if len(told) > _SPANS else []
+    return ", ".join([*told[:_SPANS], *more])
+
+
+def _surface(surface: Surface) -> str:
+    return (
+        f"{_count(len(surface.upstream), 'upstream file')}: {_count(surface.inserted, 'line')} inserted and "
+        f"{surface.changed} of upstream's changed or removed, in {_count(surface.hunks, 'place')}; "
+        f"{_count(len(surface.own), 'own file')} of {_count(surface.own_lines, 'line')}"
+    )
+
+
+def _costliest(surface: Surface) -> list[str]:
+    """The files that will cost most at a pin bump."""
+    return [
+        f"{file.path}: {_count(file.hunks, 'place')}, +{file.inserted} -{file.changed}, "
+        f"by {_count(len(file.patches), 'patch', 'patches')}"
+        for file in surface.upstream[:_COSTLIEST]
+    ]
+
+
+def surface_table(surface: Surface) -> Table:
+    """Every file of the surface: upstream's, costliest first, then our own."""
+    rows = [
+        (
+            "removed" if file.removed else "upstream",
+            file.path,
+            *(("binary", "-", "-") if file.binary else (str(file.hunks), str(file.inserted), str(file.changed))),
+            str(len(file.patches)),
+            _by(file.patches),
+        )
+        for file in surface.upstream
+    ]
+    rows += [
+        (
+            "own",
+            file.path,
+            "-",
+            "binary" if file.binary else str(file.lines),
+            "-",
+            str(len(file.patches)),
+            _by(file.patches),
+        )
+        for file in surface.own
+    ]
+    return Table(
+        titles=("kind", "path", "hunks", "inserted", "changed", "patches", "by"),
+        rows=rows,
+        styles={"own": "green", "removed": "red"},
+    )
+
+
+def _by(labels: Sequence[str]) -> str:
+    numbers = [int(label) for label in labels if label.isdigit()]
+    return ", ".join(filter(None, [spans(numbers), *(label for label in labels if not label.isdigit())]))
+
+
+def _short(subject: str) -> str:
+    return subject if len(subject) <= _SUBJECT else subject[: _SUBJECT - 3] + "..."
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def status_document(status: SeriesStatus) -> dict[str, Any]:
+    """The document `patchstack.status/1`."""
+    pin, fork, mirror, lock, surface = status.pin, status.fork, status.mirror, status.lock, status.surface
+    return {
+        "schema": SCHEMA,
+        "series": status.series,
+        "directory": str(status.directory),
+        "pin": {
+            "commit": pin.oid,
+            "subject": pin.subject,
+            "committed": pin.committed.isoformat(),
+            "age_days": pin.age_days,
+        },
+        "fork": None
+        if fork is None
+        else {
+            "repository": fork.repository,
+            "ref": fork.ref,
+            "head": fork.head or None,
+            "subject": fork.subject or None,
+            "commits": fork.count,
+            "from_lock": fork.from_lock,
+            "problem": fork.problem,
+        },
+        "mirror": {
+            "state": mirror.word.value,
+            "holds": {MirrorWord.HOLDS: True, MirrorWord.DIFFERS: False}.get(mirror.word),
+            "applied_count": mirror.applied_count,
+            "applied_tree": mirror.applied_tree,
+            "expected_from": mirror.expected_from,
+            "behind": mirror.behind,
+            "ahead": mirror.ahead,
+            "first_problem": mirror.problem,
+        },
+        "lock": {
+            "state": lock.word.value,
+            "pin": lock.pin,
+            "pristine": lock.pristine,
+            "detail": lock.detail or None,
+        },
+        "patch_count": status.patch_count,
+        "numbers": _numbers_document(status.numbers),
+        "surface": {
+            "hunks": surface.hunks,
+            "inserted": surface.inserted,
+            "changed": surface.changed,
+            "own_lines": surface.own_lines,
+            "upstream": [
+                {
+                    "path": file.path,
+                    "patches": list(file.patches),
+                    "hunks": file.hunks,
+                    "inserted": file.inserted,
+                    "changed": file.changed,
+                    "removed": file.removed,
+                    "binary": file.binary,
+                }
+                for file in surface.upstream
+            ],
+            "own": [
+                {"path": file.path, "patches": list(file.patches), "lines": file.lines, "binary": file.binary}
+                for file in surface.own
+            ],
+        },
+        "next": status.next_step,
+        "exit_code": int(status.exit_code),
+        "warnings": list(status.warnings),
+    }
+
+
+def _numbers_document(numbers: Numbers) -> dict[str, Any]:
+    return {
+        "used": list(numbers.used),
+        "gaps": list(numbers.gaps),
+        "retired": list(numbers.retired),
+        "unnumbered": numbers.unnumbered,
+    }

@@ -1,0 +1,90 @@
+"""The one next thing to do with a series: a pure decision over what was found."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from enum import StrEnum
+
+from patchstack.series.lock import FILE_NAME
+from patchstack.workspace import is_url
+
+
+class MirrorWord(StrEnum):
+    """Whether pin + series = fork."""
+
+    HOLDS = "holds"
+    DIFFERS = "does not hold"
+    NOT_COMPARED = "not compared"
+
+
+class LockWord(StrEnum):
+    """What the lock is of."""
+
+    CURRENT = "current"
+    STALE = "stale"
+    OTHER_PIN = "for another pin"
+    ABSENT = "absent"
+    UNUSABLE = "unusable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """All that the next step depends on. `way_out` is what the fork's error says to do; `off_pin`: the fork does not
+    descend from the pin; `drift` are the kinds of `Drift`."""
+
+    series: str
+    pin: str
+    fork: str | None = None
+    fork_ref: str = ""
+    way_out: str | None = None
+    off_pin: bool = False
+    merges: bool = False
+    patches: int = 1
+    applies: bool = True
+    holds: bool | None = True
+    drift: frozenset[str] = frozenset()
+    lock: LockWord = LockWord.CURRENT
+    lock_pin: str | None = None
+    pristine: bool = True
+
+
+NOTHING = "nothing to do"
+_LOST_BY_EXPORT = frozenset({"edited", "ahead", "stray"})
+
+
+def next_step(now: Situation) -> str:
+    """The one next thing to do, in words with the command to give."""
+    export, look = _export(now), f"patchstack verify {now.series} --keep-going"
+    if now.way_out is not None:
+        if now.off_pin and now.fork and now.lock is LockWord.OTHER_PIN and now.lock_pin and not is_url(now.fork):
+            onto = f"--onto {now.pin[:12]} {now.lock_pin[:12]} {shlex.quote(now.fork_ref)}"
+            return f"fetch the pin into the fork, git -C {shlex.quote(now.fork)} rebase {onto}, then {export}"
+        return now.way_out
+    if now.merges:
+        return f"rebase the fork onto the pin (one commit is one patch, a merge is none), then {export}"
+    if now.lock is LockWord.UNUSABLE:
+        return f"take {FILE_NAME} back from version control" + (f"; or remove it and {export}" if now.fork else "")
+    if now.patches == 0:
+        return export
+    forked = now.fork is not None
+    if not now.applies:
+        moved = forked and now.lock is LockWord.OTHER_PIN and now.pristine
+        return export if moved else f"{look} tells which patches do not apply, and why"
+    if now.holds is None:
+        return export if forked else "add fork and fork_ref to patchstack.yaml: there is nothing to compare with"
+    if not now.holds:
+        if not forked:
+            return f"{look} tells what is not as exported; take patches and lock back from where they were exported"
+        kept = now.pristine if now.lock is not LockWord.ABSENT else not now.drift & _LOST_BY_EXPORT
+        return export if kept else f"{look} tells what the fork lacks: make it a commit there, then {export}"
+    if forked and now.lock is not LockWord.CURRENT:
+        return export
+    return NOTHING
+
+
+def _export(now: Situation) -> str:
+    command = f"patchstack export {now.series}"
+    if now.fork is not None and is_url(now.fork):
+        return f"clone {now.fork}, name the clone in patchstack.yaml, and {command}"
+    return command

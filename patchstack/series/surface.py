@@ -1,0 +1,270 @@
+"""What a series changes of upstream's files, and what it adds beside them: the surface a pin bump has to carry over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pygit2
+
+from patchstack.git.diff import FileDiff, Unsupported, parse_diffs
+from patchstack.git.objects import Objects
+from patchstack.git.overlay import Entry, TreeOverlay
+from patchstack.git.trees import PathChange, compare_trees, content
+
+_BINARY_LOOK = 8000  # git takes a file with a NUL in so many first bytes for binary (xdiff-interface.c)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamFile:
+    """An upstream file that the series touches. `patches` are labels of the patches that do, in order.
+
+    The counts are of the whole series against the pin, without context: `hunks` are places, `inserted` our lines in the
+    file, `changed` upstream's lines that are gone or others now. All are 0 for a binary file, and for one that a patch
+    touches and a later one puts back.
+    """
+
+    path: str
+    patches: tuple[str, ...]
+    hunks: int
+    inserted: int
+    changed: int
+    removed: bool
+    binary: bool
+
+    @property
+    def cost(self) -> int:
+        """What a pin bump may have to settle by hand: every place to find again, every upstream line not as it was."""
+        return self.hunks + self.changed + self.binary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnFile:
+    """A file that upstream does not have. `lines` is 0 for a binary one."""
+
+    path: str
+    patches: tuple[str, ...]
+    lines: int
+    binary: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surface:
+    """The surface of a series: its upstream files, costliest first, and its own files, sorted by path."""
+
+    upstream: tuple[UpstreamFile, ...]
+    own: tuple[OwnFile, ...]
+
+    @property
+    def hunks(self) -> int:
+        return sum(file.hunks for file in self.upstream)
+
+    @property
+    def inserted(self) -> int:
+        return sum(file.inserted for file in self.upstream)
+
+    @property
+    def changed(self) -> int:
+        return sum(file.changed for file in self.upstream)
+
+    @property
+    def own_lines(self) -> int:
+        return sum(file.lines for file in self.own)
+
+
+def measure_surface(objects: Objects, base: str, prefixes: Sequence[tuple[str, str]]) -> Surface:
+    """The surface between the base tree and the last of `prefixes`: label and tree of every applied patch, in order.
+
+    A renamed upstream file counts as removed, and its new name as an own file. Raises `MissingObject`.
+    """
+    patches: dict[bytes, list[str]] = {}
+    before = base
+    for label, tree in prefixes:
+        for change in compare_trees(objects, before, tree):
+            patches.setdefault(change.path, []).append(label)
+        before = tree
+    changes = {change.path: change for change in compare_trees(objects, base, before)}
+    pin = TreeOverlay(objects, base)
+    upstream: list[UpstreamFile] = []
+    own: list[OwnFile] = []
+    for path in sorted(patches.keys() | changes.keys()):
+        found, by = changes.get(path), tuple(patches.get(path, ()))
+        if found is None:
+            if pin.obstacle(path) is None and pin.entry(path) is not None:
+                upstream.append(_upstream_file(objects, PathChange(path=path, old=None, new=None), by))
+        elif found.old is None:
+            own.append(_own_file(objects, found, by))
+        else:
+            upstream.append(_upstream_file(objects, found, by))
+    upstream.sort(key=lambda file: (-file.cost, -len(file.patches), -file.inserted, file.path))
+    return Surface(upstream=tuple(upstream), own=tuple(own))
+
+
+def _upstream_file(objects: Objects, change: PathChange, by: tuple[str, ...]) -> UpstreamFile:
+    hunks = inserted = changed = 0
+    binary = False
+    if (change.old and change.old[1]) != (change.new and change.new[1]):
+        compared = _Comparison(objects, change, context=0)
+        binary = compared.binary
+        if not binary:
+            _, inserted, changed = compared.patch.line_stats
+            hunks = len(compared.patch.hunks)
+    return UpstreamFile(
+        path=_shown(change.path),
+        patches=by,
+        hunks=hunks,
+        inserted=inserted,
+        changed=changed,
+        removed=change.old is not None and change.new is None,
+        binary=binary,
+    )
+
+
+def _own_file(objects: Objects, change: PathChange, by: tuple[str, ...]) -> OwnFile:
+    data = content(objects, change.new, change.path)
+    binary = b"\0" in data[:_BINARY_LOOK]
+    lines = 0 if binary else data.count(b"\n") + (data[-1:] not in (b"\n", b""))
+    return OwnFile(path=_shown(change.path), patches=by, lines=lines, binary=binary)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileCount:
+    """A file that one patch touches, and its lines added and removed (0 for a binary one). `was` is its name before a
+    rename."""
+
+    path: str
+    was: str | None
+    inserted: int
+    removed: int
+    binary: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchText:
+    """One patch to read: its files, and the diff as text, every hunk with context."""
+
+    files: tuple[FileCount, ...]
+    diff: str
+
+
+def patch_text(objects: Objects, data: bytes, trees: tuple[str, str] | None) -> PatchText:
+    """The diff of a patch file for reading. `trees` are those before and behind it, None where it was not applied.
+
+    Text diffs stay as the file has them; where a hunk carries no context, the file's hunks are drawn anew from the
+    trees with three lines around, and so is a patch that only git itself can read (binary data, links, …).
+    """
+    try:
+        diffs = parse_diffs(data)
+    except Unsupported:
+        return _from_trees(objects, *trees) if trees else PatchText(files=(), diff=_as_written(data))
+    lines = data.split(b"\n")
+    starts = [diff.line - 1 for diff in diffs]
+    text = []
+    for diff, start, limit in zip(diffs, starts, [*starts[1:], len(lines)], strict=True):
+        change = _change(objects, diff, trees) if trees and _bare(diff) else None
+        if change is None:
+            text += [line.decode("utf-8", "replace") + "\n" for line in lines[start : _end(diff, lines, limit)]]
+        else:
+            text += [line.decode("utf-8", "replace") + "\n" for line in lines[start : diff.hunks[0].line - 1]]
+            text += _Comparison(objects, change, context=3).hunks()
+    return PatchText(files=tuple(_count(diff) for diff in diffs), diff="".join(text))
+
+
+def _bare(diff: FileDiff) -> bool:
+    """Whether a hunk stands in the middle of a file with nothing around it."""
+    return diff.old is not None and diff.new is not None and any(not hunk.context for hunk in diff.hunks)
+
+
+def _change(objects: Objects, diff: FileDiff, trees: tuple[str, str]) -> PathChange | None:
+    old, new = (
+        TreeOverlay(objects, tree).entry(name or b"") for tree, name in zip(trees, (diff.old, diff.new), strict=True)
+    )
+    return PathChange(path=diff.path, old=old, new=new) if old and new else None
+
+
+def _end(diff: FileDiff, lines: Sequence[bytes], limit: int) -> int:
+    """The line behind the last one of a diff: a mail's signature or the next mail may follow."""
+    if diff.hunks:
+        last = diff.hunks[-1]
+        marks = last.before_no_newline + last.after_no_newline
+        return last.line + len(last.before) + len(last.after) - last.context + marks
+    end = diff.line
+    while end < limit and lines[end] and not lines[end].startswith(b"-- "):
+        end += 1
+    return end
+
+
+def _count(diff: FileDiff) -> FileCount:
+    return FileCount(
+        path=_shown(diff.path),
+        was=_shown(diff.old) if diff.old and diff.new and diff.old != diff.new else None,
+        inserted=sum(len(hunk.after) - hunk.context for hunk in diff.hunks),
+        removed=sum(len(hunk.before) - hunk.context for hunk in diff.hunks),
+        binary=False,
+    )
+
+
+def _as_written(data: bytes) -> str:
+    """The diff of a file that could not be read, up to a mail's signature."""
+    start = max(data.find(b"\ndiff --git "), data.find(b"\n--- a/") if b"\ndiff --git " not in data else -1, -1) + 1
+    return data[start:].partition(b"\n-- \n")[0].decode("utf-8", "replace").rstrip("\n") + "\n"
+
+
+def _from_trees(objects: Objects, before: str, after: str) -> PatchText:
+    files = []
+    text: list[str] = []
+    for change in compare_trees(objects, before, after):
+        compared = _Comparison(objects, change, context=3)
+        binary = compared.binary
+        _, inserted, removed = (0, 0, 0) if binary else compared.patch.line_stats
+        files.append(
+            FileCount(path=_shown(change.path), was=None, inserted=inserted, removed=removed, binary=binary),
+        )
+        text += _head(change)
+        names = [f"{side}/{_shown(change.path)}" if entry else "/dev/null" for side, entry in _sides(change)]
+        if binary:
+            text.append(f"Binary files {names[0]} and {names[1]} differ\n")
+        elif inserted or removed:
+            text += [f"--- {names[0]}\n", f"+++ {names[1]}\n", *compared.hunks()]
+    return PatchText(files=tuple(files), diff="".join(text))
+
+
+def _sides(change: PathChange) -> Iterator[tuple[str, Entry | None]]:
+    yield from (("a", change.old), ("b", change.new))
+
+
+def _head(change: PathChange) -> Iterator[str]:
+    path, old, new = _shown(change.path), change.old, change.new
+    yield f"diff --git a/{path} b/{path}\n"
+    if new is None and old is not None:
+        yield f"deleted file mode {old[0]:06o}\n"
+    elif old is None and new is not None:
+        yield f"new file mode {new[0]:06o}\n"
+    elif old is not None and new is not None and old[0] != new[0]:
+        yield from (f"old mode {old[0]:06o}\n", f"new mode {new[0]:06o}\n")
+
+
+class _Comparison:
+    """A file on both sides. libgit2's patch points into both contents: they must live as long as it does."""
+
+    def __init__(self, objects: Objects, change: PathChange, *, context: int) -> None:
+        self._old, self._new = content(objects, change.old, change.path), content(objects, change.new, change.path)
+        self.patch = pygit2.Patch.create_from(self._old, self._new, context_lines=context)
+
+    @property
+    def binary(self) -> bool:
+        return bool(self.patch.delta.is_binary)
+
+    def hunks(self) -> Iterator[str]:
+        """The hunks as git writes them."""
+        for hunk in self.patch.hunks:
+            yield hunk.header if hunk.header.endswith("\n") else hunk.header + "\n"
+            for line in hunk.lines:
+                text = line.raw_content.decode("utf-8", "replace")
+                # A missing last newline comes as a line of its own, with the words git uses.
+                text = text.lstrip("\n") if line.origin in "<>=" else line.origin + text
+                yield text if text.endswith("\n") else text + "\n"
+
+
+def _shown(path: bytes) -> str:
+    return path.decode("utf-8", "replace")

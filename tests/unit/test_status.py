@@ -1,0 +1,379 @@
+"""`patchstack status`: one screen a series, and the one next thing to do."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import typer
+
+from patchstack.cli import main
+from patchstack.cli.failures import guarded
+from patchstack.cli.main import app as whole
+from patchstack.cli.status import status_command
+from patchstack.cli.verify import verify_command
+from patchstack.git.transport import Cache
+from patchstack.report.status import spans
+from patchstack.series import lock as locking
+from patchstack.series.next_step import NOTHING, LockWord, Situation, next_step
+from patchstack.series.status import read_status
+from patchstack.workspace import read_workspace, read_yaml
+from tests.builders import FIRST_DATE, Changes, Fork, a_fork, executable, numbered
+from tests.conftest import RunCli
+
+DAY = 24 * 3600
+
+
+@pytest.fixture
+def patchstack(run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> RunCli:
+    """`run_cli` with status and verify; it fails where anything is written."""
+    small = typer.Typer(pretty_exceptions_enable=False)
+    small.command("status")(status_command)
+    small.command("verify")(verify_command)
+    monkeypatch.setattr(main, "app", small)
+    return run_cli
+
+
+def export(monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["patchstack", "export", "product", *options])
+    assert guarded(whole) == 0
+
+
+def workspace(fork: Fork, *, with_fork: bool = True, extra: str = "", pin: str = "") -> Path:
+    path = fork.series.parent / "patchstack.yaml"
+    forked = f"    fork: fork\n    fork_ref: {fork.ref}\n" if with_fork else ""
+    pinned = f"    upstream: upstream\n    pin: {pin or fork.pin}\n"
+    path.write_text(f"series:\n  product:\n    patches: patches\n{pinned}{forked}{extra}")
+    return path
+
+
+@pytest.fixture
+def exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fork:
+    """A fork of three commits whose series and lock export wrote."""
+    fork = a_fork(tmp_path)
+    for path in fork.patches:
+        path.unlink()
+    workspace(fork)
+    export(monkeypatch)
+    fork.patches = sorted(fork.series.glob("*.patch"))
+    return fork
+
+
+def test_a_series_that_holds_has_nothing_to_do(exported: Fork, patchstack: RunCli) -> None:
+    ran = patchstack("status")
+    assert ran.code == 0
+    lines = ran.stdout.splitlines()
+    assert lines[0] == "product"
+    assert lines[1].startswith(f"  pin        {exported.pin[:12]} Add the kernel (2025-06-15, ")
+    assert lines[1].endswith(" days old)")
+    head = exported.commits[-1]
+    assert lines[2] == f"  fork       ./fork product at {head[:12]} Change 3 of a kernel (3 commits above the pin)"
+    tree = exported.trees[-1][:12]
+    assert lines[3] == f"  mirror     holds: 3 patches give tree {tree}, as fork ./fork product ({head[:12]})"
+    assert lines[4] == "  lock       there, of this pin and this series"
+    assert lines[5] == "  patches    3; numbers 0001-0003; no gaps; none retired"
+    assert lines[6] == (
+        "  surface    1 upstream file: 3 lines inserted and 3 of upstream's changed or removed, in 3 places; "
+        "0 own files of 0 lines"
+    )
+    assert lines[7] == "  costliest  src/kernel.cu: 3 places, +3 -3, by 3 patches"
+    assert lines[8:] == ["next: nothing to do"]
+
+
+def test_a_fork_that_went_on_is_to_be_exported(exported: Fork, patchstack: RunCli) -> None:
+    exported.repo.commit("One more", {"more": "x\n"})
+    exported.repo.commit("And another", {"another": "x\n"})
+    ran = patchstack("status")
+    assert ran.code == 1
+    assert "mirror     does not hold (2 commits behind): fork commit" in ran.stdout
+    assert f"lock       there, but stale: it is of fork commit {exported.commits[-1][:12]}" in ran.stdout
+    assert ran.stdout.splitlines()[-1] == "next: patchstack export product"
+
+
+def test_a_fork_that_lost_commits_leaves_patches_ahead(exported: Fork, patchstack: RunCli) -> None:
+    exported.repo.branch("product", exported.commits[0])
+    ran = patchstack("status", "--json")
+    assert ran.code == 1
+    assert (ran.document["mirror"]["behind"], ran.document["mirror"]["ahead"]) == (0, 2)
+    assert ran.document["next"] == "patchstack export product"
+
+
+def test_a_series_that_was_never_exported_asks_for_it(tmp_path: Path, patchstack: RunCli) -> None:
+    fork = a_fork(tmp_path)
+    for path in fork.patches:
+        path.unlink()
+    workspace(fork)
+    for _ in range(2):
+        ran = patchstack("status")
+        assert ran.code == 1
+        assert "mirror     does not hold (3 commits behind): there are no patches yet" in ran.stdout
+        assert "patches    0; no gaps; none retired" in ran.stdout
+        assert "no upstream file is touched" not in ran.stdout
+        assert ran.stdout.splitlines()[-1] == "next: patchstack export product"
+        if fork.series.is_dir():
+            fork.series.rmdir()
+
+
+def test_a_series_that_holds_without_a_lock_is_to_be_exported(tmp_path: Path, patchstack: RunCli) -> None:
+    workspace(a_fork(tmp_path))
+    ran = patchstack("status")
+    assert ran.code == 0
+    assert "lock       absent" in ran.stdout
+    assert ran.stdout.splitlines()[-1] == "next: patchstack export product"
+
+
+def test_an_edit_by_hand_is_named_and_goes_to_the_fork_first(exported: Fork, patchstack: RunCli) -> None:
+    exported.edit_patch(2, "+changed by commit 2", "+changed by hand")
+    ran = patchstack("status")
+    assert ran.code == 1
+    assert "mirror     does not hold: 0002-Change-2-of-a-kernel.patch: diverges" in ran.stdout
+    assert "stale: 0002-Change-2-of-a-kernel.patch is not as it was exported" in ran.stdout
+    last = ran.stdout.splitlines()[-1]
+    assert last.startswith("next: patchstack verify product --keep-going tells what the fork lacks: make it a commit")
+
+
+def test_patches_that_do_not_apply_are_looked_at_with_verify(exported: Fork, patchstack: RunCli) -> None:
+    exported.edit_patch(2, " line 19", " line nineteen")
+    ran = patchstack("status")
+    assert ran.code == 1
+    assert "does not hold (1 of 3 patches apply): 0002-Change-2-of-a-kernel.patch: conflict" in ran.stdout
+    assert (
+        "surface    1 upstream file: 1 line inserted and 1 of upstream's changed or removed, in 1 place" in ran.stdout
+    )
+    assert ran.stdout.splitlines()[-1].startswith("next: patchstack verify product --keep-going tells which patches")
+
+
+def test_without_fork_and_lock_there_is_nothing_to_compare_with(tmp_path: Path, patchstack: RunCli) -> None:
+    workspace(a_fork(tmp_path), with_fork=False)
+    ran = patchstack("status")
+    assert ran.code == 3
+    assert "fork       none configured" in ran.stdout
+    assert "mirror     not compared" in ran.stdout
+    assert "next: add fork and fork_ref to patchstack.yaml" in ran.stdout
+
+
+def test_a_lock_alone_is_enough_to_hold(exported: Fork, patchstack: RunCli) -> None:
+    workspace(exported, with_fork=False)
+    ran = patchstack("status")
+    assert ran.code == 0
+    assert ran.stdout.splitlines()[-1] == "next: nothing to do"
+    workspace(exported, extra="    expect: lock\n")
+    ran = patchstack("status")
+    assert ran.code == 0
+    told = f"not looked at (expect: lock); the lock is of {exported.commits[-1][:12]} Change 3 of a kernel"
+    assert told in ran.stdout
+
+
+def test_a_missing_fork_does_not_hide_the_rest(exported: Fork, patchstack: RunCli) -> None:
+    (exported.series.parent / "fork").rename(exported.series.parent / "away")
+    ran = patchstack("status")
+    assert ran.code == patchstack("verify").code == 2
+    assert "fork       ./fork product: there is no repository at ./fork" in ran.stdout
+    assert "mirror     not compared: there is no repository at ./fork" in ran.stdout
+    assert "costliest  src/kernel.cu" in ran.stdout
+    assert "next: there is no repository at ./fork" in ran.stdout
+
+
+def test_after_a_pin_bump_the_next_steps_are_rebase_and_export(exported: Fork, patchstack: RunCli) -> None:
+    new = exported.upstream.commit("Upstream moves", {"src/kernel.cu": numbered(300, {15: "moved"})})
+    workspace(exported, pin=new)
+    ran = patchstack("status")
+    assert ran.code == patchstack("verify").code == 1
+    assert f"lock       there, but written for pin {exported.pin[:12]}" in ran.stdout
+    told = f"git -C ./fork rebase --onto {new[:12]} {exported.pin[:12]} product, then patchstack export product"
+    assert ran.stdout.splitlines()[-1] == f"next: fetch the pin into the fork, {told}"
+    exported.repo.git("fetch", "-q", "origin")
+    exported.repo.branch("product", new)
+    exported.repo.commit("Change 1 of a kernel", {"src/kernel.cu": numbered(300, {15: "moved", 10: "ours"})})
+    assert patchstack("status").stdout.splitlines()[-1] == "next: patchstack export product"
+
+
+def test_a_lock_that_cannot_be_read_is_said_so(exported: Fork, patchstack: RunCli) -> None:
+    lock = exported.series / "series.lock"
+    lock.write_text(lock.read_text().replace("lock/1", "lock/9"))
+    ran = patchstack("status")
+    assert ran.code == 0, "the fork is what is expected, and the series is equal to it"
+    assert "unusable: patches/series.lock cannot be used; schema: 'patchstack.lock/9'" in ran.stdout
+    assert ran.stdout.splitlines()[-1].startswith("next: take series.lock back from version control; or remove it")
+    workspace(exported, with_fork=False)
+    assert patchstack("status").code == patchstack("verify").code == 2
+
+
+def test_a_merge_in_the_fork_is_to_be_rebased_away(exported: Fork, patchstack: RunCli) -> None:
+    head = exported.repo.head()
+    exported.repo.branch("side", exported.pin)
+    side = exported.repo.commit("Aside", {"aside": "x\n"})
+    exported.repo.branch("product", head)
+    exported.repo.merge("Merge aside", side)
+    ran = patchstack("status")
+    assert ran.code == patchstack("verify").code == 1
+    assert ran.stdout.splitlines()[-1].startswith("next: rebase the fork onto the pin")
+
+
+def test_every_series_has_its_screen_and_the_worst_gives_the_exit_code(exported: Fork, patchstack: RunCli) -> None:
+    path = exported.series.parent / "patchstack.yaml"
+    lost = f"  lost:\n    patches: nowhere\n    upstream: upstream\n    pin: {exported.pin}\n"
+    path.write_text(path.read_text() + lost + path.read_text().partition("\n")[2].replace("product:", "twin:", 1))
+    ran = patchstack("status")
+    assert ran.code == 2
+    assert "lost: error: nowhere is not a directory" in ran.stderr
+    assert [line for line in ran.stdout.splitlines() if line[:1] not in (" ", "")] == [
+        *("product", "next: nothing to do", "twin", "next: nothing to do")
+    ]
+    assert [document["series"] for document in patchstack("status", "--json").documents] == ["product", "twin"]
+    assert patchstack("status", "twin").code == 0
+
+
+def test_the_document_has_numbers_gaps_retired_numbers_and_surface(
+    tmp_path: Path, patchstack: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[tuple[str, Changes]] = [
+        ("Edit", {"src/kernel.cu": numbered(300, {10: "ten"})}),
+        ("Own", {"src/own.h": "one\ntwo\n"}),
+        ("Drop", {"docs/notes.txt": None}),
+    ]
+    fork = a_fork(tmp_path, steps=steps)
+    for path in fork.patches:
+        path.unlink()
+    workspace(fork)
+    export(monkeypatch)
+    fork.repo.branch("product", fork.commits[0])
+    last = fork.repo.commit("Drop", {"docs/notes.txt": None})
+    export(monkeypatch)
+    document = patchstack("status", "--json").document
+    assert document["schema"] == "patchstack.status/1"
+    assert document["numbers"] == {"used": [1, 3], "gaps": [], "retired": [2], "unnumbered": 0}
+    assert document["fork"]["head"] == last
+    assert document["mirror"]["holds"] is True
+    assert document["lock"] == {"state": "current", "pin": fork.pin, "pristine": True, "detail": None}
+    assert [file["path"] for file in document["surface"]["upstream"]] == ["docs/notes.txt", "src/kernel.cu"]
+    assert document["surface"]["upstream"][0]["removed"] is True
+    assert document["next"] == NOTHING
+    assert document["exit_code"] == 0
+
+
+def test_surface_is_a_table_of_every_file(tmp_path: Path, patchstack: RunCli) -> None:
+    steps: list[tuple[str, Changes]] = [
+        ("Edit", {"src/kernel.cu": numbered(300, {10: "ten", 100: "hundred"})}),
+        ("Own", {"src/own.h": "one\ntwo\n", "src/kernel.cu": numbered(300, {10: "ten"})}),
+        ("Mode", {"src/other.cpp": executable(numbered(40))}),
+        ("Blob", {"big/untouched.gguf": b"\0\1"}),
+    ]
+    workspace(a_fork(tmp_path, steps=steps))
+    lines = patchstack("status", "--surface").stdout.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("kind"))
+    assert [line.split() for line in lines[at:-2]] == [
+        ["kind", "path", "hunks", "inserted", "changed", "patches", "by"],
+        ["upstream", "src/kernel.cu", "1", "1", "1", "2", "0001-0002"],
+        ["upstream", "big/untouched.gguf", "binary", "-", "-", "1", "0004"],
+        ["upstream", "src/other.cpp", "0", "0", "0", "1", "0003"],
+        ["own", "src/own.h", "-", "2", "-", "1", "0002"],
+    ]
+    assert lines[-1].startswith("next: ")
+
+
+def test_what_others_wrote_is_spelled_out(tmp_path: Path, patchstack: RunCli) -> None:
+    fork = a_fork(tmp_path, steps=[("Red \x1b[31m alert", {"src/\x1b[0mx": "x\n"})])
+    workspace(fork)
+    told = patchstack("status", "--surface").told
+    assert "\x1b" not in told
+    assert "Red \\x1b[31m alert" in told
+
+
+def test_the_pin_is_as_old_as_its_commit_in_whole_days(tmp_path: Path) -> None:
+    config = read_workspace(workspace(a_fork(tmp_path))).series[0]
+    cache = Cache(lambda: tmp_path / "cache", offline=True)
+    committed = FIRST_DATE + 120
+    for later, days in ((0, 0), (DAY - 1, 0), (DAY, 1), (90 * DAY, 90)):
+        found = read_status(config, cache, now=datetime.fromtimestamp(committed + later, UTC))
+        assert (found.pin.committed.timestamp(), found.pin.age_days) == (committed, days)
+
+
+def test_a_lock_as_exported_is_read_quickly_and_as_any_other(exported: Fork) -> None:
+    path = exported.series / "series.lock"
+    data = path.read_bytes()
+    quick = locking._as_rendered(path, data)
+    assert quick is not None
+    assert quick == locking._checked(path, read_yaml(path, comments=False))
+    head = exported.commits[-1].encode()
+    for spoiled in (
+        *(data.replace(b"/1", b"/2"), data.replace(b"retired: []", b"retired: [ ]"), data + b"\n", b"", data[:-9]),
+        *(data.replace(head, b"x" * 40), data.replace(b'"0002-', b'"0009-'), data.replace(b"# Gen", b"# gen")),
+        data.replace(b'object: "', b'object: "!'),
+    ):
+        assert spoiled != data
+        assert locking._as_rendered(path, spoiled) is None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ((), ""),
+        ((1,), "0001"),
+        ((1, 2, 4), "0001-0002, 0004"),
+        (range(1, 40, 2), "0001, 0003, 0005, 0007, 0009, 0011, 0013, 0015, 0017, 0019, 0021, 0023, 8 more"),
+    ],
+)
+def test_numbers_are_told_as_spans(numbers: tuple[int, ...], text: str) -> None:
+    assert spans(numbers) == text
+
+
+OLD, NEW = "a" * 40, "b" * 40
+FORKED = {"series": "s", "pin": NEW, "fork": "./fork", "fork_ref": "it's"}
+ALONE = {"series": "s", "pin": NEW}
+EXPORT = "patchstack export s"
+VERIFY = "patchstack verify s --keep-going"
+
+
+@pytest.mark.parametrize(
+    ("facts", "step"),
+    [
+        (FORKED, NOTHING),
+        (ALONE, NOTHING),
+        (FORKED | {"lock": LockWord.ABSENT}, EXPORT),
+        (FORKED | {"lock": LockWord.STALE}, EXPORT),
+        (FORKED | {"lock": LockWord.OTHER_PIN}, EXPORT),
+        (FORKED | {"patches": 0, "holds": False}, EXPORT),
+        (FORKED | {"patches": 0, "holds": None}, EXPORT),
+        (FORKED | {"holds": False, "drift": frozenset({"behind"}), "lock": LockWord.STALE}, EXPORT),
+        (FORKED | {"holds": False, "drift": frozenset({"behind"}), "lock": LockWord.ABSENT}, EXPORT),
+        (FORKED | {"holds": False, "drift": frozenset({"edited"}), "lock": LockWord.STALE}, EXPORT),
+        (
+            FORKED | {"holds": False, "drift": frozenset({"edited"}), "pristine": False},
+            f"{VERIFY} tells what the fork lacks",
+        ),
+        (
+            FORKED | {"holds": False, "drift": frozenset({"stray"}), "lock": LockWord.ABSENT},
+            f"{VERIFY} tells what the fork",
+        ),
+        (FORKED | {"holds": None, "lock": LockWord.ABSENT}, EXPORT),
+        (
+            FORKED | {"fork": "https://example.com/f", "lock": LockWord.ABSENT},
+            "clone https://example.com/f, name the clone",
+        ),
+        (FORKED | {"holds": False, "applies": False}, f"{VERIFY} tells which patches do not apply"),
+        (FORKED | {"holds": False, "applies": False, "lock": LockWord.OTHER_PIN}, EXPORT),
+        (FORKED | {"holds": False, "applies": False, "lock": LockWord.OTHER_PIN, "pristine": False}, VERIFY),
+        (ALONE | {"holds": False, "applies": False, "lock": LockWord.OTHER_PIN}, VERIFY),
+        (ALONE | {"holds": False}, f"{VERIFY} tells what is not as exported"),
+        (ALONE | {"holds": None, "lock": LockWord.ABSENT}, "add fork and fork_ref to patchstack.yaml"),
+        (FORKED | {"merges": True, "holds": False}, "rebase the fork onto the pin"),
+        (
+            FORKED | {"lock": LockWord.UNUSABLE},
+            f"take series.lock back from version control; or remove it and {EXPORT}",
+        ),
+        (ALONE | {"lock": LockWord.UNUSABLE, "holds": None}, "take series.lock back from version control"),
+        (FORKED | {"way_out": "clone it", "holds": None}, "clone it"),
+        (FORKED | {"way_out": "merge-base tells", "off_pin": True, "holds": False}, "merge-base tells"),
+        (
+            FORKED | {"way_out": "x", "off_pin": True, "lock": LockWord.OTHER_PIN, "lock_pin": OLD},
+            f"fetch the pin into the fork, git -C ./fork rebase --onto {NEW[:12]} {OLD[:12]} 'it'\"'\"'s', then "
+            f"{EXPORT}",
+        ),
+    ],
+)
+def test_the_next_step_follows_from_the_situation(facts: dict[str, object], step: str) -> None:
+    told = next_step(Situation(**facts))  # type: ignore[arg-type]
+    assert told == step or (told.startswith(step) and step not in (EXPORT, NOTHING)), told
