@@ -61,6 +61,8 @@ def export_command(
         renumber=renumber,
         discard_edits=discard_edits,
         same=_pairs(same or []),
+        policy=config.lint,
+        waivers=config.waive,
     )
     if behind:
         talk(f"warning: the fork is not pushed: {behind}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from patchstack.cli.failures import talk
-from patchstack.cli.options import OfflineOption, PatchesOption, WorkspaceOption, open_cache, the_workspace
-from patchstack.errors import ConfigError, Exit, PatchstackError, UsageError
+from patchstack.cli.options import OfflineOption, PatchesOption, WorkspaceOption, chosen_series, open_cache
+from patchstack.errors import ConfigError, Exit, PatchstackError
 
 if TYPE_CHECKING:
     from patchstack.git.transport import Cache
@@ -39,7 +38,7 @@ def lint_command(
     if rules:
         _list_rules(json)
         return
-    configs = _chosen(series or [], patches, upstream, pin, workspace)
+    configs = chosen_series(series or (), workspace, patches=patches, upstream=upstream, pin=pin)
     code = Exit.HOLDS
     cache = open_cache(offline=offline)
     for config in configs:
@@ -53,42 +52,17 @@ def lint_command(
     raise typer.Exit(int(code))
 
 
-def _chosen(
-    series: list[str], patches: Path | None, upstream: str | None, pin: str | None, workspace: Path | None
-) -> tuple[SeriesConfig, ...]:
-    from patchstack.workspace import SeriesConfig
-
-    if patches is None:
-        given = [name for name, value in {"--upstream": upstream, "--pin": pin}.items() if value is not None]
-        if given:
-            raise UsageError(f"{', '.join(given)} without --patches", hint="they describe a series without a workspace")
-        return the_workspace(workspace).select(series)
-    if series:
-        raise UsageError("give a series of the workspace or --patches, not both")
-    if pin is None:
-        raise UsageError("--patches needs --pin", hint="--pin SHA is the upstream commit the series is made against")
-    if upstream is None:
-        raise UsageError("--patches needs --upstream", hint="--upstream REPO is a clone, or the URL, that has the pin")
-    name = patches.resolve().name
-    return (
-        SeriesConfig(name=name, patches=patches, upstream=upstream, pin=pin, fork=None, fork_ref=None, expect="lock"),
-    )
-
-
 def _linted(config: SeriesConfig, cache: Cache) -> LintResult:
-    from patchstack.series.lint.policy import LintPolicy
     from patchstack.series.lint.runner import lint, waiver_problems
     from patchstack.series.model import load_series
     from patchstack.series.sources import open_sources
 
-    policy: LintPolicy = getattr(config, "lint", None) or LintPolicy()
-    waivers = getattr(config, "waive", ())
-    problems = waiver_problems(waivers)
+    problems = waiver_problems(config.waive)
     if problems:
         raise ConfigError(f"the waivers of {config.name} cannot be used", problems=problems)
     series = load_series(config.patches, config.name)
     sources = open_sources(cache, upstream=config.upstream, pin=config.pin, series=series)
-    return lint(sources.objects, series, sources.base, policy, waivers)
+    return lint(sources.objects, series, sources.base, config.lint, config.waive)
 
 
 def _reported(result: LintResult, as_json: bool) -> Exit:

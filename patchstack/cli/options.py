@@ -45,6 +45,44 @@ def one_series(workspace: Workspace, names: Sequence[str]) -> SeriesConfig:
     return chosen[0]
 
 
+def chosen_series(
+    names: Sequence[str],
+    workspace: Path | None,
+    *,
+    patches: Path | None,
+    upstream: str | None,
+    pin: str | None,
+    fork: str | None = None,
+    fork_ref: str | None = None,
+) -> tuple[SeriesConfig, ...]:
+    """The series of the workspace, or the one described by hand. Raises `UsageError` for a mixture of both."""
+    by_hand = {"--upstream": upstream, "--pin": pin, "--fork": fork, "--fork-ref": fork_ref}
+    if patches is None:
+        given = [option for option, value in by_hand.items() if value is not None]
+        if given:
+            raise UsageError(f"{', '.join(given)} without --patches", hint="they describe a series without a workspace")
+        return the_workspace(workspace).select(names)
+    if names or workspace is not None:
+        raise UsageError("give a series of the workspace or --patches, not both")
+    if pin is None:
+        raise UsageError("--patches needs --pin", hint="--pin SHA is the upstream commit the series is made against")
+    if upstream is None and fork is None:
+        raise UsageError("--patches needs --upstream", hint="--upstream REPO is a clone, or the URL, that has the pin")
+    if (fork is None) != (fork_ref is None):
+        raise UsageError("--fork and --fork-ref go together", hint="--fork REPO --fork-ref REF")
+    return (
+        SeriesConfig(
+            name=patches.resolve().name,
+            patches=patches,
+            upstream=upstream or fork or "",
+            pin=pin,
+            fork=fork,
+            fork_ref=fork_ref,
+            expect="fork" if fork else "lock",
+        ),
+    )
+
+
 def open_cache(*, offline: bool) -> Cache:
     """Our cache, in PATCHSTACK_CACHE or the platform's cache directory; progress goes to a terminal's stderr."""
     return Cache(cache_directory, offline=offline, talk=_progress if sys.stderr.isatty() else None)

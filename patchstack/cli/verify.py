@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from patchstack.cli.failures import talk
-from patchstack.cli.options import OfflineOption, PatchesOption, WorkspaceOption, open_cache, the_workspace
+from patchstack.cli.options import OfflineOption, PatchesOption, WorkspaceOption, chosen_series, open_cache
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
 
 if TYPE_CHECKING:
     from patchstack.series.result import Verification
-    from patchstack.workspace import SeriesConfig
 
 _TREE = re.compile(r"[0-9a-f]{40}\Z")
 
@@ -53,19 +51,11 @@ def verify_command(
         raise UsageError(f"--expect-tree {expect_tree} is not a full tree id of 40 hexadecimal digits")
     if apply_only and (expect_tree is not None or tree_only):
         raise UsageError("--apply-only compares with nothing", hint="leave out --expect-tree and --tree-only, or it")
-    by_hand = {"--upstream": upstream, "--pin": pin, "--fork": fork, "--fork-ref": fork_ref}
-    configs: tuple[SeriesConfig, ...]
-    if patches is None:
-        given = [name for name, value in by_hand.items() if value is not None]
-        if given:
-            raise UsageError(f"{', '.join(given)} without --patches", hint="they describe a series without a workspace")
-        configs = the_workspace(workspace).select(series or ())
-        if expect_tree is not None and len(configs) > 1:
-            raise UsageError("--expect-tree is for one series", hint="name the series it belongs to")
-    else:
-        if series or workspace is not None:
-            raise UsageError("give a series of the workspace or --patches, not both")
-        configs = (_by_hand(patches, upstream, pin, fork, fork_ref),)
+    configs = chosen_series(
+        series or (), workspace, patches=patches, upstream=upstream, pin=pin, fork=fork, fork_ref=fork_ref
+    )
+    if expect_tree is not None and len(configs) > 1:
+        raise UsageError("--expect-tree is for one series", hint="name the series it belongs to")
     code = Exit.HOLDS
     cache = open_cache(offline=offline)
     for config in configs:
@@ -87,28 +77,6 @@ def verify_command(
                 _print_error(config.name, error)
             code = max(code, error.exit_code)
     raise typer.Exit(int(code))
-
-
-def _by_hand(
-    patches: Path, upstream: str | None, pin: str | None, fork: str | None, fork_ref: str | None
-) -> SeriesConfig:
-    from patchstack.workspace import SeriesConfig
-
-    if pin is None:
-        raise UsageError("--patches needs --pin", hint="--pin SHA is the upstream commit the series is made against")
-    if upstream is None and fork is None:
-        raise UsageError("--patches needs --upstream", hint="--upstream REPO is a clone, or the URL, that has the pin")
-    if (fork is None) != (fork_ref is None):
-        raise UsageError("--fork and --fork-ref go together", hint="--fork REPO --fork-ref REF")
-    return SeriesConfig(
-        name=patches.resolve().name,
-        patches=patches,
-        upstream=upstream or fork or "",
-        pin=pin,
-        fork=fork,
-        fork_ref=fork_ref,
-        expect="fork" if fork else "lock",
-    )
 
 
 def _print_error(name: str, error: PatchstackError) -> None:

@@ -12,14 +12,18 @@ from patchstack.errors import ConfigError, NotHeldError
 from patchstack.git.apply import Applier
 from patchstack.git.format import FormattedCommit, format_commits, patch_ids
 from patchstack.git.objects import Commit, Objects, Repository
+from patchstack.git.overlay import TreeOverlay
+from patchstack.git.trees import compare_trees
 from patchstack.series.chain import apply_series
 from patchstack.series.history import ForkHistory
+from patchstack.series.lint import paths
 from patchstack.series.lock import FILE_NAME, Lock, LockedPatch, read_lock, render_lock
 from patchstack.series.model import PatchFile, Series, load_series
 from patchstack.series.number import Coming, Known, assign_numbers, identify
 from patchstack.series.result import State
 from patchstack.series.swap import replace_files
 from patchstack.series.verify import Expectation, verify
+from patchstack.workspace import LintPolicy, Waiver
 
 
 class Change(StrEnum):
@@ -70,6 +74,8 @@ def plan_export(
     renumber: bool = False,
     discard_edits: bool = False,
     same: Mapping[int, str] | None = None,
+    policy: LintPolicy | None = None,
+    waivers: Sequence[Waiver] = (),
 ) -> ExportPlan:
     """Work out the series a fork branch makes, and prove it before anything is written.
 
@@ -108,6 +114,7 @@ def plan_export(
     numbers, retired = tuple(range(1, len(formatted) + 1)), tuple[int, ...]()
     if not renumber:
         numbers, retired = assign_numbers(known, identity.known_of, old_lock.retired if old_lock else ())
+    _refuse_paths(objects, base, fork.commits, numbers, policy or LintPolicy(), waivers)
     files = tuple(
         PatchFile(
             file=f"{number:04d}-{one.slug}.patch",
@@ -147,6 +154,35 @@ def _refuse_commits(fork: ForkHistory, base: Commit) -> None:
             "not every commit of the fork can be a patch",
             problems=problems,
             hint="rebase the fork onto the pin: one commit is one patch, and each changes something",
+        )
+
+
+def _refuse_paths(
+    objects: Objects,
+    base: Commit,
+    commits: Sequence[Commit],
+    numbers: Sequence[int],
+    policy: LintPolicy,
+    waivers: Sequence[Waiver],
+) -> None:
+    """Commits that add or change what the path policy keeps out of patches, but for those that a waiver lets pass."""
+    waived = {waiver.patch for waiver in waivers if waiver.rule == paths.ID}
+    pin = TreeOverlay(objects, base.tree)
+    problems = []
+    before = base.tree
+    for commit, number in zip(commits, numbers, strict=True):
+        for change in compare_trees(objects, before, commit.tree):
+            upstreams = pin.obstacle(change.path) is None and pin.entry(change.path) is not None
+            name = change.path.decode("utf-8", "replace")
+            complaint = paths.path_complaint(name, policy, upstreams=upstreams) if change.new else None
+            if complaint and not waived & {number, None}:
+                problems.append(f"{commit.oid[:12]} ({commit.subject}), patch {number:04d}: {complaint}")
+        before = commit.tree
+    if problems:
+        raise NotHeldError(
+            "commits of the fork touch paths that patches may not",
+            problems=problems,
+            hint="keep them out of the branch; or set lint.paths, or waive the rule paths with a reason",
         )
 
 

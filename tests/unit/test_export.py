@@ -342,6 +342,25 @@ def test_a_branch_that_its_remote_does_not_have_is_a_warning_or_by_policy_refuse
     assert files(fork) == before
 
 
+def test_commits_that_touch_what_patches_may_not_are_refused_together(
+    tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fork = fresh(tmp_path)
+    fork.repo.commit("Results", {"RESULTS.md": "fast\n", "src/kernel.cu": numbered(300)})
+    fork.repo.commit("A model", {"models/x.gguf": "GGUF"})
+    assert patchstack("export") == 1
+    told = capsys.readouterr().err
+    assert "(Results), patch 0004: RESULTS.md" in told
+    assert "(A model), patch 0005: models/x.gguf" in told
+    assert not fork.series.exists()
+    workspace(
+        fork,
+        "    waive:\n      - {rule: paths, patch: 4, why: the product reads it}\n"
+        "      - {rule: paths, patch: 5, why: tiny}\n",
+    )
+    assert patchstack("export") == 0
+
+
 def test_context_is_as_the_workspace_says(tmp_path: Path, patchstack: Patchstack) -> None:
     fork = fresh(tmp_path)
     workspace(fork, "    context: 5\n")
