@@ -61,6 +61,7 @@ class Ran:
 
 
 RunCli = Callable[..., Ran]
+Patchstack = Callable[..., int]
 
 
 # With PATCHSTACK_CI set, a skip is a failure: CI installs what the tests need. But for these it cannot:
@@ -179,5 +180,18 @@ def run_patchstack(places: Places) -> RunCli:
         assert snapshot(places.world, places.home) == before, ran
         assert not os.listdir(places.temporary), (os.listdir(places.temporary), ran)
         return ran
+
+    return run
+
+
+@pytest.fixture
+def patchstack(monkeypatch: pytest.MonkeyPatch) -> Patchstack:
+    """Runs patchstack in this process, where it is meant to write; gives the exit code."""
+    from patchstack.cli.failures import guarded
+    from patchstack.cli.main import app
+
+    def run(*args: str | Path) -> int:
+        monkeypatch.setattr(sys, "argv", ["patchstack", *map(str, args)])
+        return guarded(app)
 
     return run

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from patchstack.cli.failures import talk
-from patchstack.cli.options import OfflineOption, PatchesOption, WorkspaceOption, chosen_series, open_cache
+from patchstack.cli.options import (
+    OfflineOption,
+    PatchesOption,
+    PinOption,
+    SeriesArgument,
+    UpstreamOption,
+    WorkspaceOption,
+    chosen_series,
+    open_cache,
+)
 from patchstack.errors import ConfigError, Exit, PatchstackError
 
 if TYPE_CHECKING:
@@ -17,16 +26,10 @@ if TYPE_CHECKING:
 
 
 def lint_command(
-    series: Annotated[
-        list[str] | None, typer.Argument(metavar="SERIES", help="Series of the workspace [default: all].")
-    ] = None,
+    series: SeriesArgument = None,
     patches: PatchesOption = None,
-    upstream: Annotated[
-        str | None, typer.Option(metavar="REPO", help="The upstream's repository: a path or URL.")
-    ] = None,
-    pin: Annotated[
-        str | None, typer.Option(metavar="SHA", help="The upstream commit the series is made against.")
-    ] = None,
+    upstream: UpstreamOption = None,
+    pin: PinOption = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules with their reasons, and do no more.")] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print a patchstack.lint/1 document, one line a series.")

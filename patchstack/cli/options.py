@@ -14,6 +14,15 @@ from patchstack.errors import UsageError
 from patchstack.git.transport import Cache
 from patchstack.workspace import FILE_NAME, SeriesConfig, Workspace, find_workspace, read_workspace
 
+SeriesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="SERIES", help="Series of the workspace [default: all].")
+]
+UpstreamOption = Annotated[
+    str | None, typer.Option("--upstream", metavar="REPO", help="The upstream's repository: a path or URL.")
+]
+PinOption = Annotated[
+    str | None, typer.Option("--pin", metavar="SHA", help="The upstream commit the series is made against.")
+]
 PatchesOption = Annotated[
     Path | None, typer.Option("--patches", metavar="DIR", help="A directory of patch files, without a workspace.")
 ]

@@ -8,14 +8,12 @@ from typing import Annotated
 import typer
 
 from patchstack.cli.failures import talk
-from patchstack.cli.options import OfflineOption, WorkspaceOption, open_cache, the_workspace
+from patchstack.cli.options import OfflineOption, SeriesArgument, WorkspaceOption, open_cache, the_workspace
 from patchstack.errors import Exit, PatchstackError
 
 
 def status_command(
-    series: Annotated[
-        list[str] | None, typer.Argument(metavar="SERIES", help="Series of the workspace [default: all].")
-    ] = None,
+    series: SeriesArgument = None,
     surface: Annotated[bool, typer.Option("--surface", help="Show every file the series touches or adds.")] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print a patchstack.status/1 document, one line a series.")

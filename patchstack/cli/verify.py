@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from patchstack.cli.failures import talk
-from patchstack.cli.options import OfflineOption, PatchesOption, WorkspaceOption, chosen_series, open_cache
+from patchstack.cli.options import (
+    OfflineOption,
+    PatchesOption,
+    PinOption,
+    SeriesArgument,
+    UpstreamOption,
+    WorkspaceOption,
+    chosen_series,
+    open_cache,
+)
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
 
 if TYPE_CHECKING:
@@ -18,16 +27,10 @@ _TREE = re.compile(r"[0-9a-f]{40}\Z")
 
 
 def verify_command(
-    series: Annotated[
-        list[str] | None, typer.Argument(metavar="SERIES", help="Series of the workspace [default: all].")
-    ] = None,
+    series: SeriesArgument = None,
     patches: PatchesOption = None,
-    upstream: Annotated[
-        str | None, typer.Option(metavar="REPO", help="The upstream's repository: a path or URL.")
-    ] = None,
-    pin: Annotated[
-        str | None, typer.Option(metavar="SHA", help="The upstream commit the series is made against.")
-    ] = None,
+    upstream: UpstreamOption = None,
+    pin: PinOption = None,
     fork: Annotated[str | None, typer.Option(metavar="REPO", help="The fork's repository: a path or URL.")] = None,
     fork_ref: Annotated[str | None, typer.Option(metavar="REF", help="The fork's branch, tag or commit.")] = None,
     expect_tree: Annotated[str | None, typer.Option(metavar="SHA", help="The tree the whole series must give.")] = None,

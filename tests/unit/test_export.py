@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from patchstack.cli.failures import guarded
-from patchstack.cli.main import app
 from patchstack.errors import MissingError
 from patchstack.series import swap
 from tests.builders import (
@@ -27,17 +23,7 @@ from tests.builders import (
     snapshot,
     symlink,
 )
-
-Patchstack = Callable[..., int]
-
-
-@pytest.fixture
-def patchstack(monkeypatch: pytest.MonkeyPatch) -> Patchstack:
-    def run(*args: str | Path) -> int:
-        monkeypatch.setattr(sys, "argv", ["patchstack", *map(str, args)])
-        return guarded(app)
-
-    return run
+from tests.conftest import Patchstack
 
 
 def workspace(fork: Fork, extra: str = "") -> None:

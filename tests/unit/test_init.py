@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from patchstack.cli.failures import guarded
-from patchstack.cli.main import app
 from patchstack.workspace import read_workspace
 from tests.builders import Fork, a_fork, run_git
-
-Patchstack = Callable[..., int]
-
-
-@pytest.fixture
-def patchstack(monkeypatch: pytest.MonkeyPatch) -> Patchstack:
-    def run(*args: str | Path) -> int:
-        monkeypatch.setattr(sys, "argv", ["patchstack", *map(str, args)])
-        return guarded(app)
-
-    return run
+from tests.conftest import Patchstack
 
 
 @pytest.fixture
