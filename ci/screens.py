@@ -21,7 +21,7 @@ def printed(command: str, directory: Path) -> str:
     """What a shell command prints on both streams, with this interpreter's `patchstack` on PATH."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
-    environment = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
+    environment = {name: value for name, value in environment.items() if not name.startswith(("GIT_", "PYTHON"))}
     done = subprocess.run(
         ["bash", "-c", f"exec 2>&1; {command}"],
         cwd=directory,

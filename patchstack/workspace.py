@@ -60,7 +60,8 @@ class Waiver:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesConfig:
     """One series of the workspace. `upstream` and `fork` are a path or URL, relative paths taken from the workspace;
-    `expect` is `fork` or `lock`: what verify compares with. `context` is how many lines export writes around a change;
+    `expect` is `fork` or `lock`: what verify compares with. `context` is how many lines export writes around a change,
+    `form` is `plain` or `anchored`;
     `require_pushed` lets it refuse a branch that its remote does not have."""
 
     name: str
@@ -71,6 +72,7 @@ class SeriesConfig:
     fork_ref: str | None
     expect: str
     context: int = 3
+    form: str = "plain"
     require_pushed: bool = False
     lint: LintPolicy = LintPolicy()
     waive: tuple[Waiver, ...] = ()
@@ -213,12 +215,20 @@ def _read_series(name: str, node: _Mapping, path: Path) -> SeriesConfig:
         fork_ref=fork_ref,
         expect=expect,
         context=_context(node),
+        form=_form(node),
         require_pushed=node.boolean("require_pushed"),
         lint=_read_lint(node.mapping("lint")),
         waive=tuple(_read_waiver(one) for one in node.items("waive")),
     )
     node.finish()
     return config
+
+
+def _form(node: _Mapping) -> str:
+    form = node.text("form") or "plain"
+    if form not in ("plain", "anchored"):
+        node.complain("form", f"{form!r} is neither plain nor anchored")
+    return form
 
 
 def _context(node: _Mapping) -> int:

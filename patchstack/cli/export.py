@@ -58,6 +58,7 @@ def export_command(
         sources.base,
         sources.fork,
         context=config.context,
+        anchored=config.form == "anchored",
         renumber=renumber,
         discard_edits=discard_edits,
         same=_pairs(same or []),

@@ -48,8 +48,9 @@ def guarded(command: Callable[[], object]) -> int:
 
 
 def talk(text: str) -> None:
-    """Say something to the user: stderr, so that stdout stays data."""
+    """Say something to the user: stderr, so that stdout stays data. What was printed before is seen before."""
     with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
         print(printable(text), file=sys.stderr)
 
 

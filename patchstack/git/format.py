@@ -43,6 +43,7 @@ _CONFIG = (
     *("-c", "diff.ignoreSubmodules=none", "-c", "i18n.logOutputEncoding=UTF-8", "-c", "core.abbrev=40"),
 )
 _HEAD = re.compile(rb"From [0-9a-f]{40} ")
+_FUNCTION = re.compile(rb"^(@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@).*$", re.MULTILINE)
 _SLUG = re.compile(r"\d+-(.*)\.patch\Z")
 
 
@@ -64,10 +65,12 @@ def format_commits(
     commits: Sequence[Commit],
     *,
     context: int = 3,
+    anchored: bool = False,
     known_ids: Mapping[str, str] | None = None,
 ) -> tuple[FormattedCommit, ...]:
     """Write commits that follow each other from `base` as patch files, with `context` lines around every change.
-    `known_ids` are patch-ids by commit that need no second computation.
+    `anchored` leaves context, and the function names behind hunk headers, out: such a patch holds none of the text
+    around a change. `known_ids` are patch-ids by commit that need no second computation.
 
     Merges and commits that change nothing have no patch: the caller refuses them first. Raises `MissingError` where git
     cannot read what it needs.
@@ -78,15 +81,18 @@ def format_commits(
     try:
         _make_bare(root, repository, object_directories)
         parts = _parts(len(commits))
+        options = ["--unified=0", "--no-renames"] if anchored else [f"--unified={context}"]
         # git formats on one core: parts of a long series are written side by side.
         with ThreadPoolExecutor(len(parts)) as pool:
             jobs = [
-                pool.submit(_write, root, commits[first - 1].oid if first else base, commits[first:end], context)
+                pool.submit(_write, root, commits[first - 1].oid if first else base, commits[first:end], options)
                 for first, end in parts
             ]
             written = [file for job in jobs for file in job.result()]
     finally:
         shutil.rmtree(root, ignore_errors=True)
+    if anchored:
+        written = [(slug, _without_functions(text)) for slug, text in written]
     ids = dict(known_ids or {})
     fresh = [(commit.oid, text) for commit, (_, text) in zip(commits, written, strict=True) if commit.oid not in ids]
     ids.update(zip((oid for oid, _ in fresh), patch_ids([text for _, text in fresh]), strict=True))
@@ -96,6 +102,12 @@ def format_commits(
     )
 
 
+def _without_functions(text: bytes) -> bytes:
+    """A patch without the function names that git writes behind hunk headers: they are the upstream's text."""
+    head, mark, diffs = text.partition(b"\ndiff --git ")
+    return head + mark + _FUNCTION.sub(rb"\1", diffs)
+
+
 def _parts(count: int) -> list[tuple[int, int]]:
     """Ranges of commits to format side by side: one a core, but not for a few commits."""
     number = max(1, min(os.cpu_count() or 1, 4, count // 8))
@@ -103,10 +115,10 @@ def _parts(count: int) -> list[tuple[int, int]]:
     return list(pairwise(bounds))
 
 
-def _write(root: Path, base: str, commits: Sequence[Commit], context: int) -> list[tuple[str, bytes]]:
+def _write(root: Path, base: str, commits: Sequence[Commit], options: Sequence[str]) -> list[tuple[str, bytes]]:
     """Slug and text of commits that follow each other."""
     out = root / f"out-{commits[0].oid}"
-    arguments = (*_OPTIONS, f"--unified={context}", f"--output-directory={out}")
+    arguments = (*_OPTIONS, *options, f"--output-directory={out}")
     _git(root, *_CONFIG, "format-patch", *arguments, f"{base}..{commits[-1].oid}")
     files = sorted(out.iterdir())
     if len(files) != len(commits):

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from patchstack.errors import ConfigError, NotHeldError
+from patchstack.git.anchored import SUFFIX
 from patchstack.git.apply import Applier
 from patchstack.git.format import FormattedCommit, format_commits, patch_ids
 from patchstack.git.objects import Commit, Objects, Repository
@@ -71,6 +72,7 @@ def plan_export(
     fork: ForkHistory,
     *,
     context: int = 3,
+    anchored: bool = False,
     renumber: bool = False,
     discard_edits: bool = False,
     same: Mapping[int, str] | None = None,
@@ -98,6 +100,7 @@ def plan_export(
         base.oid,
         fork.commits,
         context=context,
+        anchored=anchored,
         known_ids={patch.commit: patch.patch_id for patch in old_lock.patches if patch.patch_id} if old_lock else None,
     )
     known = _known(old, old_lock)
@@ -117,7 +120,7 @@ def plan_export(
     _refuse_paths(objects, base, fork.commits, numbers, policy or LintPolicy(), waivers)
     files = tuple(
         PatchFile(
-            file=f"{number:04d}-{one.slug}.patch",
+            file=f"{number:04d}-{one.slug}{SUFFIX if anchored else '.patch'}",
             number=number,
             subject=one.commit.subject,
             commit=None,

@@ -347,6 +347,31 @@ def test_commits_that_touch_what_patches_may_not_are_refused_together(
     assert patchstack("export") == 0
 
 
+def test_in_anchored_form_a_series_holds_none_of_the_text_around_its_changes(
+    tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = numbered(300).split("\n")
+    hooked = "\n".join([*lines[:100], "hook();", *lines[100:]])
+    fork = fresh(tmp_path, ("Hook", {"src/kernel.cu": hooked}), ("Own file", {"src/own.cpp": "ours\n"}))
+    workspace(fork, "    form: anchored\n")
+    assert patchstack("export") == 0
+    hook = files(fork)["0001-Hook.anchored"]
+    assert b"line 100" not in hook
+    assert b"@@ -100,0 +101 @@\n+hook();\n" in hook
+    capsys.readouterr()
+    assert patchstack("verify") == 0
+    assert "plain git apply would put the lines in the wrong place" in capsys.readouterr().err
+    assert patchstack("checkout", "product", "again") == 0
+    assert run_git("rev-parse", "product", cwd=tmp_path / "again").stdout.decode().strip() == fork.commits[-1]
+    # Back to the plain form: the numbers stay, the names change.
+    workspace(fork)
+    assert patchstack("export") == 0
+    assert [name for name in files(fork) if name[0] == "0"] == ["0001-Hook.patch", "0002-Own-file.patch"]
+    assert patchstack("verify") == 0
+    workspace(fork, "    form: odd\n")
+    assert patchstack("export") == 2
+
+
 def test_context_is_as_the_workspace_says(tmp_path: Path, patchstack: Patchstack) -> None:
     fork = fresh(tmp_path)
     workspace(fork, "    context: 5\n")
