@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from pathlib import Path
 
 from patchstack.errors import MissingError
 from patchstack.git.objects import Commit, Repository
+from patchstack.git.scratch import bare_repository
 from patchstack.process import Finished, clean_environment, run
 
 _OPTIONS = (
@@ -77,20 +76,18 @@ def format_commits(
     """
     if not commits:
         return ()
-    root = Path(tempfile.mkdtemp(prefix="patchstack-"))
-    try:
-        _make_bare(root, repository, object_directories)
-        parts = _parts(len(commits))
-        options = ["--unified=0", "--no-renames"] if anchored else [f"--unified={context}"]
-        # git formats on one core: parts of a long series are written side by side.
-        with ThreadPoolExecutor(len(parts)) as pool:
-            jobs = [
-                pool.submit(_write, root, commits[first - 1].oid if first else base, commits[first:end], options)
-                for first, end in parts
-            ]
-            written = [file for job in jobs for file in job.result()]
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+    options = ["--unified=0", "--no-renames"] if anchored else [f"--unified={context}"]
+    parts = _parts(len(commits))
+    # git formats on one core: parts of a long series are written side by side.
+    with (
+        bare_repository(object_directories, repository.git_dir / "shallow") as root,
+        ThreadPoolExecutor(len(parts)) as pool,
+    ):
+        jobs = [
+            pool.submit(_write, root, commits[first - 1].oid if first else base, commits[first:end], options)
+            for first, end in parts
+        ]
+        written = [file for job in jobs for file in job.result()]
     if anchored:
         written = [(slug, _without_functions(text)) for slug, text in written]
     ids = dict(known_ids or {})
@@ -129,20 +126,6 @@ def _write(root: Path, base: str, commits: Sequence[Commit], options: Sequence[s
 def _slug(name: str) -> str:
     found = _SLUG.match(name)
     return found.group(1) if found else "patch"
-
-
-def _make_bare(root: Path, repository: Repository, object_directories: Sequence[Path]) -> None:
-    """A repository without configuration over the given objects. Only reading commands are run in it: git would
-    freshen the times of borrowed objects it meant to write."""
-    for name in ("objects/info", "objects/pack", "refs/heads"):
-        (root / name).mkdir(parents=True)
-    (root / "HEAD").write_text("ref: refs/heads/none\n")
-    (root / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
-    lines = [str(directory) for directory in object_directories]
-    (root / "objects" / "info" / "alternates").write_text("".join(f"{line}\n" for line in lines))
-    shallow = repository.git_dir / "shallow"
-    if shallow.is_file():
-        shutil.copyfile(shallow, root / "shallow")
 
 
 def patch_ids(texts: Sequence[bytes]) -> tuple[str, ...]:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 
 from patchstack.errors import MissingError
 from patchstack.git.diff import named_paths
 from patchstack.git.objects import NULL_ID, Objects
 from patchstack.git.overlay import SUBMODULE, TreeOverlay
+from patchstack.git.scratch import make_bare_repository
 from patchstack.git.trees import compare_trees
 from patchstack.process import Finished, clean_environment, run
 
@@ -37,17 +36,9 @@ class GitApply:
 
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
-        self.directory = Path(tempfile.mkdtemp(prefix="patchstack-"))
+        self.directory = make_bare_repository()
         self._tree: str | None = None
         self._lines: set[bytes] = set()
-        try:
-            for name in ("objects/info", "objects/pack", "refs/heads"):
-                (self.directory / name).mkdir(parents=True)
-            (self.directory / "HEAD").write_text("ref: refs/heads/none\n")
-            (self.directory / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
-        except OSError:
-            self.close()
-            raise
         objects.add_directory(self.directory / "objects", "what git made")
 
     def close(self) -> None:

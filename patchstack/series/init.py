@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import MissingError, NotHeldError, UsageError
 from patchstack.git.objects import Commit, Objects, Repository, read_only_git
+from patchstack.git.scratch import bare_repository
 from patchstack.git.transport import Cache
 from patchstack.process import Finished
 from patchstack.series.model import Series, load_series
@@ -134,14 +133,5 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
 
 def _merge_base_over(one: Repository, other: Repository, head: str, their_head: str) -> Finished:
     """`git merge-base` over two repositories, in a temporary one that borrows both; it only reads."""
-    root = Path(tempfile.mkdtemp(prefix="patchstack-"))
-    try:
-        for name in ("objects/info", "refs/heads"):
-            (root / name).mkdir(parents=True)
-        (root / "HEAD").write_text("ref: refs/heads/none\n")
-        (root / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
-        borrowed = f"{one.object_directory}\n{other.object_directory}\n"
-        (root / "objects" / "info" / "alternates").write_text(borrowed)
+    with bare_repository((one.object_directory, other.object_directory)) as root:
         return read_only_git(root, "merge-base", head, their_head)
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
