@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import Fork, a_fork, new_file, write_series
 from tests.conftest import RunCli
-from tests.unit.test_lint_rules import KEY
+from tests.unit.linting import KEY
 
 
 def workspace(fork: Fork, extra: str = "") -> None:

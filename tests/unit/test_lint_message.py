@@ -11,7 +11,7 @@ from patchstack.series.lint.policy import LintPolicy
 from patchstack.series.trailers import parse_trailers
 from tests.builders import a_fork, run_git
 from tests.oracle import hermetic_environment
-from tests.unit.test_lint_rules import of
+from tests.unit.linting import of
 
 SHA = "0ed235ea2c17a19fc8238668653946721ed136fd"
 

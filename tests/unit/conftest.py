@@ -1,0 +1,32 @@
+"""Fixtures of the unit tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from patchstack.series.lint.policy import LintPolicy, Waiver
+from patchstack.series.lint.runner import LintResult
+from tests.builders import Changes, Fork, a_fork
+from tests.unit.linting import Linted, of
+
+
+@pytest.fixture
+def linted(tmp_path: Path) -> Linted:
+    """Lints a series of steps on the builders' upstream, or the series as it stands after a change by hand."""
+
+    def run(
+        *steps: tuple[str, Changes],
+        by_hand: Callable[[Fork], object] | None = None,
+        waivers: tuple[Waiver, ...] = (),
+        **policy: Any,
+    ) -> LintResult:
+        fork = a_fork(tmp_path, 3, steps or None)
+        if by_hand is not None:
+            by_hand(fork)
+        return of(fork, LintPolicy(**policy), waivers)
+
+    return run
