@@ -16,8 +16,8 @@ from pathlib import Path
 
 from patchstack.errors import MissingError
 from patchstack.git.objects import Commit, Repository
-from patchstack.git.scratch import bare_repository
-from patchstack.process import Finished, clean_environment, run
+from patchstack.git.scratch import bare_repository, isolated_environment
+from patchstack.process import Finished, run
 
 _OPTIONS = (
     *(
@@ -144,20 +144,7 @@ def patch_ids(texts: Sequence[bytes]) -> tuple[str, ...]:
 
 
 def _git(root: Path, *args: str, stdin: bytes = b"") -> Finished:
-    environment = clean_environment(
-        {
-            "GIT_DIR": str(root),
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_SYSTEM": "/dev/null",
-            "GIT_CONFIG_GLOBAL": "/dev/null",
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_ALLOW_PROTOCOL": "none",
-            "TZ": "UTC",
-        }
-    )
-    done = run(["git", *args], env=environment, stdin=stdin)
+    done = run(["git", *args], env=isolated_environment(root, TZ="UTC"), stdin=stdin)
     if not done.ok:
         command = next(arg for arg in args if arg in ("format-patch", "patch-id"))
         raise MissingError(

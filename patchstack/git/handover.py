@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 import shutil
-import zlib
 from dataclasses import dataclass
 
 from patchstack.errors import MissingError
 from patchstack.git.diff import named_paths
 from patchstack.git.objects import NULL_ID, Objects
 from patchstack.git.overlay import SUBMODULE, TreeOverlay
-from patchstack.git.scratch import make_bare_repository
+from patchstack.git.scratch import isolated_environment, make_bare_repository, write_object
 from patchstack.git.trees import compare_trees
-from patchstack.process import Finished, clean_environment, run
+from patchstack.process import Finished, run
 
 _POSTIMAGE = re.compile(rb"^index [0-9a-f]{40}\.\.([0-9a-f]{40})", re.MULTILINE)
 _UNREAD = re.compile(r"^error: failed to read (.+)$", re.MULTILINE)
@@ -39,6 +38,7 @@ class GitApply:
         self.directory = make_bare_repository()
         self._tree: str | None = None
         self._lines: set[bytes] = set()
+        self._copied: set[str] = set()
         objects.add_directory(self.directory / "objects", "what git made")
 
     def close(self) -> None:
@@ -115,26 +115,14 @@ class GitApply:
                 self._copy_object(entry[1], required=True, path=path)
 
     def _copy_object(self, oid: str, *, required: bool, path: bytes = b"") -> None:
-        target = self.directory / "objects" / oid[:2] / oid[2:]
-        if target.exists() or not (required or self.objects.has(oid)):
+        if oid in self._copied or not (required or self.objects.has(oid)):
             return
         content = self.objects.blob(oid, path.decode("utf-8", "replace"))
-        target.parent.mkdir(exist_ok=True)
-        target.write_bytes(zlib.compress(b"blob %d\0" % len(content) + content, 1))
+        write_object(self.directory / "objects", oid, "blob", content)
+        self._copied.add(oid)
 
     def _git(self, *args: str, stdin: bytes = b"", check: bool = False) -> Finished:
-        environment = clean_environment(
-            {
-                "GIT_DIR": str(self.directory),
-                "GIT_INDEX_FILE": str(self.directory / "index"),
-                "GIT_CONFIG_NOSYSTEM": "1",
-                "GIT_CONFIG_SYSTEM": "/dev/null",
-                "GIT_CONFIG_GLOBAL": "/dev/null",
-                "GIT_ATTR_NOSYSTEM": "1",
-                "GIT_NO_LAZY_FETCH": "1",
-                "GIT_ALLOW_PROTOCOL": "none",
-            }
-        )
+        environment = isolated_environment(self.directory, GIT_INDEX_FILE=str(self.directory / "index"))
         command = ["git", "-c", "core.attributesFile=/dev/null", *args]
         done = run(command, cwd=self.directory, env=environment, stdin=stdin)
         if check and not done.ok:

@@ -8,8 +8,11 @@ import re
 import shutil
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from patchstack.process import clean_environment
 
 _NAME = re.compile(r"patchstack-(\d+)-\w+\Z")
 _OLD = 3600.0  # seconds; a process of another container is alive without our seeing it
@@ -29,8 +32,7 @@ def make_bare_repository(borrow: Sequence[Path] = (), shallow: Path | None = Non
         (root / "HEAD").write_text("ref: refs/heads/none\n")
         (root / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
         if borrow:
-            lines = "".join(f"{_alternate(path)}\n" for path in borrow)
-            (root / "objects" / "info" / "alternates").write_text(lines)
+            borrow_objects(root / "objects", borrow)
         if shallow is not None and shallow.is_file():
             shutil.copyfile(shallow, root / "shallow")
     except BaseException:
@@ -47,6 +49,39 @@ def bare_repository(borrow: Sequence[Path] = (), shallow: Path | None = None) ->
         yield root
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def borrow_objects(objects: Path, directories: Sequence[Path]) -> None:
+    """Let an object directory have others as alternates."""
+    lines = "".join(f"{_alternate(path)}\n" for path in directories)
+    (objects / "info").mkdir(exist_ok=True)
+    (objects / "info" / "alternates").write_text(lines)
+
+
+def write_object(objects: Path, oid: str, kind: str, data: bytes) -> None:
+    """Write a loose object, unless it is there."""
+    path = objects / oid[:2] / oid[2:]
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(zlib.compress(b"%s %d\0" % (kind.encode(), len(data)) + data, 1))
+        path.chmod(0o444)
+
+
+def isolated_environment(git_dir: Path, **more: str) -> dict[str, str]:
+    """The environment in which git sees one repository and nobody's configuration, and fetches nothing."""
+    return clean_environment(
+        {
+            "GIT_DIR": str(git_dir),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_SYSTEM": "/dev/null",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_ALLOW_PROTOCOL": "none",
+            **more,
+        }
+    )
 
 
 def _alternate(path: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from patchstack.errors import ConfigError, MissingError, NotHeldError, UsageErro
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit, Objects, object_id, parse_commit
 from patchstack.git.overlay import DIRECTORY, SUBMODULE
+from patchstack.git.scratch import borrow_objects, write_object
 from patchstack.process import Finished, clean_environment, run
 from patchstack.series.chain import apply_series
 from patchstack.series.lock import Lock
@@ -57,9 +57,9 @@ def check_out(
         added = list(_added(objects, base.tree, [link.after for link in links]))
         _make_repository(directory, branch, borrowed, upstream)
         for oid in added:
-            _write_object(directory, oid, *objects.read(oid))
+            write_object(directory / ".git" / "objects", oid, *objects.read(oid))
     for oid, raw in commits:
-        _write_object(directory, oid, "commit", raw)
+        write_object(directory / ".git" / "objects", oid, "commit", raw)
     head = commits[-1][0]
     _git(directory, "update-ref", f"refs/heads/{branch}", head)
     if files:
@@ -158,16 +158,7 @@ def _make_repository(directory: Path, branch: str, borrowed: Sequence[Path], ups
     directory.mkdir(parents=True, exist_ok=True)
     _git(directory, "init", "--quiet", f"--initial-branch={branch}", "--template=")
     _git(directory, "config", "remote.upstream.url", upstream)
-    info = directory / ".git" / "objects" / "info"
-    info.mkdir(exist_ok=True)
-    (info / "alternates").write_text("".join(f"{path}\n" for path in borrowed))
-
-
-def _write_object(directory: Path, oid: str, kind: str, data: bytes) -> None:
-    path = directory / ".git" / "objects" / oid[:2] / oid[2:]
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(zlib.compress(b"%s %d\0" % (kind.encode(), len(data)) + data))
-    path.chmod(0o444)
+    borrow_objects(directory / ".git" / "objects", borrowed)
 
 
 def _run_git(directory: Path, *args: str) -> Finished:
