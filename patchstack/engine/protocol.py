@@ -1,0 +1,184 @@
+"""What an engine is: where commands run, how files get there and back. Build, gates and benchmarks know only this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
+
+Output = Callable[[bytes], None]
+"""Gets a job's output as it comes, stdout and stderr in one stream, in chunks of any size."""
+
+
+class EngineUnavailable(MissingError):
+    """The engine does not answer: not running, not reachable, no permission."""
+
+
+class EngineLost(MissingError):
+    """The engine answered, and then the connection was lost in the middle of something."""
+
+
+class ImageMissing(MissingError):
+    """The engine does not have an image, and it was not (or could not be) fetched."""
+
+
+class PlatformUnsupported(UsageError):
+    """The engine cannot run that platform's programs."""
+
+    exit_code = Exit.MISSING
+
+
+class OutOfSpace(PatchstackError):
+    """The engine's disk, or a volume on it, is full."""
+
+    exit_code = Exit.MISSING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """An engine as it answered. `spec` is what a user writes to name it (`host`, `docker`, `docker:CONTEXT`,
+    `ssh://…`); `endpoint` where it listens; `platform` what it runs natively (`linux/amd64`, `linux/arm64`); `memory`
+    is in bytes. `local`: its paths are this machine's paths. `isolated`: jobs run in a sandbox."""
+
+    spec: str
+    kind: str
+    endpoint: str
+    version: str
+    platform: str
+    cpus: int
+    memory: int
+    local: bool
+    isolated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A container image on an engine. `digest` is the id of its content (`sha256:…` of its configuration, which names
+    every layer); `repo_digests` the digests under which registries know it; `size` is in bytes."""
+
+    reference: str
+    digest: str
+    platform: str
+    repo_digests: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a job may use; None is unlimited. `memory` and `tmp` (its /tmp) are in bytes, `seconds` is wall time."""
+
+    memory: int | None = None
+    cpus: float | None = None
+    pids: int | None = 4096
+    seconds: float | None = None
+    tmp: int = 512 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """A named place on the engine that outlives jobs. `target` is where a container sees it; `Engine.place` says where
+    a job of this engine sees it."""
+
+    name: str
+    target: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePath:
+    """A path of the engine's own machine (a CUDA toolkit, a model), seen read-only by a container at `target`."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One command. `argv[0]` is found on the job's PATH; `env` is the whole environment but for PATH and HOME, which
+    the engine gives where they are not named; `workdir` is a path as the job sees it. stdin is closed. `image` is
+    needed on container engines. `what` is a word for messages and labels (`configure`, `build`)."""
+
+    what: str
+    argv: tuple[str, ...]
+    image: str | None = None
+    platform: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: str | None = None
+    volumes: tuple[Volume, ...] = ()
+    paths: tuple[EnginePath, ...] = ()
+    gpus: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+class Ending(StrEnum):
+    """How a job ended."""
+
+    EXITED = "exited"
+    TIMED_OUT = "timed-out"
+    OUT_OF_MEMORY = "out-of-memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a job. `code` is its exit code (128 + signal where a signal ended it); `seconds` its wall time."""
+
+    ending: Ending
+    code: int
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return self.ending is Ending.EXITED and self.code == 0
+
+
+class Engine(Protocol):
+    """One place where commands run. Every method raises `EngineUnavailable` or `EngineLost` where the engine does not
+    answer. An engine is used from one thread."""
+
+    def about(self) -> About:
+        """The engine as it answers now."""
+        ...
+
+    def image(self, reference: str, *, platform: str) -> Image | None:
+        """The image of that name, for that platform; None on an engine that has no images (the host). Raises
+        `ImageMissing` where it is not there, `PlatformUnsupported` where it is another platform's."""
+        ...
+
+    def place(self, volume: Volume) -> str:
+        """The path at which a job of this engine sees the volume."""
+        ...
+
+    def put(self, volume: str, archive: Iterable[bytes], *, image: str | None = None) -> None:
+        """Unpack a tar stream into a volume, made where it is not there. Raises `OutOfSpace`. `image` is any image the
+        engine has: container engines need one to reach a volume."""
+        ...
+
+    def get(self, volume: str, path: str, *, image: str | None = None) -> Iterator[bytes]:
+        """A file or directory of a volume as a tar stream, its last component included in the names (as `docker cp`
+        gives it). Raises `MissingError` where it is not there."""
+        ...
+
+    def run(self, job: Job, output: Output) -> Outcome:
+        """Run a job to its end. On any exception here, Ctrl-C included, and when this process dies, the job and all it
+        started are gone. Raises `ImageMissing`, `PlatformUnsupported` and `UsageError` for a job that cannot start."""
+        ...
+
+    def shell(self, job: Job) -> tuple[str, ...]:
+        """The command line by which a person gets a shell in the very place where the job runs."""
+        ...
+
+    def volumes(self) -> tuple[str, ...]:
+        """The names of the volumes that patchstack made here."""
+        ...
+
+    def remove(self, volume: str) -> None:
+        """Remove a volume and what is in it; nothing where it is not there."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
