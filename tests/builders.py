@@ -55,8 +55,8 @@ def run_git(*args: str | Path, cwd: Path, check: bool = True, **environment: str
                     ("EMAIL", "author@example.com"),
                     ("DATE", f"{FIRST_DATE} +0000"),
                 )
-            },
-            **environment,
+            }
+            | environment,
         ),
     )
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
-from patchstack.errors import MissingError, UsageError
+from patchstack.errors import UsageError
+from patchstack.workspace import FILE_NAME, is_url
+
+if TYPE_CHECKING:
+    from patchstack.workspace import SeriesConfig
 
 
 def checkout_command(
@@ -23,7 +27,10 @@ def checkout_command(
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Recreate the fork branch, with the same commit ids, from pin + series + lock alone, in a new repository."""
+    """Recreate the fork branch, with the same commit ids, from pin + series + lock alone, in a new repository.
+
+    A series without a lock gives the commits that git am would make of its patches, each author also its committer.
+    """
     from patchstack.series.checkout import check_out, pick_alone
     from patchstack.series.lock import read_lock
     from patchstack.series.model import load_series
@@ -34,8 +41,6 @@ def checkout_command(
     config = one_series(the_workspace(workspace), [series])
     loaded = load_series(config.patches, config.name)
     lock = read_lock(config.patches)
-    if lock is None:
-        raise MissingError(f"{config.patches} has no series.lock", hint=f"patchstack export {config.name} writes it")
     sources = open_sources(open_cache(offline=offline), upstream=config.upstream, pin=config.pin, series=loaded)
     made = check_out(
         sources.objects,
@@ -44,6 +49,7 @@ def checkout_command(
         sources.base,
         directory,
         upstream=config.upstream,
+        branch=_branch(config),
         at=at if patch is None else patch,
         files=not no_files,
     )
@@ -53,4 +59,23 @@ def checkout_command(
     print(
         f"{config.name}: {made.directory} has branch {made.branch} at {made.head}, {commits} above {sources.base.oid}"
     )
-    talk(f"note: it borrows the objects of {config.upstream}; keep that, or run git -C {directory} repack -a -d")
+    if made.left_out:
+        files = ", ".join(made.left_out[:3]) + (f" and {len(made.left_out) - 3} more" if len(made.left_out) > 3 else "")
+        talk(f"warning: the contents of {files} are not to be had: the work tree is sparse, without them")
+    place = "the cache" if is_url(config.upstream) else config.upstream
+    talk(f"note: it borrows the objects of {place}; keep that, or run git -C {directory} repack -a -d")
+    if lock is None:
+        talk(
+            "note: there is no series.lock: author, date and message are the patches', every author is the committer "
+            "too, and the ids are not those of the commits that the patches were made from"
+        )
+        if patch is None and at is None and config.fork is None:
+            talk(f"next: fork: {directory} and fork_ref: {made.branch} in {FILE_NAME}; patchstack export {config.name}")
+
+
+def _branch(config: SeriesConfig) -> str:
+    """A branch's name for a series whose lock does not tell it: the configured one, or the series' own."""
+    from patchstack.git.objects import FULL_ID
+
+    ref = (config.fork_ref or "").removeprefix("refs/heads/")
+    return ref if ref and ref != "HEAD" and not FULL_ID.match(ref) else config.name

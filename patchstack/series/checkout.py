@@ -1,45 +1,55 @@
-"""Recreate the fork branch from pin + series + lock alone: the same commits, down to their ids."""
+"""Recreate the fork branch from pin + series + lock alone: the same commits, down to their ids.
+
+Without a lock the commits are made from the patches' mails: always the same, but not the ones they were made from.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchstack.errors import ConfigError, MissingError, NotHeldError, UsageError
 from patchstack.git.apply import Applier
+from patchstack.git.authored import NoCommit, an_author
 from patchstack.git.objects import Commit, Objects, object_id, parse_commit
-from patchstack.git.overlay import DIRECTORY, SUBMODULE
+from patchstack.git.overlay import DIRECTORY, SUBMODULE, TreeOverlay
 from patchstack.git.scratch import borrow_objects, write_object
+from patchstack.git.transport import shown_url
 from patchstack.process import Finished, clean_environment, run
-from patchstack.series.chain import apply_series
+from patchstack.series.chain import Link, apply_series
 from patchstack.series.lock import Lock
 from patchstack.series.model import Series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedOut:
-    """A recreated branch: its head, and how many commits lie above the pin."""
+    """A recreated branch: its head, and how many commits lie above the pin. `left_out` are files of the head whose
+    contents are nowhere: the work tree is sparse without them."""
 
     directory: Path
     branch: str
     head: str
     count: int
+    left_out: tuple[str, ...] = ()
 
 
 def check_out(
     objects: Objects,
     series: Series,
-    lock: Lock,
+    lock: Lock | None,
     base: Commit,
     directory: Path,
     *,
     upstream: str,
+    branch: str,
     at: int | None = None,
     files: bool = True,
 ) -> CheckedOut:
-    """Make a repository whose branch is the fork's, up to the patch numbered `at`.
+    """Make a repository whose branch is the fork's, up to the patch numbered `at`. `branch` is its name where no lock
+    tells that of the fork's; the commits are then made from the patches' mails.
 
     The repository borrows the upstream's objects (as `git clone --shared` does) and gets only what the series adds.
     Everything is recreated and checked in memory first. Raises `UsageError` for a directory that is not empty,
@@ -52,19 +62,27 @@ def check_out(
     borrowed = tuple(objects.directories)
     with Applier(objects, base.tree) as applier:
         links = apply_series(applier, series)
-        commits = _recreate(series, lock, base, [link.after if link.applied else None for link in links])
-        branch = lock.branch if at is None else f"{lock.branch}-at-{at}"
+        if lock is not None:
+            commits = _recreate(series, lock, base, [link.after if link.applied else None for link in links])
+            branch = lock.branch
+        else:
+            commits = _made_from_mails(objects, links, base)
+        branch = branch if at is None else f"{branch}-at-{at}"
         added = list(_added(objects, base.tree, [link.after for link in links]))
         _make_repository(directory, branch, borrowed, upstream)
         for oid in added:
             write_object(directory / ".git" / "objects", oid, *objects.read(oid))
+        absent = _absent(objects, links[-1].after) if files else []
     for oid, raw in commits:
         write_object(directory / ".git" / "objects", oid, "commit", raw)
     head = commits[-1][0]
     _git(directory, "update-ref", f"refs/heads/{branch}", head)
+    if absent:
+        _leave_out(directory, absent)
     if files:
         _git(directory, "reset", "--quiet", "--hard", branch)
-    return CheckedOut(directory=directory, branch=branch, head=head, count=len(commits))
+    left_out = tuple(path.decode("utf-8", "replace") for path in absent)
+    return CheckedOut(directory=directory, branch=branch, head=head, count=len(commits), left_out=left_out)
 
 
 def pick_alone(made: CheckedOut, base: Commit, number: int) -> CheckedOut:
@@ -87,7 +105,7 @@ def pick_alone(made: CheckedOut, base: Commit, number: int) -> CheckedOut:
             hint=f"{made.directory} has the series up to it, on branch {made.branch}",
         )
     head = _run_git(made.directory, "rev-parse", "HEAD").stdout.decode("ascii").strip()
-    return CheckedOut(directory=made.directory, branch=branch, head=head, count=1)
+    return replace(made, branch=branch, head=head, count=1)
 
 
 _COMMITTER = ("-c", "user.name=patchstack", "-c", "user.email=patchstack@localhost", "-c", "commit.gpgSign=false")
@@ -125,6 +143,29 @@ def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | No
     return commits
 
 
+def _made_from_mails(objects: Objects, links: Sequence[Link], base: Commit) -> list[tuple[str, bytes]]:
+    """A commit for every patch, as `git am` would make it. All complaints at once."""
+    problems: list[str] = []
+    commits: list[tuple[str, bytes]] = []
+    parent = base.oid
+    with an_author(base, objects.read(base.oid)[1]) as author:
+        for link in links:
+            if not link.applied:
+                found = link.outcome.problems if link.outcome else ()
+                told = "; ".join(problem.detail for problem in found) or "an earlier patch does not apply"
+                problems.append(f"{link.patch.file}: {told}")
+                continue
+            made = author.commit(link.patch.data or b"", link.patch.subject, link.after, parent)
+            if isinstance(made, NoCommit):
+                problems.append(f"{link.patch.file}: {made.reason}")
+            else:
+                parent = made[0]
+                commits.append(made)
+    if problems:
+        raise NotHeldError("the patches cannot be made into commits; nothing was written", problems=problems)
+    return commits
+
+
 def _added(objects: Objects, base: str, trees: Sequence[str]) -> Iterator[str]:
     """Every tree and blob that the series adds to the pin's, each once."""
     seen = {base}
@@ -154,10 +195,26 @@ def _new_below(objects: Objects, old: str, new: str, seen: set[str]) -> Iterator
                 yield oid
 
 
+def _absent(objects: Objects, tree: str) -> list[bytes]:
+    """The files of a tree whose contents are not to be had: a partial clone lacks what no patch touches."""
+    blobs = {path: oid for path, (mode, oid) in TreeOverlay(objects, tree).files() if mode != SUBMODULE}
+    objects.want(blobs.values())
+    return sorted(path for path, oid in blobs.items() if not objects.has(oid))
+
+
+def _leave_out(directory: Path, paths: Sequence[bytes]) -> None:
+    """Make a work tree sparse: all but these files."""
+    _git(directory, "config", "core.sparseCheckout", "true")
+    _git(directory, "config", "core.sparseCheckoutCone", "false")
+    patterns = [b"!/" + re.sub(rb"([\\*?\[]| \Z)", rb"\\\1", path) for path in paths]
+    (directory / ".git" / "info").mkdir(exist_ok=True)
+    (directory / ".git" / "info" / "sparse-checkout").write_bytes(b"\n".join([b"/*", *patterns, b""]))
+
+
 def _make_repository(directory: Path, branch: str, borrowed: Sequence[Path], upstream: str) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     _git(directory, "init", "--quiet", f"--initial-branch={branch}", "--template=")
-    _git(directory, "config", "remote.upstream.url", upstream)
+    _git(directory, "config", "remote.upstream.url", shown_url(upstream))
     borrow_objects(directory / ".git" / "objects", borrowed)
 
 

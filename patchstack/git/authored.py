@@ -1,0 +1,98 @@
+"""Commits from patch files made by anyone's git: what `git am` would make of them, always with the same ids."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import MissingError
+from patchstack.git.objects import Commit, object_id
+from patchstack.git.scratch import bare_repository, isolated_environment
+from patchstack.process import Finished, run
+
+_COMMITTED = re.compile(rb"^committer .*> (-?\d{1,12} [+-]\d{4})$", re.MULTILINE)
+_BLANKS = b" \t\r\n"  # what git's own isspace knows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoCommit:
+    """Why a patch file gives no commit, in words."""
+
+    reason: str
+
+
+class Author:
+    """Makes commits of patch files, with git itself reading the mails (`git mailinfo -b`, `git var`)."""
+
+    def __init__(self, root: Path, base: Commit, base_raw: bytes) -> None:
+        self._root = root
+        self._base = base
+        found = _COMMITTED.search(base_raw.partition(b"\n\n")[0])
+        self._date = found.group(1).decode("ascii") if found else "0 +0000"
+
+    def commit(self, data: bytes, subject: str, tree: str, parent: str) -> tuple[str, bytes] | NoCommit:
+        """Id and bytes of the commit that a patch file stands for, with a tree and on a parent.
+
+        Author, date and message are the mail's. A mail does not tell the committer: that is the author, at the author's
+        date. Where the mail names no author or date, `patchstack` and the pin's date stand in; `subject` is for a file
+        without one.
+        """
+        head = data.replace(b"\r\n", b"\n") if b"\r\n" in data[:1000] else data
+        message = self._root / "message"
+        options = ("mailinfo", "-b", "--encoding=UTF-8", str(message), str(self._root / "diff"))
+        read = self._git(*options, stdin=head or b"\n")
+        if not read.ok:
+            return NoCommit(reason=f"its mail cannot be read: {read.complaint}")
+        fields = dict(_fields(read.stdout))
+        told = fields.get(b"Subject", b"") or subject.encode()
+        body = message.read_bytes() if b"Subject" in fields else b""
+        # A time of its own form, which git takes for seconds since 1970 and nothing else.
+        date = fields.get(b"Date", b"").decode("utf-8", "replace") or f"@{self._date}"
+        who = self._git(
+            "var",
+            "GIT_AUTHOR_IDENT",
+            GIT_AUTHOR_NAME=fields.get(b"Author", b"").decode("utf-8", "surrogateescape") or "patchstack",
+            GIT_AUTHOR_EMAIL=fields.get(b"Email", b"").decode("utf-8", "surrogateescape") or "patchstack@localhost",
+            GIT_AUTHOR_DATE=date,
+        )
+        if not who.ok:
+            return NoCommit(reason=f"its author or date cannot be used: {who.complaint.splitlines()[-1]}")
+        ident = who.stdout.rstrip(b"\n")
+        head = b"tree %s\nparent %s\nauthor %s\ncommitter %s\n\n" % (tree.encode(), parent.encode(), ident, ident)
+        raw = head + _cleaned(told + b"\n\n" + body)
+        return object_id("commit", raw), raw
+
+    def _git(self, *args: str, stdin: bytes = b"", **environment: str) -> Finished:
+        return run(["git", *args], env=isolated_environment(self._root, **environment), stdin=stdin)
+
+
+@contextlib.contextmanager
+def an_author(base: Commit, base_raw: bytes) -> Iterator[Author]:
+    """An `Author` over a pin, for the length of a block: it needs a temporary directory."""
+    try:
+        with bare_repository() as root:
+            yield Author(root, base, base_raw)
+    except OSError as error:
+        raise MissingError(f"a temporary directory cannot be used: {error.strerror or error}") from error
+
+
+def _fields(printed: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The lines that `git mailinfo` prints."""
+    for line in printed.split(b"\n"):
+        name, colon, value = line.partition(b": ")
+        if colon:
+            yield name, value.strip()
+
+
+def _cleaned(message: bytes) -> bytes:
+    """A message as git keeps it (`git stripspace`): no blanks at the end of lines, no empty lines but single ones."""
+    kept: list[bytes] = []
+    for line in (line.rstrip(_BLANKS) for line in message.split(b"\n")):
+        if line or (kept and kept[-1]):
+            kept.append(line)
+    while kept and not kept[-1]:
+        kept.pop()
+    return b"".join(line + b"\n" for line in kept)
