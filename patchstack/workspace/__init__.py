@@ -1,0 +1,22 @@
+"""`patchstack.yaml`: the workspace, read and checked once. Every complaint names its line, and all come at once."""
+
+from patchstack.workspace.mapping import read_yaml
+from patchstack.workspace.model import FILE_NAME, SCRATCH, LintPolicy, SeriesConfig, Waiver, Workspace
+from patchstack.workspace.places import is_url, located
+from patchstack.workspace.read import find_workspace, read_workspace
+from patchstack.workspace.write import add_series
+
+__all__ = [
+    "FILE_NAME",
+    "SCRATCH",
+    "LintPolicy",
+    "SeriesConfig",
+    "Waiver",
+    "Workspace",
+    "add_series",
+    "find_workspace",
+    "is_url",
+    "located",
+    "read_workspace",
+    "read_yaml",
+]

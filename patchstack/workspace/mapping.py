@@ -1,0 +1,135 @@
+"""YAML being read: documents with their line numbers, typed access, and complaints that name the line."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from patchstack.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ruamel.yaml.comments import CommentedMap
+
+
+def read_yaml(path: Path, *, comments: bool = True) -> Any:
+    """A YAML document; with `comments` one that keeps them and its line numbers. Raises `ConfigError`."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError
+
+    try:
+        return YAML(typ="rt" if comments else "safe").load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    except MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = f":{mark.line + 1}" if mark is not None else ""
+        raise ConfigError(f"{path}{line}: not YAML: {error.problem or error.context}") from error
+    except Exception as error:
+        # Dates that are none, tags, numbers of thousands of digits, deep nesting: the parser fails in many ways.
+        raise ConfigError(f"{path}: not YAML: {type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
+
+
+class Mapping:
+    """A YAML mapping being read: typed access, and complaints with the line they are about."""
+
+    def __init__(self, node: CommentedMap, path: Path, where: str, problems: list[str]) -> None:
+        self.node = node
+        self.path = path
+        self.where = where
+        self.problems = problems
+        self.used: list[str] = []
+
+    def complain(self, key: str | None, text: str) -> None:
+        what = f"{self.where}{key}" if key else self.where.rstrip(".")
+        self._complain(key, what, text)
+
+    def _complain(self, key: str | None, what: str, text: str) -> None:
+        try:
+            line = self.node.lc.key(key)[0] if key else self.node.lc.line
+        except (AttributeError, KeyError, TypeError):
+            line = self.node.lc.line or 0
+        self.problems.append(f"{self.path}:{line + 1}: {f'{what}: ' if what else ''}{text}")
+
+    def text(self, key: str, *, required: bool = False) -> str | None:
+        value = self._get(key, required)
+        if value is None or isinstance(value, str):
+            return str(value) if value is not None else None
+        scalar = not isinstance(value, dict | list)
+        self.complain(key, f"{_brief(value)} is not text" + ("; put it in quotes" if scalar else ""))
+        return None
+
+    def integer(self, key: str, *, default: int) -> int:
+        value = self._get(key, required=False)
+        if value is None or type(value) is int:
+            return default if value is None else value
+        self.complain(key, f"{_brief(value)} is not a whole number")
+        return default
+
+    def boolean(self, key: str) -> bool:
+        value = self._get(key, required=False)
+        if value is None or type(value) is bool:
+            return bool(value)
+        self.complain(key, f"{_brief(value)} is neither true nor false")
+        return False
+
+    def mapping(self, key: str, *, required: bool = False) -> Mapping | None:
+        value = self._get(key, required)
+        return self._as_mapping(key, value) if value is not None else None
+
+    def texts(self, key: str) -> tuple[str, ...] | None:
+        """A list of texts; an empty one is one."""
+        value = self._get(key, False)
+        if value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+            return None if value is None else tuple(map(str, value))
+        self.complain(key, "not a list of texts")
+        return None
+
+    def items(self, key: str) -> list[Mapping]:
+        """The mappings of a list."""
+        value = self._get(key, False)
+        if not isinstance(value, list):
+            if value is not None:
+                self.complain(key, "not a list")
+            return []
+        found = [self._as_mapping(key, one) for one in value]
+        return [one for one in found if one is not None]
+
+    def children(self) -> list[tuple[str, Mapping]]:
+        """Every key with the mapping it holds."""
+        found = []
+        for key in self.node:
+            child = self._as_mapping(key, self.node[key])
+            if child is not None:
+                found.append((str(key), child))
+        return found
+
+    def finish(self) -> None:
+        """Complain about keys nobody asked for."""
+        for key in self.node:
+            if key not in self.used:
+                near = difflib.get_close_matches(str(key), self.used, 1)
+                hint = f", perhaps you meant {near[0]}" if near else f" (known: {', '.join(self.used)})"
+                self._complain(key, f"{self.where}{key}", f"unknown key{hint}")
+
+    def _get(self, key: str, required: bool) -> Any:
+        self.used.append(key)
+        value = self.node.get(key)
+        if value is None and (required or key in self.node):
+            self.complain(key if key in self.node else None, f"{key} is {'empty' if key in self.node else 'missing'}")
+        return value
+
+    def _as_mapping(self, key: str, value: object) -> Mapping | None:
+        from ruamel.yaml.comments import CommentedMap
+
+        if isinstance(value, CommentedMap):
+            return Mapping(value, self.path, f"{self.where}{key}.", self.problems)
+        self.complain(key, "not a mapping of keys to values")
+        return None
+
+
+def _brief(value: object) -> str:
+    """A value for a complaint. Not the whole of a list or mapping: aliases can make that as large as they like."""
+    if isinstance(value, list):
+        return "a list"
+    return "a mapping" if isinstance(value, dict) else repr(value)[:80]

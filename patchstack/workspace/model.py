@@ -1,0 +1,91 @@
+"""What `patchstack.yaml` says, as checked values."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import UsageError
+
+FILE_NAME = "patchstack.yaml"
+
+SCRATCH = (
+    *("*.md", "*.log", "*.gguf", "*.safetensors", "*.nsys-rep", "*.ncu-rep", "*.qdrep", "*.patch", "*.orig", "*.rej"),
+    *("*.o", "*.a", "*.so", "*.obj", "*.pyc", "*.swp", "*~", ".DS_Store", "CMakeCache.txt", "compile_commands.json"),
+    *("__pycache__/", "CMakeFiles/", ".vscode/", ".idea/", "/build/", "/build-*/", "/cmake-build-*/"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintPolicy:
+    """What the rules hold a series against. The defaults ask nothing that a series of any origin could not give.
+
+    Paths are globs as in `.gitignore`: `allow` names all that a patch may touch, `deny` what none may; `scratch` names
+    what none may add (files of the pin are free). `additive` forbids to remove or change a line of the pin. `trailers`
+    are the keys every message must end with. A patch may have `patch_kib` KiB, and add `file_lines` lines to a file.
+    """
+
+    allow: tuple[str, ...] = ("**",)
+    deny: tuple[str, ...] = ()
+    scratch: tuple[str, ...] = SCRATCH
+    additive: bool = False
+    trailers: tuple[str, ...] = ()
+    patch_kib: int = 1024
+    file_lines: int = 5000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiver:
+    """Findings of a rule that are let pass, and why. `patch` is a number; None stands for every patch. `file` and
+    `line` are where the waiver is written."""
+
+    rule: str
+    patch: int | None
+    why: str
+    file: str = "patchstack.yaml"
+    line: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesConfig:
+    """One series of the workspace. `upstream` and `fork` are a path or URL, relative paths taken from the workspace;
+    `expect` is `fork` or `lock`: what verify compares with. `context` is how many lines export writes around a change,
+    `form` is `plain` or `anchored`;
+    `require_pushed` lets it refuse a branch that its remote does not have."""
+
+    name: str
+    patches: Path
+    upstream: str
+    pin: str
+    fork: str | None
+    fork_ref: str | None
+    expect: str
+    context: int = 3
+    form: str = "plain"
+    require_pushed: bool = False
+    lint: LintPolicy = LintPolicy()
+    waive: tuple[Waiver, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """A checked `patchstack.yaml`. `root` is its directory."""
+
+    path: Path
+    series: tuple[SeriesConfig, ...]
+
+    @property
+    def root(self) -> Path:
+        return self.path.parent
+
+    def select(self, names: Sequence[str]) -> tuple[SeriesConfig, ...]:
+        """The series of those names, in that order; all for none. Raises `UsageError` for a name that is not there."""
+        known = {series.name: series for series in self.series}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], known, 1)
+            hint = f"perhaps you meant {near[0]}" if near else f"{self.path} has {', '.join(known)}"
+            raise UsageError(f"there is no series {', '.join(unknown)}", hint=hint)
+        return tuple(known[name] for name in names) if names else self.series
