@@ -85,6 +85,18 @@ class Mapping:
         self.complain(key, "not a list of texts")
         return None
 
+    def settings(self, key: str) -> tuple[tuple[str, str], ...]:
+        """A mapping of names to scalars, as text: `true` is ON and `false` OFF, as CMake writes them."""
+        node = self.mapping(key)
+        found = []
+        for name in node.node if node is not None else ():
+            value = node.node[name] if node is not None else None
+            if isinstance(value, dict | list) or value is None:
+                self._complain(key, f"{self.where}{key}.{name}", f"{_brief(value)} is not a single value")
+            else:
+                found.append((str(name), {True: "ON", False: "OFF"}[value] if type(value) is bool else str(value)))
+        return tuple(found)
+
     def items(self, key: str) -> list[Mapping]:
         """The mappings of a list."""
         value = self._get(key, False)

@@ -49,11 +49,42 @@ class Waiver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VariantConfig:
+    """One way to build, as written down; None and empty stand for what the variant it `extends` says.
+
+    An `abstract` one is there to be extended. `arch` is a CUDA architecture as CMake writes it (`121a-real`);
+    `platform` is `linux/amd64` or `linux/arm64`; `image` names a container image, `recipe` the directory it is built
+    from, `toolkit` a CUDA toolkit on the engine's machine.
+    `cmake` and `compile` are definitions for CMake's cache and for the compilers; `commit_variable` is the CMake
+    variable that carries the build key into the binaries. `memory` is in bytes, `seconds` wall time. `origin` is where
+    it is written.
+    """
+
+    name: str
+    origin: str
+    extends: str | None = None
+    abstract: bool = False
+    arch: str | None = None
+    platform: str | None = None
+    image: str | None = None
+    recipe: str | None = None
+    toolkit: str | None = None
+    cmake: tuple[tuple[str, str], ...] = ()
+    compile: tuple[tuple[str, str], ...] = ()
+    targets: tuple[str, ...] | None = None
+    commit_variable: str | None = None
+    memory: int | None = None
+    cpus: float | None = None
+    jobs: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesConfig:
     """One series of the workspace. `upstream` and `fork` are a path or URL, relative paths taken from the workspace;
     `expect` is `fork` or `lock`: what verify compares with. `context` is how many lines export writes around a change,
     `form` is `plain` or `anchored`;
-    `require_pushed` lets it refuse a branch that its remote does not have."""
+    `require_pushed` lets it refuse a branch that its remote does not have; `variant` is what `build` makes of it."""
 
     name: str
     patches: Path
@@ -67,14 +98,17 @@ class SeriesConfig:
     require_pushed: bool = False
     lint: LintPolicy = LintPolicy()
     waive: tuple[Waiver, ...] = ()
+    variant: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A checked `patchstack.yaml`. `root` is its directory."""
+    """A checked `patchstack.yaml`. `root` is its directory; `engine` is where builds and gates run."""
 
     path: Path
     series: tuple[SeriesConfig, ...]
+    variants: tuple[VariantConfig, ...] = ()
+    engine: str | None = None
 
     @property
     def root(self) -> Path:

@@ -9,6 +9,7 @@ from patchstack.errors import ConfigError
 from patchstack.workspace.mapping import Mapping, read_yaml
 from patchstack.workspace.model import FILE_NAME, LintPolicy, SeriesConfig, Waiver, Workspace
 from patchstack.workspace.places import located
+from patchstack.workspace.variants import read_variants
 
 _FULL_ID = re.compile(r"[0-9a-f]{40}\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
@@ -34,12 +35,14 @@ def read_workspace(path: Path) -> Workspace:
     series = []
     for name, node in (top.mapping("series", required=True) or Mapping(CommentedMap(), path, "", [])).children():
         series.append(_read_series(name, node, path))
+    variants = read_variants(top)
+    engine = top.text("engine")
     top.finish()
     if not series and not problems:
         problems.append(f"{path}:1: series: there are none")
     if problems:
         raise ConfigError(f"{path.name} cannot be used", problems=problems)
-    return Workspace(path=path, series=tuple(series))
+    return Workspace(path=path, series=tuple(series), variants=variants, engine=engine)
 
 
 def _read_series(name: str, node: Mapping, path: Path) -> SeriesConfig:
@@ -70,6 +73,7 @@ def _read_series(name: str, node: Mapping, path: Path) -> SeriesConfig:
         require_pushed=node.boolean("require_pushed"),
         lint=_read_lint(node.mapping("lint")),
         waive=tuple(_read_waiver(one) for one in node.items("waive")),
+        variant=node.text("variant"),
     )
     node.finish()
     return config

@@ -1,0 +1,135 @@
+"""Variants: those that patchstack ships, with a workspace's laid over them, and where each setting came from."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import patchstack
+from patchstack.build.arch import Architecture, parse_arch
+from patchstack.errors import ConfigError, UsageError
+from patchstack.workspace import VariantConfig, read_variants_file
+
+T = TypeVar("T")
+_SCALARS = (
+    *("arch", "platform", "image", "recipe", "toolkit", "targets", "commit_variable"),
+    *("memory", "cpus", "jobs", "seconds"),
+)
+_DERIVED_FROM = "cuda"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(Generic[T]):
+    """A value and where it came from."""
+
+    value: T
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One way to build, with all it extends laid under it. The fields are `VariantConfig`'s."""
+
+    name: str
+    arch: Setting[str] | None
+    platform: Setting[str] | None
+    image: Setting[str] | None
+    recipe: Setting[str] | None
+    toolkit: Setting[str] | None
+    targets: Setting[tuple[str, ...]] | None
+    commit_variable: Setting[str] | None
+    memory: Setting[int] | None
+    cpus: Setting[float] | None
+    jobs: Setting[int] | None
+    seconds: Setting[float] | None
+    cmake: Mapping[str, Setting[str]]
+    compile: Mapping[str, Setting[str]]
+
+
+class Variants:
+    """All variants of a workspace."""
+
+    def __init__(self, shipped: Iterable[VariantConfig], own: Iterable[VariantConfig]) -> None:
+        self._layers: dict[str, list[VariantConfig]] = {}
+        for config in (*shipped, *own):
+            self._layers.setdefault(config.name, []).append(config)
+
+    def names(self) -> tuple[str, ...]:
+        """Those that can be built, in the order in which they are written."""
+        return tuple(name for name, layers in self._layers.items() if not layers[-1].abstract)
+
+    def get(self, name: str) -> Variant:
+        """The variant of that name. Raises `UsageError` where there is none to build, `ConfigError` for one that
+        extends what is not there, or itself."""
+        if name not in self._layers or self._layers[name][-1].abstract:
+            near = difflib.get_close_matches(name, self.names(), 1)
+            hint = f"perhaps you meant {near[0]}; " if near else ""
+            raise UsageError(f"there is no variant {name}", hint=f"{hint}there are {', '.join(self.names())}")
+        return self._flatten(name, self._lineage(name))
+
+    def for_arch(self, architecture: Architecture) -> Variant:
+        """The variant for an architecture; where none is written, one made from `cuda`. Raises `UsageError` where
+        several are."""
+        found = []
+        for name in self.names():
+            arch = self.get(name).arch
+            if arch is not None and parse_arch(arch.value).number == architecture.number:
+                found.append(name)
+        plain = f"cuda-sm{architecture.number}"
+        if plain in found or len(found) == 1:
+            return self.get(plain if plain in found else found[0])
+        if found:
+            raise UsageError(
+                f"{architecture.name} has several variants", hint=f"name one with --variant: {', '.join(found)}"
+            )
+        made = VariantConfig(
+            name=plain, origin="--arch, on top of cuda", extends=_DERIVED_FROM, arch=architecture.cmake
+        )
+        return self._flatten(plain, [*self._lineage(_DERIVED_FROM), made])
+
+    def _lineage(self, name: str) -> list[VariantConfig]:
+        """What a variant is made of, from the one that extends nothing down to itself."""
+        chain: list[str] = []
+        at: str | None = name
+        while at is not None:
+            if at in chain:
+                raise ConfigError(f"variant {name} extends itself", problems=[" extends ".join([*chain, at])])
+            layers = self._layers.get(at)
+            if layers is None:
+                origin = self._layers[chain[-1]][-1].origin
+                raise ConfigError(f"{origin} extends {at}, which is no variant", hint=f"there are {self._all()}")
+            chain.append(at)
+            at = next((layer.extends for layer in reversed(layers) if layer.extends is not None), None)
+        return [layer for one in reversed(chain) for layer in self._layers[one]]
+
+    def _flatten(self, name: str, lineage: Sequence[VariantConfig]) -> Variant:
+        scalars: dict[str, Setting[object] | None] = dict.fromkeys(_SCALARS)
+        cmake: dict[str, Setting[str]] = {}
+        compile_: dict[str, Setting[str]] = {}
+        for config in lineage:
+            for field in _SCALARS:
+                if (value := getattr(config, field)) is not None:
+                    scalars[field] = Setting(value=value, origin=config.origin)
+            cmake.update({key: Setting(value=value, origin=config.origin) for key, value in config.cmake})
+            compile_.update({key: Setting(value=value, origin=config.origin) for key, value in config.compile})
+        return Variant(name=name, cmake=cmake, compile=compile_, **scalars)  # type: ignore[arg-type]
+
+    def _all(self) -> str:
+        return ", ".join(self._layers)
+
+
+def builders_directory() -> Path:
+    """Where the recipes and `variants.yaml` are: in the installed package, or beside it in a checkout."""
+    package = Path(patchstack.__file__).parent
+    return next(
+        (place for place in (package / "builders", package.parent / "builders") if (place / "variants.yaml").is_file()),
+        package / "builders",
+    )
+
+
+def load_variants(own: Iterable[VariantConfig] = ()) -> Variants:
+    """The shipped variants with a workspace's over them."""
+    return Variants(read_variants_file(builders_directory() / "variants.yaml"), own)
