@@ -29,6 +29,8 @@ FULL_ID = re.compile(r"[0-9a-f]{40}\Z")
 NULL_ID = "0" * 40
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
+_REMEMBERED = 4 * 1024 * 1024  # bytes of an object that is kept
+
 _KINDS: dict[int, str] = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 
 
@@ -76,6 +78,7 @@ class Objects:
     def __init__(self) -> None:
         self._odb: pygit2.Odb | None = None
         self.made = MadeObjects()
+        self._remembered: dict[str, tuple[str, bytes]] | None = None
         self.directories: list[Path] = []
         self.where = "memory"
         self.fetch: Callable[[Sequence[str]], None] | None = None
@@ -103,9 +106,15 @@ class Objects:
             raise MissingObject(oid, "object", self.where, self.hint)
         return found
 
+    def remember(self) -> None:
+        """Keep what is read from now on: for those who come back to the same contents."""
+        self._remembered = {}
+
     def _stored(self, oid: str) -> tuple[str, bytes] | None:
         if self._odb is None:
             return None
+        if self._remembered is not None and oid in self._remembered:
+            return self._remembered[oid]
         try:
             kind, data = self._odb.read(pygit2.Oid(hex=oid))
         except KeyError:
@@ -114,7 +123,10 @@ class Objects:
             raise MissingError(
                 f"object {oid} in {self.where} cannot be read: {error}", hint="run git fsck there"
             ) from error
-        return _KINDS[int(kind)], data
+        found = _KINDS[int(kind)], data
+        if self._remembered is not None and len(data) <= _REMEMBERED:
+            self._remembered[oid] = found
+        return found
 
     def want(self, oids: Iterable[str]) -> None:
         """Fetch those of the objects that are nowhere, all at once, where that is possible; `read` then finds them."""
@@ -159,20 +171,20 @@ class Objects:
         if kind != "tree":
             raise MissingError(f"{oid} is a {kind}, not a tree")
         try:
-            return iter(list(_parse_tree(data)))
+            return iter(_parse_tree(data))
         except ValueError as error:
             raise MissingError(f"tree {oid} in {self.where} is damaged", hint="run git fsck there") from error
 
 
-def _parse_tree(data: bytes) -> Iterator[tuple[int, bytes, str]]:
-    position, end = 0, len(data)
-    while position < end:
-        space = data.index(b" ", position)
-        stop = data.index(b"\0", space)
-        yield int(data[position:space], 8), data[space + 1 : stop], data[stop + 1 : stop + 21].hex()
-        position = stop + 21
-    if position != end:
-        raise ValueError("a truncated entry")
+_ENTRY = re.compile(rb"([0-7]+) ([^\0]*)\0(.{20})", re.DOTALL)
+_TREE = re.compile(rb"(?:[0-7]+ [^\0]*\0.{20})*", re.DOTALL)
+_MODES = {mode: int(mode, 8) for mode in (b"40000", b"100644", b"100755", b"120000", b"160000")}
+
+
+def _parse_tree(data: bytes) -> list[tuple[int, bytes, str]]:
+    if not _TREE.fullmatch(data):
+        raise ValueError("a damaged entry")
+    return [(_MODES.get(mode) or int(mode, 8), name, oid.hex()) for mode, name, oid in _ENTRY.findall(data)]
 
 
 def parse_commit(oid: str, data: bytes) -> Commit:

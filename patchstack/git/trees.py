@@ -30,12 +30,12 @@ def compare_trees(objects: Objects, old: str, new: str) -> Iterator[PathChange]:
         one, other, prefix = pending.pop()
         if one == other:
             continue
-        before = {name: (mode, oid) for mode, name, oid in objects.tree(one)}
-        after = {name: (mode, oid) for mode, name, oid in objects.tree(other)}
+        gone, come = set(objects.tree(one)), set(objects.tree(other))
+        gone, come = gone - come, come - gone
+        before = {name: (mode, oid) for mode, name, oid in gone}
+        after = {name: (mode, oid) for mode, name, oid in come}
         for name in sorted(before.keys() | after.keys()):
             a, b = before.get(name), after.get(name)
-            if a == b:
-                continue
             path = prefix + name
             a_tree, a = _apart(a)
             b_tree, b = _apart(b)

@@ -7,7 +7,7 @@ from typing import Any
 
 from patchstack.report.table import Table
 from patchstack.series.next_step import LockWord, MirrorWord
-from patchstack.series.status import ForkState, LockState, Mirror, Numbers, Pin, SeriesStatus
+from patchstack.series.status import ForkState, LintState, LockState, Mirror, Numbers, Pin, SeriesStatus
 from patchstack.series.surface import Surface
 
 SCHEMA = "patchstack.status/1"
@@ -24,6 +24,7 @@ def status_lines(status: SeriesStatus) -> Iterator[str]:
         ("fork", _fork(status.fork)),
         ("mirror", _mirror(status.mirror, status.patch_count)),
         ("lock", _lock(status.lock)),
+        ("lint", _lint(status.lint)),
         ("patches", _patches(status)),
         ("surface", _surface(status.surface)),
         *zip(("costliest", "", ""), _costliest(status.surface), strict=False),
@@ -80,6 +81,14 @@ def _lock(lock: LockState) -> str:
             return "absent"
         case LockWord.UNUSABLE:
             return f"unusable: {lock.detail}"
+
+
+def _lint(lint: LintState) -> str:
+    if lint.problem:
+        return f"not looked at: {lint.problem}"
+    rules = ", ".join(f"{rule} {count}" for rule, count in lint.findings.items())
+    told = f"{_count(lint.count, 'finding')} ({rules})" if lint.findings else "clean"
+    return told + (f"; {lint.waived} waived" if lint.waived else "")
 
 
 def _patches(status: SeriesStatus) -> str:
@@ -207,6 +216,12 @@ def status_document(status: SeriesStatus) -> dict[str, Any]:
             "pin": lock.pin,
             "pristine": lock.pristine,
             "detail": lock.detail or None,
+        },
+        "lint": {
+            "clean": None if status.lint.problem else not status.lint.findings,
+            "findings": dict(status.lint.findings),
+            "waived": status.lint.waived,
+            "problem": status.lint.problem,
         },
         "patch_count": status.patch_count,
         "numbers": _numbers_document(status.numbers),

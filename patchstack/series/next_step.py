@@ -47,6 +47,7 @@ class Situation:
     lock: LockWord = LockWord.CURRENT
     lock_pin: str | None = None
     pristine: bool = True
+    lint_clean: bool = True
 
 
 NOTHING = "nothing to do"
@@ -80,7 +81,7 @@ def next_step(now: Situation) -> str:
         return export if kept else f"{look} tells what the fork lacks: make it a commit there, then {export}"
     if forked and now.lock is not LockWord.CURRENT:
         return export
-    return NOTHING
+    return NOTHING if now.lint_clean else f"patchstack lint {now.series} tells what to mend, or to waive with a reason"
 
 
 def _export(now: Situation) -> str:

@@ -1,9 +1,11 @@
-"""Where a series stands: pin, fork, mirror, lock, numbers, surface, and the one next thing to do."""
+"""Where a series stands: pin, fork, mirror, lock, lint, numbers, surface, and the one next thing to do."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,20 +14,23 @@ from patchstack.errors import Exit, NotHeldError, PatchstackError
 from patchstack.git.anchored import SUFFIX
 from patchstack.git.objects import Commit, Objects, parse_commit
 from patchstack.git.transport import Cache
+from patchstack.series.chain import Link
+from patchstack.series.lint.runner import lint, waiver_problems
 from patchstack.series.lock import Lock, read_lock
 from patchstack.series.model import Series, load_series
 from patchstack.series.next_step import LockWord, MirrorWord, Situation, next_step
 from patchstack.series.result import Row, State, Verification
 from patchstack.series.sources import Sources, open_sources
 from patchstack.series.surface import Surface, measure_surface
-from patchstack.series.verify import Expectation, verify
+from patchstack.series.verify import Expectation, verify_links
 from patchstack.workspace import SeriesConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
     """A configured series, opened and verified as `patchstack verify` would. What is against fork or lock is kept, not
-    raised. `verification` is None for a series that was never exported: it has no patches yet."""
+    raised. `verification` is None for a series that was never exported: it has no patches yet. `links` are what became of
+    them."""
 
     config: SeriesConfig
     series: Series
@@ -34,6 +39,7 @@ class Examined:
     lock: Lock | None
     lock_error: PatchstackError | None
     verification: Verification | None
+    links: tuple[Link, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +92,19 @@ class LockState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LintState:
+    """What lint finds: findings by rule, and how many were waived. `problem` is why it could not look."""
+
+    findings: Mapping[str, int]
+    waived: int
+    problem: str | None = None
+
+    @property
+    def count(self) -> int:
+        return sum(self.findings.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
     """The numbers of a series. `gaps` are numbers below the highest that are neither used nor retired; `unnumbered`
     counts files without a number."""
@@ -106,6 +125,7 @@ class SeriesStatus:
     fork: ForkState | None
     mirror: Mirror
     lock: LockState
+    lint: LintState
     patch_count: int
     numbers: Numbers
     surface: Surface
@@ -123,10 +143,11 @@ def examine(config: SeriesConfig, cache: Cache, *, keep_going: bool = False) -> 
     series = _loaded(config)
     lock, lock_error = _lock(config.patches)
     sources, fork_error = _opened(config, cache, series)
-    verification = None
+    sources.objects.remember()  # lint and surface come back to the pin's files
+    verification, links = None, tuple[Link, ...]()
     if series.patches:
         expectation = Expectation(fork=sources.fork, lock=lock if config.expect == "lock" else None)
-        verification = verify(sources.objects, series, sources.base, expectation, keep_going=keep_going)
+        verification, links = verify_links(sources.objects, series, sources.base, expectation, keep_going=keep_going)
     return Examined(
         config=config,
         series=series,
@@ -135,6 +156,7 @@ def examine(config: SeriesConfig, cache: Cache, *, keep_going: bool = False) -> 
         lock=lock,
         lock_error=lock_error,
         verification=verification,
+        links=links,
     )
 
 
@@ -144,6 +166,7 @@ def read_status(config: SeriesConfig, cache: Cache, *, now: datetime) -> SeriesS
     checked, base = found.verification, found.sources.base
     mirror = _mirror(found)
     lock = _lock_state(found)
+    linted = _lint_state(found)
     prefixes = [(_label(row), row.tree) for row in checked.rows if row.tree is not None] if checked else []
     return SeriesStatus(
         series=config.name,
@@ -152,10 +175,11 @@ def read_status(config: SeriesConfig, cache: Cache, *, now: datetime) -> SeriesS
         fork=_fork_state(found),
         mirror=mirror,
         lock=lock,
+        lint=linted,
         patch_count=len(found.series.patches),
         numbers=_numbers(found.series, found.lock),
         surface=measure_surface(found.sources.objects, base.tree, prefixes),
-        next_step=next_step(_situation(found, mirror, lock)),
+        next_step=next_step(_situation(found, mirror, lock, linted)),
         exit_code=_exit_code(found, mirror),
         warnings=checked.warnings if checked else (),
     )
@@ -294,6 +318,21 @@ def _not_as_locked(series: Series, lock: Lock) -> str:
     return f"{next(iter(locked))} is gone" if locked else ""
 
 
+def _lint_state(found: Examined) -> LintState:
+    waive = found.config.waive
+    unusable = waiver_problems(waive)
+    if unusable:
+        return LintState(findings={}, waived=0, problem=unusable[0])
+    try:
+        result = lint(
+            found.sources.objects, found.series, found.sources.base, found.config.lint, waive, links=found.links
+        )
+    except PatchstackError as error:
+        return LintState(findings={}, waived=0, problem=_line(error.message))
+    counted = Counter(finding.rule for finding in result.findings)
+    return LintState(findings=dict(counted.most_common()), waived=len(result.waived))
+
+
 def _numbers(series: Series, lock: Lock | None) -> Numbers:
     used = tuple(sorted(patch.number for patch in series.patches if patch.number is not None))
     retired = lock.retired if lock else ()
@@ -329,7 +368,7 @@ def _exit_code(found: Examined, mirror: Mirror) -> Exit:
     return Exit.MISSING
 
 
-def _situation(found: Examined, mirror: Mirror, lock: LockState) -> Situation:
+def _situation(found: Examined, mirror: Mirror, lock: LockState, linted: LintState) -> Situation:
     checked, error = found.verification, found.fork_error
     return Situation(
         series=found.config.name,
@@ -348,4 +387,5 @@ def _situation(found: Examined, mirror: Mirror, lock: LockState) -> Situation:
         lock=lock.word,
         lock_pin=lock.pin,
         pristine=lock.pristine,
+        lint_clean=not linted.count and linted.problem is None,
     )

@@ -33,7 +33,15 @@ class Expectation:
 def verify(
     objects: Objects, series: Series, base: Commit, expectation: Expectation, *, keep_going: bool = False
 ) -> Verification:
-    """Apply the series to the pin in memory and compare. Writes nothing.
+    """`verify_links` without the links."""
+    return verify_links(objects, series, base, expectation, keep_going=keep_going)[0]
+
+
+def verify_links(
+    objects: Objects, series: Series, base: Commit, expectation: Expectation, *, keep_going: bool = False
+) -> tuple[Verification, tuple[Link, ...]]:
+    """Apply the series to the pin in memory and compare. Gives what was found, and what became of every patch; writes
+    nothing.
 
     After a patch that does not apply the rest is `skipped`, unless `keep_going`. Raises `MissingObject` where the
     content of a touched file, or a tree of the fork, is not to be had.
@@ -49,7 +57,7 @@ def verify(
             drift = explain_drift(objects, links, matching, fork, base, {row.file: row.state for row in rows})
         elif fork is None and lock is not None and not expectation.tree_only:
             rows = against_lock(links, rows, lock)
-        return _concluded(series, base, links, tuple(rows), expectation, drift)
+        return _concluded(series, base, links, tuple(rows), expectation, drift), links
 
 
 def _concluded(

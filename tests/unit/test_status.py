@@ -73,13 +73,14 @@ def test_a_series_that_holds_has_nothing_to_do(exported: Fork, patchstack: RunCl
     tree = exported.trees[-1][:12]
     assert lines[3] == f"  mirror     holds: 3 patches give tree {tree}, as fork ./fork product ({head[:12]})"
     assert lines[4] == "  lock       there, of this pin and this series"
-    assert lines[5] == "  patches    3; numbers 0001-0003; no gaps; none retired"
-    assert lines[6] == (
+    assert lines[5] == "  lint       clean"
+    assert lines[6] == "  patches    3; numbers 0001-0003; no gaps; none retired"
+    assert lines[7] == (
         "  surface    1 upstream file: 3 lines inserted and 3 of upstream's changed or removed, in 3 places; "
         "0 own files of 0 lines"
     )
-    assert lines[7] == "  costliest  src/kernel.cu: 3 places, +3 -3, by 3 patches"
-    assert lines[8:] == ["next: nothing to do"]
+    assert lines[8] == "  costliest  src/kernel.cu: 3 places, +3 -3, by 3 patches"
+    assert lines[9:] == ["next: nothing to do"]
 
 
 def test_a_fork_that_went_on_is_to_be_exported(exported: Fork, patchstack: RunCli) -> None:
@@ -274,6 +275,53 @@ def test_surface_is_a_table_of_every_file(tmp_path: Path, patchstack: RunCli) ->
     assert lines[-1].startswith("next: ")
 
 
+LINTED: list[tuple[str, Changes]] = [
+    ("Blanks", {"src/other.cpp": numbered(40, {3: "x  "})}),
+    ("More blanks", {"src/kernel.cu": numbered(300, {9: " \tx"})}),
+    ("A path", {"src/own.h": "// /home/somebody1/x\n"}),
+]
+
+
+def test_what_lint_finds_is_counted_by_rule_and_comes_last_among_the_next_steps(
+    tmp_path: Path, patchstack: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork = a_fork(tmp_path, steps=LINTED)
+    path = workspace(fork)
+    ran = patchstack("status")
+    assert ran.code == 0, "lint is no part of the proof"
+    assert "  lint       3 findings (whitespace 2, home-path 1)" in ran.stdout.splitlines()
+    assert ran.stdout.splitlines()[-1] == "next: patchstack export product"
+    export(monkeypatch)
+    told = "next: patchstack lint product tells what to mend, or to waive with a reason"
+    assert patchstack("status").stdout.splitlines()[-1] == told
+    waivers = "    waive:\n      - {rule: whitespace, why: theirs}\n"
+    path.write_text(path.read_text() + waivers)
+    assert "  lint       1 finding (home-path 1); 2 waived" in patchstack("status").stdout.splitlines()
+    path.write_text(path.read_text() + "      - {rule: home-path, patch: 3, why: a test}\n")
+    ran = patchstack("status")
+    assert "  lint       clean; 3 waived" in ran.stdout.splitlines()
+    assert ran.stdout.splitlines()[-1] == "next: nothing to do"
+    document = patchstack("status", "--json").document
+    assert document["lint"] == {"clean": True, "findings": {}, "waived": 3, "problem": None}
+
+
+def test_waivers_that_cannot_be_used_are_said_so_and_hide_nothing_else(tmp_path: Path, patchstack: RunCli) -> None:
+    path = workspace(a_fork(tmp_path, steps=LINTED), extra="    waive:\n      - {rule: whitespaces, why: theirs}\n")
+    ran = patchstack("status")
+    assert ran.code == 0
+    told = f"{path.name}:9: waive: there is no rule whitespaces, perhaps you meant whitespace"
+    assert f"  lint       not looked at: {told}" in ran.stdout.splitlines()
+    assert patchstack("status", "--json").document["lint"]["clean"] is None
+
+
+def test_lint_looks_behind_a_patch_that_does_not_apply(exported: Fork, patchstack: RunCli) -> None:
+    exported.edit_patch(1, " line 9", " line nine")
+    exported.edit_patch(3, "+changed by commit 3", "+changed by commit 3  ")
+    assert "  lint       2 findings (unreadable 1, whitespace 1)" in patchstack("status").stdout.splitlines()
+    document = patchstack("status", "--json").document
+    assert document["lint"]["findings"] == {"unreadable": 1, "whitespace": 1}
+
+
 def test_what_others_wrote_is_spelled_out(tmp_path: Path, patchstack: RunCli) -> None:
     fork = a_fork(tmp_path, steps=[("Red \x1b[31m alert", {"src/\x1b[0mx": "x\n"})])
     workspace(fork)
@@ -332,6 +380,8 @@ VERIFY = "patchstack verify s --keep-going"
     [
         (FORKED, NOTHING),
         (ALONE, NOTHING),
+        (FORKED | {"lint_clean": False}, "patchstack lint s tells what to mend, or to waive with a reason"),
+        (FORKED | {"lint_clean": False, "lock": LockWord.STALE}, EXPORT),
         (FORKED | {"lock": LockWord.ABSENT}, EXPORT),
         (FORKED | {"lock": LockWord.STALE}, EXPORT),
         (FORKED | {"lock": LockWord.OTHER_PIN}, EXPORT),

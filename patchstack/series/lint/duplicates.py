@@ -9,6 +9,7 @@ from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject
 
 ID = "duplicate"
 _TELLING = 3
+_BLANKS = b" \t\r\v\f"
 _Key = tuple[str, bytes]
 
 
@@ -38,12 +39,11 @@ def _keys(patch: LintedPatch) -> Iterator[_Key]:
         head = repr((file.old, file.new, file.modes)).encode() + file.binary + b"\n"
         whole.update(head)
         own.update(head)
-        for line in file.lines:
-            bare = line.sign + b"".join(line.text.split())
-            whole.update(bare + b"\n")
-            if line.sign != b" ":
-                own.update(line.sign + line.text + b"\n")
-                telling += len(bare) > 4
+        lines = [(b"=" if line.sign == b" " else line.sign) + line.text for line in file.lines]
+        whole.update(b"\n".join(lines).translate(None, _BLANKS) + b"\n")
+        changed = b"\n".join([line for line in lines if line[:1] != b"="])
+        own.update(changed + b"\n")
+        telling += sum(len(bare) > 4 for bare in changed.translate(None, _BLANKS).split(b"\n"))
     yield "whole", whole.digest()
     if telling >= _TELLING:
         yield "own", own.digest()

@@ -22,6 +22,9 @@ _NOBODY = {
 def check(subject: Subject) -> Iterator[Finding]:
     """Home directories in the message and in added lines, each once a line."""
     for patch in subject.patches:
+        data = patch.file.data or b""
+        if b"home/" not in data and b"Users" not in data:
+            continue
         for line in patch.text.own:
             if b"home/" not in line.text and b"Users" not in line.text:
                 continue

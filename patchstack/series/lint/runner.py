@@ -11,7 +11,7 @@ from pathlib import Path
 from patchstack.git.anchored import SUFFIX
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit, Objects
-from patchstack.series.chain import apply_series
+from patchstack.series.chain import Link, apply_series
 from patchstack.series.lint import (
     additive,
     anchored,
@@ -89,26 +89,34 @@ def waiver_problems(waivers: Sequence[Waiver]) -> list[str]:
 
 
 def lint(
-    objects: Objects, series: Series, base: Commit, policy: LintPolicy, waivers: Sequence[Waiver] = ()
+    objects: Objects,
+    series: Series,
+    base: Commit,
+    policy: LintPolicy,
+    waivers: Sequence[Waiver] = (),
+    *,
+    links: Sequence[Link] = (),
 ) -> LintResult:
     """Hold a series on its pin against every rule. The waivers must have no `waiver_problems`.
 
-    A patch that cannot be read or does not apply is a finding, and the others are looked at without it. Raises
+    A patch that cannot be read or does not apply is a finding, and the others are looked at without it. `links` are
+    what became of the patches where that is known; where one of them was not tried, all are applied anew. Raises
     `MissingObject` where the content of a touched file is not to be had.
     """
-    with Applier(objects, base.tree) as applier:
-        links = apply_series(applier, series, keep_going=True)
-        subject = Subject(
-            series=series,
-            patches=tuple(
-                LintedPatch(file=link.patch, text=read_text(link.patch.data or b""), link=link) for link in links
-            ),
-            base_tree=base.tree,
-            contents=Contents(objects),
-            policy=policy,
-            others=_others(series.directory),
-        )
-        found = [finding for module in _CHECKED for finding in module.RULE.check(subject)]
+    if len(links) != len(series.patches) or any(link.outcome is None for link in links):
+        with Applier(objects, base.tree) as applier:
+            links = apply_series(applier, series, keep_going=True)
+    subject = Subject(
+        series=series,
+        patches=tuple(
+            LintedPatch(file=link.patch, text=read_text(link.patch.data or b""), link=link) for link in links
+        ),
+        base_tree=base.tree,
+        contents=Contents(objects),
+        policy=policy,
+        others=_others(series.directory),
+    )
+    found = [finding for module in _CHECKED for finding in module.RULE.check(subject)]
     findings, waived = _waived(found, waivers)
     order = {patch.file: place for place, patch in enumerate(series.patches)}
     findings.sort(key=lambda finding: (order.get(finding.file, len(order)), finding.line))

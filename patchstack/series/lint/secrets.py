@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from patchstack.series.lint.rule import Finding, Rule, Subject
 
@@ -40,7 +40,7 @@ def secrets_in(text: str) -> Iterator[tuple[str, str]]:
             for match in shape.finditer(text):
                 yield what, match.group(0)
     lowered = text.lower()
-    if not any(word in lowered for word in _KEYWORDS):
+    if not any(word in lowered for word in _KEYWORDS) or not ('"' in text or "'" in text):
         return
     for match in _ASSIGNED.finditer(text):
         value = match.group("value")
@@ -62,12 +62,29 @@ def _cut(secret: str) -> str:
 def check(subject: Subject) -> Iterator[Finding]:
     """Secrets in the message, in file names and in added lines; once a line and secret."""
     for patch in subject.patches:
+        if not _suspicious(patch.file.data or b""):
+            continue
         for line in patch.text.own:
             for what, secret in dict.fromkeys(secrets_in(line.text.decode("utf-8", "replace"))):
                 told = "" if secret.startswith("-----") else f" ({_cut(secret)}, {len(secret)} characters)"
                 if what.startswith("a value"):
                     told = f" ({len(secret)} characters)"
                 yield patch.finding(ID, line.number, f"this looks like {what}{told}: take it out, and revoke it")
+
+
+def _suspicious(data: bytes) -> bool:
+    """Whether any line of a patch file holds a secret, its own or not: most files have none, and are read once."""
+    lines = (*_lines_with(data, _MARKS), *_lines_with(data.lower(), _KEYWORDS))
+    return any(True for line in lines for _ in secrets_in(line.decode("utf-8", "replace")))
+
+
+def _lines_with(data: bytes, words: Iterable[str]) -> Iterator[bytes]:
+    for word in map(str.encode, words):
+        at = data.find(word)
+        while at >= 0:
+            end = data.find(b"\n", at) % (len(data) + 1)  # the end of the file for -1
+            yield data[data.rfind(b"\n", 0, at) + 1 : end]
+            at = data.find(word, end)
 
 
 RULE = Rule(

@@ -10,6 +10,7 @@ from patchstack.series.lint.text import PatchedFile
 
 ID = "whitespace"
 _TRAILING = re.compile(rb"[ \t]\r?\Z")
+_ENDS = (b" \n", b"\t\n", b" \r\n", b"\t\r\n")
 _SPACE_TAB = re.compile(rb"[ \t]* \t")
 _HARD_BREAK = re.compile(rb"[^ \t]  \r?\Z")
 
@@ -25,13 +26,17 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 def _check_file(subject: Subject, patch: LintedPatch, file: PatchedFile) -> Iterator[Finding]:
     added = file.added
+    joined = b"\n".join([line.text for line in added]) + b"\n"
     soft = named(file.path).endswith((".md", ".markdown"))
     kinds: dict[str, Callable[[bytes], bool]] = {
         "trailing blanks": lambda text: bool(_TRAILING.search(text)) and not (soft and bool(_HARD_BREAK.search(text))),
         "a space before a tab": lambda text: bool(_SPACE_TAB.match(text)),
         "a CR at the end of the line": lambda text: text.endswith(b"\r"),
     }
+    marks = {"trailing blanks": _ENDS, "a space before a tab": (b" \t",), "a CR at the end of the line": (b"\r\n",)}
     for what, holds in kinds.items():
+        if not any(mark in joined for mark in marks[what]):
+            continue
         numbers = [line.number for line in added if holds(line.text)]
         if not numbers:
             continue
