@@ -29,8 +29,8 @@ from patchstack.workspace import SeriesConfig
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
     """A configured series, opened and verified as `patchstack verify` would. What is against fork or lock is kept, not
-    raised. `verification` is None for a series that was never exported: it has no patches yet. `links` are what became of
-    them."""
+    raised. `verification` is None for a series that was never exported: it has no patches yet. `links` tell what became
+    of them."""
 
     config: SeriesConfig
     series: Series
