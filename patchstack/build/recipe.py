@@ -1,0 +1,108 @@
+"""The commands of a build: one configure, one build, one collection, the same on every engine."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from patchstack.build.plan import Plan
+
+# The tree is always compiled under this name, wherever it lies: paths in assertions and debug information are the same
+# in every build, and none is the build machine's.
+MAPPED = "."
+
+_PREPARE = """
+set -eu
+missing=
+for tool in cmake ninja "$@"; do command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"; done
+if [ -n "$missing" ]; then echo "patchstack: missing tools:$missing"; exit 96; fi
+"""
+
+# ninja builds the targets; what they made in bin/ is collected, and the objects of FP4 kernels, which hold a proof.
+_BUILD = """
+set -eu
+build=$1 out=$2
+shift 2
+cmake --build "$build" "$@"
+rm -rf "$out"
+mkdir -p "$out/bin" "$out/objects"
+[ ! -d "$build/bin" ] || find "$build/bin" -maxdepth 1 \\( -type f -o -type l \\) -exec cp -P {} "$out/bin/" \\;
+find "$build" -path '*fp4*' -name '*.cu.o' -exec cp {} "$out/objects/" \\;
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Where a job sees the build: the source tree, CMake's directory, what is collected, and ccache's directory."""
+
+    source: str
+    build: str
+    out: str
+    ccache: str
+
+
+def configure_command(plan: Plan, layout: Layout, key: str) -> tuple[str, ...]:
+    """The CMake call, behind a check that the tools are there (exit 96 names those that are not)."""
+    tools = ["ccache"] if plan.ccache else []
+    cmake = ["cmake", "-S", layout.source, "-B", layout.build, "-G", "Ninja"]
+    cmake += [f"-D{name}={value}" for name, value in _cache(plan, layout, key).items()]
+    return ("sh", "-c", _PREPARE + "exec " + shlex.join(cmake), "patchstack", *tools)
+
+
+def build_command(plan: Plan, layout: Layout) -> tuple[str, ...]:
+    """Build the targets and collect what they made."""
+    arguments = [layout.build, layout.out, "--parallel", str(plan.jobs.value), "--target", *plan.targets.value]
+    return ("sh", "-c", _BUILD, "patchstack", *arguments)
+
+
+def environment(plan: Plan, layout: Layout, *, epoch: int = 0) -> dict[str, str]:
+    """The environment of both jobs. `epoch` is what `__DATE__` and archives say, in seconds since 1970."""
+    found = {"LC_ALL": "C", "SOURCE_DATE_EPOCH": str(epoch), "NINJA_STATUS": "[%f/%t] ", "CLICOLOR": "0"}
+    if plan.ccache:
+        found |= {
+            "CCACHE_DIR": layout.ccache,
+            "CCACHE_COMPILERCHECK": "content",
+            "CCACHE_NOHASHDIR": "true",
+            "CCACHE_MAXSIZE": "20G",
+            "CCACHE_STATSLOG": f"{layout.out}.ccache",
+        }
+    if plan.toolkit is not None and plan.cuda:
+        found["CUDACXX"] = f"{plan.toolkit.value}/bin/nvcc"
+    return found
+
+
+def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
+    """CMake's cache entries: the variant's, and over them those without which the result could not be proven."""
+    defined = " ".join(f"-D{name}={setting.value}" for name, setting in sorted(plan.compile.items()))
+    host = f"-ffile-prefix-map={layout.source}={MAPPED} -ffile-prefix-map={layout.build}={MAPPED}"
+    device = " ".join(f"-Xcompiler={flag}" for flag in host.split())
+    entries = {
+        "CMAKE_BUILD_TYPE": "Release",
+        "CMAKE_BUILD_RPATH_USE_ORIGIN": "ON",
+        **{name: setting.value for name, setting in plan.cmake.items()},
+    }
+    for language, flags in (("C", host), ("CXX", host), ("CUDA", device)):
+        if language == "CUDA" and not plan.cuda:
+            continue
+        own = entries.get(f"CMAKE_{language}_FLAGS", "")
+        entries[f"CMAKE_{language}_FLAGS"] = " ".join(filter(None, (own, flags, defined)))
+        if plan.ccache:
+            entries[f"CMAKE_{language}_COMPILER_LAUNCHER"] = "ccache"
+    if plan.arch is not None:
+        entries["CMAKE_CUDA_ARCHITECTURES"] = plan.arch.cmake
+    if plan.commit_variable is not None:
+        entries[plan.commit_variable] = key
+    return entries
+
+
+def ccache_rate(log: bytes) -> Mapping[str, int]:
+    """Hits and misses of a build, from ccache's statistics log: result names, one a line, behind the file's name."""
+    hits = misses = 0
+    for line in log.decode("utf-8", "replace").splitlines():
+        word = line.strip()
+        if word in ("direct_cache_hit", "preprocessed_cache_hit"):
+            hits += 1
+        elif word == "cache_miss":
+            misses += 1
+    return {"hits": hits, "misses": misses}

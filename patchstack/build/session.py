@@ -1,0 +1,283 @@
+"""A build on an engine: send the tree, configure, compile, fetch what was made."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from patchstack.build.key import Key, Toolchain
+from patchstack.build.plan import Plan
+from patchstack.build.recipe import Layout, build_command, configure_command, environment
+from patchstack.build.source import Source
+from patchstack.build.store import LOG, Store
+from patchstack.engine.archive import Entry, pack, unpack
+from patchstack.engine.protocol import Ending, Engine, EnginePath, Job, Limits, Outcome, Volume
+from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
+
+_WORK, _CACHE = "/patchstack/work", "/patchstack/ccache"
+_MISSING_TOOLS = 96
+_UNUSED = re.compile(r"Manually-specified variables were not used by the project:\n\s*\n((?:\s+\S+\n)+)")
+
+
+class NotJudged(PatchstackError):
+    """A build that ended without an answer: out of memory or time. Run again, with more."""
+
+    exit_code = Exit.INVALID
+
+
+class Watch(Protocol):
+    """Who follows a build."""
+
+    def phase(self, name: str) -> None:
+        """A part of the work begins: send, configure, compile, fetch, prove."""
+        ...
+
+    def output(self, chunk: bytes) -> None:
+        """What the commands print."""
+        ...
+
+    def talk(self, text: str) -> None:
+        """Something the user should know."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Made:
+    """What the commands gave: how compiling ended, the log, the seconds each part took, and ccache's own log."""
+
+    outcome: Outcome
+    log: Path
+    seconds: dict[str, float] = field(default_factory=dict)
+    ccache: bytes = b""
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+class Session:
+    """A build on an engine, with its volumes, which are gone after it unless they are kept."""
+
+    def __init__(
+        self, engine: Engine, plan: Plan, toolchain: Toolchain, key: Key, watch: Watch, draft: Path, *, keep: bool
+    ) -> None:
+        self.engine = engine
+        self.plan = plan
+        self.toolchain = toolchain
+        self.key = key
+        self.watch = watch
+        self.draft = draft
+        self.keep = keep
+        on_host = not plan.engine.isolated
+        name = "work" if on_host else _work_name(key)
+        self.work = Volume(name=name, target=_WORK)
+        self.cache = Volume(name=f"patchstack-ccache-{plan.platform.value.replace('/', '-')}", target=_CACHE)
+        work, cache = engine.place(self.work), engine.place(self.cache)
+        self.layout = Layout(source=f"{work}/src", build=f"{work}/build", out=f"{work}/out", ccache=cache)
+        self.seconds: dict[str, float] = {}
+        self.ran = False
+
+    @property
+    def image(self) -> str | None:
+        return self.toolchain.image_digest
+
+    def send(self, source: Source) -> None:
+        """Put the tree into the work volume, and see to it that ccache's is there."""
+        with self._timed("send"):
+            self.engine.remove(self.work.name)
+            files = _below("src", source)
+            self.engine.put(self.work.name, pack(files), image=self.image)
+            self.engine.put(self.cache.name, pack(()), image=self.image)
+
+    def job(self, what: str, argv: tuple[str, ...], *, seconds: float | None = None, compiling: bool = True) -> Job:
+        """A job of this build."""
+        limits = Limits(
+            memory=self.plan.memory.value,
+            cpus=self.plan.cpus.value,
+            seconds=seconds or self.plan.seconds.value,
+            tmp=1 << 30,
+        )
+        toolkit = self.plan.toolkit.value if self.plan.toolkit and self.plan.cuda else None
+        return Job(
+            what=what,
+            argv=argv,
+            image=self.image,
+            platform=self.plan.platform.value,
+            env=environment(self.plan, self.layout) if compiling else {"LC_ALL": "C"},
+            workdir=self.layout.source,
+            volumes=(self.work, self.cache) if compiling else (self.work,),
+            paths=(EnginePath(source=toolkit, target=toolkit),) if toolkit and self.plan.engine.isolated else (),
+            limits=limits,
+        )
+
+    def compile(self) -> Made:
+        """Configure and build; the log goes into the draft. Raises `NotJudged` where no answer came of it, and
+        `MissingError` for tools that are not there; an error of the compiler is an answer."""
+        log = self.draft / LOG
+        with log.open("wb") as out:
+            with self._timed("configure"):
+                outcome = self._run("configure", configure_command(self.plan, self.layout, self.key.hex), out)
+            self._complain(outcome, log)
+            self._refuse_unused(log)
+            if outcome.ok:
+                with self._timed("compile"):
+                    outcome = self._run("build", build_command(self.plan, self.layout), out)
+                self._complain(outcome, log)
+        return Made(outcome=outcome, log=log, seconds=self.seconds)
+
+    def fetch(self, made: Made) -> None:
+        """Bring what was made into the draft."""
+        with self._timed("fetch"):
+            for part in ("bin", "objects"):
+                unpack(self.engine.get(self.work.name, f"out/{part}", image=self.image), self.draft)
+            if self.plan.ccache:
+                with contextlib.suppress(MissingError):
+                    unpack(self.engine.get(self.work.name, "out.ccache", image=self.image), self.draft)
+                    made.ccache = (self.draft / "out.ccache").read_bytes()
+                    (self.draft / "out.ccache").unlink()
+
+    def try_out(self, program: str, *arguments: str) -> tuple[int, bytes]:
+        """Run one of the programs where it was built; its exit code and output."""
+        said = bytearray()
+        job = self.job("try", (f"{self.layout.out}/bin/{program}", *arguments), seconds=60, compiling=False)
+        outcome = self.engine.run(job, said.extend)
+        return outcome.code, bytes(said)
+
+    def close(self) -> None:
+        """Remove the work volume, unless it is kept."""
+        if self.keep and self.ran:
+            line = " ".join(self.engine.shell(self.job("shell", ("sh",))))
+            self.watch.talk(f"kept: the build is in volume {self.work.name}; to look into it:\n  {line}")
+        else:
+            self.engine.remove(self.work.name)
+
+    def _run(self, what: str, argv: tuple[str, ...], log: BinaryIO) -> Outcome:
+        self.ran = True
+
+        def output(chunk: bytes) -> None:
+            log.write(chunk)
+            self.watch.output(chunk)
+
+        outcome = self.engine.run(self.job(what, argv), output)
+        log.flush()
+        return outcome
+
+    @contextlib.contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        self.watch.phase(name)
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.monotonic() - start, 3)
+
+    def _complain(self, outcome: Outcome, log: Path) -> None:
+        """Raise for an ending that says nothing about the source."""
+        if outcome.ending is Ending.TIMED_OUT:
+            limit = self.plan.seconds
+            raise NotJudged(
+                f"the build took over {limit.value:g} s ({limit.origin}) and was stopped",
+                hint="--time 8h gives it longer; what ccache holds by now is not compiled again",
+            )
+        if outcome.ending is Ending.OUT_OF_MEMORY:
+            raise out_of_memory(self.plan)
+        if outcome.code == _MISSING_TOOLS:
+            tail = log.read_text(errors="replace").partition("patchstack: missing tools:")[2].split("\n")[0].split()
+            where = f"image {self.plan.image.value}" if self.plan.image else "this machine"
+            raise MissingError(
+                f"{where} lacks {', '.join(tail)}",
+                hint="patchstack doctor says how to get them; --no-ccache builds without ccache",
+            )
+
+    def _refuse_unused(self, log: Path) -> None:
+        """A definition given by hand that CMake did not use would be a build without it, taken for one with it."""
+        match = _UNUSED.search(log.read_text(errors="replace").replace("\r", ""))
+        unused = match.group(1).split() if match else []
+        by_hand = [name for name in unused if name in self.plan.cmake and self.plan.cmake[name].origin == "--define"]
+        if by_hand:
+            raise UsageError(
+                f"CMake did not use {', '.join(by_hand)}",
+                hint="--compile-define gives a definition to the compilers instead",
+            )
+
+
+@contextlib.contextmanager
+def open_session(
+    engine: Engine,
+    plan: Plan,
+    toolchain: Toolchain,
+    key: Key,
+    store: Store,
+    watch: Watch,
+    *,
+    keep: bool = False,
+) -> Iterator[Session]:
+    """A session in a draft of the store. On the host, whose one work directory gives every build the same paths, builds
+    take turns."""
+    with contextlib.ExitStack() as stack:
+        if not plan.engine.isolated:
+            stack.enter_context(
+                store.alone("host", lambda who: watch.talk(f"another build is running on this host ({who}): waiting"))
+            )
+        else:
+            _sweep(engine)
+        draft = stack.enter_context(store.draft(key.hex))
+        session = Session(engine, plan, toolchain, key, watch, draft, keep=keep)
+        try:
+            yield session
+        finally:
+            with _errors_before(PatchstackError):
+                session.close()
+
+
+def out_of_memory(plan: Plan) -> NotJudged:
+    """The error of a build that ran out of memory."""
+    memory = plan.memory.value
+    limit = f" of {memory / (1 << 30):.1f} GiB ({plan.memory.origin})" if memory else ""
+    fewer = max(1, plan.jobs.value // 2)
+    return NotJudged(
+        f"the build ran out of memory{limit} with {plan.jobs.value} jobs",
+        hint=f"--jobs {fewer} needs less; --memory gives more" if memory else f"--jobs {fewer} needs less",
+    )
+
+
+@contextlib.contextmanager
+def _errors_before(kind: type[Exception]) -> Iterator[None]:
+    """While an exception is on its way already, one of clearing up does not take its place."""
+    import sys
+
+    underway = sys.exc_info()[0] is not None
+    try:
+        yield
+    except kind:
+        if not underway:
+            raise
+
+
+def _below(directory: str, source: Source) -> Iterator[Entry]:
+    yield Entry(path=directory)
+    for entry in source.entries():
+        yield Entry(path=f"{directory}/{entry.path}", data=entry.data, link=entry.link, executable=entry.executable)
+
+
+def _work_name(key: Key) -> str:
+    return f"patchstack-work-{key.short}-{_host()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def _host() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+
+def _sweep(engine: Engine) -> None:
+    """Remove the work volumes of processes of this machine that are gone."""
+    for name in engine.volumes():
+        match = re.fullmatch(r"patchstack-work-[0-9a-f]{12}-([0-9a-f]{8})-([0-9]+)-[0-9a-f]+", name)
+        if match and match.group(1) == _host() and not Path(f"/proc/{match.group(2)}").exists():
+            engine.remove(name)

@@ -1,0 +1,178 @@
+"""What is built: the tree of a series at the pin, of a prefix of it, or of any directory."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from patchstack.engine.archive import Entry
+from patchstack.errors import MissingError, NotHeldError, PatchstackError, UsageError
+from patchstack.git.objects import EMPTY_TREE, Objects, read_only_git
+from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
+from patchstack.git.transport import Cache, shown_url
+from patchstack.series.proof import prove_and_keep
+from patchstack.series.result import Verification
+from patchstack.workspace import SeriesConfig
+
+# What a compiler, or the build itself, reads. A tree without one of these is not the tree that was asked for.
+_CODE = frozenset(
+    {".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl", ".cu", ".cuh", ".m", ".mm", ".metal", ".comp"}
+    | {".glsl", ".cl", ".s", ".asm", ".py", ".sh", ".cmake", ".in", ".txt"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A patch on the way to the tree: its file, number and subject, its sha256, and the tree after it."""
+
+    file: str
+    number: int | None
+    subject: str
+    sha256: str
+    tree: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A tree to build. `label` says in a few words what it is; `base_commit` and `base_tree` are the pin's (None for a
+    directory) and `upstream` where it is from; `steps` are the patches on it, in order. `verdict` is what verify said
+    of the series: holds, does not, or was compared with nothing. `absent` are the paths of files whose content is
+    nowhere to be had and which no compiler reads: they are left out, and the build key says so."""
+
+    label: str
+    tree: str
+    objects: Objects
+    base_commit: str | None = None
+    base_tree: str | None = None
+    upstream: str | None = None
+    steps: tuple[Step, ...] = ()
+    verdict: str = "not a series"
+    absent: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def entries(self) -> Iterator[Entry]:
+        """The files to send, in the order of the tree."""
+        missing = frozenset(self.absent)
+        for path, mode, oid in _walk(self.objects, self.tree):
+            if path in missing:
+                continue
+            if mode == SYMLINK:
+                yield Entry(path=path, link=os.fsdecode(self.objects.blob(oid, path)))
+            else:
+                yield Entry(path=path, data=self.objects.blob(oid, path), executable=mode == EXECUTABLE)
+
+
+def series_source(config: SeriesConfig, cache: Cache, *, at: int | None = None) -> Source:
+    """The tree of a series, or of its patches up to number `at`, verified on the way.
+
+    Raises what verify raises, `NotHeldError` where a patch on the way does not apply, `UsageError` for a number that
+    no patch has.
+    """
+    proven = prove_and_keep(config, cache)
+    verification = proven.verification
+    series = proven.series.up_to(at) if at is not None else proven.series
+    data = {patch.file: patch.data or b"" for patch in series.patches}
+    steps = []
+    for row in verification.rows:
+        if row.file is None or row.file not in data:
+            continue
+        if row.tree is None:
+            raise NotHeldError(
+                f"{row.file} does not apply, and nothing was built: {row.detail}",
+                hint=f"patchstack verify {config.name} shows all that is wrong",
+            )
+        digest = hashlib.sha256(data[row.file]).hexdigest()
+        steps.append(Step(file=row.file, number=row.number, subject=row.subject, sha256=digest, tree=row.tree))
+    source = Source(
+        label=f"{config.name} at {at:04d}" if at is not None else f"{config.name}, {len(steps)} patches",
+        tree=steps[-1].tree,
+        objects=proven.sources.objects,
+        base_commit=verification.base_commit,
+        base_tree=verification.base_tree,
+        upstream=shown_url(config.upstream),
+        steps=tuple(steps),
+        verdict=_verdict(verification),
+    )
+    return _with_absent(source)
+
+
+def _verdict(verification: Verification) -> str:
+    if verification.holds is None:
+        return "compared with nothing"
+    against = verification.expected_from or "what was expected"
+    return f"holds against {against}" if verification.holds else f"does not hold against {against}"
+
+
+def directory_source(directory: Path) -> Source:
+    """The files of a directory: of a git work tree those that are tracked or not ignored, of another all but `.git`.
+
+    Raises `UsageError` for what is no directory, holds nothing, or has a file that a tree cannot hold.
+    """
+    if not directory.is_dir():
+        raise UsageError(f"{directory} is not a directory", hint="--source names a directory of source files")
+    objects = Objects()
+    overlay = TreeOverlay(objects, EMPTY_TREE)
+    count = 0
+    for path in _files(directory):
+        full = directory / path
+        name = os.fsencode(path)
+        try:
+            if full.is_symlink():
+                overlay.put(name, SYMLINK, objects.add("blob", os.fsencode(full.readlink())))
+            elif full.is_file():
+                mode = EXECUTABLE if os.access(full, os.X_OK) else FILE
+                overlay.put(name, mode, objects.add("blob", full.read_bytes()))
+            else:
+                continue
+        except OSError as error:
+            raise UsageError(f"{full} cannot be read: {error.strerror}") from error
+        count += 1
+    if count == 0:
+        raise UsageError(f"{directory} holds no files to build")
+    return Source(label=f"directory {directory}", tree=overlay.write(), objects=objects)
+
+
+def _files(directory: Path) -> Iterator[str]:
+    asked = read_only_git(directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if asked.ok:
+        yield from sorted(os.fsdecode(name) for name in set(asked.stdout.split(b"\0")) if name)
+        return
+    for folder, names, files in os.walk(directory):
+        names[:] = sorted(name for name in names if name != ".git")
+        links = [name for name in names if (Path(folder) / name).is_symlink()]
+        for name in (*sorted(files), *links):
+            yield os.path.relpath(os.path.join(folder, name), directory)
+
+
+def _walk(objects: Objects, tree: str, prefix: str = "") -> Iterator[tuple[str, int, str]]:
+    for mode, name, oid in objects.tree(tree):
+        path = prefix + os.fsdecode(name)
+        if mode == DIRECTORY:
+            yield from _walk(objects, oid, path + "/")
+        elif mode != SUBMODULE:
+            yield path, mode, oid
+
+
+def _with_absent(source: Source) -> Source:
+    """Find the files whose content is nowhere, after asking for all of them at once."""
+    files = list(_walk(source.objects, source.tree))
+    with contextlib.suppress(PatchstackError):  # what is still missing is found below, and named
+        source.objects.want(oid for _, _, oid in files)
+    absent = [path for path, _, oid in files if not source.objects.has(oid)]
+    code = [path for path in absent if PurePosixPath(path).suffix.lower() in _CODE]
+    if code:
+        raise MissingError(
+            f"{len(code)} source files of the tree are nowhere to be had", problems=code[:5], hint=source.objects.hint
+        )
+    if not absent:
+        return source
+    few = ", ".join(absent[:3]) + (", …" if len(absent) > 3 else "")
+    return replace(
+        source,
+        absent=tuple(absent),
+        notes=(f"{len(absent)} files that no compiler reads are nowhere to be had and left out: {few}",),
+    )

@@ -1,0 +1,140 @@
+"""Builds that were made, by key. A build is there whole or not at all, and one key is built once at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from patchstack.errors import MissingError, UsageError
+
+RECORD = "build.json"
+LOG = "build.log"
+_KEY = re.compile(r"[0-9a-f]{64}\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A build in the store: its key, its directory, and its record as JSON (see `patchstack.build.record`)."""
+
+    key: str
+    directory: Path
+    record: Mapping[str, Any]
+
+    @property
+    def bytes(self) -> int:
+        """What it takes on disk, in bytes."""
+        return sum(path.lstat().st_size for path in self.directory.rglob("*") if not path.is_dir())
+
+
+class Store:
+    """Builds under one directory, `root/KEY/`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def find(self, key: str) -> Stored | None:
+        """The build of that key, if it was made."""
+        return self._load(self.root / key)
+
+    def named(self, prefix: str) -> Stored:
+        """The build whose key starts so. Raises `MissingError` for none, `UsageError` for several."""
+        found = [stored for stored in self.all() if stored.key.startswith(prefix)]
+        if not found:
+            raise MissingError(f"there is no build {prefix}", hint="patchstack build --list shows those that are here")
+        if len(found) > 1:
+            raise UsageError(f"{prefix} is the start of {len(found)} keys", problems=[stored.key for stored in found])
+        return found[0]
+
+    def all(self) -> tuple[Stored, ...]:
+        """Every build, the newest first."""
+        if not self.root.is_dir():
+            return ()
+        found = [self._load(path) for path in self.root.iterdir() if _KEY.match(path.name)]
+        return tuple(sorted(filter(None, found), key=lambda stored: str(stored.record.get("finished")), reverse=True))
+
+    def _load(self, directory: Path) -> Stored | None:
+        try:
+            record = json.loads((directory / RECORD).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            return None  # a damaged record is no build: it is made again, and then replaced
+        return Stored(key=directory.name, directory=directory, record=record) if isinstance(record, dict) else None
+
+    @contextlib.contextmanager
+    def alone(self, name: str, waiting: Callable[[str], None]) -> Iterator[None]:
+        """Hold the lock of that name. Where another process holds it, `waiting` is told which, and then it is waited
+        for."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        path = self.root / f".lock-{name}"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting(os.pread(descriptor, 64, 0).decode("ascii", "replace").strip() or "another process")
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def draft(self, key: str) -> Iterator[Path]:
+        """A directory to make a build in; removed again unless `commit` was called for it."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        self._sweep()
+        directory = self.root / f".draft-{key[:12]}-{os.getpid()}"
+        directory.mkdir()
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def commit(self, key: str, draft: Path, record: Mapping[str, Any]) -> Stored:
+        """Put a draft in its place under its key, instead of what was there. To be called under the key's lock."""
+        with (draft / RECORD).open("w", encoding="utf-8") as out:
+            json.dump(record, out, indent=2, sort_keys=True)
+            out.write("\n")
+            out.flush()
+            os.fsync(out.fileno())
+        place = self.root / key
+        if place.exists():
+            old = self.root / f".draft-{key[:12]}-{os.getpid()}-old"
+            place.rename(old)
+            draft.rename(place)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            draft.rename(place)
+        return Stored(key=key, directory=place, record=record)
+
+    def remove(self, stored: Stored) -> None:
+        """Remove a build."""
+        shutil.rmtree(stored.directory)
+
+    def older_than(self, days: float) -> tuple[Stored, ...]:
+        """The builds that were last used more than so many days ago."""
+        limit = time.time() - days * 86400
+        return tuple(stored for stored in self.all() if (stored.directory / RECORD).stat().st_mtime < limit)
+
+    def touch(self, stored: Stored) -> None:
+        """Note that a build was used."""
+        with contextlib.suppress(OSError):
+            os.utime(stored.directory / RECORD)
+
+    def _sweep(self) -> None:
+        """Remove the drafts of processes that are gone."""
+        for path in self.root.glob(".draft-*"):
+            match = re.match(r"\.draft-[0-9a-f]{12}-([0-9]+)", path.name)
+            if match is not None and not Path(f"/proc/{match.group(1)}").exists():
+                shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,164 @@
+"""What compiles, and its digest: a container image with a mounted toolkit, or the programs of this host."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from patchstack.build.arch import toolkit_complaint
+from patchstack.build.key import Toolchain
+from patchstack.build.plan import Plan
+from patchstack.build.toolkit import engine_digest, local_digest, recall, remember
+from patchstack.engine.protocol import Engine, EnginePath, Image, Job, Limits
+from patchstack.errors import MissingError
+from patchstack.process import clean_environment, run
+
+_RELEASE = re.compile(r"release ([0-9]+)\.([0-9]+)")
+_PROBE = """
+nvcc=$1
+shift
+if [ -z "$nvcc" ]; then
+    for place in "${CUDACXX:-}" "$(command -v nvcc)" /usr/local/cuda/bin/nvcc; do
+        if [ -x "$place" ]; then nvcc=$place; break; fi
+    done
+fi
+for tool in c++ ld cmake ninja ccache; do
+    if command -v "$tool" >/dev/null; then printf '%s\\t%s\\n' "$tool" "$("$tool" --version 2>/dev/null | head -n 1)"; fi
+done
+if [ -x "$nvcc" ]; then printf 'nvcc\\t%s\\n' "$("$nvcc" --version | grep release)"; fi
+"""
+_NEEDED = ("c++", "cmake", "ninja")
+_HOST_PROGRAMS = ("c++", "cc", "cmake", "ninja", "ccache")
+
+
+def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) -> Toolchain:
+    """The toolchain of an image, with the toolkit of the plan if it has one. `memory` is a directory of ours where
+    digests and versions are kept.
+
+    Raises `MissingError` where a tool is not there, or is too old for the architecture.
+    """
+    root = plan.toolkit.value if plan.toolkit is not None and plan.cuda else None
+    toolkit = None
+    if root is not None:
+        toolkit = (
+            local_digest(Path(root), memory)
+            if plan.engine.local
+            else engine_digest(engine, root, image.digest, plan.platform.value, memory)
+        )
+    name = hashlib.sha256(f"versions 1 {image.digest} {root} {toolkit}".encode()).hexdigest()
+    known = recall(memory, name)
+    versions = known or remember(memory, name, _ask(engine, image, plan, root))
+    digest = image.digest if toolkit is None else _joined((image.digest, toolkit, root or ""))
+    toolchain = Toolchain(
+        digest=digest,
+        versions=versions,
+        cuda=cuda_version(versions.get("nvcc", "")),
+        image=image.reference,
+        image_digest=image.digest,
+        toolkit_digest=toolkit,
+    )
+    _check(toolchain, plan, f"image {image.reference}", "--toolkit /usr/local/cuda mounts the engine machine's own")
+    return toolchain
+
+
+def host_toolchain(plan: Plan, nvcc: Path | None, memory: Path) -> Toolchain:
+    """The toolchain of this machine: the compilers' own files and versions, and the CUDA toolkit around `nvcc`.
+
+    The C library's and system's headers are not in its digest: only a container image pins those.
+    """
+    versions: dict[str, str] = {}
+    digests: list[str] = []
+    for tool in _HOST_PROGRAMS:
+        place = shutil.which(tool)
+        if place is None:
+            continue
+        versions[tool] = _first_line(place, "--version")
+        if tool in ("c++", "cc"):
+            digests += [_file(path) for path in _compiler_parts(place)]
+    versions["libc"] = _first_line("ldd", "--version")
+    toolkit = None
+    if plan.cuda and nvcc is not None:
+        said = run([str(nvcc), "--version"], timeout=60)
+        versions["nvcc"] = next((line for line in said.stdout.decode().splitlines() if "release" in line), "")
+        toolkit = local_digest(nvcc.resolve().parent.parent, memory)
+    digest = _joined((*digests, toolkit or "", json.dumps(_without_ccache(versions), sort_keys=True)))
+    toolchain = Toolchain(
+        digest=digest, versions=versions, cuda=cuda_version(versions.get("nvcc", "")), toolkit_digest=toolkit
+    )
+    _check(toolchain, plan, "this machine", "patchstack doctor says how to get it")
+    return toolchain
+
+
+def cuda_version(said: str) -> tuple[int, int] | None:
+    """Major and minor from what `nvcc --version` says."""
+    match = _RELEASE.search(said)
+    return (int(match.group(1)), int(match.group(2))) if match else None
+
+
+def _without_ccache(versions: Mapping[str, str]) -> dict[str, str]:
+    return {tool: version for tool, version in versions.items() if tool != "ccache"}
+
+
+def _ask(engine: Engine, image: Image, plan: Plan, root: str | None) -> dict[str, str]:
+    """The versions an image's tools print."""
+    said = bytearray()
+    job = Job(
+        what="versions",
+        argv=("sh", "-c", _PROBE, "patchstack", f"{root}/bin/nvcc" if root else ""),
+        image=image.digest,
+        platform=image.platform,
+        paths=(EnginePath(source=root, target=root),) if root else (),
+        limits=Limits(seconds=60),
+    )
+    outcome = engine.run(job, said.extend)
+    if not outcome.ok:
+        words = said.decode("utf-8", "replace").strip()
+        raise MissingError(f"image {image.reference} cannot say what tools it has: {words or f'exit {outcome.code}'}")
+    pairs = [line.partition("\t") for line in said.decode("utf-8", "replace").splitlines()]
+    return {tool.strip(): version.strip() for tool, separator, version in pairs if separator}
+
+
+def _check(toolchain: Toolchain, plan: Plan, where: str, hint: str) -> None:
+    """Raise where the tools that the plan needs are not there, or are too old."""
+    missing = [tool for tool in _NEEDED if tool not in toolchain.versions]
+    if missing:
+        raise MissingError(
+            f"{where} lacks {', '.join(missing)}", hint="builders/ has recipes for images that have all it takes"
+        )
+    if plan.arch is None:
+        return
+    if toolchain.cuda is None:
+        raise MissingError(f"{where} has no nvcc, and {plan.variant} needs CUDA", hint=hint)
+    complaint = toolkit_complaint(plan.arch, toolchain.cuda)
+    if complaint is not None:
+        raise MissingError(f"{complaint} ({where})", hint="name an image, or with --toolkit a toolkit, that knows it")
+
+
+def _compiler_parts(compiler: str) -> list[Path]:
+    """The files that turn source into machine code: the driver, and the programs it calls."""
+    found = [Path(compiler).resolve()]
+    for part in ("cc1", "cc1plus", "as", "ld", "collect2"):
+        said = run([compiler, f"-print-prog-name={part}"], timeout=60).stdout.decode().strip()
+        place = said if os.path.isabs(said) else shutil.which(said) if said else None
+        if place and Path(place).is_file():
+            found.append(Path(place).resolve())
+    return sorted(set(found))
+
+
+def _file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _first_line(program: str, *arguments: str) -> str:
+    said = run([program, *arguments], env=clean_environment(), timeout=60)
+    return (said.stdout.decode("utf-8", "replace").splitlines() or [""])[0].strip()
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "sha256:" + hashlib.sha256("\n".join(parts).encode()).hexdigest()
