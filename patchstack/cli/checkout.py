@@ -10,7 +10,6 @@ import typer
 from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
 from patchstack.errors import UsageError
-from patchstack.workspace import FILE_NAME, is_url
 
 if TYPE_CHECKING:
     from patchstack.workspace import SeriesConfig
@@ -35,6 +34,7 @@ def checkout_command(
     from patchstack.series.lock import read_lock
     from patchstack.series.model import load_series
     from patchstack.series.sources import open_sources
+    from patchstack.workspace import FILE_NAME, is_url
 
     if patch is not None and (at is not None or no_files):
         raise UsageError("--patch goes neither with --at nor with --no-files")

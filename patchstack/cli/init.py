@@ -10,7 +10,6 @@ import typer
 from patchstack.cli.failures import talk
 from patchstack.cli.options import PatchesOption, open_cache
 from patchstack.errors import UsageError
-from patchstack.workspace import FILE_NAME, add_series
 
 
 def init_command(
@@ -28,6 +27,7 @@ def init_command(
 ) -> None:
     """Write patchstack.yaml here, or add a series to it: from a fork's branch, or from a directory of patches."""
     from patchstack.series.init import from_fork, from_patches
+    from patchstack.workspace import FILE_NAME, add_series
 
     cache = open_cache(offline=False)
     if fork is not None:

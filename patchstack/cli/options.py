@@ -6,13 +6,16 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from patchstack.errors import UsageError
-from patchstack.git.transport import Cache
-from patchstack.workspace import FILE_NAME, SeriesConfig, Workspace, find_workspace, read_workspace
+
+# What every command would import here, `--help` would wait for.
+if TYPE_CHECKING:
+    from patchstack.git.transport import Cache
+    from patchstack.workspace import SeriesConfig, Workspace
 
 SeriesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="SERIES", help="Series of the workspace [default: all].")
@@ -28,13 +31,15 @@ PatchesOption = Annotated[
 ]
 WorkspaceOption = Annotated[
     Path | None,
-    typer.Option("--workspace", metavar="FILE", help=f"The workspace file [default: the nearest {FILE_NAME}]."),
+    typer.Option("--workspace", metavar="FILE", help="The workspace file [default: the nearest patchstack.yaml]."),
 ]
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Fetch nothing: use what is here and in the cache.")]
 
 
 def the_workspace(path: Path | None) -> Workspace:
     """The workspace named, or the nearest one. Raises `UsageError` where there is none."""
+    from patchstack.workspace import FILE_NAME, find_workspace, read_workspace
+
     found = path or find_workspace(Path.cwd())
     if found is None:
         raise UsageError(
@@ -65,6 +70,8 @@ def chosen_series(
     fork_ref: str | None = None,
 ) -> tuple[SeriesConfig, ...]:
     """The series of the workspace, or the one described by hand. Raises `UsageError` for a mixture of both."""
+    from patchstack.workspace import SeriesConfig
+
     by_hand = {"--upstream": upstream, "--pin": pin, "--fork": fork, "--fork-ref": fork_ref}
     if patches is None:
         given = [option for option, value in by_hand.items() if value is not None]
@@ -94,6 +101,8 @@ def chosen_series(
 
 def open_cache(*, offline: bool) -> Cache:
     """Our cache, in PATCHSTACK_CACHE or the platform's cache directory; progress goes to a terminal's stderr."""
+    from patchstack.git.transport import Cache
+
     return Cache(cache_directory, offline=offline, talk=_progress if sys.stderr.isatty() else None)
 
 
