@@ -70,9 +70,7 @@ def parse_arch(text: str) -> Architecture:
         hint = f"perhaps you meant {near[0]}; known" if near else "known"
         raise UsageError(f"there is no CUDA architecture {text}", hint=f"{hint} are {', '.join(names)}")
     if match.group(4) == "virtual":
-        raise UsageError(
-            f"{text} is PTX, compiled on the user's machine", hint=f"--arch {known.number} is machine code"
-        )
+        raise UsageError(f"{text} is PTX, not machine code", hint=f"--arch {known.number} means {known.cmake}")
     if match.group(3) and match.group(3) not in known.real:
         raise UsageError(
             f"{text} is not how {known.name} is built here", hint=f"--arch {known.number} means {known.cmake}"

@@ -26,6 +26,8 @@ class Toolchain:
     image: str | None = None
     image_digest: str | None = None
     toolkit_digest: str | None = None
+    base_image: str | None = None
+    base_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -182,7 +182,7 @@ def _platform(request: Request, variant: Variant, about: About) -> tuple[Setting
     gpu = f" ({parse_arch(variant.arch.value).gpus})" if variant.arch else ""
     note = (
         f"{variant.name}{gpu} is for {home}; this engine builds for {about.platform}: that proves that the code"
-        f" compiles, and the binaries will not run there. {_elsewhere(home).capitalize()}"
+        f" compiles, and the binaries will not run there. T{_elsewhere(home)[1:]}"
     )
     return Setting(value=about.platform, origin="the engine's"), (note,)
 

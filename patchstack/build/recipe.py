@@ -11,6 +11,8 @@ from patchstack.build.plan import Plan
 # The tree is always compiled under this name, wherever it lies: paths in assertions and debug information are the same
 # in every build, and none is the build machine's.
 MAPPED = "."
+EPOCH = 315532800
+"""What files are dated and `__DATE__` says, in seconds since 1970: 1 January 1980, the first day every format knows."""
 
 _PREPARE = """
 set -eu
@@ -56,9 +58,9 @@ def build_command(plan: Plan, layout: Layout) -> tuple[str, ...]:
     return ("sh", "-c", _BUILD, "patchstack", *arguments)
 
 
-def environment(plan: Plan, layout: Layout, *, epoch: int = 0) -> dict[str, str]:
-    """The environment of both jobs. `epoch` is what `__DATE__` and archives say, in seconds since 1970."""
-    found = {"LC_ALL": "C", "SOURCE_DATE_EPOCH": str(epoch), "NINJA_STATUS": "[%f/%t] ", "CLICOLOR": "0"}
+def environment(plan: Plan, layout: Layout) -> dict[str, str]:
+    """The environment of both jobs."""
+    found = {"LC_ALL": "C", "SOURCE_DATE_EPOCH": str(EPOCH), "NINJA_STATUS": "[%f/%t] ", "CLICOLOR": "0"}
     if plan.ccache:
         found |= {
             "CCACHE_DIR": layout.ccache,

@@ -15,14 +15,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from patchstack.build.cuda import Disassembler, find_cuobjdump
 from patchstack.build.key import Key, Toolchain
 from patchstack.build.plan import Plan
-from patchstack.build.recipe import Layout, build_command, configure_command, environment
+from patchstack.build.recipe import EPOCH, Layout, build_command, configure_command, environment
 from patchstack.build.source import Source
 from patchstack.build.store import LOG, Store
 from patchstack.engine.archive import Entry, pack, unpack
 from patchstack.engine.protocol import Ending, Engine, EnginePath, Job, Limits, Outcome, Volume
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
+from patchstack.process import Finished
 
 _WORK, _CACHE = "/patchstack/work", "/patchstack/ccache"
 _MISSING_TOOLS = 96
@@ -90,10 +92,10 @@ class Session:
 
     def send(self, source: Source) -> None:
         """Put the tree into the work volume, and see to it that ccache's is there."""
-        with self._timed("send"):
+        with self.timed("send"):
             self.engine.remove(self.work.name)
             files = _below("src", source)
-            self.engine.put(self.work.name, pack(files), image=self.image)
+            self.engine.put(self.work.name, pack(files, mtime=EPOCH), image=self.image)
             self.engine.put(self.cache.name, pack(()), image=self.image)
 
     def job(self, what: str, argv: tuple[str, ...], *, seconds: float | None = None, compiling: bool = True) -> Job:
@@ -122,19 +124,19 @@ class Session:
         `MissingError` for tools that are not there; an error of the compiler is an answer."""
         log = self.draft / LOG
         with log.open("wb") as out:
-            with self._timed("configure"):
+            with self.timed("configure"):
                 outcome = self._run("configure", configure_command(self.plan, self.layout, self.key.hex), out)
             self._complain(outcome, log)
             self._refuse_unused(log)
             if outcome.ok:
-                with self._timed("compile"):
+                with self.timed("compile"):
                     outcome = self._run("build", build_command(self.plan, self.layout), out)
                 self._complain(outcome, log)
         return Made(outcome=outcome, log=log, seconds=self.seconds)
 
     def fetch(self, made: Made) -> None:
         """Bring what was made into the draft."""
-        with self._timed("fetch"):
+        with self.timed("fetch"):
             for part in ("bin", "objects"):
                 unpack(self.engine.get(self.work.name, f"out/{part}", image=self.image), self.draft)
             if self.plan.ccache:
@@ -149,6 +151,25 @@ class Session:
         job = self.job("try", (f"{self.layout.out}/bin/{program}", *arguments), seconds=60, compiling=False)
         outcome = self.engine.run(job, said.extend)
         return outcome.code, bytes(said)
+
+    def disassembler(self) -> Disassembler | None:
+        """cuobjdump of this machine, or the one that the build's own toolkit has where it was built."""
+        found = find_cuobjdump()
+        if found is not None or not self.plan.cuda:
+            return found
+        toolkit = self.plan.toolkit.value if self.plan.toolkit else "/usr/local/cuda"
+        program = f"{toolkit}/bin/cuobjdump"
+        there = self.engine.run(self.job("cuobjdump", ("test", "-x", program), compiling=False), lambda _: None)
+        if not there.ok:
+            return None
+
+        def dump(options: tuple[str, ...], file: Path) -> Finished:
+            said = bytearray()
+            argv = (program, *options, f"{self.layout.out}/{file.relative_to(self.draft)}")
+            outcome = self.engine.run(self.job("cuobjdump", argv, seconds=600, compiling=False), said.extend)
+            return Finished(args=argv, code=outcome.code, stdout=bytes(said), stderr=b"")
+
+        return dump
 
     def close(self) -> None:
         """Remove the work volume, unless it is kept."""
@@ -170,7 +191,8 @@ class Session:
         return outcome
 
     @contextlib.contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
+    def timed(self, name: str) -> Iterator[None]:
+        """A part of the build: the watch is told, and its wall time kept."""
         self.watch.phase(name)
         start = time.monotonic()
         try:

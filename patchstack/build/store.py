@@ -103,11 +103,7 @@ class Store:
 
     def commit(self, key: str, draft: Path, record: Mapping[str, Any]) -> Stored:
         """Put a draft in its place under its key, instead of what was there. To be called under the key's lock."""
-        with (draft / RECORD).open("w", encoding="utf-8") as out:
-            json.dump(record, out, indent=2, sort_keys=True)
-            out.write("\n")
-            out.flush()
-            os.fsync(out.fileno())
+        _write(draft / RECORD, record)
         place = self.root / key
         if place.exists():
             old = self.root / f".draft-{key[:12]}-{os.getpid()}-old"
@@ -117,6 +113,13 @@ class Store:
         else:
             draft.rename(place)
         return Stored(key=key, directory=place, record=record)
+
+    def amend(self, stored: Stored, record: Mapping[str, Any]) -> Stored:
+        """Replace the record of a build."""
+        draft = stored.directory / f".{RECORD}.{os.getpid()}"
+        _write(draft, record)
+        draft.replace(stored.directory / RECORD)
+        return Stored(key=stored.key, directory=stored.directory, record=record)
 
     def remove(self, stored: Stored) -> None:
         """Remove a build."""
@@ -138,3 +141,11 @@ class Store:
             match = re.match(r"\.draft-[0-9a-f]{12}-([0-9]+)", path.name)
             if match is not None and not Path(f"/proc/{match.group(1)}").exists():
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def _write(path: Path, record: Mapping[str, Any]) -> None:
+    with path.open("w", encoding="utf-8") as out:
+        json.dump(record, out, indent=2, sort_keys=True)
+        out.write("\n")
+        out.flush()
+        os.fsync(out.fileno())

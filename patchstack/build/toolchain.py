@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
@@ -28,7 +27,8 @@ if [ -z "$nvcc" ]; then
     done
 fi
 for tool in c++ ld cmake ninja ccache; do
-    if command -v "$tool" >/dev/null; then printf '%s\\t%s\\n' "$tool" "$("$tool" --version 2>/dev/null | head -n 1)"; fi
+    command -v "$tool" >/dev/null || continue
+    printf '%s\\t%s\\n' "$tool" "$("$tool" --version 2>/dev/null | head -n 1)"
 done
 if [ -x "$nvcc" ]; then printf 'nvcc\\t%s\\n' "$("$nvcc" --version | grep release)"; fi
 """
@@ -61,6 +61,8 @@ def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) 
         image=image.reference,
         image_digest=image.digest,
         toolkit_digest=toolkit,
+        base_image=image.labels.get("patchstack.base"),
+        base_digest=image.labels.get("patchstack.base.digest"),
     )
     _check(toolchain, plan, f"image {image.reference}", "--toolkit /usr/local/cuda mounts the engine machine's own")
     return toolchain
@@ -144,7 +146,7 @@ def _compiler_parts(compiler: str) -> list[Path]:
     found = [Path(compiler).resolve()]
     for part in ("cc1", "cc1plus", "as", "ld", "collect2"):
         said = run([compiler, f"-print-prog-name={part}"], timeout=60).stdout.decode().strip()
-        place = said if os.path.isabs(said) else shutil.which(said) if said else None
+        place = said if Path(said).is_absolute() else shutil.which(said) if said else None
         if place and Path(place).is_file():
             found.append(Path(place).resolve())
     return sorted(set(found))

@@ -1,0 +1,132 @@
+"""Builds in the store: whole or not at all, and one at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from patchstack.build.store import RECORD, Store
+from patchstack.errors import MissingError, UsageError
+
+KEY, OTHER = "ab" * 32, "ac" * 32
+
+
+def a_build(store: Store, key: str, finished: str = "2026-01-01T00:00:00+00:00", text: str = "program") -> None:
+    with store.draft(key) as draft:
+        (draft / "bin").mkdir()
+        (draft / "bin" / "tool").write_text(text)
+        store.commit(key, draft, {"key": key, "status": "built", "finished": finished})
+
+
+def test_a_build_is_found_under_its_key_and_by_the_start_of_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "builds")
+    assert store.find(KEY) is None
+    assert store.all() == ()
+    a_build(store, KEY)
+    a_build(store, OTHER, "2026-02-01T00:00:00+00:00")
+    found = store.find(KEY)
+    assert found is not None
+    assert (found.directory / "bin" / "tool").read_text() == "program"
+    assert [stored.key for stored in store.all()] == [OTHER, KEY]
+    assert store.named("ab").key == KEY
+    with pytest.raises(UsageError, match="a is the start of 2 keys"):
+        store.named("a")
+    with pytest.raises(MissingError, match="there is no build ff") as error:
+        store.named("ff")
+    assert error.value.hint == "patchstack build --list shows those that are here"
+
+
+def test_a_draft_that_is_not_committed_leaves_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(RuntimeError), store.draft(KEY) as draft:
+        (draft / "half").write_text("a result")
+        raise RuntimeError
+    assert store.find(KEY) is None
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_a_build_made_again_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    a_build(store, KEY, text="old")
+    a_build(store, KEY, text="new")
+    found = store.find(KEY)
+    assert found is not None
+    assert (found.directory / "bin" / "tool").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [KEY]
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "\0"])
+def test_a_damaged_record_is_no_build(tmp_path: Path, damage: str) -> None:
+    store = Store(tmp_path)
+    a_build(store, KEY)
+    (tmp_path / KEY / RECORD).write_text(damage)
+    assert store.find(KEY) is None
+    a_build(store, KEY)
+    assert store.find(KEY) is not None
+
+
+def test_a_killed_build_leaves_no_half_result_and_the_next_one_clears_up(tmp_path: Path) -> None:
+    script = (
+        "import os, sys, signal; from pathlib import Path; from patchstack.build.store import Store\n"
+        f"with Store(Path(sys.argv[1])).draft({KEY!r}) as draft:\n"
+        "    (draft / 'half').write_text('x'); os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False).returncode == -9
+    store = Store(tmp_path)
+    assert store.find(KEY) is None
+    assert [path for path in tmp_path.iterdir() if path.is_dir()], "the draft of the killed one is there"
+    a_build(store, OTHER)
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [OTHER]
+
+
+def test_of_two_that_want_one_key_one_waits_and_is_told_for_whom(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    order: list[str] = []
+    told: list[str] = []
+    holds = threading.Event()
+
+    def first() -> None:
+        with store.alone(KEY, told.append):
+            holds.set()
+            time.sleep(0.3)
+            order.append("first")
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert holds.wait(5)
+    with Store(tmp_path).alone(KEY, told.append):
+        order.append("second")
+    thread.join()
+    assert order == ["first", "second"]
+    assert told == [f"process {os.getpid()}"]
+
+
+def test_what_was_not_used_for_long_is_old(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    a_build(store, KEY)
+    a_build(store, OTHER)
+    month = time.time() - 31 * 86400
+    for key in (KEY, OTHER):
+        os.utime(tmp_path / key / RECORD, (month, month))
+    used = store.find(OTHER)
+    assert used is not None
+    store.touch(used)
+    assert [stored.key for stored in store.older_than(30)] == [KEY]
+    store.remove(store.older_than(30)[0])
+    assert [stored.key for stored in store.all()] == [OTHER]
+
+
+def test_an_amended_record_is_what_is_found_then(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    a_build(store, KEY)
+    found = store.find(KEY)
+    assert found is not None
+    store.amend(found, {**found.record, "proofs": []})
+    assert json.loads((tmp_path / KEY / RECORD).read_text())["proofs"] == []
