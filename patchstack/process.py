@@ -99,6 +99,17 @@ def run(
     return Finished(args=tuple(args), code=child.returncode, stdout=out, stderr=err)
 
 
+def attached(args: Sequence[str]) -> int:
+    """Run a program on this process's own terminal, as a shell would, and give its exit code.
+
+    Raises `MissingError` where it is not installed.
+    """
+    try:
+        return subprocess.run(list(args), check=False).returncode
+    except FileNotFoundError as error:
+        raise MissingError(f"{args[0]} is not installed here", hint=f"install {args[0]} and put it on PATH") from error
+
+
 def _communicate_streaming(
     child: subprocess.Popen[bytes], stdin: bytes, timeout: float, on_stderr: Callable[[str], None]
 ) -> tuple[bytes, bytes]:

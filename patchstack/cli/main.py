@@ -11,6 +11,7 @@ import typer
 
 from patchstack import __version__
 from patchstack.cli.apply import apply_command
+from patchstack.cli.build import build_command
 from patchstack.cli.checkout import checkout_command
 from patchstack.cli.demo import demo_command
 from patchstack.cli.export import export_command
@@ -51,6 +52,7 @@ app.command("demo", short_help="Make a fork and its series, verify it, break it.
 app.command("init", short_help="Write patchstack.yaml from a fork or from patches.")(init_command)
 app.command("status", short_help="Where each series stands, and what to do next.")(status_command)
 app.command("verify", short_help="Prove that pin + series = fork.")(verify_command)
+app.command("build", short_help="Build pin + series, and prove the binaries.")(build_command)
 app.command("show", short_help="One patch, with metadata and context.")(show_command)
 app.command("lint", short_help="Hold a series against rules, each with a reason.")(lint_command)
 app.command("export", short_help="Write the series and its lock from the fork.")(export_command)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from patchstack.git.transport import Cache
     from patchstack.workspace import SeriesConfig, Workspace
 
+if TYPE_CHECKING:
+    from patchstack.engine.protocol import Engine
+
 SeriesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="SERIES", help="Series of the workspace [default: all].")
 ]
@@ -35,6 +38,15 @@ WorkspaceOption = Annotated[
 ]
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Fetch nothing: use what is here and in the cache.")]
 
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="ENGINE",
+        help="Where commands run: docker, docker:CONTEXT, ssh://USER@HOST, or host [default: docker].",
+    ),
+]
+
 
 def the_workspace(path: Path | None) -> Workspace:
     """The workspace named, or the nearest one. Raises `UsageError` where there is none."""
@@ -47,6 +59,23 @@ def the_workspace(path: Path | None) -> Workspace:
             hint="name a series by hand: --patches DIR --upstream REPO --pin SHA; or try patchstack demo",
         )
     return read_workspace(path or Path(os.path.relpath(found)))
+
+
+def nearest_workspace(path: Path | None) -> Workspace | None:
+    """The workspace named, or the nearest one, or none."""
+    from patchstack.workspace import find_workspace, read_workspace
+
+    found = path or find_workspace(Path.cwd())
+    return None if found is None else read_workspace(path or Path(os.path.relpath(found)))
+
+
+def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
+    """The engine named on the command line, else in PATCHSTACK_ENGINE, else in the workspace, else Docker's."""
+    from patchstack.engine.choose import open_engine
+
+    configured = workspace.engine if workspace is not None else None
+    named = spec or os.environ.get("PATCHSTACK_ENGINE") or configured or "docker"
+    return open_engine(named, root=cache_directory() / "engine")
 
 
 def one_series(workspace: Workspace, names: Sequence[str]) -> SeriesConfig:

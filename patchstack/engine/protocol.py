@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
 
@@ -181,4 +182,23 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
+        ...
+
+
+@runtime_checkable
+class BuildsImages(Protocol):
+    """An engine that can also make images from recipes."""
+
+    def build_image(
+        self,
+        directory: Path,
+        *,
+        tag: str,
+        platform: str,
+        args: Mapping[str, str],
+        output: Output,
+        network: str | None,
+    ) -> Image:
+        """Build the `Dockerfile` of a directory. `network` is the engine's name of the network that its steps may use.
+        Raises `ImageMissing` where its base is not to be had, `NotHeldError` for a step that fails."""
         ...

@@ -1,0 +1,91 @@
+"""From a request to the inputs of a build: the engine is asked what it is and has, and everything is resolved."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from patchstack.build.plan import Plan, Request, make_plan
+from patchstack.build.runner import Inputs
+from patchstack.build.source import Source
+from patchstack.build.toolchain import container_toolchain, host_toolchain
+from patchstack.build.variant import Setting, Variants, builders_directory
+from patchstack.engine.protocol import BuildsImages, Engine, Image, ImageMissing
+from patchstack.errors import MissingError
+
+Talk = Callable[[str], None]
+
+
+def prepare(
+    request: Request,
+    source: Source,
+    engine: Engine,
+    variants: Variants,
+    memory: Path,
+    talk: Talk,
+    *,
+    default: Setting[str] | None = None,
+    offline: bool = False,
+) -> Inputs:
+    """Resolve everything a build needs. An image that is not there and has a recipe is built, unless `offline`.
+
+    Raises what planning, the engine and the search for tools raise.
+    """
+    plan = make_plan(request, variants, engine.about(), default)
+    if plan.engine.isolated:
+        image = _image(engine, plan, talk, offline=offline)
+        toolchain = container_toolchain(engine, image, plan, memory)
+    else:
+        plan, nvcc = _with_nvcc(plan)
+        toolchain = host_toolchain(plan, nvcc, memory)
+    return Inputs(source=source, plan=plan, toolchain=toolchain, processor=_processor() if plan.native else None)
+
+
+def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool) -> Image:
+    if plan.image is None:
+        raise MissingError(
+            f"variant {plan.variant} names no image",
+            hint="--image NAME, or image: in patchstack.yaml; or --engine host",
+        )
+    try:
+        image = engine.image(plan.image.value, platform=plan.platform.value)
+    except ImageMissing:
+        directory = builders_directory() / (plan.recipe or "")
+        if offline or plan.recipe is None or not isinstance(engine, BuildsImages) or not directory.is_dir():
+            raise
+        talk(f"there is no image {plan.image.value} yet: building it from builders/{plan.recipe}, once")
+        image = engine.build_image(
+            directory, tag=plan.image.value, platform=plan.platform.value, args={}, output=lambda _: None, network=None
+        )
+    assert image is not None
+    return image
+
+
+def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:
+    """On the host, the toolkit is the one named, or the one that nvcc is found in."""
+    if not plan.cuda:
+        return plan, None
+    if plan.toolkit is not None:
+        return plan, Path(plan.toolkit.value) / "bin" / "nvcc"
+    from patchstack.machine.toolchain import find_nvcc
+
+    found = find_nvcc(os.environ)
+    if found is None:
+        return plan, None
+    root = found.path.resolve().parent.parent
+    return replace(plan, toolkit=Setting(value=str(root), origin=f"nvcc by {found.found_by}")), found.path
+
+
+def _processor() -> str:
+    """What `-march=native` depends on: model and feature flags, as a digest with the model's name before it."""
+    model, flags = "unknown", ""
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("model name", "CPU part") and model == "unknown":
+            model = value.strip()
+        if name.strip() in ("flags", "Features") and not flags:
+            flags = " ".join(sorted(value.split()))
+    return f"{model} {hashlib.sha256(flags.encode()).hexdigest()[:16]}"

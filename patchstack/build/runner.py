@@ -1,0 +1,216 @@
+"""Make a build, or find it made: look under the key, compile, prove, write provenance and record."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from patchstack.build.attest import write_provenance
+from patchstack.build.key import Key, Toolchain, build_key
+from patchstack.build.plan import Plan
+from patchstack.build.proof import find_cuobjdump, prove
+from patchstack.build.proofs.claim import Claim, Proof, Ran
+from patchstack.build.proofs.files import Binary, binaries
+from patchstack.build.recipe import ccache_rate
+from patchstack.build.record import BUILT, binaries_of, make_record, proofs_of
+from patchstack.build.rejection import explain
+from patchstack.build.session import Made, Session, Watch, open_session
+from patchstack.build.source import Source
+from patchstack.build.store import LOG, Store, Stored
+from patchstack.engine.protocol import Engine
+from patchstack.errors import MissingError, PatchstackError
+from patchstack.verdict import Verdict
+
+_FP4 = (b"kind::mxf4", b"kind::mxf4nvf4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What a build is made of."""
+
+    source: Source
+    plan: Plan
+    toolchain: Toolchain
+    processor: str | None = None
+
+    @property
+    def key(self) -> Key:
+        return build_key(self.source, self.plan, self.toolchain, self.processor)
+
+
+def build(
+    inputs: Inputs, engine: Engine, store: Store, watch: Watch, *, again: bool = False, keep: bool = False
+) -> tuple[Stored, bool]:
+    """The build of those inputs, and whether it was there already. `again` makes it in any case; `keep` leaves the
+    work volume behind for a person to look into.
+
+    A source that does not compile is a result too: its record's status is `rejected`, and it is not compiled again.
+
+    Raises what the engine raises, and `NotJudged` for a build that ended without an answer.
+    """
+    key = inputs.key
+    if not again and (found := _usable(store, key, inputs, watch)) is not None:
+        return found, True
+
+    def waiting(who: str) -> None:
+        watch.talk(f"{who} is making this very build: waiting for it")
+
+    with store.alone(key.hex, waiting):
+        if not again and (found := _usable(store, key, inputs, watch)) is not None:
+            return found, True
+        started = datetime.now(UTC)
+        with open_session(engine, inputs.plan, inputs.toolchain, key, store, watch, keep=keep) as session:
+            try:
+                session.send(inputs.source)
+                made = session.compile()
+                if not made.outcome.ok:
+                    return _rejected(inputs, key, session, made, store, started), False
+                session.fetch(made)
+                return _finished(inputs, key, session, made, store, started), False
+            except PatchstackError as error:
+                _keep_log(store, key, session, error)
+                raise
+
+
+def _usable(store: Store, key: Key, inputs: Inputs, watch: Watch) -> Stored | None:
+    """A stored build whose binaries are still what they were. Its open proofs are tried again."""
+    found = store.find(key.hex)
+    if found is None:
+        return None
+    if found.record.get("status") == BUILT:
+        recorded = set(binaries_of(found.record))
+        if not recorded or recorded != set(_binaries(found.directory)):
+            watch.talk(f"the stored build {key.short} is not what it was: made again")
+            return None
+        found = _judged_again(store, found, inputs)
+    store.touch(found)
+    return found
+
+
+def _binaries(directory: Path) -> tuple[Binary, ...]:
+    try:
+        return binaries(directory)
+    except MissingError:
+        return ()
+
+
+def _judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
+    """Proofs that could not be judged then, and can now (a tool was installed), are judged."""
+    proofs = proofs_of(stored.record)
+    if all(proof.verdict is not Verdict.INVALID for proof in proofs):
+        return stored
+    now = {
+        proof.id: proof
+        for proof in prove(stored.directory, claim(inputs), cuobjdump=find_cuobjdump(), run=None)
+        if proof.verdict is not Verdict.INVALID
+    }
+    judged = tuple(now.get(proof.id, proof) if proof.verdict is Verdict.INVALID else proof for proof in proofs)
+    if judged == proofs:
+        return stored
+    return store.amend(stored, {**stored.record, "proofs": _as_json(judged)})
+
+
+def _as_json(proofs: tuple[Proof, ...]) -> list[dict[str, str]]:
+    return [{"id": one.id, "verdict": str(one.verdict), "detail": one.detail} for one in proofs]
+
+
+def claim(inputs: Inputs, session: Session | None = None) -> Claim:
+    """What the build is said to be."""
+    plan = inputs.plan
+    machine = [str(Path.home())] if str(Path.home()) != "/" else []
+    toolkit = plan.toolkit.value if plan.toolkit is not None else None
+    if session is not None:
+        machine += [session.layout.source, session.layout.build]
+    return Claim(
+        key=inputs.key.hex,
+        platform=plan.platform.value,
+        architectures=(plan.arch.real,) if plan.arch is not None else (),
+        targets=plan.targets.value,
+        machine_paths=tuple(machine),
+        search_paths=(toolkit,) if toolkit else (),
+        fp4_sources=plan.cuda and _has_fp4(inputs.source),
+    )
+
+
+def _has_fp4(source: Source) -> bool:
+    """Whether the source names FP4 matrix instructions (PTX ISA: `mma` with `kind::mxf4` or `kind::mxf4nvf4`)."""
+    return any(
+        entry.data is not None and any(name in entry.data for name in _FP4)
+        for entry in source.entries()
+        if entry.path.endswith((".cu", ".cuh"))
+    )
+
+
+def _finished(inputs: Inputs, key: Key, session: Session, made: Made, store: Store, started: datetime) -> Stored:
+    plan = inputs.plan
+
+    def run(program: Path, arguments: tuple[str, ...]) -> Ran:
+        code, output = session.try_out(str(program.relative_to(session.draft / "bin")), *arguments)
+        return Ran(code=code, output=output)
+
+    with session.timed("prove"):
+        proofs = prove(session.draft, claim(inputs, session), cuobjdump=session.disassembler(), run=run)
+    built = binaries(session.draft)
+    finished = datetime.now(UTC)
+    rate = ccache_rate(made.ccache) if plan.ccache else None
+    write_provenance(
+        session.draft,
+        key=key,
+        source=inputs.source,
+        plan=plan,
+        toolchain=inputs.toolchain,
+        binaries=built,
+        started=started,
+        finished=finished,
+        log_sha256=_sha256(made.log),
+        ccache=rate,
+    )
+    record = make_record(
+        key=key,
+        source=inputs.source,
+        plan=plan,
+        toolchain=inputs.toolchain,
+        started=started.isoformat(timespec="seconds"),
+        finished=finished.isoformat(timespec="seconds"),
+        seconds=made.seconds,
+        ccache=rate,
+        binaries=built,
+        proofs=proofs,
+        rejection=None,
+    )
+    return store.commit(key.hex, session.draft, record)
+
+
+def _rejected(inputs: Inputs, key: Key, session: Session, made: Made, store: Store, started: datetime) -> Stored:
+    rejection = explain(made.log.read_bytes(), inputs.source, inputs.plan, session.layout)
+    record = make_record(
+        key=key,
+        source=inputs.source,
+        plan=inputs.plan,
+        toolchain=inputs.toolchain,
+        started=started.isoformat(timespec="seconds"),
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=made.seconds,
+        ccache=None,
+        binaries=(),
+        proofs=(),
+        rejection=rejection,
+    )
+    return store.commit(key.hex, session.draft, record)
+
+
+def _keep_log(store: Store, key: Key, session: Session, error: PatchstackError) -> None:
+    """The log of a build that gave no answer outlives its draft, and the error names it."""
+    log = session.draft / LOG
+    if log.is_file() and log.stat().st_size:
+        place = store.root / f"failed-{key.short}.log"
+        shutil.copyfile(log, place)
+        error.problems = (*error.problems, f"the log is in {place}")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,236 @@
+"""`patchstack build` on a screen: the resolved options, the progress, and what came out."""
+
+from __future__ import annotations
+
+import json as writer
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from patchstack.build.progress import Progress, ProgressReader, Pulse
+from patchstack.build.record import BUILT
+from patchstack.report.table import Table, print_table
+from patchstack.report.text import printable
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+    from patchstack.build.runner import Inputs
+    from patchstack.build.store import Stored
+    from patchstack.build.variant import Setting
+
+_STYLES = {"PASS": "green", "FAIL": "bold red", "INVALID": "yellow"}
+_PHASES = {
+    "send": "sending the tree",
+    "configure": "configuring",
+    "compile": "compiling",
+    "fetch": "fetching the binaries",
+    "prove": "proving",
+}
+
+
+def options_lines(inputs: Inputs) -> Iterator[str]:
+    """Every resolved option with where it came from, the build key, and what the user should know."""
+    source, plan, toolchain = inputs.source, inputs.plan, inputs.toolchain
+    yield f"{source.label}: tree {source.tree[:12]}" + (f", {source.verdict}" if source.steps else "")
+    rows = [
+        ("variant", plan.variant, plan.why),
+        ("engine", f"{plan.engine.kind} {plan.engine.version} at {plan.engine.endpoint}", plan.engine.spec),
+        ("platform", plan.platform.value, plan.platform.origin),
+    ]
+    if plan.arch is not None and plan.arch_setting is not None:
+        rows.append(("arch", plan.arch.cmake, plan.arch_setting.origin))
+    if plan.image is not None:
+        digest = (toolchain.image_digest or "").removeprefix("sha256:")[:12]
+        rows.append(("image", f"{plan.image.value} ({digest})", plan.image.origin))
+    if plan.toolkit is not None and plan.cuda:
+        rows.append(("toolkit", plan.toolkit.value, plan.toolkit.origin))
+    rows += [(tool, version, "") for tool, version in toolchain.versions.items() if tool in ("c++", "nvcc", "cmake")]
+    rows.append(("targets", " ".join(plan.targets.value), plan.targets.origin))
+    for name, settings in (("cmake", plan.cmake), ("compile", plan.compile)):
+        rows += [(name, f"{key}={one.value}", one.origin) for key, one in sorted(settings.items())]
+    rows += [
+        ("jobs", str(plan.jobs.value), plan.jobs.origin),
+        ("memory", _gib(plan.memory), plan.memory.origin),
+        ("time", _clock(plan.seconds.value), plan.seconds.origin),
+    ]
+    width = min(60, max(len(value) for _, value, _ in rows))
+    last = ""
+    for name, value, origin in rows:
+        yield f"  {name if name != last else '':<9} {value:<{width}}  {origin}".rstrip()
+        last = name
+    yield f"key {inputs.key.hex}"
+    for note in (*source.notes, *plan.notes):
+        yield f"note: {note}"
+    if not plan.engine.isolated:
+        yield "note: the host engine does not isolate the build: it runs with your rights and your network"
+
+
+class BuildScreen:
+    """Follows a build: a bar with an estimate on a terminal, plain lines elsewhere, all on stderr."""
+
+    def __init__(self) -> None:
+        self._reader = ProgressReader()
+        self._pulse = Pulse()
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+        self._start = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+            from rich.progress import Progress as RichProgress
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[left]}"),
+            )
+            self._bar = RichProgress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task("", total=None, left="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def phase(self, name: str) -> None:
+        """A part of the work begins."""
+        text = _PHASES.get(name, name)
+        self._reader = ProgressReader()
+        self._pulse = Pulse()
+        self._start = time.monotonic()
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=text, total=None, completed=0, left="")
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def output(self, chunk: bytes) -> None:
+        """What the commands print: only its progress is shown."""
+        elapsed = time.monotonic() - self._start
+        for progress in self._reader.feed(chunk, elapsed):
+            left = f"about {_clock(progress.remaining)} left" if progress.remaining is not None else ""
+            if self._bar is not None and self._task is not None:
+                self._bar.update(self._task, total=progress.total, completed=progress.done, left=left)
+            elif self._pulse.due(progress, elapsed):
+                print(_plain(progress, left), file=sys.stderr, flush=True)
+
+    def talk(self, text: str) -> None:
+        """Something the user should know."""
+        if self._bar is not None:
+            self._bar.console.print(printable(text), markup=False, highlight=False)
+        else:
+            print(printable(text), file=sys.stderr, flush=True)
+
+
+def print_build(found: Mapping[str, Any]) -> None:
+    """A `patchstack.build/1` document as a screen on stdout."""
+    print(printable(_headline(found)))
+    if found["status"] != BUILT:
+        for line in rejection_lines(found["rejection"]):
+            print(printable(line))
+        print(f"log: {found['log']}")
+        return
+    print()
+    names = [[one["name"], _size(one["size"]), one["sha256"]] for one in found["binaries"]]
+    print_table(Table(titles=("binary", "size", "sha256"), rows=names, styles={}))
+    print()
+    proofs = [[one["id"], one["verdict"], one["detail"]] for one in found["proofs"]]
+    print_table(Table(titles=("proof", "verdict", "detail"), rows=proofs, styles=_STYLES))
+    print(f"\nbinaries: {found['out_dir']}/bin\nprovenance: {found['out_dir']}/provenance.json")
+
+
+def rejection_lines(rejection: Mapping[str, Any]) -> Iterator[str]:
+    """Why a source does not compile, and whose line it is."""
+    place = f"{rejection['file']}:{rejection['line']}" if rejection["line"] else rejection["file"]
+    yield f"  {place}: {rejection['message']}" if place else f"  {rejection['message']}"
+    yield f"  {rejection['origin']}"
+    yield ""
+    for line in rejection["block"]:
+        yield f"    {line}"
+    yield ""
+
+
+def print_builds(builds: Iterable[Stored], *, json: bool) -> None:
+    """`--list`: a table, or one document a line."""
+    from patchstack.build.record import document
+
+    builds = tuple(builds)
+    if json:
+        for stored in builds:
+            print(writer.dumps(document(stored, hit=True), sort_keys=True))
+        return
+    if not builds:
+        print("no builds yet", file=sys.stderr)
+        return
+    rows = [[*_row(stored.record), _size(stored.bytes)] for stored in builds]
+    titles = ("key", "what", "variant", "platform", "proofs", "finished", "size")
+    print_table(Table(titles=titles, rows=rows, styles={}))
+
+
+def _row(record: Mapping[str, Any]) -> list[str]:
+    return [
+        str(record["key"])[:12],
+        str(record["source"]["label"]),
+        str(record["variant"]),
+        str(record["platform"]),
+        _verdicts(record),
+        str(record["finished"])[:16].replace("T", " "),
+    ]
+
+
+def _verdicts(record: Mapping[str, Any]) -> str:
+    if record["status"] != BUILT:
+        return "rejected"
+    counts: dict[str, int] = {}
+    for proof in record["proofs"]:
+        counts[proof["verdict"]] = counts.get(proof["verdict"], 0) + 1
+    return ", ".join(f"{counts[name]} {name}" for name in ("PASS", "FAIL", "INVALID") if name in counts)
+
+
+def _headline(found: Mapping[str, Any]) -> str:
+    key, what = found["key"][:12], found["source"]["label"]
+    if found["status"] != BUILT:
+        return f"{what} does not build for {found['variant']}" + (" (known from before)" if found["hit"] else "")
+    if found["hit"]:
+        return f"{what} for {found['variant']}: build {key} is here already, nothing was compiled"
+    text = f"{what} for {found['variant']}: build {key} took {_clock(found['wall_s'])}"
+    rate = found["ccache"]
+    if rate is not None and rate["hits"] + rate["misses"]:
+        total = rate["hits"] + rate["misses"]
+        text += f"; ccache had {rate['hits']} of {total} files ({100 * rate['hits'] / total:.0f}%)"
+    return text
+
+
+def _plain(progress: Progress, left: str) -> str:
+    share = f"{100 * progress.done // progress.total}%" if progress.total else ""
+    return "  ".join(filter(None, (f"[{progress.done}/{progress.total}]", share, left)))
+
+
+def _gib(setting: Setting[int | None]) -> str:
+    return "unlimited" if setting.value is None else f"{setting.value / (1 << 30):.1f} GiB"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
+
+
+def _clock(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
