@@ -30,6 +30,7 @@ def export_command(
     from patchstack.series.export import carry_out, plan_export
     from patchstack.series.history import unpushed
     from patchstack.series.model import Series
+    from patchstack.series.remembered import FormatMemory
     from patchstack.series.sources import open_sources
     from patchstack.workspace import is_url
 
@@ -38,8 +39,9 @@ def export_command(
         raise UsageError(f"{config.name} has no fork to export", hint="add fork and fork_ref to patchstack.yaml")
     if is_url(config.fork):
         raise UsageError("export needs the fork on this machine", hint=f"clone {config.fork} and name the clone")
+    cache = open_cache(offline=False)
     sources = open_sources(
-        open_cache(offline=False),
+        cache,
         upstream=config.upstream,
         pin=config.pin,
         fork=config.fork,
@@ -50,6 +52,7 @@ def export_command(
     behind = unpushed(sources.fork_repository, sources.fork)
     if behind and config.require_pushed:
         raise NotHeldError(f"the fork is not pushed: {behind}", hint=f"git -C {config.fork} push; then export again")
+    anchored = config.form == "anchored"
     plan = plan_export(
         sources.objects,
         sources.fork_repository,
@@ -58,12 +61,13 @@ def export_command(
         sources.base,
         sources.fork,
         context=config.context,
-        anchored=config.form == "anchored",
+        anchored=anchored,
         renumber=renumber,
         discard_edits=discard_edits,
         same=_pairs(same or []),
         policy=config.lint,
         waivers=config.waive,
+        memory=FormatMemory.of(cache.root, sources.fork_repository, context=config.context, anchored=anchored),
     )
     if behind:
         talk(f"warning: the fork is not pushed: {behind}")

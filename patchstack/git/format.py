@@ -6,12 +6,13 @@ could change from one version to the next is named on the command line.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from patchstack.errors import MissingError
@@ -57,7 +58,49 @@ class FormattedCommit:
     patch_id: str
 
 
-def format_commits(
+class Formatting:
+    """Commits that git is writing as patch files, parts of a long series side by side: git formats on one core.
+
+    `known` are those that need not be written, by commit; `jobs` the parts, by the place of their first commit.
+    """
+
+    def __init__(
+        self,
+        commits: Sequence[Commit],
+        known: Mapping[str, FormattedCommit],
+        jobs: Mapping[int, Future[list[tuple[str, bytes]]]],
+    ) -> None:
+        self._commits = commits
+        self._known = known
+        self._jobs = jobs
+
+    def written(self) -> Iterator[tuple[Commit, str, bytes]]:
+        """Commit, slug and text of every patch file, in order, each as soon as it is there. Raises `MissingError` where
+        git cannot read what it needs."""
+        files: Iterator[tuple[str, bytes]] = iter(())
+        for place, commit in enumerate(self._commits):
+            one = self._known.get(commit.oid)
+            if one is not None:
+                yield commit, one.slug, one.data
+                continue
+            if place in self._jobs:
+                files = iter(self._jobs[place].result())
+            yield commit, *next(files)
+
+    def finished(self, known_ids: Mapping[str, str]) -> tuple[FormattedCommit, ...]:
+        """All of them. `known_ids` are patch-ids by commit that need no second computation."""
+        written = list(self.written())
+        ids = {**known_ids, **{oid: one.patch_id for oid, one in self._known.items()}}
+        fresh = [(commit.oid, text) for commit, _, text in written if commit.oid not in ids]
+        ids.update(zip((oid for oid, _ in fresh), patch_ids([text for _, text in fresh]), strict=True))
+        return tuple(
+            FormattedCommit(commit=commit, slug=slug, data=text, patch_id=ids[commit.oid])
+            for commit, slug, text in written
+        )
+
+
+@contextlib.contextmanager
+def formatting(
     repository: Repository,
     object_directories: Sequence[Path],
     base: str,
@@ -65,38 +108,36 @@ def format_commits(
     *,
     context: int = 3,
     anchored: bool = False,
-    known_ids: Mapping[str, str] | None = None,
-) -> tuple[FormattedCommit, ...]:
-    """Write commits that follow each other from `base` as patch files, with `context` lines around every change.
-    `anchored` leaves context, and the function names behind hunk headers, out: such a patch holds none of the text
-    around a change. `known_ids` are patch-ids by commit that need no second computation.
+    known: Mapping[str, FormattedCommit] | None = None,
+) -> Iterator[Formatting]:
+    """Let git write commits that follow each other from `base` as patch files, with `context` lines around every
+    change, while the block goes on. `anchored` leaves context, and the function names behind hunk headers, out: such a
+    patch holds none of the text around a change. `known` are commits that need not be written.
 
-    Merges and commits that change nothing have no patch: the caller refuses them first. Raises `MissingError` where git
-    cannot read what it needs.
+    Merges and commits that change nothing have no patch: the caller refuses them first.
     """
-    if not commits:
-        return ()
-    options = ["--unified=0", "--no-renames"] if anchored else [f"--unified={context}"]
-    parts = _parts(len(commits))
-    # git formats on one core: parts of a long series are written side by side.
-    with (
-        bare_repository(object_directories, repository.git_dir / "shallow") as root,
-        ThreadPoolExecutor(len(parts)) as pool,
-    ):
-        jobs = [
-            pool.submit(_write, root, commits[first - 1].oid if first else base, commits[first:end], options)
-            for first, end in parts
-        ]
-        written = [file for job in jobs for file in job.result()]
-    if anchored:
-        written = [(slug, _without_functions(text)) for slug, text in written]
-    ids = dict(known_ids or {})
-    fresh = [(commit.oid, text) for commit, (_, text) in zip(commits, written, strict=True) if commit.oid not in ids]
-    ids.update(zip((oid for oid, _ in fresh), patch_ids([text for _, text in fresh]), strict=True))
-    return tuple(
-        FormattedCommit(commit=commit, slug=slug, data=text, patch_id=ids[commit.oid])
-        for commit, (slug, text) in zip(commits, written, strict=True)
-    )
+    known = known or {}
+    options = _form(context=context, anchored=anchored)
+    with contextlib.ExitStack() as held:
+        jobs = {}
+        if any(commit.oid not in known for commit in commits):
+            root = held.enter_context(bare_repository(object_directories, repository.git_dir / "shallow"))
+            pool = held.enter_context(ThreadPoolExecutor(os.cpu_count() or 1))
+            for first, end in _parts([commit.oid not in known for commit in commits]):
+                before = commits[first - 1].oid if first else base
+                jobs[first] = pool.submit(_write, root, before, commits[first:end], options, anchored=anchored)
+        yield Formatting(commits, known, jobs)
+
+
+def format_digest(*, context: int, anchored: bool) -> str:
+    """A digest of all that the bytes of a patch file depend on beside the commit: git's version and the options."""
+    version = _git(Path(os.devnull), "version").stdout.decode("utf-8", "replace")
+    told = "\n".join((version, *_CONFIG, *_OPTIONS, *_form(context=context, anchored=anchored)))
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def _form(*, context: int, anchored: bool) -> list[str]:
+    return ["--unified=0", "--no-renames"] if anchored else [f"--unified={context}"]
 
 
 def _without_functions(text: bytes) -> bytes:
@@ -105,14 +146,22 @@ def _without_functions(text: bytes) -> bytes:
     return head + mark + _FUNCTION.sub(rb"\1", diffs)
 
 
-def _parts(count: int) -> list[tuple[int, int]]:
-    """Ranges of commits to format side by side: one a core, but not for a few commits."""
-    number = max(1, min(os.cpu_count() or 1, 4, count // 8))
-    bounds = [count * part // number for part in range(number + 1)]
-    return list(pairwise(bounds))
+def _parts(wanted: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Ranges of wanted commits to format side by side: two a core, as some take longer than others, and none short."""
+    number = max(1, min(2 * (os.cpu_count() or 1), 8, sum(wanted) // 8))
+    longest = -(-sum(wanted) // number)
+    first = 0
+    for place, want in enumerate(wanted):
+        if not want:
+            first = place + 1
+        elif place + 1 - first == longest or place + 1 == len(wanted) or not wanted[place + 1]:
+            yield first, place + 1
+            first = place + 1
 
 
-def _write(root: Path, base: str, commits: Sequence[Commit], options: Sequence[str]) -> list[tuple[str, bytes]]:
+def _write(
+    root: Path, base: str, commits: Sequence[Commit], options: Sequence[str], *, anchored: bool
+) -> list[tuple[str, bytes]]:
     """Slug and text of commits that follow each other."""
     out = root / f"out-{commits[0].oid}"
     arguments = (*_OPTIONS, *options, f"--output-directory={out}")
@@ -120,7 +169,8 @@ def _write(root: Path, base: str, commits: Sequence[Commit], options: Sequence[s
     files = sorted(out.iterdir())
     if len(files) != len(commits):
         raise MissingError(f"git wrote {len(files)} patches for {len(commits)} commits")
-    return [(_slug(file.name), file.read_bytes()) for file in files]
+    written = [(_slug(file.name), file.read_bytes()) for file in files]
+    return [(slug, _without_functions(text)) for slug, text in written] if anchored else written
 
 
 def _slug(name: str) -> str:
@@ -146,7 +196,7 @@ def patch_ids(texts: Sequence[bytes]) -> tuple[str, ...]:
 def _git(root: Path, *args: str, stdin: bytes = b"") -> Finished:
     done = run(["git", *args], env=isolated_environment(root, TZ="UTC"), stdin=stdin)
     if not done.ok:
-        command = next(arg for arg in args if arg in ("format-patch", "patch-id"))
+        command = next(arg for arg in args if arg in ("format-patch", "patch-id", "version"))
         raise MissingError(
             f"git {command} failed: {done.complaint}", hint="are all contents of the fork's commits here?"
         )

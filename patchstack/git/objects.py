@@ -26,10 +26,14 @@ pygit2.settings.mwindow_mapped_limit = 48 * 1024 * 1024
 Kind = Literal["blob", "tree", "commit"]
 
 FULL_ID = re.compile(r"[0-9a-f]{40}\Z")
+TreeEntry = tuple[int, bytes, str]
+"""An entry of a tree: mode, name and object id."""
+
+_Raw = tuple[bytes, bytes, bytes]
+_SETS = 64  # trees whose entries are kept apart for the next comparison
+
 NULL_ID = "0" * 40
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-
-_REMEMBERED = 4 * 1024 * 1024  # bytes of an object that is kept
 
 _KINDS: dict[int, str] = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 
@@ -79,6 +83,8 @@ class Objects:
         self._odb: pygit2.Odb | None = None
         self.made = MadeObjects()
         self._remembered: dict[str, tuple[str, bytes]] | None = None
+        self._sets: dict[str, frozenset[_Raw]] = {}
+        self._room = 32 * 1024 * 1024  # bytes of objects that are kept
         self.directories: list[Path] = []
         self.where = "memory"
         self.fetch: Callable[[Sequence[str]], None] | None = None
@@ -107,7 +113,7 @@ class Objects:
         return found
 
     def remember(self) -> None:
-        """Keep what is read from now on: for those who come back to the same contents."""
+        """Keep what is read from now on, up to a bound: for those who come back to the same contents."""
         self._remembered = {}
 
     def _stored(self, oid: str) -> tuple[str, bytes] | None:
@@ -124,8 +130,9 @@ class Objects:
                 f"object {oid} in {self.where} cannot be read: {error}", hint="run git fsck there"
             ) from error
         found = _KINDS[int(kind)], data
-        if self._remembered is not None and len(data) <= _REMEMBERED:
+        if self._remembered is not None and len(data) <= self._room:
             self._remembered[oid] = found
+            self._room -= len(data)
         return found
 
     def want(self, oids: Iterable[str]) -> None:
@@ -163,17 +170,32 @@ class Objects:
             raise UsageError(f"{oid} is a {kind}, not a commit")
         return parse_commit(oid, data)
 
-    def tree(self, oid: str) -> Iterator[tuple[int, bytes, str]]:
+    def tree(self, oid: str) -> Iterator[TreeEntry]:
         """Entries of one tree: mode, name, id. Raises `MissingObject`."""
+        return map(_entry, self._tree(oid))
+
+    def tree_difference(self, one: str, other: str) -> tuple[list[TreeEntry], list[TreeEntry]]:
+        """The entries that only one tree has, and those that only the other has. Raises `MissingObject`."""
+        before, after = self._tree_set(one), self._tree_set(other)
+        return [_entry(raw) for raw in before - after], [_entry(raw) for raw in after - before]
+
+    def _tree(self, oid: str) -> list[_Raw]:
         if oid == EMPTY_TREE:
-            return iter(())
+            return []
         kind, data = self.read(oid)
         if kind != "tree":
             raise MissingError(f"{oid} is a {kind}, not a tree")
-        try:
-            return iter(_parse_tree(data))
-        except ValueError as error:
-            raise MissingError(f"tree {oid} in {self.where} is damaged", hint="run git fsck there") from error
+        if not _TREE.fullmatch(data):
+            raise MissingError(f"tree {oid} in {self.where} is damaged", hint="run git fsck there")
+        return _ENTRY.findall(data)
+
+    def _tree_set(self, oid: str) -> frozenset[_Raw]:
+        # A series is compared tree by tree: what was the other tree is the one the next time.
+        found = self._sets.pop(oid, None)
+        self._sets[oid] = found = frozenset(self._tree(oid)) if found is None else found
+        if len(self._sets) > _SETS:
+            del self._sets[next(iter(self._sets))]
+        return found
 
 
 _ENTRY = re.compile(rb"([0-7]+) ([^\0]*)\0(.{20})", re.DOTALL)
@@ -181,10 +203,9 @@ _TREE = re.compile(rb"(?:[0-7]+ [^\0]*\0.{20})*", re.DOTALL)
 _MODES = {mode: int(mode, 8) for mode in (b"40000", b"100644", b"100755", b"120000", b"160000")}
 
 
-def _parse_tree(data: bytes) -> list[tuple[int, bytes, str]]:
-    if not _TREE.fullmatch(data):
-        raise ValueError("a damaged entry")
-    return [(_MODES.get(mode) or int(mode, 8), name, oid.hex()) for mode, name, oid in _ENTRY.findall(data)]
+def _entry(raw: _Raw) -> TreeEntry:
+    mode, name, oid = raw
+    return _MODES.get(mode) or int(mode, 8), name, oid.hex()
 
 
 def parse_commit(oid: str, data: bytes) -> Commit:

@@ -30,8 +30,7 @@ def compare_trees(objects: Objects, old: str, new: str) -> Iterator[PathChange]:
         one, other, prefix = pending.pop()
         if one == other:
             continue
-        gone, come = set(objects.tree(one)), set(objects.tree(other))
-        gone, come = gone - come, come - gone
+        gone, come = objects.tree_difference(one, other)
         before = {name: (mode, oid) for mode, name, oid in gone}
         after = {name: (mode, oid) for mode, name, oid in come}
         for name in sorted(before.keys() | after.keys()):

@@ -34,15 +34,20 @@ def apply_series(applier: Applier, series: Series, *, keep_going: bool = False) 
         if stopped:
             links.append(Link(patch=patch, outcome=None, before=tree, after=tree))
             continue
-        try:
-            outcome = apply_patch(applier, patch)
-        except MissingObject as missing:
-            raise missing.during(patch.file) from missing
+        outcome = apply_in_turn(applier, patch)
         after = outcome.tree or tree
         links.append(Link(patch=patch, outcome=outcome, before=tree, after=after))
         tree = after
         stopped = not outcome.applied and not keep_going
     return tuple(links)
+
+
+def apply_in_turn(applier: Applier, patch: PatchFile) -> Outcome:
+    """`apply_patch`, where a missing content is said to be missing for that patch."""
+    try:
+        return apply_patch(applier, patch)
+    except MissingObject as missing:
+        raise missing.during(patch.file) from missing
 
 
 def apply_patch(applier: Applier, patch: PatchFile) -> Outcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -11,16 +11,17 @@ from pathlib import Path
 from patchstack.errors import ConfigError, NotHeldError
 from patchstack.git.anchored import SUFFIX
 from patchstack.git.apply import Applier
-from patchstack.git.format import FormattedCommit, format_commits, patch_ids
+from patchstack.git.format import FormattedCommit, formatting, patch_ids
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import TreeOverlay
 from patchstack.git.trees import compare_trees
-from patchstack.series.chain import apply_series
+from patchstack.series.chain import apply_in_turn
 from patchstack.series.history import ForkHistory
 from patchstack.series.lint import paths
 from patchstack.series.lock import FILE_NAME, Lock, LockedPatch, read_lock, render_lock
 from patchstack.series.model import PatchFile, Series, load_series
 from patchstack.series.number import Coming, Known, assign_numbers, identify
+from patchstack.series.remembered import FormatMemory
 from patchstack.series.result import State
 from patchstack.series.swap import replace_files
 from patchstack.series.verify import Expectation, verify
@@ -78,8 +79,10 @@ def plan_export(
     same: Mapping[int, str] | None = None,
     policy: LintPolicy | None = None,
     waivers: Sequence[Waiver] = (),
+    memory: FormatMemory | None = None,
 ) -> ExportPlan:
-    """Work out the series a fork branch makes, and prove it before anything is written.
+    """Work out the series a fork branch makes, and prove it before anything is written. `memory` knows patches that git
+    need not write again.
 
     Raises `NotHeldError` with all complaints of a kind at once: merges, commits without changes, edits by hand that
     would be lost, numbers that are short, commits that the series would not give back. Writes nothing.
@@ -94,15 +97,23 @@ def plan_export(
             problems=edited,
             hint="make it a commit of the fork first; or --discard-edits",
         )
-    formatted = format_commits(
+    suffix = SUFFIX if anchored else ".patch"
+    with formatting(
         repository,
         objects.directories,
         base.oid,
         fork.commits,
         context=context,
         anchored=anchored,
-        known_ids={patch.commit: patch.patch_id for patch in old_lock.patches if patch.patch_id} if old_lock else None,
-    )
+        known=memory.recall(fork.commits, old) if memory else None,
+    ) as patches:
+        # While git writes the patches: what needs none of them, then each as it comes.
+        complaints = _path_complaints(objects, base, fork.commits, policy or LintPolicy())
+        unproven = _unproven(objects, base, patches.written(), suffix)
+        locked = old_lock.patches if old_lock else ()
+        formatted = patches.finished({patch.commit: patch.patch_id for patch in locked if patch.patch_id})
+    if memory:
+        memory.keep(formatted)
     known = _known(old, old_lock)
     coming = [
         Coming(commit=f.commit.oid, patch_id=f.patch_id, subject=f.commit.subject, data=f.data) for f in formatted
@@ -117,10 +128,12 @@ def plan_export(
     numbers, retired = tuple(range(1, len(formatted) + 1)), tuple[int, ...]()
     if not renumber:
         numbers, retired = assign_numbers(known, identity.known_of, old_lock.retired if old_lock else ())
-    _refuse_paths(objects, base, fork.commits, numbers, policy or LintPolicy(), waivers)
+    _refuse_paths(complaints, fork.commits, numbers, waivers)
+    if unproven:
+        raise NotHeldError("the series would not give the fork back; nothing was written", problems=unproven)
     files = tuple(
         PatchFile(
-            file=f"{number:04d}-{one.slug}{SUFFIX if anchored else '.patch'}",
+            file=f"{number:04d}-{one.slug}{suffix}",
             number=number,
             subject=one.commit.subject,
             commit=None,
@@ -129,7 +142,6 @@ def plan_export(
         for number, one in zip(numbers, formatted, strict=True)
     )
     series = Series(name=name, directory=directory, patches=files)
-    _prove(objects, series, base, fork)
     ids = _stable_ids(known, identity.known_of, old_lock, formatted)
     lock = _lock(objects, directory, base, fork, files, formatted, ids, retired)
     return _plan(name, directory, old, series, lock)
@@ -160,27 +172,37 @@ def _refuse_commits(fork: ForkHistory, base: Commit) -> None:
         )
 
 
-def _refuse_paths(
-    objects: Objects,
-    base: Commit,
-    commits: Sequence[Commit],
-    numbers: Sequence[int],
-    policy: LintPolicy,
-    waivers: Sequence[Waiver],
-) -> None:
-    """Commits that add or change what the path policy keeps out of patches, but for those that a waiver lets pass."""
-    waived = {waiver.patch for waiver in waivers if waiver.rule == paths.ID}
+def _path_complaints(
+    objects: Objects, base: Commit, commits: Sequence[Commit], policy: LintPolicy
+) -> list[tuple[int, str]]:
+    """What the path policy has against commits: the commit's place, and the complaint."""
     pin = TreeOverlay(objects, base.tree)
-    problems = []
+    complaints = []
     before = base.tree
-    for commit, number in zip(commits, numbers, strict=True):
+    for place, commit in enumerate(commits):
         for change in compare_trees(objects, before, commit.tree):
             upstreams = pin.obstacle(change.path) is None and pin.entry(change.path) is not None
             name = change.path.decode("utf-8", "replace")
             complaint = paths.path_complaint(name, policy, upstreams=upstreams) if change.new else None
-            if complaint and not waived & {number, None}:
-                problems.append(f"{commit.oid[:12]} ({commit.subject}), patch {number:04d}: {complaint}")
+            if complaint:
+                complaints.append((place, complaint))
         before = commit.tree
+    return complaints
+
+
+def _refuse_paths(
+    complaints: Sequence[tuple[int, str]],
+    commits: Sequence[Commit],
+    numbers: Sequence[int],
+    waivers: Sequence[Waiver],
+) -> None:
+    """Refuse commits that touch what the path policy keeps out of patches, but for those that a waiver lets pass."""
+    waived = {waiver.patch for waiver in waivers if waiver.rule == paths.ID}
+    problems = [
+        f"{commits[place].oid[:12]} ({commits[place].subject}), patch {numbers[place]:04d}: {complaint}"
+        for place, complaint in complaints
+        if not waived & {numbers[place], None}
+    ]
     if problems:
         raise NotHeldError(
             "commits of the fork touch paths that patches may not",
@@ -246,20 +268,21 @@ def _known(old: Series, lock: Lock | None) -> list[Known]:
     return sorted(known, key=lambda patch: patch.number)
 
 
-def _prove(objects: Objects, series: Series, base: Commit, fork: ForkHistory) -> None:
-    """Every commit can be recreated: its patch gives its tree, and it follows the one before."""
+def _unproven(objects: Objects, base: Commit, written: Iterable[tuple[Commit, str, bytes]], suffix: str) -> list[str]:
+    """Complaints about commits that could not be recreated: a patch does not give its tree, or a commit does not follow
+    the one before. Takes the patches as they are written."""
     problems = []
-    with Applier(objects, base.tree) as applier:
-        links = apply_series(applier, series)
     parent = base.oid
-    for link, commit in zip(links, fork.commits, strict=True):
-        if link.after != commit.tree or not link.applied:
-            problems.append(f"{commit.oid[:12]} ({commit.subject}): its patch does not give its tree")
-        if commit.parents != (parent,):
-            problems.append(f"{commit.oid[:12]} ({commit.subject}): it does not follow the commit before it")
-        parent = commit.oid
-    if problems:
-        raise NotHeldError("the series would not give the fork back; nothing was written", problems=problems)
+    with Applier(objects, base.tree) as applier:
+        for commit, slug, text in written:
+            patch = PatchFile(file=slug + suffix, number=None, subject=commit.subject, commit=None, data=text)
+            if apply_in_turn(applier, patch).tree != commit.tree:
+                problems.append(f"{commit.oid[:12]} ({commit.subject}): its patch does not give its tree")
+                applier.restart(commit.tree)
+            if commit.parents != (parent,):
+                problems.append(f"{commit.oid[:12]} ({commit.subject}): it does not follow the commit before it")
+            parent = commit.oid
+    return problems
 
 
 def _stable_ids(

@@ -48,6 +48,23 @@ def write_new(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Give a file, and the one a link leads to, new content in one step; its mode stays. A run that is killed leaves
+    the old content or the new. Raises `OSError`; then nothing has changed."""
+    path = path.resolve()
+    draft = path.with_name(f".{path.name}.patchstack-{os.getpid()}")
+    try:
+        draft.unlink(missing_ok=True)
+        write_new(draft, content)
+        if path.exists():
+            draft.chmod(path.stat().st_mode & 0o7777)
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
 def sync_directory(directory: Path) -> None:
     """Let a directory's entries reach the disk."""
     descriptor = os.open(directory, os.O_RDONLY)

@@ -1,0 +1,62 @@
+"""What git gave for a commit, remembered in our cache: it need not format again what is there already.
+
+Only digests are kept. A patch is taken over where its file still has the bytes that git itself gave for that commit,
+under these options; nothing that lies beside the series, such as its lock, is trusted for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.git.format import FormattedCommit, format_digest
+from patchstack.git.objects import Commit, Repository
+from patchstack.series.files import replace_file
+from patchstack.series.model import Series
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatMemory:
+    """The memory of one fork and one way to format. `root` is our cache's directory; one that cannot be written to
+    remembers nothing."""
+
+    path: Path
+
+    @staticmethod
+    def of(root: Callable[[], Path], repository: Repository, *, context: int, anchored: bool) -> FormatMemory:
+        """The memory for a fork's repository, this git, and these options."""
+        key = f"{repository.git_dir}\n{format_digest(context=context, anchored=anchored)}"
+        return FormatMemory(
+            path=root() / "formatted" / f"{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()}.json"
+        )
+
+    def recall(self, commits: Sequence[Commit], series: Series) -> dict[str, FormattedCommit]:
+        """The commits, by id, whose patch is in a file of the series, byte for byte."""
+        kept = self._read()
+        texts = {hashlib.sha256(patch.data).hexdigest(): patch.data for patch in series.patches if patch.data}
+        found = {}
+        for commit in commits:
+            match kept.get(commit.oid):
+                case [str(digest), str(slug), str(patch_id)] if digest in texts:
+                    found[commit.oid] = FormattedCommit(commit=commit, slug=slug, data=texts[digest], patch_id=patch_id)
+        return found
+
+    def keep(self, formatted: Iterable[FormattedCommit]) -> None:
+        """Remember these, and no others."""
+        fresh = {one.commit.oid: [hashlib.sha256(one.data).hexdigest(), one.slug, one.patch_id] for one in formatted}
+        if fresh == self._read():
+            return
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            replace_file(self.path, json.dumps(fresh).encode())
+
+    def _read(self) -> dict[str, object]:
+        try:
+            document = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return document if isinstance(document, dict) else {}
