@@ -87,10 +87,10 @@ class Formatting:
                 files = iter(self._jobs[place].result())
             yield commit, *next(files)
 
-    def finished(self, known_ids: Mapping[str, str]) -> tuple[FormattedCommit, ...]:
-        """All of them. `known_ids` are patch-ids by commit that need no second computation."""
+    def finished(self) -> tuple[FormattedCommit, ...]:
+        """All of them, with their patch-ids."""
         written = list(self.written())
-        ids = {**known_ids, **{oid: one.patch_id for oid, one in self._known.items()}}
+        ids = {oid: one.patch_id for oid, one in self._known.items()}
         fresh = [(commit.oid, text) for commit, _, text in written if commit.oid not in ids]
         ids.update(zip((oid for oid, _ in fresh), patch_ids([text for _, text in fresh]), strict=True))
         return tuple(

@@ -23,7 +23,7 @@ from patchstack.series.model import PatchFile, Series, load_series
 from patchstack.series.number import Coming, Known, assign_numbers, identify
 from patchstack.series.remembered import FormatMemory
 from patchstack.series.result import State
-from patchstack.series.swap import replace_files
+from patchstack.series.swap import replace_files, sweep_leftover
 from patchstack.series.verify import Expectation, verify
 from patchstack.workspace import LintPolicy, Waiver
 
@@ -110,8 +110,7 @@ def plan_export(
         # While git writes the patches: what needs none of them, then each as it comes.
         complaints = _path_complaints(objects, base, fork.commits, policy or LintPolicy())
         unproven = _unproven(objects, base, patches.written(), suffix)
-        locked = old_lock.patches if old_lock else ()
-        formatted = patches.finished({patch.commit: patch.patch_id for patch in locked if patch.patch_id})
+        formatted = patches.finished()
     if memory:
         memory.keep(formatted)
     known = _known(old, old_lock)
@@ -151,6 +150,8 @@ def carry_out(plan: ExportPlan) -> None:
     """Write a planned export: all of it at once. Raises what `replace_files` raises."""
     if plan.writes:
         replace_files(plan.directory, plan.writes)
+    else:
+        sweep_leftover(plan.directory)
 
 
 def _refuse_commits(fork: ForkHistory, base: Commit) -> None:

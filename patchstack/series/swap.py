@@ -26,7 +26,7 @@ def replace_files(directory: Path, files: Mapping[str, bytes | None]) -> None:
     work, `MissingError` for what the disk refuses; then nothing has changed.
     """
     directory = directory.resolve()
-    fresh = directory.with_name(f".{directory.name}.patchstack-new")
+    fresh = _beside(directory)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -55,6 +55,18 @@ def replace_files(directory: Path, files: Mapping[str, bytes | None]) -> None:
             shutil.rmtree(fresh, ignore_errors=True)
             raise MissingError(f"{directory} cannot be copied: {error}; nothing was changed") from error
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def sweep_leftover(directory: Path) -> None:
+    """Remove what a run that was killed left beside a directory. Raises `UsageError` where another run is at work."""
+    fresh = _beside(directory.resolve())
+    if os.path.lexists(fresh):
+        with alone_in(fresh.parent, "patchstack export"):
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _beside(directory: Path) -> Path:
+    return directory.with_name(f".{directory.name}.patchstack-new")
 
 
 def _exchange(one: Path, other: Path) -> None:
