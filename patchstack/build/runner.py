@@ -120,10 +120,10 @@ def _as_json(proofs: tuple[Proof, ...]) -> list[dict[str, str]]:
 def claim(inputs: Inputs, session: Session | None = None) -> Claim:
     """What the build is said to be."""
     plan = inputs.plan
-    machine = [str(Path.home())] if str(Path.home()) != "/" else []
+    machine = [f"{Path.home()}/"] if str(Path.home()) != "/" else []
     toolkit = plan.toolkit.value if plan.toolkit is not None else None
     if session is not None:
-        machine += [session.layout.source, session.layout.build]
+        machine += [f"{session.layout.source}/", f"{session.layout.build}/"]
     return Claim(
         key=inputs.key.hex,
         platform=plan.platform.value,

@@ -1,0 +1,177 @@
+"""What an ELF file says of itself: machine, kind, sections with something in them, where it looks for libraries.
+
+The files come from a build, so they are untrusted: nothing here reads more of a file than it has, or more than bounded
+amounts of it, and whatever is wrong with one becomes `DamagedElf`. Headers are pyelftools' business; tables of names
+and tags are read here, because pyelftools follows a string to wherever its end may be.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from patchstack.errors import MissingError, NotHeldError
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+_MAGIC = b"\x7fELF"
+# The kernel takes no more than 64 KiB of program headers; the largest CUDA objects have some ten thousand sections.
+_MOST_SEGMENTS = 4096
+_MOST_SECTIONS = 1 << 16
+_MOST_NAMES = 16 << 20
+_MOST_TAGS = 1 << 20
+_LONGEST_STRING = 64 << 10
+# Tags of the dynamic section (System V ABI, chapter 5; DT_FLAGS_1 and its DF_1_PIE are Solaris' and glibc's).
+_DT_NULL, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH, _DT_FLAGS_1 = 0, 5, 15, 29, 0x6FFFFFFB
+_DF_1_PIE = 0x08000000
+
+
+class DamagedElf(NotHeldError):
+    """A file that begins as an ELF file and cannot be read as one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elf:
+    """An ELF file. `machine` is the ABI's name for it (`EM_X86_64`), or `machine 4711` for one without; `bits` 32 or
+    64. `program`: it can be started (a library cannot). `sections` are the names of those that have content in the
+    file; None where there is no section table (`strip --strip-section-headers`). `search_path` holds the entries of
+    RPATH and RUNPATH as they stand there."""
+
+    machine: str
+    bits: int
+    program: bool
+    sections: frozenset[str] | None
+    search_path: tuple[str, ...]
+
+
+def read_elf(path: Path) -> Elf | None:
+    """What a file says of itself; None for one that is no ELF file.
+
+    Raises `DamagedElf` (the message begins with what is wrong, it does not name the file) and `MissingError` where
+    pyelftools is not installed.
+    """
+    try:
+        from elftools.elf.elffile import ELFFile
+    except ImportError as error:
+        raise MissingError("pyelftools is not installed", hint="pip install 'patchstack[build]'") from error
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                return None
+            return _facts(ELFFile(file), os.fstat(file.fileno()).st_size)
+    except DamagedElf:
+        raise
+    except OSError as error:
+        raise DamagedElf(f"cannot be read: {error.strerror}") from error
+    except Exception as error:  # pyelftools meets damage with whatever its parser runs into, from KeyError to assert
+        raise DamagedElf(f"is not readable as ELF ({type(error).__name__})") from error
+
+
+def _facts(elf: ELFFile, size: int) -> Elf:
+    machine, kind = elf["e_machine"], elf["e_type"]
+    sections = _section_names(elf, size)
+    segments = _segments(elf, size)
+    search_path, flags = _dynamic(elf, segments, size)
+    interpreted = any(segment["p_type"] == "PT_INTERP" for segment in segments)
+    return Elf(
+        machine=machine if isinstance(machine, str) else f"machine {machine}",
+        bits=elf.elfclass,
+        # A position-independent program has a library's type: it asks for an interpreter, or is marked (static-pie).
+        program=kind == "ET_EXEC" or (kind == "ET_DYN" and (interpreted or bool(flags & _DF_1_PIE))),
+        sections=sections,
+        search_path=search_path,
+    )
+
+
+def _section_names(elf: ELFFile, size: int) -> frozenset[str] | None:
+    count = elf.num_sections()
+    if not count:
+        return None
+    headers = _table(elf, elf.structs.Elf_Shdr, elf["e_shoff"], elf["e_shentsize"], count, _MOST_SECTIONS, size)
+    for header in headers:
+        if header["sh_type"] not in ("SHT_NULL", "SHT_NOBITS"):
+            _within(header["sh_offset"], header["sh_size"], size, "a section")
+    index = elf.get_shstrndx()
+    if index >= len(headers):
+        raise DamagedElf("has no names for its sections")
+    names = _read(elf, headers[index]["sh_offset"], min(headers[index]["sh_size"], _MOST_NAMES))
+    return frozenset(
+        _string(names, header["sh_name"])
+        for header in headers
+        if header["sh_size"] and header["sh_type"] not in ("SHT_NULL", "SHT_NOBITS")
+    )
+
+
+def _segments(elf: ELFFile, size: int) -> list[Any]:
+    count = elf.num_segments()
+    if not count:
+        return []
+    segments = _table(elf, elf.structs.Elf_Phdr, elf["e_phoff"], elf["e_phentsize"], count, _MOST_SEGMENTS, size)
+    for segment in segments:
+        _within(segment["p_offset"], segment["p_filesz"], size, "a segment")
+    return segments
+
+
+def _dynamic(elf: ELFFile, segments: list[Any], size: int) -> tuple[tuple[str, ...], int]:
+    """The entries of RPATH and RUNPATH, and DT_FLAGS_1."""
+    layout = struct.Struct(("<" if elf.little_endian else ">") + ("QQ" if elf.elfclass == 64 else "II"))
+    strings, paths, flags = None, [], 0
+    for segment in segments:
+        if segment["p_type"] != "PT_DYNAMIC":
+            continue
+        content = _read(elf, segment["p_offset"], min(segment["p_filesz"], _MOST_TAGS))
+        for tag, value in layout.iter_unpack(content[: len(content) // layout.size * layout.size]):
+            if tag == _DT_NULL:
+                break
+            if tag == _DT_STRTAB:
+                strings = value
+            elif tag in (_DT_RPATH, _DT_RUNPATH):
+                paths.append(value)
+            elif tag == _DT_FLAGS_1:
+                flags = value
+    if not paths:
+        return (), flags
+    base = _file_offset(segments, strings)
+    found = [_string(_read(elf, base + at, min(_LONGEST_STRING, max(size - base - at, 0))), 0) for at in paths]
+    return tuple(entry for path in found for entry in path.split(":")), flags
+
+
+def _file_offset(segments: list[Any], address: int | None) -> int:
+    """Where in the file the byte of that address is."""
+    for segment in segments:
+        if address is not None and segment["p_type"] == "PT_LOAD":
+            within = address - segment["p_vaddr"]
+            if 0 <= within < segment["p_filesz"]:
+                return int(segment["p_offset"] + within)
+    raise DamagedElf("has a library search path that cannot be found in it")
+
+
+def _table(elf: ELFFile, layout: Any, offset: int, step: int, count: int, most: int, size: int) -> list[Any]:
+    from elftools.common.utils import struct_parse
+
+    if count > most:
+        raise DamagedElf(f"claims to have {count} headers in one table")
+    if step < layout.sizeof():
+        raise DamagedElf(f"has headers of {step} bytes")
+    _within(offset, count * step, size, "a header table")
+    return [struct_parse(layout, elf.stream, offset + step * index) for index in range(count)]
+
+
+def _within(offset: int, length: int, size: int, what: str) -> None:
+    if offset + length > size:
+        raise DamagedElf(f"ends before {what} does: is it truncated?")
+
+
+def _read(elf: ELFFile, offset: int, length: int) -> bytes:
+    elf.stream.seek(offset)
+    return elf.stream.read(length)
+
+
+def _string(table: bytes, offset: int) -> str:
+    """The string that begins there and ends at a NUL byte (or where the table does)."""
+    end = table.find(b"\0", offset, offset + _LONGEST_STRING)
+    return table[offset : end if end >= 0 else offset + _LONGEST_STRING].decode("utf-8", "surrogateescape")

@@ -1,0 +1,91 @@
+"""After a build: does what it left hold up to what was asked for?
+
+A build's directory has its programs and libraries in `bin` and, where FP4 kernels were compiled, their object files in
+`objects`. Each proof is a verdict of its own, and what could not be checked is INVALID with the reason.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from patchstack.build.cuda import Disassembler, find_cuobjdump
+from patchstack.build.proofs.claim import Claim, Proof, Ran, Runner
+from patchstack.build.proofs.device import device
+from patchstack.build.proofs.files import BIN, OBJECTS, Binary, Hit, binaries, search, survey
+from patchstack.build.proofs.presence import exists, machine
+from patchstack.build.proofs.running import commit, runs, start_targets
+from patchstack.build.proofs.traces import encoded, paths, wanted_paths
+from patchstack.errors import MissingError
+from patchstack.process import ProgramTimeout
+from patchstack.process import run as run_program
+
+__all__ = [
+    "BIN",
+    "OBJECTS",
+    "Binary",
+    "Claim",
+    "Disassembler",
+    "Proof",
+    "Ran",
+    "Runner",
+    "binaries",
+    "find_cuobjdump",
+    "prove",
+    "run_here",
+]
+_SECONDS = 60.0
+
+
+def prove(
+    directory: Path,
+    claim: Claim,
+    *,
+    cuobjdump: Disassembler | None,
+    run: Runner | None,
+    not_run: str = "nothing to run the programs with was given",
+) -> tuple[Proof, ...]:
+    """The proofs of a build: `exists`, `machine`, `runs`, `commit`, `cuda-arch`, `paths`; with CUDA also `cuda-ptx`,
+    and `fp4` where the source and the architecture have FP4 instructions. Always in that order.
+
+    `cuobjdump` None: what device code there is stays INVALID. `run` None: the programs are not started, and `not_run`
+    says why (`cannot run here: linux/arm64 programs on linux/amd64`).
+
+    Raises `MissingError` where a file cannot be read, or pyelftools is not installed.
+    """
+    if not directory.is_dir():
+        raise MissingError(f"{directory} is no directory: there is no build to prove")
+    found = survey(directory)
+    key = claim.key.encode()
+    wanted = wanted_paths(claim)
+    holders: list[str] = []
+    hits: dict[str, dict[str, Hit]] = {}
+    for file in found.files:
+        at = search(file.path, (key, *map(encoded, wanted)))
+        hits[file.name] = {path: at[encoded(path)] for path in wanted if encoded(path) in at}
+        if key in at:
+            holders.append(file.name)
+    starts = start_targets(found, claim, run) if run is not None else None
+    about_devices = device(found, claim, cuobjdump, directory)
+    return (
+        exists(found, claim),
+        machine(found, claim),
+        runs(starts, not_run),
+        commit(found, claim, holders, starts),
+        *about_devices,
+        paths(found, claim, hits),
+    )
+
+
+def run_here(program: Path, arguments: tuple[str, ...]) -> Ran:
+    """Run a built program on this machine: for a build that was made here, with the rights that the build had."""
+    try:
+        finished = run_program([str(program.absolute()), *arguments], cwd=program.parent, timeout=_SECONDS)
+    except ProgramTimeout:
+        raise
+    except MissingError:
+        if not program.is_file():
+            raise
+        return Ran(code=127, output=b"its program loader is not here")
+    except OSError as error:  # another machine's program, a script without an interpreter, no right to execute it
+        return Ran(code=126, output=(error.strerror or str(error)).encode())
+    return Ran(code=finished.code, output=finished.stdout + finished.stderr)

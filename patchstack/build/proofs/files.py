@@ -1,0 +1,177 @@
+"""The files that a build left in `bin`, and a search through them that does not mind how large they are."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.build.elf import DamagedElf, Elf, read_elf
+from patchstack.errors import MissingError
+
+BIN = "bin"
+"""Where in a build's directory its programs and libraries are."""
+OBJECTS = "objects"
+"""Where in a build's directory the object files are that a proof needs."""
+_BLOCK = 4 << 20
+_BEFORE, _AFTER = 40, 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binary:
+    """A file of `bin`: its path below it, the sha256 of its content in hex, its size in bytes."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A regular file of `bin`. `elf` is None where it is no ELF file, or (`damage` says how) a damaged one."""
+
+    name: str
+    path: Path
+    size: int
+    elf: Elf | None
+    damage: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What is in `bin`: its files in the order of their names, where its links lead (name to name), and what should
+    not be there (a link that leads elsewhere, a socket)."""
+
+    files: tuple[Built, ...]
+    links: dict[str, str]
+    problems: tuple[str, ...]
+
+    @property
+    def binaries(self) -> tuple[Built, ...]:
+        """The ELF files, the damaged ones left out."""
+        return tuple(file for file in self.files if file.elf is not None)
+
+    def named(self, name: str) -> Built | None:
+        """The file of that name, or that a link of that name leads to."""
+        return next((file for file in self.files if file.name == self.links.get(name, name)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A place in a file where something stands, with the printable text around it."""
+
+    offset: int
+    context: str
+
+
+def binaries(directory: Path) -> tuple[Binary, ...]:
+    """Every regular file below `bin` of a build's directory, in the order of their names; links are names of these.
+
+    Raises `MissingError` where one cannot be read.
+    """
+    found, _, _ = _walk(directory / BIN)
+    return tuple(_binary(name, path) for name, path in found)
+
+
+def survey(directory: Path) -> Survey:
+    """What is in `bin` of a build's directory; nothing at all where there is no such directory."""
+    found, links, problems = _walk(directory / BIN)
+    files = []
+    for name, path in found:
+        elf, damage = None, None
+        try:
+            elf = read_elf(path)
+        except DamagedElf as error:
+            damage = error.message
+        files.append(Built(name=name, path=path, size=path.lstat().st_size, elf=elf, damage=damage))
+    return Survey(files=tuple(files), links=links, problems=tuple(problems))
+
+
+def search(path: Path, wanted: Iterable[bytes]) -> dict[bytes, Hit]:
+    """The first place of each of the wanted byte strings that a file holds. Reads it once, in blocks.
+
+    Raises `MissingError` where it cannot be read.
+    """
+    missing = [needle for needle in dict.fromkeys(wanted) if needle]
+    found: dict[bytes, Hit] = {}
+    overlap = max(map(len, missing), default=1) - 1
+    try:
+        with path.open("rb") as file:
+            start, buffer = 0, b""
+            while missing and (block := file.read(_BLOCK)):
+                buffer += block
+                for needle in list(missing):
+                    at = buffer.find(needle)
+                    if at >= 0:
+                        found[needle] = Hit(offset=start + at, context=_context(file.fileno(), start + at, len(needle)))
+                        missing.remove(needle)
+                start += max(len(buffer) - overlap, 0)
+                buffer = buffer[max(len(buffer) - overlap, 0) :]
+    except OSError as error:
+        raise MissingError(f"{path} cannot be read: {error.strerror}") from error
+    return found
+
+
+def _walk(top: Path) -> tuple[list[tuple[str, Path]], dict[str, str], list[str]]:
+    """The regular files below a directory, its links, and its problems. Follows no link."""
+    found: list[tuple[str, Path]] = []
+    links: dict[str, str] = {}
+    problems: list[str] = []
+
+    def failed(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            problems.append(f"{os.path.relpath(str(error.filename), top)} cannot be read: {error.strerror}")
+
+    real_top = top.resolve()
+    for folder, folders, files in os.walk(top, onerror=failed):
+        for entry in sorted([*files, *(name for name in folders if os.path.islink(os.path.join(folder, name)))]):
+            path = Path(folder, entry)
+            name = path.relative_to(top).as_posix()
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode):
+                found.append((name, path))
+            elif stat.S_ISLNK(mode):
+                target = _target(path, real_top)
+                if target is None:
+                    problems.append(f"{name} is a link that leads to no file of the build")
+                else:
+                    links[name] = target
+            else:
+                problems.append(f"{name} is no file")
+    return sorted(found), links, sorted(problems)
+
+
+def _target(link: Path, real_top: Path) -> str | None:
+    """The name below `real_top` of the regular file that a link leads to."""
+    try:
+        real = link.resolve(strict=True)
+    except (OSError, RuntimeError):  # a loop is a RuntimeError up to Python 3.12
+        return None
+    return real.relative_to(real_top).as_posix() if real.is_relative_to(real_top) and real.is_file() else None
+
+
+def _binary(name: str, path: Path) -> Binary:
+    digest, size = hashlib.sha256(), 0
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+                size += len(block)
+    except OSError as error:
+        raise MissingError(f"{path} cannot be read: {error.strerror}") from error
+    return Binary(name=name, sha256=digest.hexdigest(), size=size)
+
+
+def _context(descriptor: int, offset: int, length: int) -> str:
+    """What stands at an offset, with the printable ASCII right before and after it."""
+    start = max(offset - _BEFORE, 0)
+    around = os.pread(descriptor, offset - start + length + _AFTER, start)
+    first, end = offset - start, offset - start + length
+    while first > 0 and 0x20 <= around[first - 1] < 0x7F:
+        first -= 1
+    while end < len(around) and 0x20 <= around[end] < 0x7F:
+        end += 1
+    return around[first:end].decode("utf-8", "replace")

@@ -1,0 +1,81 @@
+"""`exists` and `machine`: what was asked for is there, and it is for the machine it was asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from patchstack.build.proofs.claim import Claim, Proof, listed, plain
+from patchstack.build.proofs.files import Survey
+from patchstack.verdict import Verdict
+
+MACHINES = {"linux/amd64": "EM_X86_64", "linux/arm64": "EM_AARCH64"}
+"""The ELF machine of a platform's programs; all of them are 64-bit."""
+_NAMES = {"EM_X86_64": "x86-64", "EM_AARCH64": "aarch64", "EM_386": "i386", "EM_ARM": "arm", "EM_RISCV": "riscv"}
+_LIBRARY = re.compile(r"\.so(\.[0-9]+)*\Z")
+
+
+def exists(survey: Survey, claim: Claim) -> Proof:
+    """Every target is a program that can be started, and the build left nothing else than files and links to them.
+    INVALID where no target was named: a build of nothing has all it should have."""
+    wrong = list(survey.problems)
+    if not survey.files:
+        wrong.insert(0, "the build left no binary")
+    for target in claim.targets if survey.files else ():
+        reason = _not_a_program(survey, target)
+        if reason is not None:
+            wrong.append(f"{target} {reason}")
+    if wrong:
+        return Proof(id="exists", verdict=Verdict.FAIL, detail="; ".join(map(plain, wrong)))
+    if not claim.targets:
+        return Proof(id="exists", verdict=Verdict.INVALID, detail="no target was named, so nothing had to be there")
+    others = len(survey.files) - len({file.name for file in map(survey.named, claim.targets) if file})
+    size = sum(file.size for file in survey.files) / 1e6
+    beside = f"; {others} other file{'s' if others != 1 else ''}" if others else ""
+    return Proof(id="exists", verdict=Verdict.PASS, detail=f"{listed(claim.targets)}{beside}; {size:.1f} MB in all")
+
+
+def machine(survey: Survey, claim: Claim) -> Proof:
+    """Every ELF file is whole, 64-bit, and the platform's. What is called a library, or is a target, must be one."""
+    wanted = MACHINES.get(platform(claim))
+    if wanted is None:
+        return Proof(id="machine", verdict=Verdict.INVALID, detail=f"{claim.platform}: which ELF machine is not known")
+    programs = {file.name for file in map(survey.named, claim.targets) if file}
+    wrong = []
+    for file in survey.files:
+        if file.damage is not None:
+            wrong.append(f"{file.name} {file.damage}")
+        elif file.elf is None and (file.name in programs or _LIBRARY.search(file.name)):
+            wrong.append(f"{file.name} is no ELF file")
+        elif file.elf is not None and (file.elf.machine, file.elf.bits) != (wanted, 64):
+            wrong.append(f"{file.name} is for {_NAMES.get(file.elf.machine, file.elf.machine)}, {file.elf.bits}-bit")
+    if wrong:
+        detail = f"{claim.platform} is {_NAMES[wanted]}, 64-bit; " + "; ".join(map(plain, wrong))
+        return Proof(id="machine", verdict=Verdict.FAIL, detail=detail)
+    count = len(survey.binaries)
+    if not count:
+        return Proof(id="machine", verdict=Verdict.INVALID, detail="there is no ELF file to judge")
+    rest = [file.name for file in survey.files if file.elf is None]
+    beside = f"; no ELF: {listed(rest)}" if rest else ""
+    detail = f"{count} ELF file{'s' if count != 1 else ''} for {_NAMES[wanted]}{beside}"
+    return Proof(id="machine", verdict=Verdict.PASS, detail=detail)
+
+
+def platform(claim: Claim) -> str:
+    """The platform without a variant (`linux/arm64/v8` is `linux/arm64`)."""
+    return "/".join(claim.platform.split("/")[:2])
+
+
+def _not_a_program(survey: Survey, target: str) -> str | None:
+    file = survey.named(target)
+    if file is None:
+        return "is not there"
+    if file.size == 0:
+        return "is empty"
+    if file.damage is not None:
+        return file.damage
+    if file.elf is None:
+        return "is no ELF file"
+    if not file.elf.program:
+        return "is a library, no program"
+    return None if os.access(file.path, os.X_OK) else "may not be executed"

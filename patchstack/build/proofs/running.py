@@ -1,0 +1,151 @@
+"""`runs` and `commit`: the programs start, and what was built says which build it is.
+
+A program that knows no `--version` (llama.cpp's test-backend-ops) prints its usage and exits as it likes. So what
+counts is that a program prints the build key, and that none dies of a signal or for want of a library.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+from patchstack.build.proofs.claim import Claim, Proof, Ran, Runner, listed, plain
+from patchstack.build.proofs.files import Survey
+from patchstack.build.proofs.presence import MACHINES, platform
+from patchstack.errors import MissingError
+from patchstack.verdict import Verdict
+
+VERSION = ("--version",)
+_LIBRARY_MISSING = re.compile(
+    rb"error while loading shared libraries: ([^:\s]+)|Error loading shared library ([^:\s]+)"
+)
+_SYMBOL_MISSING = re.compile(rb"symbol lookup error: .*undefined symbol: (\w+)")
+# Comes with the driver, not with the toolkit or the build: a machine without a GPU need not have it.
+_DRIVER_LIBRARY = re.compile(rb"lib(cuda|nvidia-ml)\.so")
+_DRIVER_SYMBOL = re.compile(rb"(cu[A-Z]|nvml[A-Z])")
+_PRINTS_A_VERSION = re.compile(rb"^\s*(?:\S+\s+)?version(?::\s*\S|\s+v?[\d(])", re.IGNORECASE | re.MULTILINE)
+# A shell and a container engine give 128 + signal; other such codes are a program's own (git's usage is 129).
+_CRASHES = frozenset({"SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGSEGV", "SIGSYS"})
+
+
+class Kind(Enum):
+    """What came of `PROGRAM --version`."""
+
+    KEY = "it printed the build key"
+    OTHER = "it printed a version that is not the build key"
+    NO_VERSION = "it prints no version"
+    NOT_RUN = "it could not be run here"
+    BROKEN = "it does not start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What came of starting a program; `words` say it, and follow the program's name."""
+
+    name: str
+    kind: Kind
+    words: str
+
+
+def start_targets(survey: Survey, claim: Claim, run: Runner) -> tuple[Start, ...]:
+    """Start every target that is a program of the platform with `--version`."""
+    starts = []
+    for target in claim.targets:
+        file = survey.named(target)
+        if file is None or file.elf is None or file.elf.machine != MACHINES.get(platform(claim)):
+            continue  # `exists` or `machine` says so
+        try:
+            starts.append(judge_start(target, run(file.path, VERSION), claim.key))
+        except MissingError as error:
+            starts.append(Start(name=target, kind=Kind.NOT_RUN, words=f"could not be run: {error.message}"))
+    return tuple(starts)
+
+
+def judge_start(name: str, ran: Ran, key: str) -> Start:
+    """What a program's exit code and output say."""
+
+    def start(kind: Kind, words: str) -> Start:
+        return Start(name=name, kind=kind, words=words)
+
+    ended_by = _signal(ran.code)
+    if ended_by is not None:
+        return start(Kind.BROKEN, f"died of {ended_by}")
+    if ran.code:
+        library, symbol = _LIBRARY_MISSING.search(ran.output), _SYMBOL_MISSING.search(ran.output)
+        missing = next((name for match in (library, symbol) if match for name in match.groups() if name), None)
+        if missing is not None:
+            driver = (_DRIVER_LIBRARY if library else _DRIVER_SYMBOL).match(missing)
+            what = f"lacks {'library' if library else 'symbol'} {missing.decode('ascii', 'replace')}"
+            if driver:
+                return start(Kind.NOT_RUN, f"{what}, which comes with the NVIDIA driver")
+            return start(Kind.BROKEN, what)
+        if ran.code in (126, 127):
+            return start(Kind.BROKEN, f"cannot be started (exit {ran.code}{_last_line(ran.output)})")
+    if key.encode() in ran.output:
+        return start(Kind.KEY, "printed the build key")
+    if ran.code == 0 and (line := _PRINTS_A_VERSION.search(ran.output)):
+        rest = ran.output[line.start() :].lstrip().split(b"\n")[0][:120]
+        return start(Kind.OTHER, f"printed {rest.decode('utf-8', 'replace').strip()!r}")
+    return start(Kind.NO_VERSION, f"prints no version (exit {ran.code})")
+
+
+def runs(starts: Iterable[Start] | None, not_run: str) -> Proof:
+    """PASS where a program printed the build key and none is broken; INVALID where it could not be told. `not_run` is
+    why nothing was started, where `starts` is None."""
+    if starts is None:
+        return Proof(id="runs", verdict=Verdict.INVALID, detail=plain(not_run))
+    by_kind: dict[Kind, list[Start]] = {kind: [] for kind in Kind}
+    for start in starts:
+        by_kind[start.kind].append(start)
+    detail = "; ".join(_told(kind, by_kind[kind]) for kind in Kind if by_kind[kind])
+    if by_kind[Kind.BROKEN]:
+        return Proof(id="runs", verdict=Verdict.FAIL, detail=detail)
+    if by_kind[Kind.KEY]:
+        return Proof(id="runs", verdict=Verdict.PASS, detail=detail)
+    return Proof(id="runs", verdict=Verdict.INVALID, detail=detail or "there is no program to start")
+
+
+def commit(survey: Survey, claim: Claim, holders: Collection[str], starts: Iterable[Start] | None) -> Proof:
+    """A binary holds the build key, and every program that prints a version prints it. `holders` are the files with
+    the key in them."""
+    others = [start for start in starts or () if start.kind is Kind.OTHER]
+    if others:
+        said = "; ".join(f"{start.name} {start.words}" for start in others)
+        return Proof(id="commit", verdict=Verdict.FAIL, detail=plain(f"the build key is {claim.key}, but {said}"))
+    if not survey.binaries:
+        return Proof(id="commit", verdict=Verdict.INVALID, detail="there is no ELF file to look for the build key in")
+    held = [file.name for file in survey.binaries if file.name in holders]
+    if not held:
+        return Proof(id="commit", verdict=Verdict.FAIL, detail=f"no binary holds the build key {claim.key}")
+    printed = [start.name for start in starts or () if start.kind is Kind.KEY]
+    by = f", printed by {listed(printed)}" if printed else ""
+    return Proof(id="commit", verdict=Verdict.PASS, detail=f"{claim.key} is in {listed(held)}{by}")
+
+
+def _told(kind: Kind, starts: list[Start]) -> str:
+    """What happened to these programs, in words."""
+    match kind:
+        case Kind.KEY:
+            return f"{listed([start.name for start in starts])} printed the build key"
+        case Kind.NO_VERSION:
+            return plain(", ".join(f"{start.name} {start.words}" for start in starts)) + ": not judged"
+        case Kind.OTHER | Kind.NOT_RUN | Kind.BROKEN:
+            return plain(", ".join(f"{start.name} {start.words}" for start in starts))
+    assert_never(kind)
+
+
+def _signal(code: int) -> str | None:
+    try:
+        name = signal.Signals(-code if code < 0 else code - 128).name
+    except ValueError:
+        return f"signal {-code}" if code < 0 else None
+    return name if code < 0 or name in _CRASHES else None
+
+
+def _last_line(output: bytes) -> str:
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    return f": {lines[-1][:200]}" if lines else ""

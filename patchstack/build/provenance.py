@@ -1,0 +1,334 @@
+"""`provenance.json`: who built what from what, as an in-toto statement (v1) with SLSA's provenance (v1) in it.
+
+Formats: https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and
+https://slsa.dev/spec/v1.0/provenance. It is not signed: it says how a build was made to whoever trusts the machine.
+
+`BUILD_TYPE` names how to read the rest. External parameters are what a user chose (variant, architecture, platform,
+definitions, targets), internal ones what the machine had (engine, limits). Resolved dependencies are `Resource`s: `pin`
+(a git commit, its tree beside it), `patches/…` (sha256 each), `image` and `base image`, `toolchain`. The invocation's
+id is the build key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+import patchstack
+from patchstack.errors import ConfigError, MissingError, UsageError
+
+if TYPE_CHECKING:
+    from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance as Predicate
+    from in_toto_attestation.v1.statement import Statement
+
+FILE = "provenance.json"
+BUILD_TYPE = "urn:patchstack:build:1"
+PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+BUILDER = f"pkg:pypi/patchstack@{patchstack.__version__}"
+"""The builder, as a package URL: the build is as good as this program and the machine it ran on."""
+
+Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
+_MOST = 64 << 20
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
+_SCP_LIKE = re.compile(r"(?:[^/@:]+@)?([^/:@]{2,}):(?!//)(.+)\Z")
+_HINT = "build it again: patchstack build"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A file that was built: its path below the build's `bin`, and the sha256 of its content in hex."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """Something a build was made from, or left beside its binaries. `digest` is by algorithm (`sha256`, `gitCommit`,
+    `gitTree`), in hex; `notes` is what else there is to know (versions, numbers)."""
+
+    name: str
+    digest: Mapping[str, str] = field(default_factory=dict)
+    uri: str = ""
+    notes: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """A build as it was. `key` is the build key; `external` and `internal` are its parameters; `started` and
+    `finished` have a time zone, and keep microseconds. `builder` is a URI, `versions` are the builder's parts."""
+
+    key: str
+    subjects: tuple[Subject, ...]
+    materials: tuple[Resource, ...]
+    external: Mapping[str, Json]
+    internal: Mapping[str, Json] = field(default_factory=dict)
+    started: datetime
+    finished: datetime
+    byproducts: tuple[Resource, ...] = ()
+    builder: str = BUILDER
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def pin(commit: str, *, tree: str | None = None, upstream: str | None = None) -> Resource:
+    """The pin as a material. `upstream` is a URL or a path: credentials are left out of it, and a path altogether (it
+    would only name the build machine)."""
+    location = public_url(upstream) if upstream else None
+    return Resource(
+        name="pin",
+        uri=f"git+{location}@{commit}" if location else "",
+        digest={"gitCommit": commit, **({"gitTree": tree} if tree else {})},
+    )
+
+
+def file(name: str, sha256: str, **notes: Json) -> Resource:
+    """A file as a material or a byproduct: a patch, a log."""
+    return Resource(name=name, digest={"sha256": sha256}, notes=notes)
+
+
+def image(reference: str, digest: str, *, name: str = "image", **notes: Json) -> Resource:
+    """A container image as a material. `digest` is `sha256:…`; the reference is a note, since an engine's own image is
+    to be had nowhere."""
+    return Resource(
+        name=name, digest={"sha256": digest.removeprefix("sha256:")}, notes={"reference": reference, **notes}
+    )
+
+
+def public_url(url: str) -> str | None:
+    """A URL that may stand in a public file: no user, no password, no query. None for a path of this machine."""
+    if "://" not in url:
+        match = _SCP_LIKE.match(url)
+        return f"ssh://{match[1]}/{match[2].lstrip('/')}" if match else None
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return None
+    if parts.scheme == "file" or not host:
+        return None
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def render(provenance: Provenance) -> bytes:
+    """The statement as JSON: keys sorted, two spaces, a newline at the end; the same bytes for the same build.
+
+    Raises `UsageError` where it would not be a valid statement (no subject, a digest that is none, a time without a
+    zone) and `MissingError` where in-toto-attestation is not installed.
+    """
+    _libraries()
+    from google.protobuf import json_format
+    from in_toto_attestation.v1.statement import Statement
+
+    try:
+        predicate = json_format.MessageToDict(_predicate(provenance))
+        subjects = [
+            _descriptor(Resource(name=each.name, digest={"sha256": each.sha256})) for each in provenance.subjects
+        ]
+        statement = Statement(subjects, PREDICATE_TYPE, predicate)
+        _check_subjects(statement)
+        _check_rest(provenance)
+    except (ValueError, TypeError, json_format.Error) as error:
+        raise UsageError(f"no provenance can be written of this build: {error}") from error
+    return (json.dumps(_whole(json_format.MessageToDict(statement.pb)), indent=2, sort_keys=True) + "\n").encode()
+
+
+def write_provenance(path: Path, provenance: Provenance) -> None:
+    """Write the statement, in one step: whoever reads sees the old file or the new one. Raises as `render`, and
+    `MissingError` where it cannot be written."""
+    content = render(provenance)
+    draft = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as out:
+            draft = Path(out.name)
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        draft.chmod(0o644)
+        draft.replace(path)
+        draft = None
+    except OSError as error:
+        raise MissingError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        if draft is not None:
+            draft.unlink(missing_ok=True)
+
+
+def read_provenance(path: Path) -> Provenance:
+    """A build's provenance, checked: an in-toto statement with SLSA provenance of our build type.
+
+    Raises `MissingError` where the file is not there (or in-toto-attestation is not installed) and `ConfigError` where
+    it is anything else than what `write_provenance` leaves.
+    """
+    try:
+        with path.open("rb") as source:
+            content = source.read(_MOST + 1)
+    except OSError as error:
+        raise MissingError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > _MOST:
+        raise _damaged(path, "it is larger than 64 MiB")
+    return parse(content, path)
+
+
+def parse(content: bytes, path: Path) -> Provenance:
+    """As `read_provenance`, of bytes; `path` is for messages."""
+    _libraries()
+    from google.protobuf import json_format
+    from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance as Predicate
+    from in_toto_attestation.v1.statement import Statement
+    from in_toto_attestation.v1.statement_pb2 import Statement as Message
+
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, f"it is no JSON ({error})") from error
+    if not isinstance(document, dict):
+        raise _damaged(path, "it is no JSON object")
+    try:
+        # A reader must pass over fields it does not know (in-toto's parsing rules).
+        statement = Statement.copy_from_pb(json_format.ParseDict(document, Message(), ignore_unknown_fields=True))
+        if statement.pb.predicate_type != PREDICATE_TYPE:
+            raise ValueError(f"its predicate is {statement.pb.predicate_type or 'nothing'}, not {PREDICATE_TYPE}")
+        details = json_format.MessageToDict(statement.pb.predicate)
+        predicate = json_format.ParseDict(details, Predicate(), ignore_unknown_fields=True)
+        _check_subjects(statement)
+        provenance = _provenance(statement, predicate)
+        _check_rest(provenance)
+        return provenance
+    except (ValueError, TypeError, RecursionError, json_format.Error) as error:
+        raise _damaged(path, str(error)) from error
+
+
+def _predicate(provenance: Provenance) -> Predicate:
+    from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance as Predicate
+
+    predicate = Predicate()
+    build, run = predicate.build_definition, predicate.run_details
+    build.build_type = BUILD_TYPE
+    build.external_parameters.update(_plain(provenance.external))
+    build.internal_parameters.update(_plain(provenance.internal))
+    build.resolved_dependencies.extend(map(_descriptor, provenance.materials))
+    run.builder.id = provenance.builder
+    run.builder.version.update(provenance.versions)
+    run.metadata.invocation_id = provenance.key
+    run.metadata.started_on.FromDatetime(_utc(provenance.started))
+    run.metadata.finished_on.FromDatetime(_utc(provenance.finished))
+    run.byproducts.extend(map(_descriptor, provenance.byproducts))
+    return predicate
+
+
+def _provenance(statement: Statement, predicate: Predicate) -> Provenance:
+    from google.protobuf.json_format import MessageToDict
+
+    build, run = predicate.build_definition, predicate.run_details
+    if build.build_type != BUILD_TYPE:
+        raise ValueError(f"its build type is {build.build_type or 'nothing'}, not {BUILD_TYPE}")
+    if not run.metadata.invocation_id:
+        raise ValueError("it does not say which build it is of (no invocationId)")
+    if not run.builder.id:
+        raise ValueError("it does not say who built it (no builder id)")
+    if not (run.metadata.HasField("started_on") and run.metadata.HasField("finished_on")):
+        raise ValueError("it does not say when the build was made")
+    return Provenance(
+        key=run.metadata.invocation_id,
+        subjects=tuple(Subject(name=each.name, sha256=each.digest["sha256"]) for each in statement.pb.subject),
+        materials=_resources(build.resolved_dependencies),
+        external=_whole(MessageToDict(build.external_parameters)),
+        internal=_whole(MessageToDict(build.internal_parameters)),
+        started=run.metadata.started_on.ToDatetime(tzinfo=UTC),
+        finished=run.metadata.finished_on.ToDatetime(tzinfo=UTC),
+        byproducts=_resources(run.byproducts),
+        builder=run.builder.id,
+        versions=dict(run.builder.version),
+    )
+
+
+def _check_subjects(statement: Statement) -> None:
+    """What the library asks of a statement, and what we ask beside. Raises `ValueError`."""
+    statement.validate()
+    names = set()
+    for subject in statement.pb.subject:
+        if not subject.name:
+            raise ValueError("a subject has no name")
+        if subject.name in names:
+            raise ValueError(f"two subjects have the name {subject.name}")
+        names.add(subject.name)
+        _check_digest(subject.name, "sha256", subject.digest.get("sha256", ""))
+
+
+def _check_rest(provenance: Provenance) -> None:
+    """What SLSA and we ask of the predicate. Raises `ValueError`."""
+    _check_digest("the build key", "sha256", provenance.key)
+    if not provenance.external:
+        raise ValueError("it has no external parameters")
+    for resource in (*provenance.materials, *provenance.byproducts):
+        for algorithm, digest in resource.digest.items():
+            _check_digest(resource.name, algorithm, digest)
+
+
+def _check_digest(name: str, algorithm: str, digest: str) -> None:
+    form = {"sha256": _SHA256, "gitCommit": _COMMIT, "gitTree": _COMMIT}.get(algorithm)
+    if form is not None and not form.match(digest):
+        raise ValueError(f"{name}: {digest or 'nothing'} is no {algorithm}")
+
+
+def _descriptor(resource: Resource) -> Any:
+    from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
+
+    described = ResourceDescriptor(
+        name=resource.name, uri=resource.uri, digest=dict(resource.digest), annotations=_plain(resource.notes)
+    )
+    described.validate()
+    return described.pb
+
+
+def _resources(messages: Iterable[Any]) -> tuple[Resource, ...]:
+    from google.protobuf.json_format import MessageToDict
+
+    return tuple(
+        Resource(name=each.name, uri=each.uri, digest=dict(each.digest), notes=_whole(MessageToDict(each.annotations)))
+        for each in messages
+    )
+
+
+def _plain(value: Any) -> Any:
+    """The same of dicts and lists, which is all that protobuf's Struct takes."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _whole(value: Any) -> Any:
+    """The same with 8 for 8.0: Struct has one kind of number."""
+    if isinstance(value, dict):
+        return {key: _whole(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_whole(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment.isoformat()} has no time zone")
+    return moment.astimezone(UTC)
+
+
+def _libraries() -> None:
+    try:
+        import in_toto_attestation  # noqa: F401
+    except ImportError as error:
+        raise MissingError("in-toto-attestation is not installed", hint="pip install 'patchstack[build]'") from error
+
+
+def _damaged(path: Path, why: str) -> ConfigError:
+    return ConfigError(f"{path} is not the provenance of a build: {why}", hint=_HINT)

@@ -1,0 +1,60 @@
+"""Programs and libraries made by this machine's compiler, for tests of what a build leaves."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from patchstack.build.proof import BIN, Claim
+from tests.conftest import ROOT
+
+KEY = "0123456789abcdef" * 4
+OTHER_KEY = "fedcba9876543210" * 4
+PLATFORM = "linux/amd64"
+_MACHINE_OFFSET = 18
+AARCH64, X86_64 = 183, 62
+
+
+def claim(**changes: object) -> Claim:
+    """What a good build of `tool` claims; paths of the build machine are this checkout's."""
+    fields: dict[str, object] = {"key": KEY, "platform": PLATFORM, "targets": ("tool",), "machine_paths": (str(ROOT),)}
+    return Claim(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def program(text: str = f'puts("version: 1 ({KEY})");', *, result: int = 0) -> str:
+    """C source of a program whose main does what `text` says."""
+    return f"#include <stdio.h>\n#include <stdlib.h>\nint main(void) {{ {text} return {result}; }}\n"
+
+
+def compile_c(source: str, out: Path, *flags: str) -> Path:
+    """Compile and link C source with the machine's compiler; skips the test where there is none."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler here")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    command = [compiler, "-x", "c", "-", "-x", "none", "-o", str(out), *flags]
+    done = subprocess.run(command, input=source.encode(), capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    return out
+
+
+def library(out: Path, *flags: str, source: str = "int answer(void) { return 42; }") -> Path:
+    """Compile a shared library."""
+    return compile_c(source, out, "-shared", "-fPIC", f"-Wl,-soname,{out.name}", *flags)
+
+
+def good_build(directory: Path) -> Path:
+    """The directory of a build with one program, which prints the key."""
+    compile_c(program(), directory / BIN / "tool")
+    return directory
+
+
+def for_machine(path: Path, machine: int) -> Path:
+    """Make an ELF file say that it is another machine's."""
+    content = bytearray(path.read_bytes())
+    content[_MACHINE_OFFSET : _MACHINE_OFFSET + 2] = machine.to_bytes(2, "little")
+    path.write_bytes(content)
+    return path
