@@ -15,8 +15,8 @@ from patchstack.demo.build import Demo, build_demo
 from patchstack.errors import UsageError
 from tests.builders import run_git
 
-PIN = "ce507a02fdd1cd42944171109661c05d93cd4e71"
-FORK_TREE = "942b62c1f437e8d864f0bf8a45d19d56eb6b1e97"
+PIN = "fcefd0cb49712afbdcadcd2a53e97c0257798f3d"
+FORK_TREE = "c4ad8e51cb25d1effa9a78e6638b0747fac6d3d1"
 
 
 def test_ids_are_the_same_on_every_machine(tmp_path: Path) -> None:

@@ -51,12 +51,81 @@ Default: off""",
     ),
 )
 
+# what the commit does to the CUDA kernel
+_SHARE_X = (
+    Replace(
+        path="ggml/src/ggml-cuda/mmv-id.cu",
+        old="""\
+#define CUDA_CHECK(call)""",
+        new="""\
+// 1: the rows of a block load each input once for all of them, by way of shared memory
+#ifndef MINILLM_MMV_SHARE_X
+#define MINILLM_MMV_SHARE_X 0
+#endif
+
+static_assert(MINILLM_MMV_SHARE_X == 0 || MINILLM_MMV_SHARE_X == 1, "MINILLM_MMV_SHARE_X has to be 0 or 1");
+
+#define CUDA_CHECK(call)""",
+    ),
+    Replace(
+        path="ggml/src/ggml-cuda/mmv-id.cu",
+        old="""\
+    // the whole warp leaves: all lanes have the same row
+    if (row >= n_rows) {
+        return;
+    }
+
+""",
+        new="""\
+    // the same for all lanes of a warp; a warp without a row still loads inputs for the others
+    const bool has_row = row < n_rows;
+
+""",
+    ),
+    Replace(
+        path="ggml/src/ggml-cuda/mmv-id.cu",
+        old="""\
+    for (int32_t c = lane; c < n_cols; c += MMV_LANES) {
+        sum += w_row[c] * x_id[c];
+    }
+""",
+        new="""\
+#if MINILLM_MMV_SHARE_X
+    constexpr int32_t n_tile = MMV_LANES * MINILLM_MMV_ROWS;
+    __shared__ float tile[n_tile];
+
+    for (int32_t first = 0; first < n_cols; first += n_tile) {
+        const int32_t mine = int32_t(threadIdx.y) * MMV_LANES + lane;
+
+        __syncthreads();
+        tile[mine] = first + mine < n_cols ? x_id[first + mine] : 0.0f;
+        __syncthreads();
+
+        for (int32_t c = lane; has_row && c < n_tile && first + c < n_cols; c += MMV_LANES) {
+            sum += w_row[first + c] * tile[c];
+        }
+    }
+#else
+    for (int32_t c = lane; has_row && c < n_cols; c += MMV_LANES) {
+        sum += w_row[c] * x_id[c];
+    }
+#endif
+""",
+    ),
+    Replace(
+        path="ggml/src/ggml-cuda/mmv-id.cu",
+        old="    if (lane == 0) {\n",
+        new="    if (has_row && lane == 0) {\n",
+    ),
+)
+
 _MOE = Commit(
     subject="perf(moe): reuse each input of an expert for four rows",
     body="""\
 A dot product with one accumulator waits for the last addition. Four rows at a
 time keep the adder busy and load each input once. Every row still adds in its
-own order, so the logits are the same bit for bit.
+own order, so the logits are the same bit for bit. On the GPU the rows of a block
+share their input, where MINILLM_MMV_SHARE_X is defined as 1.
 
 Switch: MINILLM_MOE_REUSE
 Default: off""",
@@ -64,19 +133,17 @@ Default: off""",
         Replace(
             path="src/moe.h",
             old="""\
-// weighs their outputs. x and out are rows of n_embd.
-void moe_forward(const model & mdl, int32_t il, const float * x, float * out);
+void moe_forward(const model & mdl, int32_t il, backend where, const float * x, float * out);
 """,
             new="""\
-// weighs their outputs. x and out are rows of n_embd. With reuse each input serves four rows
-// of an expert at a time: the same bits, sooner.
-void moe_forward(const model & mdl, int32_t il, const float * x, float * out, bool reuse);
+// With reuse each input serves four rows of an expert at a time: the same bits, sooner.
+void moe_forward(const model & mdl, int32_t il, backend where, const float * x, float * out, bool reuse);
 """,
         ),
         Replace(
             path="src/moe.cpp",
             old="""\
-void moe_forward(const model & mdl, int32_t il, const float * x, float * out) {
+void moe_forward(const model & mdl, int32_t il, backend where, const float * x, float * out) {
 """,
             new="""\
 // ggml_mul_mat with four rows at a time: each has an accumulator and an order of its own
@@ -122,7 +189,7 @@ static void swiglu_x4(int32_t n_embd, int32_t n_ff, const float * w_gate, const 
     mul_mat_x4(n_ff, n_embd, w_down, gate.data(), out);
 }
 
-void moe_forward(const model & mdl, int32_t il, const float * x, float * out, bool reuse) {
+void moe_forward(const model & mdl, int32_t il, backend where, const float * x, float * out, bool reuse) {
     const auto expert_forward = reuse ? swiglu_x4 : swiglu_forward;
 
 """,
@@ -163,9 +230,10 @@ void moe_forward(const model & mdl, int32_t il, const float * x, float * out, bo
         ),
         Replace(
             path="src/context.cpp",
-            old="moe_forward(mdl, il, cur.data(), out.data());",
-            new="moe_forward(mdl, il, cur.data(), out.data(), params.moe_reuse);",
+            old="moe_forward(mdl, il, params.moe_backend, cur.data(), out.data());",
+            new="moe_forward(mdl, il, params.moe_backend, cur.data(), out.data(), params.moe_reuse);",
         ),
+        *_SHARE_X,
         Replace(
             path="tests/test-model.cpp",
             old="""\

@@ -1,5 +1,6 @@
 // The paged cache and the contiguous one decode the same, bit for bit.
 
+#include "build-info.h"
 #include "context.h"
 #include "model.h"
 #include "sampling.h"
@@ -50,7 +51,11 @@ static std::vector<token> generate(context & ctx, const std::string & prompt, in
     return all;
 }
 
-int main() {
+int main(int argc, char ** argv) {
+    if (answer_version(argc, argv)) {
+        return 0;
+    }
+
     model mdl{ hparams() };
     mdl.randomize(7);
 

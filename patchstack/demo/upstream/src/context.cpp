@@ -24,6 +24,8 @@ context_params context_params::from_env() {
         throw std::invalid_argument("MINILLM_N_BATCH is out of range");
     }
 
+    params.moe_backend = backend_from_env();
+
     return params;
 }
 
@@ -83,7 +85,7 @@ void context::decode_batch(const token * tokens, int32_t n_tokens, int32_t n_log
 
             ggml_rms_norm(hp.n_embd, h, l.ffn_norm.row(0), hp.norm_eps, cur.data());
             if (hp.is_moe(il)) {
-                moe_forward(mdl, il, cur.data(), out.data());
+                moe_forward(mdl, il, params.moe_backend, cur.data(), out.data());
             } else {
                 ffn_forward(mdl, il, cur.data(), out.data());
             }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backend.h"
 #include "kv-cache.h"
 #include "model.h"
 #include "recurrent.h"
@@ -17,7 +18,10 @@ struct context_params {
     // tokens that one pass over the layers takes; longer prompts are cut
     int32_t n_batch = 64;
 
-    // MINILLM_N_CTX and MINILLM_N_BATCH where set;
+    // of the experts; all other operators run on the CPU
+    backend moe_backend = backend::cpu;
+
+    // MINILLM_N_CTX, MINILLM_N_BATCH and MINILLM_BACKEND where set;
     // throws std::invalid_argument on a value that makes no sense
     static context_params from_env();
 };

@@ -8,7 +8,31 @@
 
 namespace minillm {
 
-void moe_forward(const model & mdl, int32_t il, const float * x, float * out) {
+// What the chosen experts give, a row of n_embd each: one operator for all of them at a time.
+static std::vector<float> experts_by_id(const hparams & hp, const layer & l, const std::vector<int32_t> & chosen,
+                                        const float * x) {
+    const int32_t n_ids = int32_t(chosen.size());
+    const int32_t n_ff  = hp.n_ff_exp;
+
+    std::vector<float> gate(size_t(n_ids * n_ff));
+    std::vector<float> up(size_t(n_ids * n_ff));
+    std::vector<float> out(size_t(n_ids * hp.n_embd));
+
+    const auto mul_mat_id = [&](int32_t n_cols, int32_t n_rows, const tensor & w, const float * src, int32_t step,
+                                std::vector<float> & dst) {
+        mul_mat_id_cuda(n_cols, n_rows, hp.n_expert, n_ids, w.data.data(), chosen.data(), src, step, dst.data());
+    };
+    mul_mat_id(hp.n_embd, n_ff, l.ffn_gate, x, 0, gate);
+    mul_mat_id(hp.n_embd, n_ff, l.ffn_up,   x, 0, up);
+
+    ggml_silu(n_ids * n_ff, gate.data(), gate.data());
+    ggml_mul(n_ids * n_ff, gate.data(), up.data(), gate.data());
+
+    mul_mat_id(n_ff, hp.n_embd, l.ffn_down, gate.data(), n_ff, out);
+    return out;
+}
+
+void moe_forward(const model & mdl, int32_t il, backend where, const float * x, float * out) {
     const hparams & hp = mdl.hp;
     const layer   & l  = mdl.layers[size_t(il)];
 
@@ -26,6 +50,14 @@ void moe_forward(const model & mdl, int32_t il, const float * x, float * out) {
     ggml_soft_max(hp.n_expert_used, weights.data(), weights.data());
 
     std::fill(out, out + hp.n_embd, 0.0f);
+
+    if (where == backend::cuda) {
+        const std::vector<float> outs = experts_by_id(hp, l, chosen, x);
+        for (size_t i = 0; i < chosen.size(); i++) {
+            ggml_out_prod(1, hp.n_embd, 1.0f, &weights[i], outs.data() + i * size_t(hp.n_embd), out);
+        }
+        return;
+    }
 
     // the best expert first: the order of the sum is part of the result
     std::vector<float> expert_out(size_t(hp.n_embd));

@@ -1,9 +1,12 @@
 // What has to hold of the whole model: bit for bit, not within a tolerance.
 
+#include "build-info.h"
 #include "context.h"
 #include "model.h"
 #include "sampling.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -42,6 +45,23 @@ static void test_batch(const model & mdl, const std::vector<token> & tokens) {
     const std::vector<float> want = all_logits(whole, tokens);
     check(one_by_one(single, tokens) == want, "one by one equals one batch");
     check(all_logits(cut, tokens) == want, "batches of 7 equal one batch");
+}
+
+static void test_backend(const model & mdl, const std::vector<token> & tokens) {
+    context_params params = context_params::from_env();
+    params.moe_backend = backend::cpu;
+    context cpu(mdl, params);
+    params.moe_backend = backend::cuda;
+    context cuda(mdl, params);
+    context again(mdl, params);
+
+    // without a GPU this is the CPU twin of the kernel, which rounds as the kernel does
+    const std::vector<float> want = all_logits(cpu, tokens);
+    const std::vector<float> got  = all_logits(cuda, tokens);
+    const bool near = std::equal(got.begin(), got.end(), want.begin(), want.end(),
+                                 [](float a, float b) { return std::fabs(a - b) <= 1e-4f; });
+    check(near, "the experts of the CUDA backend are near those of the CPU");
+    check(all_logits(again, tokens) == got, "they are the same a second time");
 }
 
 static void test_truncate(const model & mdl, const std::vector<token> & tokens) {
@@ -113,13 +133,18 @@ static void test_sampler(const model & mdl) {
     check(same, "a seed gives the same tokens");
 }
 
-int main() {
+int main(int argc, char ** argv) {
+    if (answer_version(argc, argv)) {
+        return 0;
+    }
+
     model mdl{ hparams() };
     mdl.randomize(42);
 
     const std::vector<token> tokens = tokenize("A cache, a state and eight experts walk into a bar.", true);
 
     test_batch(mdl, tokens);
+    test_backend(mdl, tokens);
     test_truncate(mdl, tokens);
     test_limits(mdl);
     test_file(mdl);

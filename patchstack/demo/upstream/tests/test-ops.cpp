@@ -1,15 +1,19 @@
-// Each operator against a naive reference in double precision.
+// On the CPU, each operator against a naive reference in double precision; on the GPU, each
+// kernel against its CPU twin, bit for bit.
 //
-//   test-ops [-o OP] [-l]
+//   test-ops [-b BACKEND] [-o OP] [-l] [--version]
 //
-// exit code 0: all passed, 1: some failed, 2: no test has that name
+// exit code 0: all passed, 1: some failed, 2: wrong usage, or no test ran
 
+#include "build-info.h"
+#include "ggml-cuda.h"
 #include "ggml.h"
 #include "rng.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -21,6 +25,15 @@ struct test_case {
     ggml_op op;
     std::string params;
     std::function<double()> max_error; // relative to values around 1
+};
+
+struct test_backend {
+    std::string name;
+    std::string about;
+    bool        can_run;
+    double      tolerance;
+
+    std::vector<test_case> cases;
 };
 
 static vec random_vec(int32_t n, uint64_t seed) {
@@ -100,6 +113,61 @@ static double test_mul_mat(int32_t n_rows, int32_t n_cols) {
     return max_diff(got, want);
 }
 
+// n_ids of 8 experts, the last one first; one_x: all of them take the same row
+struct mul_mat_id_case {
+    int32_t n_rows;
+    int32_t n_cols;
+    int32_t x_step;
+    vec     w;
+    vec     x;
+
+    std::vector<int32_t> ids;
+
+    mul_mat_id_case(int32_t n_rows, int32_t n_cols, int32_t n_ids, bool one_x)
+        : n_rows(n_rows), n_cols(n_cols), x_step(one_x ? 0 : n_cols), w(random_vec(8 * n_rows * n_cols, 15)),
+          x(random_vec(one_x ? n_cols : n_ids * n_cols, 16)) {
+        for (int32_t i = 0; i < n_ids; i++) {
+            ids.push_back(7 - i * 3 % 8);
+        }
+    }
+
+    vec on_cpu() const {
+        vec dst(ids.size() * size_t(n_rows));
+        ggml_mul_mat_id(n_cols, n_rows, int32_t(ids.size()), w.data(), ids.data(), x.data(), x_step, dst.data());
+        return dst;
+    }
+
+    vec on_gpu() const {
+        vec dst(ids.size() * size_t(n_rows));
+        ggml_cuda_mul_mat_id(n_cols, n_rows, 8, int32_t(ids.size()), w.data(), ids.data(), x.data(), x_step,
+                             dst.data());
+        return dst;
+    }
+
+    std::vector<double> naive() const {
+        std::vector<double> dst;
+        for (size_t i = 0; i < ids.size(); i++) {
+            for (int32_t r = 0; r < n_rows; r++) {
+                const float * row = w.data() + (ids[i] * n_rows + r) * n_cols;
+                dst.push_back(std::inner_product(row, row + n_cols, x.data() + i * size_t(x_step), 0.0,
+                                                 std::plus<double>(), [](double a, double b) { return a * b; }));
+            }
+        }
+        return dst;
+    }
+};
+
+static double test_mul_mat_id(int32_t n_rows, int32_t n_cols, int32_t n_ids, bool one_x) {
+    const mul_mat_id_case c(n_rows, n_cols, n_ids, one_x);
+    return max_diff(c.on_cpu(), c.naive());
+}
+
+static double test_mul_mat_id_cuda(int32_t n_rows, int32_t n_cols, int32_t n_ids, bool one_x) {
+    const mul_mat_id_case c(n_rows, n_cols, n_ids, one_x);
+    const vec want = c.on_cpu();
+    return max_diff(c.on_gpu(), { want.begin(), want.end() });
+}
+
 static double test_out_prod(int32_t n_rows, int32_t n_cols, float s) {
     const vec a = random_vec(n_rows, 8);
     const vec b = random_vec(n_cols, 9);
@@ -160,6 +228,21 @@ static double test_select(int32_t n, int32_t k, bool has_ties) {
     return got == want && (k > 1 || ggml_argmax(n, a.data()) == want[0]) ? 0.0 : 1.0;
 }
 
+// MUL_MAT_ID with every shape, n_ids times n_rows rows of n_cols
+static void add_mul_mat_id(std::vector<test_case> & cases, double (*f)(int32_t, int32_t, int32_t, bool)) {
+    for (const int32_t n_cols : { 1, 33, 64, 200 }) {
+        for (const int32_t n_rows : { 5, 64 }) {
+            for (const int32_t n_ids : { 1, 2, 8 }) {
+                for (const bool one_x : { true, false }) {
+                    const std::string params = "rows=" + std::to_string(n_rows) + ",cols=" + std::to_string(n_cols) +
+                                               ",ids=" + std::to_string(n_ids) + ",one_x=" + (one_x ? "1" : "0");
+                    cases.push_back({ GGML_OP_MUL_MAT_ID, params, [=] { return f(n_rows, n_cols, n_ids, one_x); } });
+                }
+            }
+        }
+    }
+}
+
 static std::vector<test_case> make_test_cases() {
     std::vector<test_case> cases;
     const auto add = [&](ggml_op op, const std::string & params, const std::function<double()> & f) {
@@ -196,11 +279,64 @@ static std::vector<test_case> make_test_cases() {
         add(GGML_OP_TOP_K, ks,             [=] { return test_select(8, k, false); });
         add(GGML_OP_TOP_K, ks + ",ties=1", [=] { return test_select(8, k, true); });
     }
+    add_mul_mat_id(cases, test_mul_mat_id);
     return cases;
 }
 
+static std::vector<test_backend> make_backends() {
+    const char * device = ggml_cuda_device();
+    const char * about  = device != nullptr ? device : ggml_cuda_is_built() ? "no CUDA device" : "built without CUDA";
+
+    test_backend cpu  = { "CPU",   "one thread", true,              1e-5, make_test_cases() };
+    test_backend cuda = { "CUDA0", about,        device != nullptr, 0.0,  {} };
+    add_mul_mat_id(cuda.cases, test_mul_mat_id_cuda);
+    return { cpu, cuda };
+}
+
+// true where all cases of the operator passed, or of all operators where it has no name
+static bool run(const test_backend & backend, const std::string & only, int & n_all) {
+    int n_good = 0;
+    n_all = 0;
+    for (const test_case & test : backend.cases) {
+        if (!only.empty() && only != ggml_op_name(test.op)) {
+            continue;
+        }
+        char text[32];
+        std::string what;
+        try {
+            const double error = test.max_error();
+            if (!(error <= backend.tolerance)) {
+                std::snprintf(text, sizeof(text), "error %g", error);
+                what = text;
+            }
+        } catch (const std::exception & e) {
+            what = e.what();
+        }
+        const bool good = what.empty();
+
+        std::printf("  %s(%s): %s\n", ggml_op_name(test.op), test.params.c_str(), good ? "OK" : "FAIL");
+        if (!good) {
+            std::printf("    %s\n", what.c_str());
+        }
+        n_all  += 1;
+        n_good += good ? 1 : 0;
+    }
+
+    // an operator that nobody tests is a failure too
+    for (int32_t op = 0; op < GGML_OP_COUNT && only.empty() && backend.name == "CPU"; op++) {
+        const auto is_of_op = [op](const test_case & test) { return test.op == op; };
+        if (std::none_of(backend.cases.begin(), backend.cases.end(), is_of_op)) {
+            std::printf("  %s(): FAIL, no test\n", ggml_op_name(ggml_op(op)));
+            n_all++;
+        }
+    }
+    std::printf("  %d/%d tests passed\n", n_good, n_all);
+    return n_good == n_all;
+}
+
 int main(int argc, char ** argv) {
-    std::string only;
+    std::string only_op;
+    std::string only_backend;
     for (int i = 1; i < argc; i++) {
         const std::string arg = argv[i];
         if (arg == "-l") {
@@ -209,43 +345,48 @@ int main(int argc, char ** argv) {
             }
             return 0;
         }
-        if (arg != "-o" || i + 1 == argc) {
-            std::fprintf(stderr, "usage: test-ops [-o OP] [-l]\n");
+        if (arg == "--version") {
+            minillm::print_version();
+            return 0;
+        }
+        if ((arg != "-o" && arg != "-b") || i + 1 == argc) {
+            std::fprintf(stderr, "usage: test-ops [-b BACKEND] [-o OP] [-l] [--version]\n");
             return 2;
         }
-        only = argv[++i];
+        (arg == "-o" ? only_op : only_backend) = argv[++i];
     }
 
-    int n_all  = 0;
-    int n_good = 0;
-    std::vector<int> n_of_op(GGML_OP_COUNT, 0);
-    for (const test_case & test : make_test_cases()) {
-        n_of_op[test.op]++;
-        if (!only.empty() && only != ggml_op_name(test.op)) {
+    int n_run     = 0;
+    int n_good    = 0;
+    int n_skipped = 0;
+    const std::vector<test_backend> backends = make_backends();
+    for (size_t i = 0; i < backends.size(); i++) {
+        const test_backend & backend = backends[i];
+        if (!only_backend.empty() && only_backend != backend.name) {
             continue;
         }
-        const double error = test.max_error();
-        const bool   good  = error <= 1e-5;
+        std::printf("Backend %d/%d: %s\n", int(i) + 1, int(backends.size()), backend.name.c_str());
+        std::printf("  Device description: %s\n", backend.about.c_str());
 
-        std::printf("%s(%s): %s\n", ggml_op_name(test.op), test.params.c_str(), good ? "OK" : "FAIL");
-        if (!good) {
-            std::printf("  error %g\n", error);
+        int n_tests = 0;
+        const bool good = backend.can_run && run(backend, only_op, n_tests);
+        if (n_tests == 0) {
+            std::printf("  Backend %s: skipped\n", backend.name.c_str());
+            n_skipped++;
+            continue;
         }
-        n_all  += 1;
+        std::printf("  Backend %s: %s\n", backend.name.c_str(), good ? "OK" : "FAIL");
+        n_run  += 1;
         n_good += good ? 1 : 0;
     }
-    if (n_all == 0) {
-        std::fprintf(stderr, "test-ops: no test for %s\n", only.c_str());
+    std::printf("%d/%d backends passed, %d skipped\n", n_good, n_run, n_skipped);
+
+    // nothing was tested: that is no success
+    if (n_run == 0) {
+        std::printf("FAIL\n");
+        std::fprintf(stderr, "test-ops: no test ran\n");
         return 2;
     }
-
-    // an operator that nobody tests is a failure too
-    for (int32_t op = 0; op < GGML_OP_COUNT && only.empty(); op++) {
-        if (n_of_op[size_t(op)] == 0) {
-            std::printf("%s(): FAIL, no test\n", ggml_op_name(ggml_op(op)));
-            n_all++;
-        }
-    }
-    std::printf("%d/%d tests passed\n", n_good, n_all);
-    return n_good == n_all ? 0 : 1;
+    std::printf("%s\n", n_good == n_run ? "OK" : "FAIL");
+    return n_good == n_run ? 0 : 1;
 }

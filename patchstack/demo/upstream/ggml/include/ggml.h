@@ -13,6 +13,7 @@ enum ggml_op {
     GGML_OP_SIGMOID,
     GGML_OP_SOFT_MAX,
     GGML_OP_MUL_MAT,
+    GGML_OP_MUL_MAT_ID,
     GGML_OP_OUT_PROD,
     GGML_OP_RMS_NORM,
     GGML_OP_L2_NORM,
@@ -39,6 +40,12 @@ void ggml_soft_max(int32_t n, const float * a, float * dst);
 
 // dst[r] = sum over c of w[r][c] * x[c], c ascending; dst must not overlap x
 void ggml_mul_mat(int32_t n_cols, int32_t n_rows, const float * w, const float * x, float * dst);
+
+// ggml_mul_mat with chosen matrices of several: w has n_rows rows an expert, one expert after
+// the other, and ids names n_ids of them. The i-th takes x + i * x_step (0: all take the same
+// row) and gives n_rows values from dst + i * n_rows on. A row adds up in the order of mmv-id.h.
+void ggml_mul_mat_id(int32_t n_cols, int32_t n_rows, int32_t n_ids, const float * w, const int32_t * ids,
+                     const float * x, int32_t x_step, float * dst);
 
 // m[r][c] += s * a[r] * b[c]
 void ggml_out_prod(int32_t n_rows, int32_t n_cols, float s, const float * a, const float * b, float * m);

@@ -9,6 +9,7 @@ static const char * const op_names[] = {
     "SIGMOID",
     "SOFT_MAX",
     "MUL_MAT",
+    "MUL_MAT_ID",
     "OUT_PROD",
     "RMS_NORM",
     "L2_NORM",

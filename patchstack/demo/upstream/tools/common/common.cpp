@@ -1,5 +1,7 @@
 #include "common.h"
 
+#include "build-info.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -61,6 +63,10 @@ void arg_parser::parse(int argc, char ** argv) {
                 }
                 std::printf("  %-20s %s\n", names.c_str(), opt.help.c_str());
             }
+            std::exit(0);
+        }
+        if (name == "--version") {
+            minillm::print_version();
             std::exit(0);
         }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// options of the form "-n VALUE"; -h prints them
+// options of the form "-n VALUE"; -h prints them, --version what was built
 class arg_parser {
 public:
     explicit arg_parser(const std::string & about) : about(about) {}
