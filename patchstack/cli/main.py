@@ -14,6 +14,7 @@ from patchstack.cli.apply import apply_command
 from patchstack.cli.build import build_command
 from patchstack.cli.checkout import checkout_command
 from patchstack.cli.demo import demo_command
+from patchstack.cli.docs import docs_command
 from patchstack.cli.export import export_command
 from patchstack.cli.failures import guarded
 from patchstack.cli.init import init_command
@@ -55,6 +56,7 @@ app.command("verify", short_help="Prove that pin + series = fork.")(verify_comma
 app.command("build", short_help="Build pin + series, and prove the binaries.")(build_command)
 app.command("show", short_help="One patch, with metadata and context.")(show_command)
 app.command("lint", short_help="Hold a series against rules, each with a reason.")(lint_command)
+app.command("docs", short_help="Tables of patches from the commits' trailers.")(docs_command)
 app.command("export", short_help="Write the series and its lock from the fork.")(export_command)
 app.command("checkout", short_help="Recreate the fork branch from pin, series and lock.")(checkout_command)
 app.command("apply", short_help="Put a series onto a source directory.")(apply_command)

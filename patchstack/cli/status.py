@@ -15,6 +15,9 @@ from patchstack.errors import Exit, PatchstackError
 def status_command(
     series: SeriesArgument = None,
     surface: Annotated[bool, typer.Option("--surface", help="Show every file the series touches or adds.")] = False,
+    patches: Annotated[
+        bool, typer.Option("--patches", help="Show every patch with the metadata of its commit's trailers.")
+    ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print a patchstack.status/1 document, one line a series.")
     ] = False,
@@ -22,7 +25,7 @@ def status_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Show where each series stands: pin, fork, mirror, lock, numbers, surface, and what to do next. Writes nothing."""
-    from patchstack.report.status import next_line, status_document, status_lines, surface_table
+    from patchstack.report.status import next_line, patches_table, status_document, status_lines, surface_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
     from patchstack.series.status import read_status
@@ -32,7 +35,7 @@ def status_command(
     code = Exit.HOLDS
     for position, config in enumerate(configs):
         try:
-            status = read_status(config, cache, now=datetime.now(UTC))
+            status = read_status(config, cache, now=datetime.now(UTC), patches=patches)
         except PatchstackError as error:
             if len(configs) == 1:
                 raise
@@ -46,6 +49,10 @@ def status_command(
             print(dumps(status_document(status)), flush=True)
             continue
         print(printable("\n".join([*[""] * (position > 0), *status_lines(status)])))
+        if patches:
+            print()
+            print_table(patches_table(status))
+            print()
         if surface:
             print()
             print_table(surface_table(status.surface))

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from patchstack.report.table import Table
+from patchstack.report.verify import STATE_STYLES
+from patchstack.series.lint.summary import LintState
 from patchstack.series.next_step import LockWord, MirrorWord
-from patchstack.series.status import ForkState, LintState, LockState, Mirror, Numbers, Pin, SeriesStatus
+from patchstack.series.status import ForkState, LockState, Mirror, Numbers, Pin, SeriesStatus
 from patchstack.series.surface import Surface
+from patchstack.series.trailers import METADATA
 
 SCHEMA = "patchstack.status/1"
 _COSTLIEST = 3
@@ -133,6 +136,22 @@ def _costliest(surface: Surface) -> list[str]:
     ]
 
 
+def patches_table(status: SeriesStatus) -> Table:
+    """Every patch with verify's word for it and the metadata of its trailers; columns that no patch fills left out."""
+    patches = status.patches or ()
+    columns = [name for name in METADATA if any(patch.told(name) for patch in patches)]
+    rows = [
+        (
+            f"{patch.number:04d}" if patch.number is not None else "-",
+            patch.subject,
+            status.states.get(patch.file, "-"),
+            *(patch.told(name) or "-" for name in columns),
+        )
+        for patch in patches
+    ]
+    return Table(titles=("number", "subject", "state", *columns), rows=rows, styles=STATE_STYLES)
+
+
 def surface_table(surface: Surface) -> Table:
     """Every file of the surface: upstream's, costliest first, then our own."""
     rows = [
@@ -224,6 +243,18 @@ def status_document(status: SeriesStatus) -> dict[str, Any]:
             "problem": status.lint.problem,
         },
         "patch_count": status.patch_count,
+        "patches": None
+        if status.patches is None
+        else [
+            {
+                "file": patch.file,
+                "number": patch.number,
+                "subject": patch.subject,
+                "state": status.states.get(patch.file),
+                "metadata": {name: list(patch.values.get(name, ())) for name in METADATA},
+            }
+            for patch in status.patches
+        ],
         "numbers": _numbers_document(status.numbers),
         "surface": {
             "hunks": surface.hunks,

@@ -11,7 +11,7 @@ from patchstack.series.result import Drift, Row, State, Verification
 SCHEMA = "patchstack.verify/1"
 _SHOWN_LINES = 30
 
-_STYLES = {
+STATE_STYLES = {
     **{state.value: "red" for state in State},
     State.OK.value: "green",
     State.INHERITS.value: "yellow",
@@ -33,7 +33,7 @@ def verify_table(result: Verification) -> Table:
             )
             for row in result.rows
         ],
-        styles=_STYLES,
+        styles=STATE_STYLES,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,8 +14,9 @@ from patchstack.git.anchored import SUFFIX
 from patchstack.git.objects import Commit, Objects, parse_commit
 from patchstack.git.transport import Cache
 from patchstack.series.chain import Link
-from patchstack.series.lint.runner import lint, waiver_problems
+from patchstack.series.lint.summary import LintState, lint_state
 from patchstack.series.lock import Lock, read_lock
+from patchstack.series.metadata import PatchMetadata, read_metadata
 from patchstack.series.model import Series, load_series
 from patchstack.series.next_step import LockWord, MirrorWord, Situation, next_step
 from patchstack.series.result import Row, State, Verification
@@ -92,19 +92,6 @@ class LockState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LintState:
-    """What lint finds: findings by rule, and how many were waived. `problem` is why it could not look."""
-
-    findings: Mapping[str, int]
-    waived: int
-    problem: str | None = None
-
-    @property
-    def count(self) -> int:
-        return sum(self.findings.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
     """The numbers of a series. `gaps` are numbers below the highest that are neither used nor retired; `unnumbered`
     counts files without a number."""
@@ -117,7 +104,8 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesStatus:
-    """The whole screen of one series. `exit_code` is what verify would give."""
+    """The whole screen of one series. `exit_code` is what verify would give; `patches` is None where they were not
+    asked for, `states` what verify says of them, by file."""
 
     series: str
     directory: Path
@@ -127,6 +115,8 @@ class SeriesStatus:
     lock: LockState
     lint: LintState
     patch_count: int
+    patches: tuple[PatchMetadata, ...] | None
+    states: Mapping[str, State]
     numbers: Numbers
     surface: Surface
     next_step: str
@@ -160,13 +150,13 @@ def examine(config: SeriesConfig, cache: Cache, *, keep_going: bool = False) -> 
     )
 
 
-def read_status(config: SeriesConfig, cache: Cache, *, now: datetime) -> SeriesStatus:
-    """The status of one series at a time. Raises what `examine` raises."""
+def read_status(config: SeriesConfig, cache: Cache, *, now: datetime, patches: bool = False) -> SeriesStatus:
+    """The status of one series at a time; with `patches` also their metadata. Raises what `examine` raises."""
     found = examine(config, cache)
     checked, base = found.verification, found.sources.base
     mirror = _mirror(found)
     lock = _lock_state(found)
-    linted = _lint_state(found)
+    linted = lint_state(config, found.sources.objects, found.series, base, found.links)
     prefixes = [(_label(row), row.tree) for row in checked.rows if row.tree is not None] if checked else []
     return SeriesStatus(
         series=config.name,
@@ -177,6 +167,8 @@ def read_status(config: SeriesConfig, cache: Cache, *, now: datetime) -> SeriesS
         lock=lock,
         lint=linted,
         patch_count=len(found.series.patches),
+        patches=read_metadata(found.series) if patches else None,
+        states={row.file: row.state for row in checked.rows if row.file} if checked else {},
         numbers=_numbers(found.series, found.lock),
         surface=measure_surface(found.sources.objects, base.tree, prefixes),
         next_step=next_step(_situation(found, mirror, lock, linted)),
@@ -316,21 +308,6 @@ def _not_as_locked(series: Series, lock: Lock) -> str:
         if hashlib.sha256(patch.data or b"").hexdigest() != digest:
             return f"{patch.file} is not as it was exported"
     return f"{next(iter(locked))} is gone" if locked else ""
-
-
-def _lint_state(found: Examined) -> LintState:
-    waive = found.config.waive
-    unusable = waiver_problems(waive)
-    if unusable:
-        return LintState(findings={}, waived=0, problem=unusable[0])
-    try:
-        result = lint(
-            found.sources.objects, found.series, found.sources.base, found.config.lint, waive, links=found.links
-        )
-    except PatchstackError as error:
-        return LintState(findings={}, waived=0, problem=_line(error.message))
-    counted = Counter(finding.rule for finding in result.findings)
-    return LintState(findings=dict(counted.most_common()), waived=len(result.waived))
 
 
 def _numbers(series: Series, lock: Lock | None) -> Numbers:

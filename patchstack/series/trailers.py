@@ -14,6 +14,7 @@ from patchstack.git.mail import read_mail
 
 # The metadata that lives in commit trailers, so that the fork's history owns it.
 SWITCH, DEFAULT, GATES, GROUP, UPSTREAM, REPLACES = "switch", "default", "gates", "group", "upstream", "replaces"
+METADATA = (GROUP, SWITCH, DEFAULT, GATES, UPSTREAM, REPLACES)  # in the order of tables
 _KNOWN = {
     "switch": SWITCH,
     "default": DEFAULT,

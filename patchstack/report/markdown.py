@@ -1,0 +1,88 @@
+"""Tables of patches as Markdown, and their place in a document: between two comments that name the series."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+from patchstack.errors import UsageError
+from patchstack.report.text import printable
+from patchstack.series.metadata import PatchMetadata
+from patchstack.series.trailers import DEFAULT, GATES, METADATA, SWITCH
+
+_CODE = {SWITCH, DEFAULT, GATES}
+_SPECIAL = re.compile(r"[\\|*\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|[&<]")
+_ESCAPED = {"&": "&amp;", "<": "&lt;"}
+_END = "<!-- /patchstack -->"
+_MARK = re.compile(r"<!-- (?:patchstack: series (?P<name>[^\s>]+)|/patchstack) -->")
+
+
+def metadata_table(patches: Sequence[PatchMetadata], directory: str) -> str:
+    """A Markdown table of patches, each with a link to its file in `directory` (relative to the document). A column
+    that no patch fills is left out."""
+    columns = [name for name in METADATA if any(patch.told(name) for patch in patches)]
+    rows = [["patch", "subject", *columns]]
+    for patch in patches:
+        number = f"{patch.number:04d}" if patch.number is not None else "-"
+        link = quote(f"{directory}/{patch.file}".removeprefix("./"))
+        cells = [_code(patch.told(name)) if name in _CODE else _text(patch.told(name)) for name in columns]
+        rows.append([f"[{number}]({link})", _text(patch.subject), *cells])
+    rows.insert(1, ["---"] * len(rows[0]))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def placed(document: str, where: str, tables: Mapping[str, str], *, chosen: bool) -> str:
+    """A document with every table in its place, between `<!-- patchstack: series NAME -->` and `<!-- /patchstack -->`.
+
+    Where the tables are `chosen`, each must have a place, and other places stay as they are; else every place must have
+    a table. `where` names the document in errors. Raises `UsageError` with all complaints at once.
+    """
+    problems: list[str] = []
+    parts: list[str] = []
+    found: set[str] = set()
+    at = 0
+    name: str | None = None
+    for mark in _MARK.finditer(document):
+        place = f"{where}:{document.count(chr(10), 0, mark.start()) + 1}"
+        between = document[at : mark.start()]
+        if mark["name"] is None and name is None:
+            problems.append(f"{place}: {_END} ends nothing")
+        elif mark["name"] is not None and name is not None:
+            problems.append(f"{place}: the place of {name} above is not closed")
+        elif mark["name"] is not None and not chosen and mark["name"] not in tables:
+            problems.append(f"{place}: there is no series {mark['name']}")
+        if mark["name"] is None and name is not None and name in tables:
+            found.add(name)
+            newline = "\r\n" if "\r\n" in document else "\n"
+            between = f"\n\n{tables[name]}\n\n".replace("\n", newline)
+        parts += [between, mark.group(0)]
+        name, at = mark["name"], mark.end()
+    parts.append(document[at:])
+    if name is not None:
+        problems.append(f"{where}: the place of {name} is not closed")
+    missing = [one for one in tables if one not in found and one != name] if chosen or not found else []
+    problems += [f"{where}: there is no place for {one}" for one in missing]
+    if problems:
+        first = next(iter(missing), name or "NAME")
+        raise UsageError(
+            f"{where} cannot take the tables",
+            problems=problems,
+            hint=f"a table stands between the lines <!-- patchstack: series {first} --> and {_END}",
+        )
+    return "".join(parts)
+
+
+def _text(text: str) -> str:
+    """Text that others wrote, as Markdown that says just that."""
+    return _SPECIAL.sub(lambda found: _ESCAPED.get(found.group(0), f"\\{found.group(0)}"), _line(text))
+
+
+def _code(text: str) -> str:
+    """A value to be typed: in backticks, where it has none itself."""
+    line = _line(text)
+    return f"`{line.replace('|', chr(92) + '|')}`" if line and "`" not in line else _text(line)
+
+
+def _line(text: str) -> str:
+    return printable(" ".join(text.split()))

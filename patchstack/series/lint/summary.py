@@ -1,0 +1,42 @@
+"""What lint finds, in numbers: for a screen that says more than that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from patchstack.errors import PatchstackError
+from patchstack.git.objects import Commit, Objects
+from patchstack.series.chain import Link
+from patchstack.series.lint.runner import lint, waiver_problems
+from patchstack.series.model import Series
+from patchstack.workspace import SeriesConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintState:
+    """What lint finds: findings by rule, and how many were waived. `problem` is why it could not look."""
+
+    findings: Mapping[str, int]
+    waived: int
+    problem: str | None = None
+
+    @property
+    def count(self) -> int:
+        return sum(self.findings.values())
+
+
+def lint_state(
+    config: SeriesConfig, objects: Objects, series: Series, base: Commit, links: Sequence[Link]
+) -> LintState:
+    """Hold a series against the rules. `links` are what became of its patches. Never fails."""
+    unusable = waiver_problems(config.waive)
+    if unusable:
+        return LintState(findings={}, waived=0, problem=unusable[0])
+    try:
+        result = lint(objects, series, base, config.lint, config.waive, links=links)
+    except PatchstackError as error:
+        return LintState(findings={}, waived=0, problem=" ".join(error.message.split()))
+    counted = Counter(finding.rule for finding in result.findings)
+    return LintState(findings=dict(counted.most_common()), waived=len(result.waived))
