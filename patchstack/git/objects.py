@@ -7,6 +7,7 @@ are read by libgit2 straight from the object directory, so that no repository ex
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -245,18 +246,18 @@ class Repository:
         """
         if not path.exists():
             raise NotARepository(f"there is no repository at {name}: no such file or directory")
-        asked = read_only_git(
-            path,
-            "rev-parse",
-            "--is-shallow-repository",
-            "--absolute-git-dir",
-            "--git-path",
-            "objects",
-            "--show-object-format",
-        )
+        places = (("--absolute-git-dir",), ("--git-path", "objects"))
+        facts = ("--is-shallow-repository", "--show-object-format", "--show-prefix")
+        asked = read_only_git(path, "rev-parse", *facts, *places[0], *places[1])
         if not asked.ok:
             raise _not_opened(name, asked)
-        shallow, git_dir, objects, object_format = asked.stdout.decode("utf-8", "surrogateescape").split("\n")[:4]
+        shallow, object_format, prefix, *told = os.fsdecode(asked.stdout).split("\n")
+        if len(told) != 3:  # a newline in the path
+            told = [os.fsdecode(read_only_git(path, "rev-parse", *one).stdout).removesuffix("\n") for one in places]
+        git_dir, objects = told[:2]
+        # git was told not to search upwards, but cannot be where a path has a colon in it.
+        if prefix or Path(git_dir).resolve() in path.resolve().parents:
+            raise NotARepository(f"{name} is not a git repository")
         if object_format != "sha1":
             raise NotARepository(
                 f"{name} is a {object_format} repository",

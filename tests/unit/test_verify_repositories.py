@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import Fork, RepoBuilder, a_fork, numbered, run_git
+from tests.builders import Changes, Fork, RepoBuilder, a_fork, numbered, run_git, symlink
 from tests.conftest import Places, RunCli
 
 
@@ -155,6 +155,37 @@ def test_what_is_no_repository_is_named(fork: Fork, run_cli: RunCli, kind: str) 
     assert ran.stderr.startswith("error: ")
     assert str(place) in ran.stderr
     assert words.get(kind, "is not a git repository") in ran.stderr
+
+
+@pytest.mark.parametrize("name", ["new\nline", "co:lon", "\\back", '"quoted"', "#hash", " blank "])
+def test_a_path_with_odd_characters_serves_and_git_itself_gets_to_its_objects(
+    tmp_path: Path, run_cli: RunCli, name: str
+) -> None:
+    directory = tmp_path / name
+    directory.mkdir()
+    steps: list[tuple[str, Changes]] = [
+        ("Text", {"a": "x\n"}),
+        ("Link", {"link": symlink("a")}),
+        ("More", {"b": "y\n"}),
+    ]
+    fork = a_fork(directory, steps=steps)
+    assert run_cli("verify", *fork.options).code == 0
+    bare = clone(fork, f"bare {name}", "--bare")
+    assert run_cli("verify", *from_there(fork, bare, bare)).code == 0
+
+
+@pytest.mark.parametrize("inside", ["docs", ".git/refs", "docs/.git"])
+def test_a_directory_inside_a_repository_is_none_also_below_a_path_with_a_colon(
+    tmp_path: Path, run_cli: RunCli, inside: str
+) -> None:
+    directory = tmp_path / "co:lon"
+    directory.mkdir()
+    fork = a_fork(directory)
+    below = fork.upstream.path / inside
+    below.mkdir(parents=True, exist_ok=True)
+    ran = run_cli("verify", *from_there(fork, below))
+    assert ran.code == 2
+    assert f"error: {below} is not a git repository" in ran.stderr
 
 
 def test_hooks_and_leaking_git_variables_do_not_reach_the_answer(
