@@ -61,11 +61,13 @@ def run(
     stdin: bytes = b"",
     timeout: float = 600.0,
     on_stderr: Callable[[str], None] | None = None,
+    hold: Sequence[int] = (),
 ) -> Finished:
     """Run a program to its end and give all it printed.
 
     `env` is the whole environment (default: `clean_environment()`). `timeout` is in seconds; past it, or on any
     exception here (Ctrl-C included), the program's whole process group is killed. `on_stderr` gets stderr as it comes.
+    `hold` are descriptors that stay open in the program: a lock taken on one is held until the program too has ended.
 
     Raises `MissingError` where the program is not installed, `ProgramTimeout` past the limit.
     """
@@ -78,6 +80,7 @@ def run(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            pass_fds=tuple(hold),
         )
     except ValueError as error:
         raise UsageError(f"{args[0]} cannot be run: {error}") from error

@@ -40,11 +40,11 @@ class Cache:
                 f"pin {oid} cannot be looked up at {shown_url(url)}",
                 hint="give the full commit id when the upstream is a URL",
             )
-        with self._clone(url, f"pin {oid}") as directory:
+        with self._clone(url, f"pin {oid}") as (directory, lock):
             if not read_only_git(directory, "cat-file", "-e", f"{oid}^{{tree}}").ok:
                 if self.offline:
                     raise _offline(url, f"pin {oid}")
-                done = self._fetch(directory, url, "--depth=1", refs=(oid,))
+                done = self._fetch(directory, lock, url, "--depth=1", refs=(oid,))
                 if not done.ok:
                     raise _not_fetched(url, f"pin {oid}", done)
             return Repository.open(shown_url(url), directory)
@@ -54,9 +54,9 @@ class Cache:
         if not _REF.match(ref) or ".." in ref:
             raise UsageError(f"{ref!r} is no branch, tag or commit to fetch from {shown_url(url)}")
         kept = "refs/patchstack/" + hashlib.sha256(ref.encode()).hexdigest()[:16]
-        with self._clone(url, f"ref {ref}") as directory:
+        with self._clone(url, f"ref {ref}") as (directory, lock):
             for depth in () if self.offline else _DEPTHS:
-                done = self._fetch(directory, url, f"--depth={depth}", refs=(f"+{ref}:{kept}",))
+                done = self._fetch(directory, lock, url, f"--depth={depth}", refs=(f"+{ref}:{kept}",))
                 if not done.ok:
                     raise _not_fetched(url, f"ref {ref}", done)
                 if read_only_git(directory, "merge-base", "--is-ancestor", until, kept).ok:
@@ -71,9 +71,10 @@ class Cache:
     def objects(self, url: str, oids: Sequence[str]) -> Path | None:
         """Fetch objects by id; gives the object directory that then holds them, if the remote had them."""
         try:
-            with self._clone(url, "contents") as directory:
+            with self._clone(url, "contents") as (directory, lock):
                 if not self.offline:
-                    self._fetch(directory, url, "--stdin", stdin="".join(f"{oid}\n" for oid in oids).encode())
+                    wanted = "".join(f"{oid}\n" for oid in oids).encode()
+                    self._fetch(directory, lock, url, "--stdin", stdin=wanted)
                 return directory / "objects"
         except MissingError:
             if self.offline:
@@ -81,8 +82,9 @@ class Cache:
             raise
 
     @contextlib.contextmanager
-    def _clone(self, url: str, what: str) -> Iterator[Path]:
-        """The clone of a URL, made where there is none yet, with its lock held. `what` is wanted of it."""
+    def _clone(self, url: str, what: str) -> Iterator[tuple[Path, int]]:
+        """The clone of a URL, made where there is none yet, and its lock, which is held (-1: offline, none is needed).
+        `what` is wanted of it."""
         bare = shown_url(url)
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", bare.rstrip("/").rsplit("/", 1)[-1]).strip("-") or "repository"
         name = f"{slug}-{hashlib.sha256(bare.encode()).hexdigest()[:12]}.git"
@@ -90,7 +92,7 @@ class Cache:
         if self.offline and not directory.is_dir():
             raise _offline(url, what)
         if self.offline:
-            yield directory
+            yield directory, -1
             return
         directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (directory.parent / f"{name}.lock").open("w") as lock:
@@ -100,12 +102,13 @@ class Cache:
                 stale.unlink(missing_ok=True)
             if not directory.is_dir():
                 _make_clone(directory)
-            yield directory
+            yield directory, lock.fileno()
 
     def _fetch(
-        self, directory: Path, url: str, *options: str, refs: Sequence[str] = (), stdin: bytes = b""
+        self, directory: Path, lock: int, url: str, *options: str, refs: Sequence[str] = (), stdin: bytes = b""
     ) -> Finished:
-        """`git fetch` into a clone. What a user's configuration says of remotes and hooks is not for our cache."""
+        """`git fetch` into a clone. What a user's configuration says of remotes and hooks is not for our cache. git
+        holds the lock with us: should we be killed, nobody takes the clone for abandoned while it still writes."""
         remote = "patchstack-cache"
         settings = ["protocol.version=2", "core.hooksPath=/dev/null", "safe.bareRepository=all"]
         settings += [f"remote.{remote}.url={url}", "gc.auto=0", "maintenance.auto=false"]
@@ -121,6 +124,7 @@ class Cache:
             stdin=stdin,
             timeout=3600.0,
             on_stderr=self._progress(),
+            hold=(lock,),
         )
 
     def _progress(self) -> Callable[[str], None] | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
@@ -40,6 +42,29 @@ def test_what_a_killed_run_left_does_not_stay_in_the_way(fork: Fork, run_cli: Ru
         (clone / "shallow.lock").write_text("")
     (places.cache / "repositories" / ".making-x").mkdir()
     assert run_cli("verify", *by_url(fork)).code == 0
+
+
+def test_while_the_git_of_a_killed_run_still_writes_nobody_takes_its_clone_for_abandoned(
+    fork: Fork, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, asked = places.home / "slow", places.home / "asked"
+    slow.write_text(f'#!/bin/sh\necho >{asked}\nsleep 2\nexec git-upload-pack "$@"\n')
+    slow.chmod(0o755)
+    (places.home / ".gitconfig").write_text(f'[remote "patchstack-cache"]\nuploadpack = {slow}\n')
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL")
+    nowhere = subprocess.DEVNULL
+    command = [sys.executable, "-m", "patchstack", "verify", *by_url(fork)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=nowhere, stderr=nowhere) as run:
+        deadline = monotonic() + 30
+        while not asked.exists() and monotonic() < deadline:
+            sleep(0.01)
+        run.kill()
+    lock = next((places.cache / "repositories").glob("*.lock"))
+    with lock.open() as held:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(held, fcntl.LOCK_EX)
+    assert asked.exists()
 
 
 def test_a_user_s_configuration_of_remotes_and_hooks_is_not_the_cache_s(
