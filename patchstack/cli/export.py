@@ -25,6 +25,7 @@ def export_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write the series and its lock from the fork: one commit is one patch, the same bytes on every machine."""
+    from patchstack.git.transport import shown_url
     from patchstack.report.export import export_document, export_line, export_table
     from patchstack.report.table import print_table
     from patchstack.series.export import carry_out, plan_export
@@ -38,7 +39,8 @@ def export_command(
     if config.fork is None or config.fork_ref is None:
         raise UsageError(f"{config.name} has no fork to export", hint="add fork and fork_ref to patchstack.yaml")
     if is_url(config.fork):
-        raise UsageError("export needs the fork on this machine", hint=f"clone {config.fork} and name the clone")
+        hint = f"clone {shown_url(config.fork)} and name the clone"
+        raise UsageError("export needs the fork on this machine", hint=hint)
     cache = open_cache(offline=False)
     sources = open_sources(
         cache,

@@ -9,7 +9,7 @@ from pathlib import Path
 from patchstack.errors import MissingError, NotHeldError, UsageError
 from patchstack.git.objects import Commit, Objects, Repository, read_only_git
 from patchstack.git.scratch import bare_repository
-from patchstack.git.transport import Cache
+from patchstack.git.transport import Cache, shown_url
 from patchstack.process import Finished
 from patchstack.series.model import Series, load_series
 from patchstack.series.sources import open_sources
@@ -43,7 +43,7 @@ def from_fork(
     Raises `UsageError` where the pin cannot be told, and what opening and walking the fork raises.
     """
     if is_url(fork):
-        raise UsageError("init looks at a fork on this machine", hint=f"clone {fork} and name the clone")
+        raise UsageError("init looks at a fork on this machine", hint=f"clone {shown_url(fork)} and name the clone")
     repository = Repository.open(fork, Path(fork))
     pin_from = "--pin"
     if pin is None:

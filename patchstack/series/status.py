@@ -12,7 +12,7 @@ from pathlib import Path
 from patchstack.errors import Exit, NotHeldError, PatchstackError
 from patchstack.git.anchored import SUFFIX
 from patchstack.git.objects import Commit, Objects, parse_commit
-from patchstack.git.transport import Cache
+from patchstack.git.transport import Cache, shown_url
 from patchstack.series.chain import Link
 from patchstack.series.lint.summary import LintState, lint_state
 from patchstack.series.lock import Lock, read_lock
@@ -238,7 +238,7 @@ def _fork_state(found: Examined) -> ForkState | None:
         raw = last.object if last.commit == lock.head else b""
         head, subject = lock.head, parse_commit(lock.head, raw).subject if raw else ""
     return ForkState(
-        repository=config.fork,
+        repository=shown_url(config.fork),
         ref=config.fork_ref,
         head=head,
         subject=subject,
@@ -350,7 +350,7 @@ def _situation(found: Examined, mirror: Mirror, lock: LockState, linted: LintSta
     return Situation(
         series=found.config.name,
         pin=found.sources.base.oid,
-        fork=found.config.fork,
+        fork=shown_url(found.config.fork) if found.config.fork else None,
         fork_ref=found.config.fork_ref or "",
         way_out=_line(error.hint or f"{error.message}; name a fork that is there in patchstack.yaml")
         if error

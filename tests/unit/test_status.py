@@ -177,6 +177,21 @@ def test_a_missing_fork_does_not_hide_the_rest(exported: Fork, patchstack: RunCl
     assert "next: there is no repository at ./fork" in ran.stdout
 
 
+def test_credentials_of_a_fork_by_url_are_not_shown(
+    tmp_path: Path, patchstack: RunCli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = workspace(a_fork(tmp_path))
+    path.write_text(path.read_text().replace("fork: fork", "fork: https://me:hunter2@127.0.0.1:9/fork.git"))
+    for options in ([], ["--json"]):
+        ran = patchstack("status", *options)
+        assert "https://127.0.0.1:9/fork.git" in ran.stdout
+        assert "hunter2" not in ran.told
+    monkeypatch.setattr(sys, "argv", ["patchstack", "export"])
+    assert guarded(whole) == 2
+    told = capsys.readouterr().err
+    assert "hint: clone https://127.0.0.1:9/fork.git and name the clone" in told
+
+
 def test_after_a_pin_bump_the_next_steps_are_rebase_and_export(exported: Fork, patchstack: RunCli) -> None:
     new = exported.upstream.commit("Upstream moves", {"src/kernel.cu": numbered(300, {15: "moved"})})
     workspace(exported, pin=new)
