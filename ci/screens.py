@@ -1,7 +1,7 @@
 """Run the commands shown in the documentation and write down what they print, or with --check see whether it is so.
 
 A screen is a console block behind a line `<!-- screen: DIR -->`: its `$` lines are run in DIR of a directory in which
-`patchstack demo tour` was called, one after the other, and everything else in it is their output.
+`patchstack demo --no-build tour` was called, one after the other, and everything else in it is their output.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> int:
         if "<!-- screen:" not in text:
             continue
         with tempfile.TemporaryDirectory() as scratch:
-            printed("patchstack demo tour", Path(scratch))
+            printed("patchstack demo --no-build tour", Path(scratch))
             new = rendered(text, Path(scratch))
         if new != text:
             stale.append(document.relative_to(ROOT))

@@ -36,12 +36,14 @@ find "$build" -path '*fp4*' -name '*.cu.o' -exec cp {} "$out/objects/" \\;
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where a job sees the build: the source tree, CMake's directory, what is collected, and ccache's directory."""
+    """Where a job sees the build: the source tree, CMake's directory, what is collected, ccache's directory, and the
+    CUDA toolkit where the plan names one."""
 
     source: str
     build: str
     out: str
     ccache: str
+    toolkit: str | None = None
 
 
 def configure_command(plan: Plan, layout: Layout, key: str) -> tuple[str, ...]:
@@ -69,8 +71,8 @@ def environment(plan: Plan, layout: Layout) -> dict[str, str]:
             "CCACHE_MAXSIZE": "20G",
             "CCACHE_STATSLOG": f"{layout.out}.ccache",
         }
-    if plan.toolkit is not None and plan.cuda:
-        found["CUDACXX"] = f"{plan.toolkit.value}/bin/nvcc"
+    if layout.toolkit is not None:
+        found["CUDACXX"] = f"{layout.toolkit}/bin/nvcc"
     return found
 
 
@@ -78,10 +80,14 @@ def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
     """CMake's cache entries: the variant's, and over them those without which the result could not be proven."""
     defined = " ".join(f"-D{name}={setting.value}" for name, setting in sorted(plan.compile.items()))
     host = f"-ffile-prefix-map={layout.source}={MAPPED} -ffile-prefix-map={layout.build}={MAPPED}"
-    device = " ".join(f"-Xcompiler={flag}" for flag in host.split())
+    # nvcc would name its temporary files, with its process id in them, in the objects.
+    device = " ".join(("-objtemp", *(f"-Xcompiler={flag}" for flag in host.split())))
     entries = {
         "CMAKE_BUILD_TYPE": "Release",
-        "CMAKE_BUILD_RPATH_USE_ORIGIN": "ON",
+        # Libraries are looked for beside the program. Not CMAKE_BUILD_RPATH_USE_ORIGIN: CMake pads that to `$ORIGIN:`,
+        # and the empty entry is the working directory of whoever runs the program.
+        "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
+        "CMAKE_INSTALL_RPATH": "$ORIGIN",
         **{name: setting.value for name, setting in plan.cmake.items()},
     }
     for language, flags in (("C", host), ("CXX", host), ("CUDA", device)):
@@ -93,6 +99,8 @@ def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
             entries[f"CMAKE_{language}_COMPILER_LAUNCHER"] = "ccache"
     if plan.arch is not None:
         entries["CMAKE_CUDA_ARCHITECTURES"] = plan.arch.cmake
+    if layout.toolkit is not None:
+        entries["CUDAToolkit_ROOT"] = layout.toolkit
     if plan.commit_variable is not None:
         entries[plan.commit_variable] = key
     return entries

@@ -121,7 +121,6 @@ def claim(inputs: Inputs, session: Session | None = None) -> Claim:
     """What the build is said to be."""
     plan = inputs.plan
     machine = [f"{Path.home()}/"] if str(Path.home()) != "/" else []
-    toolkit = plan.toolkit.value if plan.toolkit is not None else None
     if session is not None:
         machine += [f"{session.layout.source}/", f"{session.layout.build}/"]
     return Claim(
@@ -130,7 +129,6 @@ def claim(inputs: Inputs, session: Session | None = None) -> Claim:
         architectures=(plan.arch.real,) if plan.arch is not None else (),
         targets=plan.targets.value,
         machine_paths=tuple(machine),
-        search_paths=(toolkit,) if toolkit else (),
         fp4_sources=plan.cuda and _has_fp4(inputs.source),
     )
 

@@ -21,8 +21,9 @@ from patchstack.build.plan import Plan
 from patchstack.build.recipe import EPOCH, Layout, build_command, configure_command, environment
 from patchstack.build.source import Source
 from patchstack.build.store import LOG, Store
+from patchstack.build.toolchain import IMAGE_TOOLKIT, toolkit_paths, toolkit_place
 from patchstack.engine.archive import Entry, pack, unpack
-from patchstack.engine.protocol import Ending, Engine, EnginePath, Job, Limits, Outcome, Volume
+from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome, Volume
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
 from patchstack.process import Finished
 
@@ -82,7 +83,13 @@ class Session:
         self.work = Volume(name=name, target=_WORK)
         self.cache = Volume(name=f"patchstack-ccache-{plan.platform.value.replace('/', '-')}", target=_CACHE)
         work, cache = engine.place(self.work), engine.place(self.cache)
-        self.layout = Layout(source=f"{work}/src", build=f"{work}/build", out=f"{work}/out", ccache=cache)
+        self.layout = Layout(
+            source=f"{work}/src",
+            build=f"{work}/build",
+            out=f"{work}/out",
+            ccache=cache,
+            toolkit=toolkit_place(plan),
+        )
         self.seconds: dict[str, float] = {}
         self.ran = False
 
@@ -106,16 +113,18 @@ class Session:
             seconds=seconds or self.plan.seconds.value,
             tmp=1 << 30,
         )
-        toolkit = self.plan.toolkit.value if self.plan.toolkit and self.plan.cuda else None
+        running = {"LC_ALL": "C"}
+        if self.layout.toolkit is not None:  # what is built looks for libraries beside itself only
+            running["LD_LIBRARY_PATH"] = f"{self.layout.toolkit}/lib64"
         return Job(
             what=what,
             argv=argv,
             image=self.image,
             platform=self.plan.platform.value,
-            env=environment(self.plan, self.layout) if compiling else {"LC_ALL": "C"},
+            env=environment(self.plan, self.layout) if compiling else running,
             workdir=self.layout.source,
             volumes=(self.work, self.cache) if compiling else (self.work,),
-            paths=(EnginePath(source=toolkit, target=toolkit),) if toolkit and self.plan.engine.isolated else (),
+            paths=toolkit_paths(self.plan),
             limits=limits,
         )
 
@@ -157,8 +166,7 @@ class Session:
         found = find_cuobjdump()
         if found is not None or not self.plan.cuda:
             return found
-        toolkit = self.plan.toolkit.value if self.plan.toolkit else "/usr/local/cuda"
-        program = f"{toolkit}/bin/cuobjdump"
+        program = f"{self.layout.toolkit or IMAGE_TOOLKIT}/bin/cuobjdump"
         there = self.engine.run(self.job("cuobjdump", ("test", "-x", program), compiling=False), lambda _: None)
         if not there.ok:
             return None

@@ -17,6 +17,9 @@ from patchstack.engine.protocol import Engine, EnginePath, Image, Job, Limits
 from patchstack.errors import MissingError
 from patchstack.process import clean_environment, run
 
+IMAGE_TOOLKIT = "/usr/local/cuda"
+"""Where NVIDIA's images have their toolkit, and where a container sees that of the engine's machine, wherever it lies
+there: the path is in no binary, and ccache's results serve every machine."""
 _RELEASE = re.compile(r"release ([0-9]+)\.([0-9]+)")
 _PROBE = """
 nvcc=$1
@@ -42,18 +45,18 @@ def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) 
 
     Raises `MissingError` where a tool is not there, or is too old for the architecture.
     """
-    root = plan.toolkit.value if plan.toolkit is not None and plan.cuda else None
     toolkit = None
-    if root is not None:
+    if toolkit_place(plan) is not None and plan.toolkit is not None:
+        root = plan.toolkit.value
         toolkit = (
             local_digest(Path(root), memory)
             if plan.engine.local
             else engine_digest(engine, root, image.digest, plan.platform.value, memory)
         )
-    name = hashlib.sha256(f"versions 1 {image.digest} {root} {toolkit}".encode()).hexdigest()
+    name = hashlib.sha256(f"versions 1 {image.digest} {toolkit}".encode()).hexdigest()
     known = recall(memory, name)
-    versions = known or remember(memory, name, _ask(engine, image, plan, root))
-    digest = image.digest if toolkit is None else _joined((image.digest, toolkit, root or ""))
+    versions = known or remember(memory, name, _ask(engine, image, plan))
+    digest = image.digest if toolkit is None else _joined((image.digest, toolkit))
     toolchain = Toolchain(
         digest=digest,
         versions=versions,
@@ -106,15 +109,30 @@ def _without_ccache(versions: Mapping[str, str]) -> dict[str, str]:
     return {tool: version for tool, version in versions.items() if tool != "ccache"}
 
 
-def _ask(engine: Engine, image: Image, plan: Plan, root: str | None) -> dict[str, str]:
+def toolkit_place(plan: Plan) -> str | None:
+    """Where a job sees the toolkit that the plan names; None for a plan without one, or without CUDA."""
+    if plan.toolkit is None or not plan.cuda:
+        return None
+    return IMAGE_TOOLKIT if plan.engine.isolated else plan.toolkit.value
+
+
+def toolkit_paths(plan: Plan) -> tuple[EnginePath, ...]:
+    """What a container must be given so that it sees the toolkit."""
+    if plan.toolkit is None or not plan.cuda or not plan.engine.isolated:
+        return ()
+    return (EnginePath(source=plan.toolkit.value, target=IMAGE_TOOLKIT),)
+
+
+def _ask(engine: Engine, image: Image, plan: Plan) -> dict[str, str]:
     """The versions an image's tools print."""
     said = bytearray()
+    place = toolkit_place(plan)
     job = Job(
         what="versions",
-        argv=("sh", "-c", _PROBE, "patchstack", f"{root}/bin/nvcc" if root else ""),
+        argv=("sh", "-c", _PROBE, "patchstack", f"{place}/bin/nvcc" if place else ""),
         image=image.digest,
         platform=image.platform,
-        paths=(EnginePath(source=root, target=root),) if root else (),
+        paths=toolkit_paths(plan),
         limits=Limits(seconds=60),
     )
     outcome = engine.run(job, said.extend)

@@ -137,6 +137,28 @@ def build_command(
         raise typer.Exit(int(code))
 
 
+def make(series: str, *, workspace: Path, engine: str, offline: bool) -> Exit:
+    """Build a series as its workspace says, and report it on stdout: `patchstack build SERIES`."""
+    from patchstack.build.plan import Request
+    from patchstack.build.store import Store
+
+    found = nearest_workspace(workspace)
+    return _build(
+        Request(),
+        _source(series, None, None, offline=offline, workspace=workspace, patches=None, upstream=None, pin=None),
+        open_chosen_engine(engine, found),
+        Store(cache_directory() / "builds"),
+        found,
+        again=False,
+        keep=False,
+        shell=False,
+        unproven=frozenset(),
+        output=None,
+        json=False,
+        offline=offline,
+    )
+
+
 def _source(
     series: str | None,
     directory: Path | None,

@@ -30,6 +30,21 @@ series:
     pin: {pin}
     fork: fork
     fork_ref: paged
+    variant: cpu                  # what `patchstack build` makes of it
+
+# How it is built: over the variants that patchstack ships, which are llama.cpp's.
+variants:
+  minillm:
+    abstract: true
+    commit_variable: MINILLM_BUILD_COMMIT   # carries the build key into the binaries
+    targets: [minillm-completion, minillm-bench, minillm-perplexity, minillm-make-model, test-ops, test-model]
+  cpu:
+    extends: minillm
+  cuda-sm121:
+    extends: minillm
+    recipe: cuda
+    image: patchstack/cuda
+    cmake: {{MINILLM_CUDA: true}}
 """
 
 _BROKEN_SERIES = """\

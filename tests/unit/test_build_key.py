@@ -10,6 +10,7 @@ from patchstack.build.key import Toolchain, build_key
 from patchstack.build.plan import Request, make_plan
 from patchstack.build.recipe import Layout, ccache_rate, configure_command, environment
 from patchstack.build.source import Source
+from patchstack.build.toolchain import toolkit_place
 from patchstack.build.variant import Setting, load_variants
 from patchstack.git.objects import Objects
 from tests.unit.test_build_plan import a_plan, an_engine
@@ -100,8 +101,14 @@ def test_flags_of_the_variant_stay_in_front_of_ours() -> None:
 
 
 def test_a_toolkit_of_the_engine_names_its_own_nvcc() -> None:
-    plan = replace(PLAN, toolkit=Setting(value="/usr/local/cuda-13.0", origin="--toolkit"))
-    assert environment(plan, LAYOUT)["CUDACXX"] == "/usr/local/cuda-13.0/bin/nvcc"
+    plan = replace(PLAN, toolkit=Setting(value="/opt/cuda-13.0", origin="--toolkit"))
+    assert toolkit_place(plan) == "/usr/local/cuda"
+    on_host = replace(plan, engine=an_engine(isolated=False))
+    assert toolkit_place(on_host) == "/opt/cuda-13.0"
+    assert toolkit_place(replace(plan, arch=None)) is None
+    layout = replace(LAYOUT, toolkit=toolkit_place(plan))
+    assert environment(plan, layout)["CUDACXX"] == "/usr/local/cuda/bin/nvcc"
+    assert "-DCUDAToolkit_ROOT=/usr/local/cuda" in configure_command(plan, layout, KEY)[2]
 
 
 def test_ccache_hits_are_counted_a_file_once() -> None:

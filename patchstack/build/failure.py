@@ -1,0 +1,226 @@
+"""The first real error of a build's log: what kind it is, where it stands, and the lines that tell it.
+
+The wordings were read off real output: g++ 12, nvcc 13.0 (cudafe++, ptxas, nvlink), GNU ld and gold 2.40, CMake 3.25
+with ninja 1.11 and make, git 2.39; clang's and lld's are from their documentation.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from patchstack.build.diagnostics import Diagnostic, Style, excerpt, first_diagnostic
+from patchstack.build.jobs import BuildLog, JobOutput, read_log
+
+_SITES = 20
+_TAIL = 20
+_COMPILED = re.compile(r"(?:^| )-c (?:\"([^\"]+)\"|'([^']+)'|((?:\\.|[^\s\\])+))")
+_OBJECT = re.compile(r"(?:^|[\s:(])((?:[\w.+-]+/)*)CMakeFiles/[^/\s]+\.dir/([^\s:()]+)\.o\b")
+_FETCHES = re.compile(r"download|clone|fetch|populate|Build step for", re.IGNORECASE)
+_MADE = re.compile(r"(?:^|/)(?:_deps|CMakeFiles|[^/]+-subbuild)/")  # by CMake, in its own directory
+_NOISE = re.compile(
+    r"(?:g?make(?:\[\d+\])?|ninja): |compilation terminated\.|-- Configuring incomplete|See also \"|\s*\Z"
+)
+
+
+class FailureKind(StrEnum):
+    """Why a build failed. REJECTED: the source refuses what it was asked for (a static assertion, `#error`); COMPILE,
+    LINK and CONFIGURE: it does not build; the rest is the machine's, not the source's."""
+
+    COMPILE = "compile"
+    REJECTED = "rejected"
+    LINK = "link"
+    CONFIGURE = "configure"
+    OUT_OF_MEMORY = "out-of-memory"
+    NO_SPACE = "no-space"
+    NETWORK = "network"
+    TOOLKIT_TOO_OLD = "toolkit-too-old"
+    UNKNOWN = "unknown"
+
+
+# What a message says of its cause, whoever says it. The first that matches counts.
+_CAUSES = (
+    (
+        FailureKind.OUT_OF_MEMORY,
+        re.compile(
+            r"Killed signal terminated program|internal compiler error: Killed|unable to execute command: Killed"
+            r"|(?:died due to|terminated with) signal 9\b|virtual memory exhausted|memory exhausted|std::bad_alloc"
+            r"|(?<!\")\bout of memory\b|Cannot allocate memory|^Killed\Z"
+        ),
+    ),
+    (FailureKind.NO_SPACE, re.compile(r"No space left on device|Disk quota exceeded")),
+    (
+        FailureKind.TOOLKIT_TOO_OLD,
+        re.compile(
+            r"Unsupported gpu architecture|is not defined for option 'gpu-(?:name|architecture)'"
+            r"|unsupported (?:GNU|clang) version!|Unsupported \.version \d",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        FailureKind.NETWORK,
+        re.compile(
+            r"Could(?:n't| not) resolve (?:host|proxy)|Failed to connect to|Could(?:n't| not) connect to server"
+            r"|Temporary failure in name resolution|Name or service not known|Network is unreachable"
+            r"|Failed to clone repository"
+        ),
+    ),
+)
+_LINKING = re.compile(
+    r"undefined reference to|undefined symbol|multiple definition of|duplicate symbol|cannot find -l"
+    r"|relocation truncated to fit|DSO missing from command line|final link failed|ld returned \d+ exit status"
+    r"|linker command failed"
+)
+# The machine's state, or somebody who ended the build: nothing that the source did.
+_STRANGE = re.compile(
+    r"Permission denied|Read-only file system|Resource temporarily unavailable|Too many open files|Input/output error"
+    r"|signal terminated program|died due to signal (?:2|15)\b"
+)
+_REJECTING = re.compile(r"static assertion failed|static_assert(?:ion)? failed|#error\b")
+_TELLING = dict(_CAUSES)
+_OF_THE_MACHINE = (FailureKind.OUT_OF_MEMORY, FailureKind.NO_SPACE, FailureKind.TOOLKIT_TOO_OLD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What went wrong first. `file` is relative to the source's root: where the error stands, or the nearest place in
+    the source that led to it, or (with `line` None) the file that was being compiled; None where nothing in the source
+    is named. `sites` are all the places, innermost first: the error itself, then what instantiated, included or called
+    it; one outside of the source has an absolute path. `block` is the lines to show; `target` what was being built."""
+
+    kind: FailureKind
+    message: str
+    file: str | None = None
+    line: int | None = None
+    sites: tuple[tuple[str, int], ...] = ()
+    block: tuple[str, ...] = ()
+    target: str | None = None
+
+
+def find_failure(log: Iterable[str], *, source: str = "", build: str = "") -> Failure:
+    """The first real error in the lines of a log of a build that failed.
+
+    `source` and `build` are the absolute paths that the compilers saw of the source's root and of CMake's directory.
+    Warnings are not errors, and what jobs that succeeded printed is not looked at. A log without any error that is
+    known gives UNKNOWN with its last lines.
+    """
+    read = read_log(log)
+    places = _Places(source=source, build=build)
+    for job in read.failed:
+        found = first_diagnostic(job.lines)
+        if found is not None:
+            return _judge(found, job, read, places)
+    found = first_diagnostic(read.outside)
+    if found is not None:
+        return _judge(found, JobOutput(lines=read.outside, target=read.target), read, places)
+    return _unknown(read, places)
+
+
+def _judge(found: Diagnostic, job: JobOutput, read: BuildLog, places: _Places) -> Failure:
+    kind = _kind(found, job, places)
+    message = found.message
+    if found.style is Style.CMAKE and kind in _TELLING:
+        # CMake quotes what a tool said: that tool's line says more than all of it.
+        message = next((line.strip() for line in found.block if _TELLING[kind].search(line)), message)
+    sites = found.sites
+    if kind is FailureKind.NETWORK and job.lines is not read.outside:
+        # A fetch fails in a build of its own; which line of the source wanted it, CMake says afterwards.
+        outer = first_diagnostic(read.outside, styles=(Style.CMAKE,))
+        sites = outer.sites if outer is not None else sites
+    resolved = tuple(dict.fromkeys((*places.resolve(file), line) for file, line in sites))[:_SITES]
+    if kind in _OF_THE_MACHINE:
+        resolved = ()
+    own = next(((file, line) for file, inside, line in resolved if inside), None)
+    file, line = own if own is not None else (_subject(found, job, places, kind), None)
+    return Failure(
+        kind=kind,
+        message=message,
+        file=file,
+        line=line,
+        sites=tuple((file, line) for file, _, line in resolved),
+        block=found.block,
+        target=job.target,
+    )
+
+
+def _kind(found: Diagnostic, job: JobOutput, places: _Places) -> FailureKind:
+    text = "\n".join(found.block) if found.style is Style.CMAKE else job.lines[found.at]
+    for kind, pattern in _CAUSES:
+        if pattern.search(text):
+            return kind
+    if found.style is Style.CMAKE:
+        before = job.lines[max(0, found.at - 12) : found.at]
+        unreached = any(_TELLING[FailureKind.NETWORK].search(line) for line in before)
+        return FailureKind.NETWORK if unreached and _FETCHES.search(text) else FailureKind.CONFIGURE
+    if _STRANGE.search(text) or found.style is Style.ANY or found.message.startswith("ccache: "):
+        return FailureKind.UNKNOWN
+    if found.style is Style.GRAPH:
+        return FailureKind.CONFIGURE
+    if found.style is Style.LINKER or _LINKING.search(found.message):
+        return FailureKind.LINK
+    if _REJECTING.search(found.message) or found.directive:
+        # An assertion of a system header says that our code is wrong, not that it refuses something.
+        inside = not found.sites or not places.source or places.resolve(found.sites[0][0])[1]
+        return FailureKind.REJECTED if inside else FailureKind.COMPILE
+    return FailureKind.COMPILE
+
+
+def _subject(found: Diagnostic, job: JobOutput, places: _Places, kind: FailureKind) -> str | None:
+    """The source file that the failing command compiled, or that the linker complains about."""
+    compiled = _compiled(job, places)
+    if compiled is not None:
+        return compiled
+    if kind is FailureKind.LINK:
+        # CMake names an object after its source, in a directory like the source's own.
+        for line in found.block:
+            if (match := _OBJECT.search(line)) is not None and "__/" not in match[2]:
+                file = match[1] + match[2]
+                inside = not file.startswith("/") or places.resolve(file)[1]
+                return places.resolve(file)[0] if inside else None
+    return None
+
+
+def _compiled(job: JobOutput, places: _Places) -> str | None:
+    """The file of the source that a compiler's command line is for."""
+    match = _COMPILED.search(job.command)
+    if match is None:
+        return None
+    file, inside = places.resolve(match[1] or match[2] or re.sub(r"\\(.)", r"\1", match[3]))
+    return file if inside else None
+
+
+def _unknown(read: BuildLog, places: _Places) -> Failure:
+    job = next(iter(read.failed), JobOutput(lines=read.outside, target=read.target))
+    telling = [line for line in job.lines if not _NOISE.match(line)]
+    nothing = f"{job.target} failed and printed nothing" if job.target else "the build failed and printed no error"
+    return Failure(
+        kind=FailureKind.UNKNOWN,
+        message=telling[-1].strip() if telling else nothing,
+        file=_compiled(job, places),
+        block=excerpt(telling[-_TAIL:]),
+        target=job.target,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Places:
+    source: str
+    build: str
+
+    def resolve(self, path: str) -> tuple[str, bool]:
+        """A path as the compiler wrote it, relative to the source's root where it is in there, and whether it is. A
+        relative one is the source's own (tools are run with whole paths, or below the root), unless it leads up: then
+        it starts from CMake's directory."""
+        if path.startswith("../") and self.build:
+            path = posixpath.join(self.build, path)
+        path = posixpath.normpath(path)
+        if not path.startswith("/"):
+            return path, not path.startswith("../") and not _MADE.search(path)
+        for root, inside in sorted(((self.source, True), (self.build, False)), key=lambda pair: -len(pair[0])):
+            top = posixpath.normpath(root) if root else ""
+            if top and path.startswith(top.rstrip("/") + "/"):
+                return (path[len(top.rstrip("/")) + 1 :], True) if inside else (path, False)
+        return path, False

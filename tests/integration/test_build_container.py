@@ -1,0 +1,140 @@
+"""What only containers give: the sandbox around a build, and that nothing of it stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.toy import Toy, a_toy, docker_says, interrupt, need_docker, wait_for
+
+HEAD = "cmake_minimum_required(VERSION 3.18)\nproject(toy C)\n"
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    need_docker()
+    return a_toy(tmp_path, "docker")
+
+
+def containers() -> list[str]:
+    return docker_says("ps", "-aq", "--filter", "label=patchstack.job")
+
+
+def work_volumes() -> list[str]:
+    return [name for name in docker_says("volume", "ls", "-q") if name.startswith("patchstack-work-")]
+
+
+def slow(toy: Toy) -> None:
+    """One more patch, with which compiling takes a minute."""
+    text = toy.fork.repo.git("show", f"{toy.fork.commits[-1]}:CMakeLists.txt")
+    toy.commit("Sleep", {"CMakeLists.txt": text + "\nadd_custom_command(TARGET toy PRE_BUILD COMMAND sleep 60)\n"})
+
+
+def test_a_build_that_wants_the_network_fails_and_says_so(toy: Toy) -> None:
+    fetch = (
+        "include(FetchContent)\n"
+        "FetchContent_Declare(other GIT_REPOSITORY https://example.com/other.git GIT_TAG main)\n"
+        "FetchContent_MakeAvailable(other)\n"
+    )
+    toy.commit("Fetch", {"CMakeLists.txt": HEAD + fetch})
+    built = toy.build()
+    assert built.code == 1
+    assert "the build wants the network, which it does not get" in built.stderr
+    assert "hint: find the option that wants it and switch it off" in built.stderr
+
+
+@pytest.mark.parametrize("place", ["/etc/passwd", "/usr/bin/cc", "/patchstack/other", "/root/x"])
+def test_a_build_that_writes_elsewhere_fails(toy: Toy, place: str) -> None:
+    toy.commit("Write elsewhere", {"CMakeLists.txt": f'{HEAD}file(WRITE {place} "mine")\n'})
+    built = toy.build()
+    assert built.code in (1, 4)
+    assert "Read-only file system" in built.told or "Permission denied" in built.told or "No such" in built.told
+
+
+def test_a_build_has_no_privileges_and_no_docker_socket(toy: Toy) -> None:
+    probe = (
+        'execute_process(COMMAND sh -c "id -u; grep CapEff /proc/self/status; grep NoNewPrivs /proc/self/status;'
+        ' ls /var/run/docker.sock /run/docker.sock 2>&1" OUTPUT_VARIABLE said)\n'
+        'message(FATAL_ERROR "${said}")\n'
+    )
+    toy.commit("Look around", {"CMakeLists.txt": HEAD + probe})
+    built = toy.build("--json")
+    log = Path(built.document["log"]).read_text()
+    assert "\n  1000\n" in log
+    assert "0000000000000000" in log
+    assert "NoNewPrivs:\t1" in log
+    assert log.count("No such file or directory") == 2
+
+
+def test_a_build_that_runs_out_of_memory_says_so_and_what_helps(toy: Toy) -> None:
+    eat = 'execute_process(COMMAND sh -c "head -c 600m /dev/zero | tail -c 500m | wc -c" COMMAND_ERROR_IS_FATAL ANY)\n'
+    toy.commit("Eat", {"CMakeLists.txt": HEAD + eat})
+    built = toy.build("--memory", "256MiB", "--jobs", "2")
+    assert built.code == 4
+    assert "the build ran out of memory of 0.2 GiB (--memory) with 2 jobs" in built.stderr
+    assert "hint: --jobs 1 needs less; --memory gives more" in built.stderr
+
+
+def test_ctrl_c_leaves_no_container_and_no_volume_and_the_cache_as_it_was(toy: Toy) -> None:
+    slow(toy)
+    before = set(work_volumes())
+    caches = [name for name in docker_says("volume", "ls", "-q") if "ccache" in name]
+    child = toy.start()
+    assert wait_for(lambda: set(work_volumes()) - before and containers(), 30)
+    interrupt(child)
+    _, stderr = child.communicate(timeout=30)
+    assert child.returncode == 130, stderr
+    assert "interrupted" in stderr
+    assert containers() == []
+    assert set(work_volumes()) == before
+    assert set(caches) <= set(docker_says("volume", "ls", "-q"))
+
+
+def test_a_killed_patchstack_leaves_no_container_and_the_next_build_clears_up(toy: Toy) -> None:
+    slow(toy)
+    before = set(work_volumes())
+    child = toy.start()
+    assert wait_for(lambda: set(work_volumes()) - before and containers(), 30)
+    left = set(work_volumes()) - before
+    child.send_signal(signal.SIGKILL)
+    child.communicate(timeout=30)
+    assert wait_for(lambda: not [one for one in docker_says("ps", "-q", "--filter", "label=patchstack.job") if one])
+    assert "no builds yet" in toy.build("--list").stderr
+    toy.build("--at", "2", check=True)
+    assert not left & set(work_volumes())
+    assert containers() == []
+
+
+def test_of_two_builds_of_one_key_one_builds_and_the_other_waits(toy: Toy) -> None:
+    text = toy.fork.repo.git("show", f"{toy.fork.commits[-1]}:CMakeLists.txt")
+    tag = os.urandom(4).hex()
+    wait = f"\nadd_custom_command(TARGET toy PRE_BUILD COMMAND sleep 3 && echo {tag})\n"
+    toy.commit("Take a while", {"CMakeLists.txt": text + wait})
+    children = [toy.start("--json"), toy.start("--json")]
+    ended = [child.communicate(timeout=60) for child in children]
+    assert [child.returncode for child in children] == [0, 0], ended
+    assert sorted('"hit": true' in stdout for stdout, _ in ended) == [False, True]
+    assert sum("is making this very build: waiting for it" in stderr for _, stderr in ended) == 1
+
+
+def test_an_image_that_is_not_there_is_told_offline(toy: Toy) -> None:
+    built = toy.build("--image", "nobody/nothing:1", "--offline")
+    assert built.code == 3
+    assert "nobody/nothing:1" in built.stderr
+    assert "hint: " in built.stderr
+
+
+def test_what_is_kept_can_be_looked_into(toy: Toy) -> None:
+    before = set(work_volumes())
+    built = toy.build("--compile-define", "TOY_ROWS=3", "--keep-container")
+    kept = set(work_volumes()) - before
+    try:
+        assert len(kept) == 1
+        assert "docker" in built.stderr
+        assert next(iter(kept)) in built.stderr
+    finally:
+        for name in kept:
+            docker_says("volume", "rm", name)
