@@ -68,35 +68,20 @@ class Formatting:
         self,
         commits: Sequence[Commit],
         known: Mapping[str, FormattedCommit],
-        jobs: Mapping[int, Future[list[tuple[str, bytes]]]],
+        jobs: Mapping[int, Future[list[FormattedCommit]]],
     ) -> None:
         self._commits = commits
         self._known = known
         self._jobs = jobs
 
-    def written(self) -> Iterator[tuple[Commit, str, bytes]]:
-        """Commit, slug and text of every patch file, in order, each as soon as it is there. Raises `MissingError` where
-        git cannot read what it needs."""
-        files: Iterator[tuple[str, bytes]] = iter(())
+    def written(self) -> Iterator[FormattedCommit]:
+        """Every patch file in order, each as soon as it is there. Raises `MissingError` where git cannot read what it
+        needs."""
+        part: Iterator[FormattedCommit] = iter(())
         for place, commit in enumerate(self._commits):
-            one = self._known.get(commit.oid)
-            if one is not None:
-                yield commit, one.slug, one.data
-                continue
             if place in self._jobs:
-                files = iter(self._jobs[place].result())
-            yield commit, *next(files)
-
-    def finished(self) -> tuple[FormattedCommit, ...]:
-        """All of them, with their patch-ids."""
-        written = list(self.written())
-        ids = {oid: one.patch_id for oid, one in self._known.items()}
-        fresh = [(commit.oid, text) for commit, _, text in written if commit.oid not in ids]
-        ids.update(zip((oid for oid, _ in fresh), patch_ids([text for _, text in fresh]), strict=True))
-        return tuple(
-            FormattedCommit(commit=commit, slug=slug, data=text, patch_id=ids[commit.oid])
-            for commit, slug, text in written
-        )
+                part = iter(self._jobs[place].result())
+            yield self._known.get(commit.oid) or next(part)
 
 
 @contextlib.contextmanager
@@ -161,16 +146,21 @@ def _parts(wanted: Sequence[bool]) -> Iterator[tuple[int, int]]:
 
 def _write(
     root: Path, base: str, commits: Sequence[Commit], options: Sequence[str], *, anchored: bool
-) -> list[tuple[str, bytes]]:
-    """Slug and text of commits that follow each other."""
+) -> list[FormattedCommit]:
+    """Commits that follow each other as patch files."""
     out = root / f"out-{commits[0].oid}"
     arguments = (*_OPTIONS, *options, f"--output-directory={out}")
     _git(root, *_CONFIG, "format-patch", *arguments, f"{base}..{commits[-1].oid}")
     files = sorted(out.iterdir())
     if len(files) != len(commits):
         raise MissingError(f"git wrote {len(files)} patches for {len(commits)} commits")
-    written = [(_slug(file.name), file.read_bytes()) for file in files]
-    return [(slug, _without_functions(text)) for slug, text in written] if anchored else written
+    texts = [file.read_bytes() for file in files]
+    if anchored:
+        texts = [_without_functions(text) for text in texts]
+    return [
+        FormattedCommit(commit=commit, slug=_slug(file.name), data=text, patch_id=patch_id)
+        for commit, file, text, patch_id in zip(commits, files, texts, patch_ids(texts), strict=True)
+    ]
 
 
 def _slug(name: str) -> str:

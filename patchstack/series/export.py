@@ -110,7 +110,7 @@ def plan_export(
         # While git writes the patches: what needs none of them, then each as it comes.
         complaints = _path_complaints(objects, base, fork.commits, policy or LintPolicy())
         unproven = _unproven(objects, base, patches.written(), suffix)
-        formatted = patches.finished()
+        formatted = tuple(patches.written())
     if memory:
         memory.keep(formatted)
     known = _known(old, old_lock)
@@ -269,14 +269,15 @@ def _known(old: Series, lock: Lock | None) -> list[Known]:
     return sorted(known, key=lambda patch: patch.number)
 
 
-def _unproven(objects: Objects, base: Commit, written: Iterable[tuple[Commit, str, bytes]], suffix: str) -> list[str]:
+def _unproven(objects: Objects, base: Commit, written: Iterable[FormattedCommit], suffix: str) -> list[str]:
     """Complaints about commits that could not be recreated: a patch does not give its tree, or a commit does not follow
     the one before. Takes the patches as they are written."""
     problems = []
     parent = base.oid
     with Applier(objects, base.tree) as applier:
-        for commit, slug, text in written:
-            patch = PatchFile(file=slug + suffix, number=None, subject=commit.subject, commit=None, data=text)
+        for one in written:
+            commit = one.commit
+            patch = PatchFile(file=one.slug + suffix, number=None, subject=commit.subject, commit=None, data=one.data)
             if apply_in_turn(applier, patch).tree != commit.tree:
                 problems.append(f"{commit.oid[:12]} ({commit.subject}): its patch does not give its tree")
                 applier.restart(commit.tree)

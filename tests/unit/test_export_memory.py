@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def fork(tmp_path: Path) -> Fork:
 def formatted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Formatted]:
     """The subjects of the commits that git formats, as it does."""
     subjects: Formatted = []
-    real: Callable[..., list[tuple[str, bytes]]] = formats._write
+    real: Callable[..., object] = formats._write
 
     def counted(root: Path, base: str, commits: Sequence[Commit], *args: object, **more: object) -> object:
         subjects.extend(commit.subject for commit in commits)
@@ -150,10 +151,11 @@ def test_a_long_series_is_formatted_in_parts_of_commits_that_follow_each_other(
 def test_a_commit_that_its_patch_does_not_give_is_named_and_the_others_are_judged_on(
     fork: Fork, patchstack: Patchstack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real: Callable[..., list[tuple[str, bytes]]] = formats._write
+    real: Callable[..., list[formats.FormattedCommit]] = formats._write
 
     def spoiled(*args: object, **more: object) -> object:
-        return [(slug, text.replace(b"+changed by commit 3", b"+changed by 3")) for slug, text in real(*args, **more)]
+        wrong = (b"+changed by commit 3", b"+changed by 3")
+        return [replace(one, data=one.data.replace(*wrong)) for one in real(*args, **more)]
 
     monkeypatch.setattr(formats, "_write", spoiled)
     assert patchstack("export") == 1
