@@ -70,13 +70,13 @@ def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:
         return plan, None
     if plan.toolkit is not None:
         return plan, Path(plan.toolkit.value) / "bin" / "nvcc"
-    from patchstack.machine.toolchain import find_nvcc
+    from patchstack.machine.toolchain import find_nvcc, toolkit_root
 
     found = find_nvcc(os.environ)
     if found is None:
         return plan, None
-    root = found.path.resolve().parent.parent
-    return replace(plan, toolkit=Setting(value=str(root), origin=f"nvcc by {found.found_by}")), found.path
+    root = toolkit_root(found, os.environ)
+    return replace(plan, toolkit=Setting(value=str(root), origin=f"nvcc by {found.found_by}")), root / "bin" / "nvcc"
 
 
 def _processor() -> str:
