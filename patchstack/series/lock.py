@@ -17,6 +17,7 @@ from patchstack.workspace import read_yaml
 
 FILE_NAME = "series.lock"
 SCHEMA = "patchstack.lock/1"
+_NEWER = "; a newer patchstack wrote it"
 _FIELD = re.compile(r' *(?:- )?(\w+):(?: "([^"\\]*)"| \[([\d, ]*)\]| [\w./]+)?\Z')
 
 
@@ -163,8 +164,7 @@ def _checked(path: Path, document: object) -> Lock:
     schema = top.get("schema")
     if schema != SCHEMA:
         newer = isinstance(schema, str) and schema.startswith("patchstack.lock/")
-        hint = "; a newer patchstack wrote it" if newer else ""
-        problems.append(f"schema: {schema!r}, not {SCHEMA!r}{hint}")
+        problems.append(f"schema: {schema!r}, not {SCHEMA!r}{_NEWER if newer else ''}")
     base = mapping(top.get("base"), "base")
     fork = mapping(top.get("fork"), "fork")
     entries = top.get("patches")
@@ -218,6 +218,7 @@ def _decoded(text: str, where: str, problems: list[str]) -> bytes:
 
 
 def _unusable(path: Path, problems: list[str]) -> ConfigError:
-    return ConfigError(
-        f"{path} cannot be used", problems=problems, hint="it is generated: export the series anew rather than edit it"
-    )
+    hint = "it is generated: take it back from version control; or remove it, with the numbers it retired, and export"
+    if any(problem.endswith(_NEWER) for problem in problems):
+        hint = "use the patchstack that wrote it, or a newer one"
+    return ConfigError(f"{path} cannot be used", problems=problems, hint=hint)

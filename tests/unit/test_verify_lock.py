@@ -163,7 +163,10 @@ def test_every_fault_of_a_lock_is_told_at_once(fork: Fork, run_cli: RunCli) -> N
         "patches[3]: not a mapping",
     ):
         assert f"  - {complaint}\n" in ran.stderr
-    assert ran.stderr.endswith("\n\nhint: it is generated: export the series anew rather than edit it\n")
+    assert ran.stderr.endswith("\n\nhint: use the patchstack that wrote it, or a newer one\n")
+    path.write_text(path.read_text().replace("patchstack.lock/9", "patchstack.lock/1"))
+    hint = "it is generated: take it back from version control; or remove it, with the numbers it retired, and export"
+    assert run_cli("verify", *fork.sources).stderr.endswith(f"\n\nhint: {hint}\n")
 
 
 @pytest.mark.parametrize("text", ["", "null\n", "- a list\n", "just words\n"])
