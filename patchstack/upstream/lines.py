@@ -1,0 +1,258 @@
+"""Merge two versions of a text with the one both came from, as git merges them (xdiff's xdl_merge)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+import pygit2
+from pygit2.enums import DiffOption
+
+_BINARY_LOOK = 8000  # git takes a file with a NUL in so many first bytes for binary (xdiff-interface.c)
+_NEAR = 3  # conflicts with so few common lines between them are one (xmerge.c, xdl_simplify_non_conflicts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collision:
+    """Lines in which both sides changed the same place. `start` is the 0-based line of `base` in the old text,
+    `ours_start` that of `ours` in our text; lines keep their newlines. `base` is empty where both sides inserted."""
+
+    start: int
+    ours_start: int
+    ours: tuple[bytes, ...]
+    base: tuple[bytes, ...]
+    theirs: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextMerge:
+    """A merged text. Where there are collisions, `text` has git's conflict markers at each."""
+
+    text: bytes
+    collisions: tuple[Collision, ...]
+
+    @property
+    def clean(self) -> bool:
+        return not self.collisions
+
+
+class Edit(NamedTuple):
+    """A change of one side: `removed` lines from line `at` of the old text, `added` from line `to` of the new one."""
+
+    at: int
+    removed: int
+    to: int
+    added: int
+
+
+class _Side(Enum):
+    OURS = 1
+    THEIRS = 2
+    BOTH = 0
+    SAME = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """A place to take from one side, or from neither (`BOTH`): start and count of lines in base, ours and theirs."""
+
+    side: _Side
+    base: tuple[int, int]
+    ours: tuple[int, int]
+    theirs: tuple[int, int]
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether git takes a content for binary."""
+    return b"\0" in data[:_BINARY_LOOK]
+
+
+def edits(old: bytes, new: bytes, flags: DiffOption = DiffOption.NORMAL) -> tuple[Edit, ...]:
+    """The changes that turn one text into another, in order, as git's Myers diff without context finds them."""
+    if old == new:
+        return ()
+    patch = pygit2.Patch.create_from(old, new, context_lines=0, flag=flags | DiffOption.FORCE_TEXT)
+    return tuple(
+        # A side without lines is said to start at the line before (unified diff).
+        Edit(
+            hunk.old_start - (hunk.old_lines > 0), hunk.old_lines, hunk.new_start - (hunk.new_lines > 0), hunk.new_lines
+        )
+        for hunk in patch.hunks
+    )
+
+
+def merge_texts(
+    base: bytes, ours: bytes, theirs: bytes, labels: tuple[str, str] = ("ours", "theirs"), *, union: bool = False
+) -> TextMerge:
+    """Merge three texts. `labels` stand behind the conflict markers.
+
+    With `union` a collision is settled: where both sides only inserted, both insertions are kept, ours first; else ours
+    stands. The collisions are reported all the same.
+    """
+    lines, mine, other = _lines(base), _lines(ours), _lines(theirs)
+    changes = _overlaid(edits(base, ours), edits(base, theirs), lines, mine, other)
+    changes = _joined(list(_refined(changes, mine, other)))
+    collisions = []
+    text: list[bytes] = []
+    at = 0
+    for change in changes:
+        start, count = change.ours
+        text += mine[at:start]
+        at = start + count
+        if change.side is _Side.OURS or change.side is _Side.SAME:
+            text += mine[start:at]
+            continue
+        yours = other[change.theirs[0] : sum(change.theirs)]
+        if change.side is _Side.THEIRS:
+            text += yours
+            continue
+        old = lines[change.base[0] : sum(change.base)]
+        collisions.append(
+            Collision(
+                start=change.base[0],
+                ours_start=start,
+                ours=tuple(mine[start:at]),
+                base=tuple(old),
+                theirs=tuple(yours),
+            )
+        )
+        if union:
+            text += mine[start:at] if old else [*_ended(mine[start:at]), *yours]
+        else:
+            text += _marked(mine, start, at, other, change.theirs, lines, yours, labels)
+    text += mine[at:]
+    return TextMerge(text=b"".join(text), collisions=tuple(collisions))
+
+
+def _lines(text: bytes) -> list[bytes]:
+    """Lines with their newlines, as git counts them: a carriage return ends none."""
+    parts = text.split(b"\n")
+    last = parts.pop()
+    found = [part + b"\n" for part in parts]
+    if last:
+        found.append(last)
+    return found
+
+
+def _overlaid(
+    one: Sequence[Edit], two: Sequence[Edit], base: list[bytes], ours: list[bytes], theirs: list[bytes]
+) -> list[_Change]:
+    """Both sides' edits in one order; those that touch become one that neither side wins (xdl_do_merge)."""
+    changes: list[_Change] = []
+    first, second = 0, 0
+    while first < len(one) or second < len(two):
+        a = one[first] if first < len(one) else None
+        b = two[second] if second < len(two) else None
+        if b is None or (a is not None and a.at + a.removed < b.at):
+            assert a is not None
+            shift = b.to - b.at if b is not None else len(theirs) - len(base)
+            _append(changes, _Side.OURS, (a.at, a.removed), (a.to, a.added), (a.at + shift, a.removed))
+            first += 1
+            continue
+        if a is None or b.at + b.removed < a.at:
+            shift = a.to - a.at if a is not None else len(ours) - len(base)
+            _append(changes, _Side.THEIRS, (b.at, b.removed), (b.at + shift, b.removed), (b.to, b.added))
+            second += 1
+            continue
+        same = (a.at, a.removed, a.added) == (b.at, b.removed, b.added)
+        if not same or ours[a.to : a.to + a.added] != theirs[b.to : b.to + b.added]:
+            lead, tail = a.at - b.at, a.at + a.removed - b.at - b.removed
+            start = (a.at - max(lead, 0), a.to - max(lead, 0), b.to + min(lead, 0))
+            ends = (
+                a.at + a.removed - min(tail, 0),
+                a.to + a.added - min(tail, 0),
+                b.to + b.added + max(tail, 0),
+            )
+            ranges = [(begin, end - begin) for begin, end in zip(start, ends, strict=True)]
+            _append(changes, _Side.BOTH, ranges[0], ranges[1], ranges[2])
+        end_a, end_b = a.at + a.removed, b.at + b.removed
+        second += end_a >= end_b
+        first += end_b >= end_a
+    return changes
+
+
+def _append(
+    changes: list[_Change], side: _Side, base: tuple[int, int], ours: tuple[int, int], theirs: tuple[int, int]
+) -> None:
+    if changes and (ours[0] <= sum(changes[-1].ours) or theirs[0] <= sum(changes[-1].theirs)):
+        last = changes[-1]
+        changes[-1] = _Change(
+            side=side if side is last.side else _Side.BOTH,
+            base=(last.base[0], sum(base) - last.base[0]),
+            ours=(last.ours[0], sum(ours) - last.ours[0]),
+            theirs=(last.theirs[0], sum(theirs) - last.theirs[0]),
+        )
+    else:
+        changes.append(_Change(side=side, base=base, ours=ours, theirs=theirs))
+
+
+def _refined(changes: list[_Change], ours: list[bytes], theirs: list[bytes]) -> Iterator[_Change]:
+    """Split what collides where the two sides have lines in common (xdl_refine_conflicts)."""
+    for change in changes:
+        if change.side is not _Side.BOTH or not change.ours[1] or not change.theirs[1]:
+            yield change
+            continue
+        mine = ours[change.ours[0] : sum(change.ours)]
+        other = theirs[change.theirs[0] : sum(change.theirs)]
+        differing = edits(b"".join(mine), b"".join(other))
+        if not differing:
+            yield replace(change, side=_Side.SAME)
+        for edit in differing:
+            yield replace(
+                change,
+                ours=(change.ours[0] + edit.at, edit.removed),
+                theirs=(change.theirs[0] + edit.to, edit.added),
+            )
+
+
+def _joined(changes: list[_Change]) -> list[_Change]:
+    """Collisions with next to nothing between them are told as one (xdl_simplify_non_conflicts)."""
+    found: list[_Change] = []
+    for change in changes:
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and last.side is _Side.BOTH
+            and change.side is _Side.BOTH
+            and change.ours[0] - sum(last.ours) <= _NEAR
+        ):
+            found[-1] = replace(
+                last,
+                base=(last.base[0], max(sum(last.base), sum(change.base)) - last.base[0]),
+                ours=(last.ours[0], sum(change.ours) - last.ours[0]),
+                theirs=(last.theirs[0], sum(change.theirs) - last.theirs[0]),
+            )
+        else:
+            found.append(change)
+    return found
+
+
+def _ended(lines: list[bytes], newline: bytes = b"\n") -> list[bytes]:
+    """The lines, the last of them with a newline."""
+    if lines and not lines[-1].endswith(b"\n"):
+        return [*lines[:-1], lines[-1] + newline]
+    return lines
+
+
+def _marked(
+    mine: list[bytes],
+    start: int,
+    end: int,
+    other: list[bytes],
+    place: tuple[int, int],
+    base: list[bytes],
+    yours: list[bytes],
+    labels: tuple[str, str],
+) -> list[bytes]:
+    """A collision between markers, which end as the lines around them do (xmerge.c, is_cr_needed)."""
+    around = (mine[max(start - 1, 0) :][:1], other[max(place[0] - 1, 0) :][:1], base[:1])
+    newline = b"\r\n" if all(line and line[0].endswith(b"\r\n") for line in around) else b"\n"
+    return [
+        b"<<<<<<< " + labels[0].encode() + newline,
+        *_ended(mine[start:end], newline),
+        b"=======" + newline,
+        *_ended(yours, newline),
+        b">>>>>>> " + labels[1].encode() + newline,
+    ]

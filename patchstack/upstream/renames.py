@@ -1,0 +1,58 @@
+"""Where a file went: exact copies first, then the most alike of the files that are new."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from patchstack.git.objects import Objects
+from patchstack.git.overlay import EXECUTABLE, FILE, Entry
+from patchstack.upstream.lines import is_binary
+
+LIKE = 0.5  # git's default for a rename: half of the larger file
+_REGULAR = (FILE, EXECUTABLE)
+
+
+def likeness(one: bytes, other: bytes) -> float:
+    """How much of the larger text both have in common, in bytes of whole lines in any order: 0 to 1 (as git's
+    similarity index, which also counts whole lines: diffcore-delta.c)."""
+    if one == other:
+        return 1.0
+    larger = max(len(one), len(other))
+    if not larger or min(len(one), len(other)) < LIKE * larger or is_binary(one) or is_binary(other):
+        return 0.0
+    shared = Counter(one.split(b"\n")) & Counter(other.split(b"\n"))
+    return min(1.0, sum((len(line) + 1) * count for line, count in shared.items()) / larger)
+
+
+def find_rename(
+    objects: Objects, gone: Entry, path: bytes, candidates: Mapping[bytes, Entry]
+) -> tuple[bytes, float] | None:
+    """Which of the new files a file that is gone has become, and how like it is; None where none is half like it.
+
+    Candidates whose content is not here are left out. Raises `MissingObject` where the gone file's content is missing.
+    """
+    if gone[0] not in _REGULAR:
+        return None
+    same = [name for name, entry in candidates.items() if entry[1] == gone[1]]
+    if same:
+        return _nearest(path, same), 1.0
+    content = objects.blob(gone[1], path.decode("utf-8", "replace"))
+    scores: dict[bytes, float] = {}
+    regular = {name: entry for name, entry in candidates.items() if entry[0] in _REGULAR}
+    objects.want(entry[1] for entry in regular.values())
+    for name, entry in regular.items():
+        if objects.has(entry[1]):
+            score = likeness(content, objects.blob(entry[1]))
+            if score >= LIKE:
+                scores[name] = score
+    if not scores:
+        return None
+    best = max(scores.values())
+    return _nearest(path, [name for name, score in scores.items() if score == best]), best
+
+
+def _nearest(path: bytes, names: Iterable[bytes]) -> bytes:
+    """Among equals the one of the same base name, then the first."""
+    name = path.rpartition(b"/")[2]
+    return min(names, key=lambda other: (other.rpartition(b"/")[2] != name, other))

@@ -1,0 +1,278 @@
+"""Merge one patch onto another tree, three-way and in memory: what `git cherry-pick` would give, no work tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from patchstack.git.objects import Objects
+from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, Entry, TreeOverlay
+from patchstack.git.trees import PathChange, compare_trees
+from patchstack.upstream.lines import Collision, TextMerge, is_binary, merge_texts
+from patchstack.upstream.renames import find_rename
+
+
+class Clash(StrEnum):
+    """What kind of conflict stands at a path."""
+
+    CONTENT = "content"  # both sides changed the same lines
+    BINARY = "binary"  # both changed a file that is no text, or a link or submodule
+    BOTH_ADDED = "both-added"  # the patch makes a file that is there, with other content
+    DELETED = "deleted"  # the patch changes a file that is gone
+    CHANGED = "changed"  # the patch deletes a file that was changed
+    MODE = "mode"  # both changed its mode, or one made something else of the file
+    OBSTACLE = "obstacle"  # a directory where the file should be, or a file where its directory should
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """One path that does not merge. `path` is where it stands in the tree merged onto; `ours` is that tree's entry,
+    `base` and `theirs` the patch's before and after: (mode, blob id), None for a file that is not there.
+
+    `marked` is the text with git's conflict markers, `collisions` the colliding lines; None and empty where the files
+    cannot be merged as text.
+    """
+
+    path: str
+    kind: Clash
+    ours: Entry | None
+    base: Entry | None
+    theirs: Entry | None
+    marked: bytes | None
+    collisions: tuple[Collision, ...]
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """A patch on another tree. `tree` is the merged tree, None where there are conflicts; `best` is that tree with all
+    that merges in it, conflicting texts with their markers, and other conflicts as the tree merged onto has them.
+
+    `renames` are the files that have another name there: the patch's name and the one its change went to.
+    """
+
+    tree: str | None
+    best: str
+    conflicts: tuple[Conflict, ...]
+    renames: tuple[tuple[str, str], ...]
+
+    @property
+    def clean(self) -> bool:
+        return self.tree is not None
+
+
+def merge_patch(
+    objects: Objects, before: str, after: str, onto: str, *, labels: tuple[str, str] = ("upstream", "patch")
+) -> Merge:
+    """Merge the change from tree `before` to tree `after` onto the tree `onto`; new objects stay in memory.
+
+    Files that have moved in `onto`, or that the patch moves, are followed. `labels` name the sides in conflict markers.
+    Raises `MissingObject` where the content of a touched file is not to be had.
+    """
+    return Picker(objects, labels=labels).merge(before, after, onto)
+
+
+class Picker:
+    """Merges patches onto trees, and remembers every text it has merged.
+
+    With `union` texts that collide are settled as `merge_texts` says, so that a later patch can be laid over them.
+    """
+
+    def __init__(
+        self, objects: Objects, *, labels: tuple[str, str] = ("upstream", "patch"), union: bool = False
+    ) -> None:
+        self._objects = objects
+        self._labels = labels
+        self._union = union
+        self._texts: dict[tuple[str, str, str], TextMerge] = {}
+        self._new: dict[tuple[str, str], dict[bytes, Entry]] = {}
+
+    def merge(self, before: str, after: str, onto: str) -> Merge:
+        """As `merge_patch`."""
+        return _Merging(self, self._objects, before, after, onto).run()
+
+    def texts(self, base: str, ours: str, theirs: str) -> TextMerge:
+        """Merge three blobs, by id (an empty id for an empty text)."""
+        key = (base, ours, theirs)
+        found = self._texts.get(key)
+        if found is None:
+            one, two, three = (self._objects.blob(oid) if oid else b"" for oid in key)
+            found = self._texts[key] = merge_texts(one, two, three, self._labels, union=self._union)
+        return found
+
+    def new_files(self, before: str, onto: str) -> Mapping[bytes, Entry]:
+        """The files that only `onto` has."""
+        found = self._new.get((before, onto))
+        if found is None:
+            changes = compare_trees(self._objects, before, onto)
+            found = {change.path: change.new for change in changes if change.old is None and change.new is not None}
+            self._new = {(before, onto): found}
+        return found
+
+
+class _Merging:
+    """One merge at work."""
+
+    def __init__(self, picker: Picker, objects: Objects, before: str, after: str, onto: str) -> None:
+        self.picker = picker
+        self.objects = objects
+        self.before = before
+        self.onto = onto
+        self.changes = sorted(compare_trees(objects, before, after), key=lambda change: change.path)
+        self.result = TreeOverlay(objects, onto)
+        self.conflicts: list[Conflict] = []
+        self.renames: list[tuple[str, str]] = []
+
+    def run(self) -> Merge:
+        moved = self._moved_by_patch()
+        # Removals first: a file may make room for a directory.
+        for change in sorted(self.changes, key=lambda change: change.new is not None):
+            if change.path not in moved.values():
+                self._path(change, moved.get(change.path))
+        best = self.result.write()
+        return Merge(
+            tree=None if self.conflicts else best,
+            best=best,
+            conflicts=tuple(self.conflicts),
+            renames=tuple(self.renames),
+        )
+
+    def _moved_by_patch(self) -> dict[bytes, bytes]:
+        """The patch's own renames, new name to old: of files that are not as it found them."""
+        gone = [change for change in self.changes if change.new is None and change.old is not None]
+        come = {change.path: change.new for change in self.changes if change.old is None and change.new is not None}
+        found: dict[bytes, bytes] = {}
+        for change in gone:
+            assert change.old is not None
+            if self._entry(change.path) != change.old:
+                rename = find_rename(self.objects, change.old, change.path, come)
+                if rename is not None:
+                    found[rename[0]] = change.path
+                    del come[rename[0]]
+        return found
+
+    def _path(self, change: PathChange, source: bytes | None) -> None:
+        """Merge one path; `source` is the name the patch renames it from."""
+        base, theirs = change.old, change.new
+        if source is not None:
+            old = next(one for one in self.changes if one.path == source)
+            base, ours = old.old, self._entry(source)
+            if self._entry(change.path) is None:
+                if ours is not None:
+                    self.result.remove(source)
+                self._settle(change.path, change.path, ours, base, theirs)
+                return
+        ours, where = self._entry(change.path), change.path
+        blocked = self._blocked(change, ours)
+        if blocked:
+            self._conflict(Clash.OBSTACLE, change.path, ours, base, theirs, detail=blocked)
+        elif ours == theirs:
+            return
+        elif ours == base:
+            self._write(change.path, theirs)
+        else:
+            if ours is None and base is not None and theirs is not None:
+                renamed = find_rename(self.objects, base, change.path, self.picker.new_files(self.before, self.onto))
+                if renamed is not None:
+                    where = renamed[0]
+                    ours = self._entry(where)
+                    self.renames.append((_shown(change.path), _shown(where)))
+            self._settle(where, change.path, ours, base, theirs)
+
+    def _entry(self, path: bytes) -> Entry | None:
+        return None if self.result.obstacle(path) is not None else self.result.entry(path)
+
+    def _blocked(self, change: PathChange, ours: Entry | None) -> str:
+        if change.new is None:
+            return ""
+        obstacle = self.result.obstacle(change.path)
+        if obstacle is not None:
+            return f"{_shown(change.path)}: {_shown(obstacle[0])} is a file there, not a directory"
+        if ours is not None and ours[0] == DIRECTORY:
+            return f"{_shown(change.path)}: a directory has that name there"
+        return ""
+
+    def _settle(self, where: bytes, named: bytes, ours: Entry | None, base: Entry | None, theirs: Entry | None) -> None:
+        """Three entries of which neither side is as the patch found it."""
+        name = _shown(named)
+        if theirs is None:
+            if ours is not None:
+                detail = f"{name}: the patch deletes it, but it was changed"
+                self._conflict(Clash.CHANGED, where, ours, base, theirs, detail=detail)
+            return
+        if ours is None:
+            self._conflict(Clash.DELETED, where, ours, base, theirs, detail=f"{name}: it is not there any more")
+            return
+        mode = _merged_mode(base, ours, theirs)
+        if mode is None:
+            self._conflict(Clash.MODE, where, ours, base, theirs, detail=f"{name}: both sides changed what it is")
+            return
+        before = base[1] if base is not None else ""
+        if before == ours[1] or ours[1] == theirs[1]:
+            self._write(where, (mode, theirs[1]))
+        elif before == theirs[1]:
+            self._write(where, (mode, ours[1]))
+        elif mode not in (FILE, EXECUTABLE) or self._binary(before, ours[1], theirs[1]):
+            detail = f"{name}: both sides changed it, and it is no text"
+            self._conflict(Clash.BINARY, where, ours, base, theirs, detail=detail)
+        else:
+            self._text(where, name, mode, ours, base, theirs)
+
+    def _text(self, where: bytes, name: str, mode: int, ours: Entry, base: Entry | None, theirs: Entry) -> None:
+        merged = self.picker.texts(base[1] if base is not None else "", ours[1], theirs[1])
+        self._write(where, (mode, self.objects.add("blob", merged.text)))
+        if not merged.clean:
+            kind = Clash.CONTENT if base is not None else Clash.BOTH_ADDED
+            count = len(merged.collisions)
+            places = f"{count} place{'s' if count > 1 else ''}"
+            what = "both sides changed" if base is not None else "both sides made it, with other lines in"
+            self._conflict(kind, where, ours, base, theirs, detail=f"{name}: {what} {places}", merged=merged)
+
+    def _binary(self, *oids: str) -> bool:
+        return any(is_binary(self.objects.blob(oid)) for oid in oids if oid)
+
+    def _write(self, path: bytes, entry: Entry | None) -> None:
+        if entry is None:
+            self.result.remove(path)
+        else:
+            self.result.put(path, *entry)
+
+    def _conflict(
+        self,
+        kind: Clash,
+        path: bytes,
+        ours: Entry | None,
+        base: Entry | None,
+        theirs: Entry | None,
+        *,
+        detail: str,
+        merged: TextMerge | None = None,
+    ) -> None:
+        self.conflicts.append(
+            Conflict(
+                path=_shown(path),
+                kind=kind,
+                ours=ours,
+                base=base,
+                theirs=theirs,
+                marked=merged.text if merged is not None else None,
+                collisions=merged.collisions if merged is not None else (),
+                detail=detail,
+            )
+        )
+
+
+def _merged_mode(base: Entry | None, ours: Entry, theirs: Entry) -> int | None:
+    """The mode both sides together give, or None where they disagree."""
+    if ours[0] == theirs[0]:
+        return ours[0]
+    if base is None:
+        return None
+    if base[0] == ours[0]:
+        return theirs[0]
+    return ours[0] if base[0] == theirs[0] else None
+
+
+def _shown(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
