@@ -61,19 +61,30 @@ def apply_hunks(content: Sequence[bytes], hunks: tuple[Hunk, ...]) -> list[bytes
     Raises `Unsupported` for an insertion without context behind a last line that has no newline: git joins the two.
     """
     lines = list(content)
+    places = place_hunks(lines, hunks)
+    if len(places) < len(hunks):
+        return _misfit(lines, len(places) + 1, hunks[len(places)])
+    return lines
+
+
+def place_hunks(lines: list[bytes], hunks: tuple[Hunk, ...]) -> list[int]:
+    """Put hunks onto lines, in place, by the rules of `apply_hunks`, up to the first that fits nowhere. Gives the index
+    of the line at which each came to stand."""
     placed: list[tuple[int, int]] = []
-    for number, hunk in enumerate(hunks, 1):
+    places: list[int] = []
+    for hunk in hunks:
         at = _position(lines, hunk, placed)
         if at is None:
-            return _misfit(lines, number, hunk)
+            break
         _place(lines, hunk, at)
+        places.append(at)
         count, new_count = len(hunk.before), len(hunk.after)
         shift = new_count - count
         if shift:
             placed = [(a + shift, b + shift) if a >= at + count else (a, b) for a, b in placed]
         if new_count:
             placed.append((at, at + new_count))
-    return lines
+    return places
 
 
 def _line_count(lines: list[bytes]) -> int:

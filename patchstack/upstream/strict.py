@@ -1,0 +1,294 @@
+"""A chain of strict `git apply`, patches that fail left out, over many trees: nothing is tried twice on the same lines.
+
+The verdict on a patch depends on nothing but what stands at the paths it names, so it is remembered by that, file by
+file. Whatever is not a plain text diff over regular files goes to `Applier`, and so to git (patchstack/git/apply.py).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from patchstack.git.apply import Applier, Outcome
+from patchstack.git.diff import FileDiff, Unsupported, named_paths, parse_diffs
+from patchstack.git.hunks import place_hunks
+from patchstack.git.objects import Objects
+from patchstack.git.overlay import EXECUTABLE, FILE, TreeOverlay
+from patchstack.git.trees import compare_trees
+from patchstack.series.chain import Link, apply_patch
+from patchstack.upstream.threeway import Picker
+from patchstack.upstream.touched import OBSTRUCTED, TouchedPaths
+
+Content = str | int
+"""A blob by its id, or a content made here by its number."""
+Slot = tuple[int, Content] | None
+"""What stands at a path: mode and content."""
+
+_Edits = tuple[tuple[int, Slot], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainRun:
+    """A chain over one tree. `applied` tells for every patch whether it was taken; `offset` by how many lines its
+    hunks came to stand elsewhere than they say (the largest, 0 for none)."""
+
+    applied: tuple[bool, ...]
+    offset: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One file of a patch: its diff, and the places of its two paths (-1 for none)."""
+
+    number: int
+    diff: FileDiff
+    old: int
+    new: int
+
+
+class _Contents:
+    """Lines of contents, those used last kept, and how those that were made here came about."""
+
+    LIMIT = 400_000
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._kept: OrderedDict[Content, list[bytes]] = OrderedDict()
+        self._count = 0
+        self._made: list[tuple[Content | None, FileDiff]] = []
+        self._results: dict[tuple[Content | None, int], tuple[Content | None, int]] = {}
+
+    def after(self, content: Content | None, step: _Step) -> tuple[Content | None, int]:
+        """A content with a file's hunks on it, None where they do not fit; and the largest offset of a hunk.
+
+        Raises `Unsupported` for what is left to git.
+        """
+        key = (content, step.number)
+        found = self._results.get(key)
+        if found is None:
+            found = self._results[key] = self._applied(content, step.diff)
+        return found
+
+    def lines(self, content: Content | None) -> list[bytes]:
+        """The lines of a content, not to be changed."""
+        if content is None:
+            return [b""]
+        trail: list[int] = []
+        at: Content | None = content
+        while isinstance(at, int) and at not in self._kept:
+            trail.append(at)
+            at = self._made[at][0]
+        if at is None:
+            found = [b""]
+        elif at in self._kept:
+            found = self._kept[at]
+            self._kept.move_to_end(at)
+        else:
+            assert isinstance(at, str)
+            found = self._objects.blob(at).split(b"\n")
+            self._keep(at, found)
+        for number in reversed(trail):
+            found = list(found)
+            place_hunks(found, self._made[number][1].hunks)
+            self._keep(number, found)
+        return found
+
+    def blob(self, content: Content) -> str:
+        """A content's blob id, with the blob in the store."""
+        return content if isinstance(content, str) else self._objects.add("blob", b"\n".join(self.lines(content)))
+
+    def _applied(self, content: Content | None, diff: FileDiff) -> tuple[Content | None, int]:
+        lines = list(self.lines(content))
+        places = place_hunks(lines, diff.hunks)
+        if len(places) < len(diff.hunks) or (diff.new is None and lines != [b""]):
+            return None, 0
+        self._made.append((content, diff))
+        number = len(self._made) - 1
+        self._keep(number, lines)
+        offsets = [at - max(hunk.new_start - 1, 0) for at, hunk in zip(places, diff.hunks, strict=True)]
+        return number, max(offsets, key=abs, default=0) if diff.old is not None else 0
+
+    def _keep(self, content: Content, lines: list[bytes]) -> None:
+        self._kept[content] = lines
+        self._count += len(lines)
+        while self._count > self.LIMIT and len(self._kept) > 1:
+            self._count -= len(self._kept.popitem(last=False)[1])
+
+
+class StrictChain:
+    """A series to be applied to many trees. A context manager: git's part needs a directory.
+
+    `links` are the patches as they apply to the pin. An anchored patch is not applied but merged three-way, from the
+    very blob it was made from: it counts as applied where it merges.
+    """
+
+    def __init__(self, objects: Objects, links: Sequence[Link]) -> None:
+        self._objects = objects
+        self._links = links
+        self._contents = _Contents(objects)
+        self._picker = Picker(objects)
+        self._applier: Applier | None = None
+        self._steps: list[tuple[_Step, ...] | None] = []
+        parsed = [_parsed(link) for link in links]
+        named = [_paths(link, diffs) for link, diffs in zip(links, parsed, strict=True)]
+        self.touched = TouchedPaths(objects, {path for paths in named for path in paths})
+        place = self.touched.place
+        self._places = [tuple(place[path] for path in sorted(paths)) for paths in named]
+        crowded = _crowded(set(place))
+        number = 0
+        for diffs, paths in zip(parsed, named, strict=True):
+            steps = None
+            if diffs is not None and not paths & crowded:
+                steps = tuple(
+                    _Step(number + at, diff, place[diff.old] if diff.old else -1, place[diff.new] if diff.new else -1)
+                    for at, diff in enumerate(diffs)
+                )
+                number += len(steps)
+            self._steps.append(steps)
+        self._given: dict[tuple[int, tuple[Slot, ...]], _Edits | None] = {}
+        self._last: tuple[list[Slot], ChainRun] | None = None
+
+    def __enter__(self) -> StrictChain:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._applier is not None:
+            self._applier.__exit__(kind, error, trace)
+
+    def run(self, tree: str) -> ChainRun:
+        """The chain over a tree. Raises `MissingObject` where the content of a touched file is not to be had."""
+        base: list[Slot] = list(self.touched.entries(tree))
+        if self._last is not None and self._last[0] == base:
+            return self._last[1]
+        run, _ = self._chain(tree, base, len(self._links))
+        self._last = base, run
+        return run
+
+    def tree_before(self, tree: str, index: int) -> str:
+        """The tree the chain has made of a tree when it comes to a patch."""
+        base: list[Slot] = list(self.touched.entries(tree))
+        _, state = self._chain(tree, base, index)
+        return self._materialized(tree, base, state).write()
+
+    def outcome(self, tree: str, index: int) -> Outcome:
+        """What applying says of one patch, with reasons, when the chain comes to it."""
+        applier = self._open(self.tree_before(tree, index))
+        return apply_patch(applier, self._links[index].patch)
+
+    def _chain(self, tree: str, base: list[Slot], count: int) -> tuple[ChainRun, list[Slot]]:
+        state = list(base)
+        applied: list[bool] = []
+        offsets: list[int] = []
+        for index in range(count):
+            edits, offset = self._tried(tree, base, state, index)
+            applied.append(edits is not None)
+            offsets.append(offset)
+            for place, slot in edits or ():
+                state[place] = slot
+        return ChainRun(applied=tuple(applied), offset=tuple(offsets)), state
+
+    def _tried(self, tree: str, base: list[Slot], state: list[Slot], index: int) -> tuple[_Edits | None, int]:
+        """What a patch changes at which places, None where it fails; and its largest offset."""
+        steps = self._steps[index]
+        if steps is not None:
+            try:
+                return self._stepped(steps, state)
+            except Unsupported:
+                pass
+        key = (index, tuple(state[place] for place in self._places[index]))
+        if key not in self._given:
+            self._given[key] = self._handed_on(self._materialized(tree, base, state).write(), index)
+        return self._given[key], 0
+
+    def _stepped(self, steps: tuple[_Step, ...], state: list[Slot]) -> tuple[_Edits | None, int]:
+        removed: list[tuple[int, Slot]] = []
+        made: list[tuple[int, Slot]] = []
+        largest = 0
+        fits = True
+        for step in steps:
+            for place in (step.old, step.new):
+                slot = state[place] if place >= 0 else None
+                if slot is not None and slot[0] not in (FILE, EXECUTABLE):
+                    raise Unsupported("no regular file", step.diff.line)
+            if not fits:
+                continue
+            old = state[step.old] if step.old >= 0 else None
+            if (old is None) is not (step.old < 0) or (
+                step.new >= 0 and step.new != step.old and state[step.new] is not None
+            ):
+                fits = False
+                continue
+            content: Content | None = old[1] if old is not None else None
+            if step.diff.hunks or step.new < 0 or old is None:
+                content, offset = self._contents.after(content, step)
+                largest = max(largest, offset, key=abs)
+                fits = content is not None
+            if step.old >= 0 and step.old != step.new:
+                removed.append((step.old, None))
+            if step.new >= 0 and content is not None:
+                made.append((step.new, (step.diff.new_mode or (old[0] if old is not None else FILE), content)))
+        return ((*removed, *made), largest) if fits else (None, 0)
+
+    def _handed_on(self, tree: str, index: int) -> _Edits | None:
+        """A patch on a tree by the general way."""
+        link = self._links[index]
+        if link.patch.anchored:
+            after = self._picker.merge(link.before, link.after, tree).tree if link.applied else None
+        else:
+            after = apply_patch(self._open(tree), link.patch).tree
+        if after is None:
+            return None
+        place = self.touched.place
+        return tuple((place[change.path], change.new) for change in compare_trees(self._objects, tree, after))
+
+    def _open(self, tree: str) -> Applier:
+        if self._applier is None:
+            self._applier = Applier(self._objects, tree)
+        else:
+            self._applier.restart(tree)
+        return self._applier
+
+    def _materialized(self, tree: str, base: list[Slot], state: list[Slot]) -> TreeOverlay:
+        overlay = TreeOverlay(self._objects, tree)
+        changed = [place for place, slot in enumerate(state) if slot != base[place]]
+        for place in changed:
+            before, now = base[place], state[place]
+            if now is None and before is not None and before[0] != OBSTRUCTED:
+                overlay.remove(self.touched.paths[place])
+        for place in changed:
+            slot = state[place]
+            if slot is not None and slot[0] != OBSTRUCTED:
+                overlay.put(self.touched.paths[place], slot[0], self._contents.blob(slot[1]))
+        return overlay
+
+
+def _parsed(link: Link) -> tuple[FileDiff, ...] | None:
+    """A patch's diffs; None where the patch goes the general way."""
+    if link.patch.anchored or link.patch.data is None:
+        return None
+    try:
+        return parse_diffs(link.patch.data)
+    except Unsupported:
+        return None
+
+
+def _paths(link: Link, diffs: tuple[FileDiff, ...] | None) -> set[bytes]:
+    if diffs is not None:
+        return {path for diff in diffs for path in (diff.old, diff.new) if path is not None}
+    return named_paths(link.patch.data or b"")
+
+
+def _crowded(paths: set[bytes]) -> set[bytes]:
+    """Paths of which one is a directory of another: to make the one may undo the other."""
+    found: set[bytes] = set()
+    for path in paths:
+        parent = path
+        while b"/" in parent:
+            parent = parent.rpartition(b"/")[0]
+            if parent in paths:
+                found |= {path, parent}
+    return found
