@@ -21,6 +21,7 @@ from tests.builders import snapshot
 ROOT = Path(__file__).parent.parent
 
 _UNHERMETIC = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "EMAIL", "PAGER", "EDITOR", "VISUAL", "FORCE_COLOR", "CLICOLOR_FORCE")
+_PREFIXES = ("GIT_", "PATCHSTACK_", "DOCKER_", "BUILDX_", "CCACHE_", "CUDA")
 _DEAD_PROXY = "http://127.0.0.1:9"
 
 
@@ -66,7 +67,10 @@ Patchstack = Callable[..., int]
 
 # With PATCHSTACK_CI set, a skip is a failure: CI installs what the tests need. But for these it cannot:
 _CI = bool(os.environ.get("PATCHSTACK_CI"))
-_BEYOND_CI = ("root may", "does not know --ref-format=reftable", "PATCHSTACK_LLAMA_REPO")
+_BEYOND_CI = (
+    *("root may", "does not know --ref-format=reftable", "PATCHSTACK_LLAMA_REPO"),
+    *("no nvcc", "needs nvcc", "no docker program with buildx"),
+)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -90,7 +94,7 @@ def places(
     found = Places(world=tmp_path, home=outside / "home", cache=outside / "cache", temporary=outside / "tmp")
     found.home.mkdir()
     found.temporary.mkdir()
-    for name in [*_UNHERMETIC, *(name for name in os.environ if name.startswith(("GIT_", "PATCHSTACK_")))]:
+    for name in [*_UNHERMETIC, *(name for name in os.environ if name.startswith(_PREFIXES))]:
         monkeypatch.delenv(name, raising=False)
     for name, value in {
         "HOME": found.home,

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from patchstack.errors import MissingError
+from patchstack.machine.toolchain import ROOTS, find_cuda_tool
 from patchstack.process import Finished, clean_environment, run
 
 HINT = "pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
-TOOLKITS = Path("/usr/local")
-"""Where CUDA toolkits are installed, as `cuda` and `cuda-13.0`."""
+TOOLKITS = ROOTS
+"""Where CUDA toolkits are installed."""
 _SECONDS = 600.0
 _ELF_ENTRY = re.compile(r"^ELF file +\d+: (.*)$", re.MULTILINE)
 _PTX_ENTRY = re.compile(r"^PTX file +\d+: (.*)$", re.MULTILINE)
@@ -58,14 +57,15 @@ class Cuobjdump:
 
 
 def find_cuobjdump() -> Cuobjdump | None:
-    """The cuobjdump on PATH, of the toolkit that CUDA_HOME or CUDA_PATH names, of one in /usr/local (the newest first,
-    after `/usr/local/cuda`), or of the packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm; None where there is
-    none."""
-    program = next(_programs("cuobjdump"), None)
+    """The cuobjdump of this machine, where `find_cuda_tool` finds one; None where there is none."""
+    program = find_cuda_tool("cuobjdump", os.environ, TOOLKITS)
     if program is None:
         return None
-    beside = program.with_name("nvdisasm")
-    return Cuobjdump(program=program, nvdisasm=beside if _executable(beside) else next(_programs("nvdisasm"), None))
+    beside = program.path.with_name("nvdisasm")
+    if beside.is_file():
+        return Cuobjdump(program=program.path, nvdisasm=beside)
+    nvdisasm = find_cuda_tool("nvdisasm", os.environ, TOOLKITS)
+    return Cuobjdump(program=program.path, nvdisasm=nvdisasm.path if nvdisasm is not None else None)
 
 
 def machine_code(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
@@ -125,35 +125,3 @@ def _ask(disassembler: Disassembler, options: tuple[str, ...], file: Path) -> st
         raise Undumped("cuobjdump finds no nvdisasm", hint=HINT)
     last = (complaint.splitlines() or [""])[-1].strip()
     raise Undumped(f"cuobjdump {options[-1]} failed (exit {finished.code}){f': {last}' if last else ''}")
-
-
-def _programs(name: str) -> Iterator[Path]:
-    """Where a tool of the toolkit is, best first."""
-    on_path = shutil.which(name)
-    candidates = [Path(on_path)] if on_path else []
-    candidates += [Path(root, "bin", name) for key in ("CUDA_HOME", "CUDA_PATH") if (root := os.environ.get(key))]
-    candidates += [toolkit / "bin" / name for toolkit in sorted(TOOLKITS.glob("cuda*"), key=_age)]
-    yield from filter(_executable, candidates)
-    yield from filter(_executable, _from_package(f"nvidia-cuda-{name}", name))
-
-
-def _age(toolkit: Path) -> tuple[int, ...]:
-    """`cuda` first, then the newest."""
-    numbers = [int(number) for number in re.findall(r"\d+", toolkit.name)]
-    return (1, *(-number for number in numbers)) if numbers else (0,)
-
-
-def _from_package(package: str, name: str) -> Iterator[Path]:
-    from importlib.metadata import PackageNotFoundError, distribution
-
-    try:
-        files = distribution(package).files or []
-    except PackageNotFoundError:
-        return
-    for file in files:
-        if file.name == name:
-            yield Path(str(file.locate())).resolve()
-
-
-def _executable(path: Path) -> bool:
-    return path.is_file() and os.access(path, os.X_OK)

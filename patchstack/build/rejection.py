@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from patchstack.build.arch import toolkit_complaint
-from patchstack.build.blame import Step, who_wrote
+from patchstack.build.blame import Step, who_wrote, who_wrote_each
 from patchstack.build.failure import Failure, FailureKind, find_failure
 from patchstack.build.plan import Plan
 from patchstack.build.recipe import Layout
@@ -84,6 +84,12 @@ def _origin(failure: Failure, source: Source) -> tuple[str | None, str]:
         return None, "no line is named" + _changed_by(found.touched_by)
     if found.patch is not None:
         return found.patch, f"line written by {found.patch}"
+    # A header of upstream's that a patch's code instantiates or includes: the first place on the way that is a patch's.
+    inside = [place for place in failure.sites if not place[0].startswith("/")]
+    places = zip(inside, who_wrote_each(source.objects, source.base_tree, steps, inside), strict=True)
+    for (file, line), origin in places:
+        if origin is not None and origin.patch is not None:
+            return origin.patch, f"upstream's own line, reached from {file}:{line}, written by {origin.patch}"
     return None, "upstream's own line" + (_changed_by(found.touched_by) or ", in a file that no patch touches")
 
 

@@ -16,7 +16,6 @@ from patchstack.build.proofs.claim import Claim, Proof, Ran
 from patchstack.build.proofs.files import Binary, binaries
 from patchstack.build.recipe import ccache_rate
 from patchstack.build.record import BUILT, binaries_of, make_record, proofs_of
-from patchstack.build.rejection import explain
 from patchstack.build.session import Made, Session, Watch, open_session
 from patchstack.build.source import Source
 from patchstack.build.store import LOG, Store, Stored
@@ -183,6 +182,8 @@ def _finished(inputs: Inputs, key: Key, session: Session, made: Made, store: Sto
 
 
 def _rejected(inputs: Inputs, key: Key, session: Session, made: Made, store: Store, started: datetime) -> Stored:
+    from patchstack.build.rejection import explain  # reading logs takes patterns by the hundred, and most builds build
+
     rejection = explain(made.log.read_bytes(), inputs.source, inputs.plan, session.layout)
     record = make_record(
         key=key,

@@ -15,6 +15,7 @@ from patchstack.cli.build import build_command
 from patchstack.cli.checkout import checkout_command
 from patchstack.cli.demo import demo_command
 from patchstack.cli.docs import docs_command
+from patchstack.cli.doctor import doctor_command
 from patchstack.cli.export import export_command
 from patchstack.cli.failures import guarded
 from patchstack.cli.init import init_command
@@ -53,6 +54,7 @@ app.command("demo", short_help="Make a fork and its series, verify it, break it.
 app.command("init", short_help="Write patchstack.yaml from a fork or from patches.")(init_command)
 app.command("status", short_help="Where each series stands, and what to do next.")(status_command)
 app.command("verify", short_help="Prove that pin + series = fork.")(verify_command)
+app.command("doctor", short_help="Is all here that verify and build need?")(doctor_command)
 app.command("build", short_help="Build pin + series, and prove the binaries.")(build_command)
 app.command("show", short_help="One patch, with metadata and context.")(show_command)
 app.command("lint", short_help="Hold a series against rules, each with a reason.")(lint_command)

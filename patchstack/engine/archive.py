@@ -77,7 +77,7 @@ def unpack(stream: Iterable[bytes], into: Path) -> tuple[Path, ...]:
     elsewhere is refused with `MissingError`, and nothing outside `into` is written.
     """
     made = []
-    with tarfile.open(fileobj=_Stream(stream), mode="r|") as archive:
+    with tarfile.open(fileobj=Stream(stream), mode="r|") as archive:
         for info in archive:
             path = PurePosixPath(info.name)
             if path.is_absolute() or ".." in path.parts:
@@ -106,21 +106,26 @@ def unpack(stream: Iterable[bytes], into: Path) -> tuple[Path, ...]:
     return tuple(made)
 
 
-class _Stream(io.RawIOBase):
+class Stream(io.RawIOBase):
     """Chunks as a file to read from."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
-        self._rest = b""
+        self._chunk = memoryview(b"")  # what is left of the chunk at hand: taken from without copying the rest
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        while size < 0 or len(self._rest) < size:
-            block = next(self._chunks, None)
-            if block is None:
-                break
-            self._rest += block
-        given, self._rest = (self._rest, b"") if size < 0 else (self._rest[:size], self._rest[size:])
-        return given
+        pieces = []
+        while size:
+            if not self._chunk:
+                chunk = next(self._chunks, None)
+                if chunk is None:
+                    break
+                self._chunk = memoryview(chunk)
+            piece = self._chunk[:size] if size > 0 else self._chunk
+            self._chunk = self._chunk[len(piece) :]
+            size -= len(piece) if size > 0 else 0
+            pieces.append(piece)
+        return b"".join(pieces)

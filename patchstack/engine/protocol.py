@@ -165,7 +165,8 @@ class Engine(Protocol):
 
     def run(self, job: Job, output: Output) -> Outcome:
         """Run a job to its end. On any exception here, Ctrl-C included, and when this process dies, the job and all it
-        started are gone. Raises `ImageMissing`, `PlatformUnsupported` and `UsageError` for a job that cannot start."""
+        started are gone. Raises `ImageMissing`, `PlatformUnsupported` and `UsageError` for a job that cannot start, and
+        `MissingError` where the program, the directory to run in or one of the paths is not there."""
         ...
 
     def shell(self, job: Job) -> tuple[str, ...]:

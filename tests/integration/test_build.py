@@ -211,9 +211,8 @@ def test_an_engine_that_is_none_is_told_with_those_there_are(tmp_path: Path) -> 
     built = a_toy(tmp_path, "dokcer").build()
     assert built.code == 2
     assert "docker" in built.stderr
-    gone = a_toy(tmp_path / "other", "docker") if (tmp_path / "other").mkdir() is None else None
-    assert gone is not None
-    built = gone.build(DOCKER_HOST="unix:///nowhere/docker.sock")
+    (tmp_path / "other").mkdir()
+    built = a_toy(tmp_path / "other", "docker").build(DOCKER_HOST="unix:///nowhere/docker.sock")
     assert built.code == 3
     assert "/nowhere/docker.sock" in built.stderr
     assert "hint: " in built.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,28 @@ def toy(tmp_path: Path) -> Toy:
     return a_toy(tmp_path, "docker")
 
 
-def containers() -> list[str]:
-    return docker_says("ps", "-aq", "--filter", "label=patchstack.job")
+def work_volumes() -> set[str]:
+    return {name for name in docker_says("volume", "ls", "-q") if name.startswith("patchstack-work-")}
 
 
-def work_volumes() -> list[str]:
-    return [name for name in docker_says("volume", "ls", "-q") if name.startswith("patchstack-work-")]
+def containers_of(volumes: set[str], *options: str) -> list[str]:
+    """The containers that use one of the volumes: others may build beside these tests."""
+    return [one for name in volumes for one in docker_says("ps", "-q", *options, "--filter", f"volume={name}")]
+
+
+def a_build_under_way(toy: Toy) -> tuple[subprocess.Popen[str], set[str]]:
+    """A build that compiles by now, in a container, and its volume."""
+    child = toy.start()
+
+    def own() -> set[str]:
+        return {name for name in work_volumes() if f"-{child.pid}-" in name}
+
+    assert wait_for(lambda: containers_of(own()), 30)
+    assert child.stderr is not None
+    for line in child.stderr:
+        if line == "compiling\n":
+            break
+    return child, own()
 
 
 def slow(toy: Toy) -> None:
@@ -80,32 +97,27 @@ def test_a_build_that_runs_out_of_memory_says_so_and_what_helps(toy: Toy) -> Non
 
 def test_ctrl_c_leaves_no_container_and_no_volume_and_the_cache_as_it_was(toy: Toy) -> None:
     slow(toy)
-    before = set(work_volumes())
-    caches = [name for name in docker_says("volume", "ls", "-q") if "ccache" in name]
-    child = toy.start()
-    assert wait_for(lambda: set(work_volumes()) - before and containers(), 30)
+    caches = {name for name in docker_says("volume", "ls", "-q") if "ccache" in name}
+    child, volumes = a_build_under_way(toy)
     interrupt(child)
     _, stderr = child.communicate(timeout=30)
     assert child.returncode == 130, stderr
     assert "interrupted" in stderr
-    assert containers() == []
-    assert set(work_volumes()) == before
-    assert set(caches) <= set(docker_says("volume", "ls", "-q"))
+    assert containers_of(volumes, "-a") == []
+    assert not volumes & work_volumes()
+    assert caches <= set(docker_says("volume", "ls", "-q"))
 
 
 def test_a_killed_patchstack_leaves_no_container_and_the_next_build_clears_up(toy: Toy) -> None:
     slow(toy)
-    before = set(work_volumes())
-    child = toy.start()
-    assert wait_for(lambda: set(work_volumes()) - before and containers(), 30)
-    left = set(work_volumes()) - before
+    child, volumes = a_build_under_way(toy)
     child.send_signal(signal.SIGKILL)
     child.communicate(timeout=30)
-    assert wait_for(lambda: not [one for one in docker_says("ps", "-q", "--filter", "label=patchstack.job") if one])
+    assert wait_for(lambda: not containers_of(volumes))
     assert "no builds yet" in toy.build("--list").stderr
     toy.build("--at", "2", check=True)
-    assert not left & set(work_volumes())
-    assert containers() == []
+    assert not volumes & work_volumes()
+    assert containers_of(volumes, "-a") == []
 
 
 def test_of_two_builds_of_one_key_one_builds_and_the_other_waits(toy: Toy) -> None:
@@ -128,9 +140,9 @@ def test_an_image_that_is_not_there_is_told_offline(toy: Toy) -> None:
 
 
 def test_what_is_kept_can_be_looked_into(toy: Toy) -> None:
-    before = set(work_volumes())
+    before = work_volumes()
     built = toy.build("--compile-define", "TOY_ROWS=3", "--keep-container")
-    kept = set(work_volumes()) - before
+    kept = work_volumes() - before
     try:
         assert len(kept) == 1
         assert "docker" in built.stderr

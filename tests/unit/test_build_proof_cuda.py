@@ -201,7 +201,7 @@ Tool = Callable[..., Path]
 def tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tool:
     """Makes programs, on a machine that has no toolkit."""
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    monkeypatch.setattr(cuda, "TOOLKITS", tmp_path / "local")
+    monkeypatch.setattr(cuda, "TOOLKITS", (tmp_path / "local",))
     monkeypatch.setattr("sys.path", [str(tmp_path / "packages")])
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)

@@ -1,0 +1,56 @@
+"""`patchstack doctor`: is all here that verify and build need?"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.options import EngineOption, cache_directory, nearest_workspace
+from patchstack.errors import PatchstackError
+
+
+def doctor_command(
+    json: Annotated[bool, typer.Option("--json", help="Print a patchstack.doctor/1 document.")] = False,
+    engine: EngineOption = None,
+) -> None:
+    """Look for what verify and build need, and say how to get what is missing: git, engines, Python packages,
+    compilers, nvcc, GPU, disk space. Writes nothing. Exits with 0 where verify can run and an engine can build, else
+    with 3."""
+    from patchstack.engine.choose import open_engine
+    from patchstack.machine.doctor import judge
+    from patchstack.machine.facts import gather
+    from patchstack.report.doctor import advice_lines, doctor_document, doctor_table
+    from patchstack.report.table import print_table
+    from patchstack.report.text import printable
+
+    cache = cache_directory()
+    named = engine or os.environ.get("PATCHSTACK_ENGINE") or _configured()
+    facts = gather(
+        (named,) if named else ("docker", "host"),
+        os.environ,
+        cache=cache,
+        open_engine=lambda spec: open_engine(spec, root=cache / "engine"),
+    )
+    checkup = judge(facts)
+    if json:
+        from json import dumps
+
+        print(dumps(doctor_document(checkup)))
+    else:
+        print_table(doctor_table(checkup))
+        print()
+        print(printable("\n".join(advice_lines(checkup))))
+    raise typer.Exit(int(checkup.exit_code))
+
+
+def _configured() -> str | None:
+    """The engine of the nearest workspace. One that cannot be read is no reason not to look at the machine."""
+    try:
+        workspace = nearest_workspace(None)
+    except PatchstackError as error:
+        talk(f"warning: {error.message}")
+        return None
+    return workspace.engine if workspace is not None else None

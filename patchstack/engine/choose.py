@@ -1,0 +1,32 @@
+"""An engine by the name that a user gives it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from patchstack.engine.endpoint import resolve
+from patchstack.engine.host import HostEngine
+from patchstack.engine.protocol import Engine
+from patchstack.errors import MissingError
+
+
+def open_engine(spec: str, *, root: Path) -> Engine:
+    """The engine that `spec` names: `host`, `docker`, `docker:CONTEXT`, `ssh://USER@HOST[:PORT]`, `unix:///PATH` or
+    `tcp://HOST:PORT`. `root` is our own directory, for the host's volumes. Nothing is connected to yet.
+
+    Raises `UsageError` for any other spec and for an unknown docker context, `MissingError` where the docker package is
+    not installed.
+    """
+    if spec == "host":
+        return HostEngine(root)
+    endpoint = resolve(spec)
+    try:
+        from patchstack.engine.container import ContainerEngine
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("docker", "requests", "urllib3"):
+            raise
+        raise MissingError(
+            f"the engine {spec} needs the docker package, which is not installed",
+            hint="pip install 'patchstack[docker]'",
+        ) from error
+    return ContainerEngine(endpoint)

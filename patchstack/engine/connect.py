@@ -1,0 +1,119 @@
+"""Connects the SDK to an engine."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import docker
+import urllib3
+import urllib3.connection
+from docker.tls import TLSConfig
+from docker.transport import UnixHTTPAdapter
+
+from patchstack.engine.endpoint import Certificates, Endpoint
+from patchstack.engine.faults import Faults
+from patchstack.engine.ssh import Tunnel
+
+_FIRST_ANSWER = 30  # seconds; ssh's own limit for connecting is as long
+_ANSWER = 600  # seconds; an engine under load takes its time to remove a large volume
+_KEPT_OPEN = 4
+
+
+class Connection:
+    """An engine that answered: `api` speaks to it, `faults` translates what goes wrong with that.
+
+    Raises what `Faults` makes of an engine that does not answer (`EngineUnavailable`).
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._tunnel = Tunnel(endpoint.url) if endpoint.scheme == "ssh" else None
+        self.faults = Faults(endpoint, self._tunnel.complaint if self._tunnel else lambda: "")
+        try:
+            with self.faults.translated("answer"):
+                # The stubs of the SDK leave half of it untyped.
+                self.api: Any = _client(endpoint, self._tunnel)
+        except BaseException:
+            if self._tunnel:
+                self._tunnel.close()
+            raise
+        self.api.timeout = _ANSWER
+        self.faults.answered = True
+
+    def close(self) -> None:
+        self.api.close()
+        if self._tunnel:
+            self._tunnel.close()
+
+
+def _client(endpoint: Endpoint, tunnel: Tunnel | None) -> Any:
+    if tunnel is not None:
+        return _over(tunnel.open)
+    if (path := endpoint.socket) is not None:
+        return _over(lambda: _unix(path))
+    tls = _tls(endpoint.certificates) if endpoint.certificates else False
+    return docker.APIClient(base_url=endpoint.url, version="auto", timeout=_FIRST_ANSWER, tls=tls)
+
+
+def _over(dial: Callable[[], socket.socket]) -> Any:
+    """The SDK takes no way to connect from outside: it is made for a socket, given another adapter, and asks for the
+    engine's version only then."""
+    api: Any = docker.APIClient(base_url="unix:///engine", version="1.41", timeout=_FIRST_ANSWER)
+    api.mount("http+docker://", _Adapter(dial))
+    try:
+        api._version = api._retrieve_server_version()
+    except BaseException:
+        api.close()
+        raise
+    return api
+
+
+def _unix(path: str) -> socket.socket:
+    """A connection to a socket of this machine. (The SDK's own leaves the file descriptor open where it fails.)"""
+    end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        end.connect(path)
+    except BaseException:
+        end.close()
+        raise
+    return end
+
+
+class _Adapter(UnixHTTPAdapter):
+    """Lets the SDK speak through any socket: all that differs is how it is opened."""
+
+    def __init__(self, dial: Callable[[], socket.socket]) -> None:
+        super().__init__("http+unix:///engine", timeout=_FIRST_ANSWER)
+        self._all = _Pool(dial)
+
+    def get_connection(self, url: Any, proxies: Any = None) -> Any:
+        return self._all
+
+    def close(self) -> None:
+        self._all.close()
+        super().close()
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    def __init__(self, dial: Callable[[], socket.socket]) -> None:
+        super().__init__("localhost", timeout=_FIRST_ANSWER, maxsize=_KEPT_OPEN)
+        self._dial = dial
+
+    def _new_conn(self) -> Any:
+        return _Connection(self._dial)
+
+
+class _Connection(urllib3.connection.HTTPConnection):
+    def __init__(self, dial: Callable[[], socket.socket]) -> None:
+        super().__init__("localhost", timeout=_FIRST_ANSWER)
+        self._dial = dial
+
+    def connect(self) -> None:
+        self.sock = self._dial()
+        self.sock.settimeout(self.timeout if isinstance(self.timeout, (int, float)) else None)
+
+
+def _tls(files: Certificates) -> TLSConfig:
+    pair = (str(files.certificate), str(files.key)) if files.certificate and files.key else None
+    return TLSConfig(client_cert=pair, ca_cert=str(files.ca) if files.ca else None, verify=files.verify)

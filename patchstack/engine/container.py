@@ -1,0 +1,289 @@
+"""A Docker engine, here or elsewhere: a job is a sandboxed container, a volume a volume of the engine."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import docker.errors
+
+from patchstack.engine import containers, imagebuild, sandbox
+from patchstack.engine.connect import Connection
+from patchstack.engine.endpoint import Endpoint
+from patchstack.engine.names import checked
+from patchstack.engine.owner import VOLUME_LABEL, own_label
+from patchstack.engine.protocol import (
+    About,
+    Image,
+    ImageMissing,
+    Job,
+    Outcome,
+    Output,
+    PlatformUnsupported,
+    Volume,
+)
+from patchstack.errors import MissingError, UsageError
+
+_BLOCK = 1 << 20
+
+
+class ContainerEngine:
+    """Speaks to a Docker engine (or to podman by its Docker socket) at an endpoint; connects when first used, and then
+    removes what dead processes of this machine left behind there."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._connection: Connection | None = None
+        self._about: About | None = None
+
+    # What is there
+
+    def about(self) -> About:
+        connection = self._connected()
+        with connection.faults.translated("say what it is"):
+            version, info = connection.api.version(), connection.api.info()
+        parts = " ".join(str(part.get("Name")) for part in version.get("Components") or ()).lower()
+        self._about = About(
+            spec=self.endpoint.spec,
+            kind="podman" if "podman" in parts else "docker",
+            endpoint=self.endpoint.url,
+            version=str(version.get("Version", "")),
+            platform=f"{version.get('Os', 'linux')}/{version.get('Arch', '')}",
+            cpus=int(info.get("NCPU") or 1),
+            memory=int(info.get("MemTotal") or 0),
+            local=self.endpoint.socket is not None and info.get("Name") == os.uname().nodename,
+            isolated=True,
+        )
+        return self._about
+
+    def image(self, reference: str, *, platform: str) -> Image | None:
+        found = self._image(reference)
+        if not _matches(found.platform, platform):
+            raise PlatformUnsupported(
+                f"the image {reference} at {self.endpoint.url} is for {found.platform}, not for {platform}",
+                hint=f"{self._docker()} pull --platform {platform} {reference}, or build it for {platform}",
+            )
+        return found
+
+    def _image(self, reference: str) -> Image:
+        connection = self._connected()
+        with connection.faults.translated(f"look at the image {reference}"):
+            try:
+                found = connection.api.inspect_image(reference)
+            except docker.errors.NotFound as error:
+                raise ImageMissing(
+                    f"the engine at {self.endpoint.url} has no image {reference}",
+                    hint=f"{self._docker()} pull {reference}, or build it there",
+                ) from error
+        return _image(reference, found)
+
+    # Volumes
+
+    def place(self, volume: Volume) -> str:
+        return volume.target
+
+    def volumes(self) -> tuple[str, ...]:
+        connection = self._connected()
+        with connection.faults.translated("list its volumes"):
+            found = connection.api.volumes(filters={"label": VOLUME_LABEL})
+        return tuple(sorted(volume["Name"] for volume in found["Volumes"] or ()))
+
+    def remove(self, volume: str) -> None:
+        """As the protocol says; raises `UsageError` for a volume that is in use, or that patchstack did not make."""
+        connection = self._connected()
+        with connection.faults.translated(f"remove the volume {volume}"):
+            try:
+                found = connection.api.inspect_volume(checked(volume))
+                if VOLUME_LABEL not in (found.get("Labels") or {}):
+                    raise UsageError(f"the volume {volume} at {self.endpoint.url} was not made by patchstack")
+                connection.api.remove_volume(volume)
+            except docker.errors.NotFound:
+                return
+
+    def put(self, volume: str, archive: Iterable[bytes], *, image: str | None = None) -> None:
+        given = _Given(archive)
+        doing = f"take files into the volume {volume}"
+        connection = self._connected()
+        self._make(volume, image, doing)
+        with containers.carrier(connection, self._needed(image, doing), volume, doing) as carrying:
+            try:
+                with connection.faults.translated(doing):
+                    containers.give_to_owner(connection.api, carrying)
+                    connection.api.put_archive(carrying, containers.MOUNTED, given)
+            finally:
+                if given.error is not None:
+                    raise given.error
+
+    def get(self, volume: str, path: str, *, image: str | None = None) -> Iterator[bytes]:
+        if path.startswith("/") or ".." in path.split("/"):
+            raise UsageError(f"{path!r} is no path below a volume")
+        stream = self._get(volume, path, image)
+        return chain([next(stream, b"")], stream)  # so that what is not there is said at once
+
+    def _get(self, volume: str, path: str, image: str | None) -> Iterator[bytes]:
+        doing = f"give {path} of the volume {volume}"
+        connection = self._connected()
+        with connection.faults.translated(doing):
+            try:
+                connection.api.inspect_volume(checked(volume))
+            except docker.errors.NotFound as error:
+                raise MissingError(f"there is no volume {volume} at {self.endpoint.url}") from error
+        with containers.carrier(connection, self._needed(image, doing), volume, doing) as carrying:
+            with connection.faults.translated(doing):
+                try:
+                    blocks, _ = connection.api.get_archive(carrying, f"{containers.MOUNTED}/{path}", chunk_size=_BLOCK)
+                except docker.errors.NotFound as error:
+                    raise MissingError(f"there is no {path} in the volume {volume}") from error
+            while True:
+                with connection.faults.translated(doing):
+                    block = next(blocks, None)
+                if block is None:
+                    return
+                yield block
+
+    def _make(self, volume: str, image: str | None, doing: str) -> None:
+        """Make a volume where it is not there, for the user that jobs run as."""
+        connection = self._connected()
+        with connection.faults.translated(doing):
+            try:
+                connection.api.inspect_volume(checked(volume))
+            except docker.errors.NotFound:
+                connection.api.create_volume(volume, labels={VOLUME_LABEL: "1"})
+            else:
+                return
+        with (
+            containers.carrier(connection, self._needed(image, doing), volume, doing) as carrying,
+            connection.faults.translated(doing),
+        ):
+            containers.give_to_owner(connection.api, carrying)
+
+    def _needed(self, image: str | None, doing: str) -> str:
+        if image is None:
+            raise UsageError(f"a container engine cannot {doing} without an image")
+        return self._image(image).digest
+
+    # Jobs
+
+    def run(self, job: Job, output: Output) -> Outcome:
+        """As the protocol says; raises `MissingError` where the image has no such program, or the machine no such
+        path."""
+        around = self._surroundings(job)
+        connection = self._connected()
+        for volume in job.volumes:
+            self._make(volume.name, job.image, f"make the volume {volume.name}")
+        nonce = secrets.token_hex(8)
+        body = sandbox.container(job, around, nonce=nonce, owner=own_label())
+        return containers.run(connection, job, body, nonce, output)
+
+    def shell(self, job: Job) -> tuple[str, ...]:
+        if shutil.which("docker") is None:
+            raise MissingError("a shell needs the docker program, which is not here", hint="apt-get install docker-cli")
+        return ("docker", *self.endpoint.docker_arguments(), *sandbox.shell_arguments(job, self._surroundings(job)))
+
+    def _surroundings(self, job: Job) -> sandbox.Surroundings:
+        """Check a job, and find out what its sandbox needs to know."""
+        sandbox.check(job, self.endpoint.socket)
+        if job.image is None:
+            raise UsageError(f"the job {job.what!r} names no image, which a container engine needs")
+        about = self._about or self.about()
+        if about.local:
+            for path in job.paths:
+                if not Path(path.source).exists():
+                    raise MissingError(f"the engine's machine has no {path.source}, which {job.what} wants to see")
+            followed = tuple(replace(path, source=os.path.realpath(path.source)) for path in job.paths)
+            sandbox.check(replace(job, paths=followed), self.endpoint.socket)
+        image = self.image(job.image, platform=job.platform) if job.platform else self._image(job.image)
+        assert image is not None
+        connection = self._connected()
+        with connection.faults.translated(f"look at the image {job.image}"):
+            config = connection.api.inspect_image(image.digest).get("Config") or {}
+        names = {text.partition("=")[0] for text in config.get("Env") or ()}
+        return sandbox.Surroundings(image=image.digest, image_env=dict.fromkeys(names, ""), cpus=about.cpus)
+
+    # Images
+
+    def build_image(
+        self,
+        directory: Path,
+        *,
+        tag: str,
+        platform: str,
+        args: Mapping[str, str],
+        output: Output,
+        network: str | None = None,
+    ) -> Image:
+        """Build the image of a directory's Dockerfile on the engine and tag it; buildx does it where it is here, the
+        engine's own builder elsewhere. `args` are its build arguments; `network` is that of its steps (`host`, `none`).
+
+        The labels `patchstack.base` and `patchstack.base.digest` say what it is based on, the second where a registry
+        knows. Raises `ImageMissing` where the base cannot be had, `PatchstackError` with the failing step and its last
+        lines where a step fails.
+        """
+        plan = imagebuild.Plan(
+            directory=directory, tag=tag, platform=platform, args=dict(args), network=network, endpoint=self.endpoint
+        )
+        about = self._about or self.about()
+        imagebuild.build(self._connected(), plan, about, output)
+        image = self.image(tag, platform=platform)
+        assert image is not None
+        return image
+
+    # The connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            connection = Connection(self.endpoint)
+            with connection.faults.translated("list its containers"):
+                containers.sweep(connection.api)
+            self._connection = connection
+        return self._connection
+
+    def _docker(self) -> str:
+        return " ".join(("docker", *self.endpoint.docker_arguments()))
+
+
+class _Given:
+    """The caller's stream, and what went wrong in it: an error of its own is not the engine's."""
+
+    def __init__(self, blocks: Iterable[bytes]) -> None:
+        self._blocks = iter(blocks)
+        self.error: BaseException | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            for block in self._blocks:
+                if block:  # an empty one would end the request
+                    yield block
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self.error = error
+            raise
+
+
+def _image(reference: str, found: dict[str, Any]) -> Image:
+    platform = "/".join(part for part in (found.get("Os"), found.get("Architecture"), found.get("Variant")) if part)
+    return Image(
+        reference=reference,
+        digest=str(found["Id"]),
+        platform=platform,
+        repo_digests=tuple(found.get("RepoDigests") or ()),
+        labels=dict((found.get("Config") or {}).get("Labels") or {}),
+        size=int(found.get("Size") or 0),
+    )
+
+
+def _matches(found: str, wanted: str) -> bool:
+    """Whether an image of one platform serves another: a variant counts where both name one."""
+    return all(one == other for one, other in zip(found.split("/"), wanted.split("/"), strict=False))

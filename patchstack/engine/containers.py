@@ -1,0 +1,217 @@
+"""One container on an engine: a job run to its end, or a carrier that is never started; gone again in any case."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import docker.errors
+
+from patchstack.engine.archive import Entry, pack
+from patchstack.engine.attached import Attached, Late
+from patchstack.engine.connect import Connection
+from patchstack.engine.lifeline import Ended, Trailer, Why
+from patchstack.engine.owner import JOB_LABEL, OWNER_LABEL, is_dead, own_label
+from patchstack.engine.protocol import Ending, EngineLost, Job, Outcome, Output, PlatformUnsupported
+from patchstack.errors import MissingError, PatchstackError
+
+MOUNTED = "/volume"
+_ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+_KILLED = 137
+_GONE_WITHIN = 60.0
+
+
+def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, output: Output) -> Outcome:
+    """Make, attach to, start and follow the container of a job; `body` is the sandbox's, `nonce` its lifeline's.
+
+    Raises `EngineLost` where the connection broke or somebody else ended the container, `MissingError` where the image
+    does not have the program, `PlatformUnsupported` where the engine cannot run it.
+    """
+    api, faults = connection.api, connection.faults
+    name = f"patchstack-{os.getpid()}-{nonce}"
+    trailer = Trailer(nonce)
+    attached = None
+    beginning = b""
+    try:
+        with faults.translated(f"make a container for {job.what}"):
+            create(api, body, name)
+            attached = Attached(api.attach_socket(name, _ATTACH))
+            api.ping()  # the attachment took the open connection: let the next be made before the clock runs
+        began = time.monotonic()
+        with faults.translated(f"start {job.what}"):
+            api.start(name)
+        deadline = None if job.limits.seconds is None else began + job.limits.seconds
+        while True:
+            try:
+                with faults.translated(f"run {job.what}"):
+                    piece = attached.read(deadline)
+            except Late:
+                return Outcome(ending=Ending.TIMED_OUT, code=_KILLED, seconds=time.monotonic() - began)
+            if piece is None:
+                break
+            beginning = beginning or piece[:200]
+            if shown := trailer.feed(piece):
+                output(shown)
+            if trailer.whole:
+                break
+        seconds = time.monotonic() - began
+        held, ended = trailer.end()
+        if held:
+            output(held)
+        return _outcome(connection, job, name, ended, seconds, beginning)
+    except EngineLost:
+        name = ""  # its lifeline ends it: the engine may not be there to be asked
+        raise
+    finally:
+        if attached is not None:
+            attached.close()
+        if name:
+            with faults.translated(f"remove the container of {job.what}"):
+                remove(api, name)
+
+
+def _outcome(
+    connection: Connection, job: Job, name: str, ended: Ended | None, seconds: float, beginning: bytes
+) -> Outcome:
+    if ended is None:
+        return _without_trailer(connection, job, name, seconds, beginning)
+    if ended.code is Why.ABSENT:
+        raise MissingError(
+            f"{job.what} cannot start: {job.argv[0]} is not in the image {job.image}",
+            hint="name another image, or one built with it",
+        )
+    if ended.code is Why.NOWHERE:
+        raise MissingError(f"{job.what} cannot run in {job.workdir}: it is no directory in the container")
+    if ended.code is Why.LOST:
+        raise _lost(connection, job, seconds, "the engine saw the connection end")
+    code = _KILLED if ended.code is Why.KILLED else int(ended.code)
+    ending = Ending.OUT_OF_MEMORY if code and ended.oom_kills else Ending.EXITED
+    return Outcome(ending=ending, code=code, seconds=seconds)
+
+
+def _without_trailer(connection: Connection, job: Job, name: str, seconds: float, beginning: bytes) -> Outcome:
+    """Process 1 did not get to its end: find out from the engine why."""
+    with connection.faults.translated(f"say what became of {job.what}"):
+        code, oom = fate(connection.api, name)
+    if oom:
+        return Outcome(ending=Ending.OUT_OF_MEMORY, code=code or _KILLED, seconds=seconds)
+    if b"exec format error" in beginning:
+        raise PlatformUnsupported(
+            f"{job.what} cannot start: the engine cannot run the programs of {job.image}"
+            + (f" ({job.platform})" if job.platform else ""),
+            hint="use an engine of that platform (docker:CONTEXT, ssh://USER@HOST), or set up emulation: "
+            "docker run --privileged --rm tonistiigi/binfmt --install all",
+        )
+    if code is None:
+        raise _lost(connection, job, seconds, "its output broke off")
+    raise _lost(connection, job, seconds, f"somebody else ended its container (exit {code}), or the engine stopped")
+
+
+def _lost(connection: Connection, job: Job, seconds: float, why: str) -> EngineLost:
+    words = connection.faults.last_words()
+    return EngineLost(
+        f"{job.what} was lost after {seconds:.0f} s: {why}" + (f": {words}" if words else ""),
+        hint="see whether the engine still runs and can be reached (patchstack doctor), then run it again",
+    )
+
+
+def fate(api: Any, name: str) -> tuple[int | None, bool]:
+    """The exit code of a container that has ended (None where it runs on, or nobody knows any more) and whether the
+    kernel killed in it for want of memory: as the engine's events tell, because the container removes itself."""
+    for _ in range(20):
+        try:
+            if not api.inspect_container(name)["State"]["Running"]:
+                break
+        except docker.errors.NotFound:
+            break
+        time.sleep(0.1)
+    else:
+        return None, False
+    # To the whole second after now, by the engine's clock: what it knows comes at once, what it is about to know too.
+    until = int(datetime.fromisoformat(api.info()["SystemTime"]).timestamp()) + 2
+    oom = False
+    with contextlib.closing(api.events(since=1, until=until, filters={"container": name}, decode=True)) as events:
+        for event in events:
+            oom |= event.get("status") == "oom"
+            if event.get("status") == "die":
+                return int(event["Actor"]["Attributes"].get("exitCode", _KILLED)), oom
+    return None, oom
+
+
+def create(api: Any, body: dict[str, Any], name: str) -> None:
+    """Make a container. A Ctrl-C waits for the answer: one in the middle would leave a container that is made after it
+    was looked for and not found."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    try:
+        api.create_container_from_config(body, name)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def remove(api: Any, name: str) -> None:
+    """Kill and remove a container, and see that it is gone: it may be removing itself."""
+    deadline = time.monotonic() + _GONE_WITHIN
+    while True:
+        try:
+            api.remove_container(name, v=True, force=True)
+            return
+        except docker.errors.NotFound:
+            return
+        except docker.errors.APIError as error:
+            if error.status_code != 409 or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
+
+
+def sweep(api: Any) -> None:
+    """Remove what processes of this machine left behind when they died."""
+    for found in api.containers(all=True, filters={"label": OWNER_LABEL}):
+        if is_dead(found["Labels"].get(OWNER_LABEL, "")):
+            with contextlib.suppress(docker.errors.APIError):  # another patchstack sweeps too
+                remove(api, found["Id"])
+
+
+@contextlib.contextmanager
+def carrier(connection: Connection, image: str, volume: str, doing: str) -> Iterator[str]:
+    """A container that is never started, with the volume at `MOUNTED`: what files go through, as the engine lets nobody
+    near a volume but by a container."""
+    api, faults = connection.api, connection.faults
+    name = f"patchstack-{os.getpid()}-{os.urandom(8).hex()}"
+    body = {
+        "Image": image,
+        "Entrypoint": ["/patchstack"],
+        "Labels": {JOB_LABEL: "files", OWNER_LABEL: own_label()},
+        "NetworkDisabled": True,
+        "HostConfig": {
+            "NetworkMode": "none",
+            "Mounts": [
+                {"Type": "volume", "Source": volume, "Target": MOUNTED, "VolumeOptions": {"NoCopy": True}},
+            ],
+        },
+    }
+    try:
+        with faults.translated(doing):
+            create(api, body, name)
+        yield name
+    except EngineLost:
+        with contextlib.suppress(PatchstackError), faults.translated(doing):
+            remove(api, name)  # the engine may be back; if not, whoever comes next sweeps
+        raise
+    except BaseException:
+        with faults.translated(doing):
+            remove(api, name)
+        raise
+    else:
+        with faults.translated(doing):
+            remove(api, name)
+
+
+def give_to_owner(api: Any, carrying: str) -> None:
+    """Let the volume's root belong to the user that jobs run as. An archive's own `.` does not: the engine skips it."""
+    entry = pack([Entry(path=MOUNTED.removeprefix("/"))])
+    api.put_archive(carrying, "/", entry)

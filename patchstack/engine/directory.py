@@ -1,0 +1,170 @@
+"""A host engine's volume: a directory that takes tar streams in and gives them out. What is in it is never trusted."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+from patchstack.engine.archive import OWNER, Stream
+from patchstack.engine.protocol import OutOfSpace
+from patchstack.errors import MissingError, UsageError
+
+_BLOCK = 1 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def put(directory: Path, archive: Iterable[bytes]) -> None:
+    """Unpack a tar stream into the directory. What is there is replaced, file by file and each at once, and never
+    written through: a link in the way is taken away, not followed. Modes and times are the archive's.
+
+    Raises `MissingError` for an entry that leads out, or is neither file, directory nor symbolic link, and
+    `OutOfSpace`; what came before it is in place then.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(fileobj=Stream(archive), mode="r|") as entries:
+            for info in entries:
+                _place(entries, info, directory)
+    except tarfile.TarError as error:
+        raise MissingError(f"what was sent into {directory} is no whole tar archive: {error}") from error
+    except OSError as error:
+        if error.errno in _FULL:
+            raise out_of_space(directory) from error
+        raise
+
+
+def _place(entries: tarfile.TarFile, info: tarfile.TarInfo, directory: Path) -> None:
+    path = PurePosixPath(info.name)
+    if path.is_absolute() or ".." in path.parts:
+        raise MissingError(f"the archive has an entry that leads out of it: {info.name}")
+    if info.issym() and _leads_out(path.parent, info.linkname):
+        raise MissingError(f"the archive has a link that leads out of it: {info.name} -> {info.linkname}")
+    if not (info.isdir() or info.isreg() or info.issym()):
+        raise MissingError(f"the archive has an entry that is no file: {info.name}")
+    target = directory
+    for part in path.parts if info.isdir() else path.parent.parts:
+        target = target / part
+        if not _is_directory(target):
+            target.unlink(missing_ok=True)
+            target.mkdir()
+    if info.isdir():
+        target.chmod(info.mode & 0o777 | stat.S_IRWXU)
+        return
+    target = target / path.name
+    if _is_directory(target):
+        remove(target)
+    new = Path(tempfile.mktemp(prefix=".patchstack-", dir=target.parent))  # noqa: S306  (made exclusively below)
+    try:
+        if info.issym():
+            new.symlink_to(info.linkname)
+        else:
+            source = entries.extractfile(info)
+            assert source is not None
+            with new.open("xb") as out:
+                shutil.copyfileobj(source, out, _BLOCK)
+            new.chmod(info.mode & 0o777)
+            os.utime(new, (info.mtime, info.mtime))
+        new.replace(target)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def _is_directory(path: Path) -> bool:
+    """Whether it is a directory itself, not a link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def _leads_out(parent: PurePosixPath, link: str) -> bool:
+    if not link or link.startswith("/"):
+        return True
+    depth = len(parent.parts)
+    for part in PurePosixPath(link).parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            return True
+    return False
+
+
+def get(directory: Path, path: str) -> Iterator[bytes]:
+    """A file or directory below `directory` as a tar stream, its last component included in the names.
+
+    Raises `MissingError`, at once, where it is not there or the way to it leads through a link, and `UsageError` for a
+    path that is not below the directory.
+    """
+    below = PurePosixPath(path)
+    if below.is_absolute() or ".." in below.parts:
+        raise UsageError(f"{path!r} is no path below a volume")
+    source = directory
+    for part in below.parts:
+        if source.is_symlink():
+            break
+        source = source / part
+    if not os.path.lexists(source) or source.parts[len(directory.parts) :] != below.parts:
+        raise MissingError(f"there is no {path} in the volume {directory.name}")
+    return _pack(source, below.name or ".")
+
+
+def _pack(source: Path, name: str) -> Iterator[bytes]:
+    """The stream itself, a block at a time: a file may be larger than memory."""
+    with tarfile.open(fileobj=io.BytesIO(), mode="w") as reader:
+        pending = [(source, name)]
+        while pending:
+            path, named = pending.pop()
+            info = reader.gettarinfo(path, arcname=named)
+            if info is None:  # a socket: nothing that a tar archive could hold
+                continue
+            info.uid = info.gid = OWNER
+            info.uname = info.gname = ""
+            if info.islnk():  # a second name of a file is a file too
+                info.type, info.linkname, info.size = tarfile.REGTYPE, "", path.stat().st_size
+            yield info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+            if info.isreg():
+                yield from _content(path, info.size)
+            elif info.isdir():
+                pending += [(child, f"{named}/{child.name}") for child in sorted(path.iterdir(), reverse=True)]
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _content(path: Path, size: int) -> Iterator[bytes]:
+    """`size` bytes of a file, and what fills the last block of the archive."""
+    left = size
+    with path.open("rb") as content:
+        while left:
+            if not (block := content.read(min(left, _BLOCK))):
+                raise MissingError(f"{path} became shorter while it was read")
+            left -= len(block)
+            yield block
+    yield bytes(-size % tarfile.BLOCKSIZE)
+
+
+def remove(directory: Path) -> None:
+    """Remove a directory and all in it, also what was made unwritable; links are not followed."""
+
+    def open_up(path: str) -> None:
+        with contextlib.suppress(OSError):
+            os.chmod(path, stat.S_IRWXU)
+
+    if not os.path.lexists(directory):
+        return
+    for parent, names, _ in os.walk(directory):
+        open_up(parent)
+        for name in names:
+            if not os.path.islink(found := os.path.join(parent, name)):
+                open_up(found)
+    shutil.rmtree(directory)
+
+
+def out_of_space(directory: Path) -> OutOfSpace:
+    """The error for a full disk under a directory of ours."""
+    return OutOfSpace(
+        f"the disk that holds {directory} is full", hint="make room there, or let PATCHSTACK_CACHE name another place"
+    )

@@ -1,0 +1,170 @@
+"""Which Docker engine a user means, and where it listens. Decides only: nothing is connected to."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from patchstack.errors import ConfigError, UsageError
+
+FORMS = "host, docker, docker:CONTEXT, ssh://USER@HOST[:PORT], unix:///PATH or tcp://HOST:PORT"
+_DEFAULT = "unix:///var/run/docker.sock"
+_SCHEMES = ("unix", "tcp", "http", "https", "ssh")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificates:
+    """Files for TLS. `verify`: the engine's own certificate must be good too."""
+
+    ca: Path | None
+    certificate: Path | None
+    key: Path | None
+    verify: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where an engine listens. `spec` is what the user wrote, `source` where the URL came from, in words; `context` is
+    the docker context it belongs to, None where it was named directly."""
+
+    spec: str
+    url: str
+    source: str
+    context: str | None = None
+    certificates: Certificates | None = None
+
+    @property
+    def scheme(self) -> str:
+        return urlsplit(self.url).scheme
+
+    @property
+    def socket(self) -> str | None:
+        """The path of its socket on this machine, None where it has none."""
+        return urlsplit(self.url).path if self.scheme == "unix" else None
+
+    def docker_arguments(self) -> tuple[str, ...]:
+        """The options by which the `docker` program reaches the same engine."""
+        if self.context is not None:
+            return ("--context", self.context)
+        given = self.certificates
+        files = () if given is None else (("ca", given.ca), ("cert", given.certificate), ("key", given.key))
+        tls = () if given is None else (("--tlsverify" if given.verify else "--tls"),)
+        return ("--host", self.url, *tls, *(f"--tls{'cacert' if n == 'ca' else n}={path}" for n, path in files if path))
+
+
+def resolve(spec: str, environment: Mapping[str, str] | None = None) -> Endpoint:
+    """The endpoint that a spec names, as the `docker` program would find it: for `docker`, what DOCKER_HOST says, else
+    the context of DOCKER_CONTEXT, else docker's current context, else the socket where an engine listens by default.
+
+    Raises `UsageError` for a spec of no known form and for a context that does not exist, `ConfigError` for docker
+    configuration that cannot be read.
+    """
+    environment = os.environ if environment is None else environment
+    config = Path(environment.get("DOCKER_CONFIG") or Path(environment.get("HOME") or Path.home()) / ".docker")
+    if spec.startswith("docker:"):
+        return _of_context(spec, spec.removeprefix("docker:"), "named in the engine's name", config)
+    if spec == "docker":
+        if host := environment.get("DOCKER_HOST"):
+            certificates = _of_environment(environment, config)
+            return Endpoint(spec=spec, url=_checked(host), source="DOCKER_HOST", certificates=certificates)
+        if name := environment.get("DOCKER_CONTEXT"):
+            return _of_context(spec, name, "DOCKER_CONTEXT", config)
+        current = _read(config / "config.json").get("currentContext") if (config / "config.json").exists() else None
+        if current:
+            return _of_context(spec, str(current), f"current in {config / 'config.json'}", config)
+        return Endpoint(spec=spec, url=_DEFAULT, source="where docker listens by default")
+    if "://" not in spec:
+        raise UsageError(f"{spec!r} names no engine", hint=f"an engine is one of: {FORMS}")
+    return Endpoint(spec=spec, url=_checked(spec), source="named directly")
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise UsageError(f"{url!r} is no engine's address: {error}", hint=f"an engine is one of: {FORMS}") from error
+    wrong = None
+    if parts.scheme not in _SCHEMES:
+        wrong = "that kind of address is not known"
+    elif parts.scheme == "unix":
+        wrong = None if parts.path.startswith("/") and not parts.netloc else "a socket is named by its whole path"
+    elif not parts.hostname:
+        wrong = "the host is missing"
+    elif parts.scheme == "tcp" and port is None:
+        wrong = "the port is missing"
+    elif parts.password:
+        wrong = "a password does not belong there"
+    elif parts.query or parts.fragment:
+        wrong = "there is more after the address"
+    if wrong:
+        raise UsageError(f"{url!r} is no engine's address: {wrong}", hint=f"an engine is one of: {FORMS}")
+    return url
+
+
+def _of_environment(environment: Mapping[str, str], config: Path) -> Certificates | None:
+    verify = bool(environment.get("DOCKER_TLS_VERIFY"))
+    path = environment.get("DOCKER_CERT_PATH")
+    if not verify and not path:
+        return None
+    files = Path(path) if path else config
+    return Certificates(ca=files / "ca.pem", certificate=files / "cert.pem", key=files / "key.pem", verify=verify)
+
+
+def contexts(config: Path) -> tuple[str, ...]:
+    """The names of the docker contexts in a docker configuration directory, `default` included."""
+    names = {str(_read(meta).get("Name", "")) for meta in (config / "contexts" / "meta").glob("*/meta.json")}
+    return ("default", *sorted(names - {"", "default"}))
+
+
+def _of_context(spec: str, name: str, source: str, config: Path) -> Endpoint:
+    """Contexts are read here, not by the SDK: without a config.json it looks for them in the working directory."""
+    if name == "default":
+        return Endpoint(spec=spec, url=_DEFAULT, source=f"docker context default, {source}", context=name)
+    folder = hashlib.sha256(name.encode()).hexdigest()
+    meta = config / "contexts" / "meta" / folder / "meta.json"
+    if not meta.exists():
+        known = contexts(config)
+        close = difflib.get_close_matches(name, known, n=1)
+        perhaps = f"perhaps you meant {close[0]}; " if close else ""
+        raise UsageError(
+            f"there is no docker context {name!r} ({source})",
+            hint=f"{perhaps}there are: {', '.join(known)}; to make one: docker context create NAME --docker host=URL",
+        )
+    docker = _part(_part(_read(meta), "Endpoints"), "docker")
+    url = docker.get("Host")
+    if not isinstance(url, str) or not url:
+        raise ConfigError(f"the docker context {name!r} names no docker engine: {meta}")
+    tls = config / "contexts" / "tls" / folder / "docker"
+    certificates = None
+    if tls.is_dir():
+        ca, certificate, key = (next(iter(sorted(tls.glob(f"{part}*"))), None) for part in ("ca", "cert", "key"))
+        verify = not docker.get("SkipTLSVerify")
+        certificates = Certificates(ca=ca, certificate=certificate, key=key, verify=verify)
+    return Endpoint(
+        spec=spec,
+        url=_checked(url),
+        source=f"docker context {name}, {source}",
+        context=name,
+        certificates=certificates,
+    )
+
+
+def _part(document: dict[str, Any], name: str) -> dict[str, Any]:
+    part = document.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"docker's own configuration cannot be read: {path}: {error}") from error
+    return document if isinstance(document, dict) else {}

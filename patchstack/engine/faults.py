@@ -1,0 +1,203 @@
+"""The one place where what docker, requests and sockets raise becomes an error with words for its reader."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import os
+import re
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import docker.errors
+import requests
+import urllib3.exceptions
+
+from patchstack.engine.endpoint import Endpoint
+from patchstack.engine.protocol import EngineLost, EngineUnavailable, ImageMissing, OutOfSpace, PlatformUnsupported
+from patchstack.errors import MissingError, PatchstackError, UsageError
+
+FOREIGN = (
+    docker.errors.DockerException,
+    docker.errors.StreamParseError,
+    requests.RequestException,
+    urllib3.exceptions.HTTPError,
+    http.client.HTTPException,
+    OSError,
+)
+NO_SPACE = ("no space left on device", "disk quota exceeded")
+_UNREACHED = (
+    "no such host",
+    "dial tcp",
+    "i/o timeout",
+    "connection refused",
+    "network is unreachable",
+    "tls handshake",
+)
+_UNKNOWN = ("pull access denied", "manifest unknown", "not found", "repository does not exist", "unauthorized")
+
+
+class Faults:
+    """Translates for one endpoint. `complaint` gives what the connection's own program (ssh) had to say. `answered` is
+    set once the engine has: from then on a broken connection is a lost one."""
+
+    def __init__(self, endpoint: Endpoint, complaint: Callable[[], str] = lambda: "") -> None:
+        self._endpoint = endpoint
+        self._complaint = complaint
+        self.answered = False
+
+    def last_words(self) -> str:
+        """The last line of what the connection's own program had to say, empty where it was content."""
+        return _last(self._complaint())
+
+    @contextmanager
+    def translated(self, doing: str) -> Iterator[None]:
+        """Nothing foreign leaves the block. `doing` completes "the engine cannot …" and "… was lost while it should
+        …"."""
+        try:
+            yield
+        except FOREIGN as error:
+            raise self.translation(error, doing) from error
+
+    def translation(self, error: BaseException, doing: str) -> PatchstackError:
+        for link in _chain(error):
+            if isinstance(link, PatchstackError):
+                return link
+        for link in _chain(error):
+            if isinstance(link, docker.errors.APIError) and link.response is not None:
+                return refusal(link.response.status_code, str(link.explanation or link), doing)
+        for link in _chain(error):
+            if isinstance(link, OSError) and (link.filename or "in context" in str(link)):
+                return MissingError(f"cannot {doing}: {link}")  # a file of this machine, not the connection
+        if self.answered:
+            words = self.last_words()
+            return EngineLost(
+                f"the connection to the engine at {self._endpoint.url} was lost while it should {doing}"
+                + (f": {words}" if words else ""),
+                hint="see whether the engine still runs and can be reached (patchstack doctor), then run it again",
+            )
+        return unavailable(self._endpoint, error, self._complaint())
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and all that lies under it: causes, contexts, and the arguments by which urllib3 and requests wrap."""
+    seen: set[int] = set()
+    pending: list[object] = [error]
+    while pending:
+        link = pending.pop(0)
+        if not isinstance(link, BaseException) or id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        pending += [link.__cause__, link.__context__, getattr(link, "reason", None), *link.args]
+
+
+def _last(words: str) -> str:
+    return words.strip().splitlines()[-1].strip() if words.strip() else ""
+
+
+def refusal(status: int, words: str, doing: str) -> PatchstackError:
+    """What an engine answered instead of doing it; `status` is HTTP's."""
+    low = words.lower()
+    if any(sign in low for sign in NO_SPACE):
+        return OutOfSpace(
+            f"the engine's disk is full: it cannot {doing}: {words}",
+            hint="make room on the engine's machine: patchstack build --gc, docker system df, docker image prune",
+        )
+    if "exec format error" in low or "does not match the specified platform" in low:
+        return PlatformUnsupported(f"the engine cannot {doing}: {words}")
+    if "could not select device driver" in low:
+        return MissingError(
+            "the engine has no GPU runtime: it cannot give a GPU to a container",
+            hint="install the nvidia-container-toolkit on the engine's machine, then restart docker there",
+        )
+    if found := re.search(r"bind source path does not exist: (\S+)", words):
+        return MissingError(f"the engine's machine has no {found[1]}, which the job wants to see")
+    if "no such image" in low:
+        return ImageMissing(f"the engine cannot {doing}: {words}", hint="docker pull IMAGE, or build it")
+    if '"/bin/sh"' in low and ("no such file" in low or "not found" in low):
+        return UsageError("the image has no /bin/sh, which every job needs")
+    if "volume is in use" in low:
+        return UsageError(f"the engine cannot {doing}: a container still uses it: {words}")
+    if 400 <= status < 500 and status != 404:
+        return UsageError(f"the engine refuses to {doing}: {words}")
+    return MissingError(f"the engine cannot {doing}: {words}")
+
+
+def base_unavailable(words: str) -> str | None:
+    """Why a base image could not be had, in a phrase, where that is what a builder's words say."""
+    low = words.lower()
+    if any(sign in low for sign in _UNREACHED) and ("registry" in low or "/v2/" in low or "lookup" in low):
+        return "its registry cannot be reached"
+    if any(sign in low for sign in _UNKNOWN) and ("manifest" in low or "pull" in low or "repository" in low):
+        return "its registry does not have it, or does not give it to you"
+    return None
+
+
+def unavailable(endpoint: Endpoint, error: BaseException, complaint: str) -> PatchstackError:
+    """Why an engine never answered, and what to do about it."""
+    where = f"{endpoint.url} ({endpoint.source})"
+    if endpoint.scheme == "ssh":
+        return _ssh_unavailable(endpoint, complaint, error)
+    links = tuple(_chain(error))
+    number = next((link.errno for link in links if isinstance(link, OSError) and link.errno), None)
+    if any(isinstance(link, (ssl.SSLError, docker.errors.TLSParameterError)) for link in links):
+        return EngineUnavailable(
+            f"no Docker engine answers at {where}: TLS: {_deepest(links)}",
+            hint="see that DOCKER_CERT_PATH, or the docker context, has ca.pem, cert.pem and key.pem for that engine",
+        )
+    if any(isinstance(link, docker.errors.InvalidVersion) for link in links):
+        return EngineUnavailable(f"the engine at {where} is too old: {_deepest(links)}")
+    if number == errno.ENOENT:
+        return EngineUnavailable(f"no Docker engine at {where}: the socket is not there", hint=_start_hint())
+    if number in (errno.EACCES, errno.EPERM):
+        return EngineUnavailable(
+            f"the Docker engine at {where} may not be used by you: permission denied",
+            hint="sudo usermod -aG docker $USER, then log in again",
+        )
+    if number == errno.ECONNREFUSED:
+        return EngineUnavailable(f"no Docker engine at {where}: nothing listens there", hint=_start_hint())
+    if any(isinstance(link, (TimeoutError, requests.Timeout)) for link in links):
+        return EngineUnavailable(f"no Docker engine answers at {where}: it took too long")
+    return EngineUnavailable(f"no Docker engine answers at {where}: {_deepest(links)}")
+
+
+def _deepest(links: tuple[BaseException, ...]) -> str:
+    named = [text for link in links if (text := str(link).strip())]
+    return min(named, key=len) if named else "no reason was given"
+
+
+def _start_hint() -> str:
+    for socket in (f"/run/user/{os.getuid()}/podman/podman.sock", "/run/podman/podman.sock"):
+        if Path(socket).exists():
+            return f"start it with: systemctl start docker; or use podman, which listens here: unix://{socket}"
+    return "start it with: systemctl start docker; or name another: docker:CONTEXT, ssh://USER@HOST"
+
+
+def _ssh_unavailable(endpoint: Endpoint, complaint: str, error: BaseException) -> EngineUnavailable:
+    parts = urlsplit(endpoint.url)
+    target = f"{parts.username}@{parts.hostname}" if parts.username else parts.hostname or ""
+    port = f" -p {parts.port}" if parts.port else ""
+    low = complaint.lower()
+    hint = f"see what this says: ssh{port} {target} docker version"
+    if "host key verification failed" in low or "host identification has changed" in low:
+        hint = f"connect once by hand and look at the host's key: ssh{port} {target} true"
+    elif "permission denied (" in low or "too many authentication failures" in low:
+        hint = f"ssh must get in without a question: ssh-copy-id{port} {target}, or start an ssh agent with your key"
+    elif "command not found" in low or "docker: not found" in low:
+        return EngineUnavailable(
+            f"there is no docker program on {target}: {_last(complaint)}",
+            hint="install docker there (the program, not only the engine), and put it on the PATH that ssh gives",
+        )
+    elif "dial-stdio" in low and "not a docker command" in low:
+        hint = "the docker program there must be 18.09 or newer"
+    elif "docker daemon" in low or "dial unix" in low:
+        return EngineUnavailable(
+            f"ssh reached {target}, but no Docker engine there: {_last(complaint)}",
+            hint="start it there (systemctl start docker), and let the user use it (usermod -aG docker USER)",
+        )
+    said = _last(complaint) or _deepest(tuple(_chain(error)))
+    return EngineUnavailable(f"ssh cannot reach the engine at {endpoint.url} ({endpoint.source}): {said}", hint=hint)

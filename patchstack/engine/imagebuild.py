@@ -1,0 +1,256 @@
+"""Builds images: with buildx where it is here, else with the engine's own builder."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import docker.errors
+
+from patchstack.engine import dockerfile
+from patchstack.engine.connect import Connection
+from patchstack.engine.endpoint import Endpoint
+from patchstack.engine.faults import NO_SPACE, base_unavailable, refusal
+from patchstack.engine.protocol import About, ImageMissing, Output
+from patchstack.errors import MissingError, PatchstackError
+from patchstack.process import clean_environment, run
+
+BASE_LABEL = "patchstack.base"
+BASE_DIGEST_LABEL = "patchstack.base.digest"
+_SHOWN = 12  # lines of a failed step
+_RAWJSON_SINCE = (0, 13)  # buildx
+_COLOUR = re.compile(r"\x1b\[\d*m")
+_DOCKER_VARIABLES = ("DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "BUILDX_CONFIG", "XDG_RUNTIME_DIR")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """An image to build; see `ContainerEngine.build_image`."""
+
+    directory: Path
+    tag: str
+    platform: str
+    args: Mapping[str, str]
+    network: str | None
+    endpoint: Endpoint
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """What a builder has said so far: the step it is at, its last lines, and what it gave as reason for giving up."""
+
+    step: str = ""
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=_SHOWN))
+    error: str = ""
+
+    def begin(self, step: str) -> bytes:
+        self.step = step
+        self.lines.clear()
+        return f"{step}\n".encode()
+
+    def text(self, data: bytes) -> bytes:
+        self.lines.extend(line for line in data.decode("utf-8", "replace").splitlines() if line.strip())
+        return data
+
+
+def build(connection: Connection, plan: Plan, about: About, output: Output) -> None:
+    """Build and tag the image on the engine, labelled with its base. Raises as `ContainerEngine.build_image` says."""
+    recipe = plan.directory / "Dockerfile"
+    try:
+        text = recipe.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise MissingError(f"there is no Dockerfile to build {plan.tag} from: {recipe}: {error}") from error
+    base = dockerfile.base(text, plan.args)
+    labels = _labels(connection, base)
+    progress = Progress()
+    if about.kind == "docker" and (docker_program := _buildx()):
+        _with_buildx(docker_program, plan, labels, progress, output)
+    else:
+        _with_the_engine(connection, plan, about, labels, progress, output)
+    if progress.error:
+        raise failure(plan.tag, base, progress)
+
+
+def _labels(connection: Connection, base: str | None) -> dict[str, str]:
+    """What to record of the base: its name, and the digest under which a registry has it, where one is known."""
+    if base is None:
+        return {}
+    labels = {BASE_LABEL: base}
+    api = connection.api
+    with connection.faults.translated(f"look at the base image {base}"):
+        if "@" in base:
+            labels[BASE_DIGEST_LABEL] = base.partition("@")[2]
+            return labels
+        try:
+            digests = api.inspect_image(base).get("RepoDigests") or ()
+        except docker.errors.NotFound:
+            with contextlib.suppress(docker.errors.APIError):  # no registry, no digest: the build will say why
+                digests = (f"@{api.inspect_distribution(base)['Descriptor']['digest']}",)
+                labels[BASE_DIGEST_LABEL] = digests[0].partition("@")[2]
+            return labels
+    if digests:
+        labels[BASE_DIGEST_LABEL] = str(digests[0]).partition("@")[2]
+    return labels
+
+
+def failure(tag: str, base: str | None, progress: Progress) -> PatchstackError:
+    """Why an image could not be built, from what the builder said."""
+    words = progress.error.strip()
+    if any(sign in words.lower() for sign in NO_SPACE):
+        return refusal(500, words, f"build the image {tag}")
+    why = base_unavailable(words)
+    if why is not None:
+        return ImageMissing(
+            f"the image {tag} cannot be built: its base {base} is not on the engine, and {why}: {words}",
+            hint=f"connect the engine to the network, or bring the base there: docker save {base} | docker load",
+        )
+    at = f" at {progress.step}" if progress.step else ""
+    return MissingError(f"the image {tag} cannot be built: it failed{at}: {words}", problems=progress.lines)
+
+
+def _with_the_engine(
+    connection: Connection, plan: Plan, about: About, labels: dict[str, str], progress: Progress, output: Output
+) -> None:
+    """The builder in the engine itself, through the SDK."""
+    with connection.faults.translated(f"build the image {plan.tag}"):
+        stream = connection.api.build(
+            path=str(plan.directory),
+            tag=plan.tag,
+            buildargs=dict(plan.args),
+            labels=labels,
+            network_mode=plan.network,
+            platform=plan.platform if plan.platform != about.platform else None,
+            rm=True,
+            forcerm=True,
+            decode=True,
+            timeout=None,
+        )
+    events = iter(stream)
+    while True:
+        with connection.faults.translated(f"build the image {plan.tag}"):
+            event = next(events, None)
+        if event is None:
+            return
+        if shown := engine_event(event, progress):
+            output(shown)
+
+
+def engine_event(event: dict[str, Any], progress: Progress) -> bytes:
+    """One message of the engine's builder: what to show of it."""
+    if "error" in event:
+        progress.error = str(event["error"])
+        return b""
+    text = _COLOUR.sub("", str(event.get("stream") or ""))
+    if text.startswith("Step "):
+        return progress.begin(text.strip())
+    if text.startswith((" ---> ", "Removing intermediate container")) or not text.strip():
+        return b""
+    return progress.text(text.encode())
+
+
+def _buildx() -> str | None:
+    """The docker program, where it has a buildx that can tell its progress to programs."""
+    if (program := shutil.which("docker")) is None:
+        return None
+    told = run([program, "buildx", "version"], env=_environment(), timeout=30)
+    found = re.search(rb"\b(\d+)\.(\d+)", told.stdout)
+    return program if told.ok and found and (int(found[1]), int(found[2])) >= _RAWJSON_SINCE else None
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _DOCKER_VARIABLES if name in os.environ}
+    return clean_environment(kept, network=True)
+
+
+def _with_buildx(program: str, plan: Plan, labels: dict[str, str], progress: Progress, output: Output) -> None:
+    with tempfile.TemporaryDirectory(prefix="patchstack-") as scratch:
+        args = [program, *plan.endpoint.docker_arguments(), "buildx", "build", "--progress=rawjson", "--load"]
+        args += ["--metadata-file", f"{scratch}/metadata.json", "--platform", plan.platform, "--tag", plan.tag]
+        args += [f"--build-arg={name}={value}" for name, value in plan.args.items()]
+        args += [f"--label={name}={value}" for name, value in labels.items()]
+        args += [f"--network={plan.network}"] if plan.network else []
+        seen: dict[str, str] = {}
+        said = ""
+        with _program([*args, str(plan.directory)]) as child:
+            assert child.stderr is not None
+            for event in events(child.stderr):
+                if isinstance(event, str):
+                    said = event.strip() or said
+                elif shown := buildx_event(event, progress, seen):
+                    output(shown)
+            code = child.wait()
+        if code:
+            reason = said.removeprefix("ERROR: ").removeprefix("failed to solve: ")
+            progress.error = reason or progress.error or f"docker buildx build exited with {code}"
+
+
+@contextlib.contextmanager
+def _program(args: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A running program, its stderr to be read; its process group is gone afterwards."""
+    child = subprocess.Popen(
+        args,
+        env=_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        if child.stderr is not None:
+            child.stderr.close()
+
+
+def events(lines: Iterable[bytes]) -> Iterator[dict[str, Any] | str]:
+    """The documents in what `--progress=rawjson` prints, each on one line or on several (buildx 0.13), and as text the
+    lines between them."""
+    document = ""
+    for raw in lines:
+        line = raw.decode("utf-8", "replace")
+        if not document and not line.startswith("{"):
+            yield line
+            continue
+        document += line
+        if line.startswith("}") or document == line:
+            with contextlib.suppress(ValueError):
+                found = json.loads(document)
+                document = ""
+                if isinstance(found, dict):
+                    yield found
+    if document:
+        yield document
+
+
+def buildx_event(event: dict[str, Any], progress: Progress, seen: dict[str, str]) -> bytes:
+    """One message of BuildKit (its `SolveStatus`): what to show of it. `seen` holds the steps that have begun, by
+    digest."""
+    shown = b""
+    for vertex in event.get("vertexes") or ():
+        digest, name = str(vertex.get("digest")), str(vertex.get("name") or "")
+        if vertex.get("started") and digest not in seen:
+            seen[digest] = name
+            if not name.startswith("[internal]"):
+                shown += progress.begin(name + (" (cached)" if vertex.get("cached") else ""))
+        if vertex.get("error"):
+            progress.step, progress.error = name, str(vertex["error"])
+    for log in event.get("logs") or ():
+        with contextlib.suppress(ValueError):
+            shown += progress.text(base64.b64decode(log.get("data") or ""))
+    return shown

@@ -1,0 +1,180 @@
+"""The sandbox of a job: what the engine is told to give to a container, and nothing more. Decides only."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from patchstack.engine.archive import OWNER
+from patchstack.engine.lifeline import CONTAINER
+from patchstack.engine.names import checked
+from patchstack.engine.owner import JOB_LABEL, OWNER_LABEL
+from patchstack.engine.protocol import EnginePath, Job
+from patchstack.errors import UsageError
+
+HOME = "/tmp"  # noqa: S108  (the container's own)
+# What programs write to /tmp are data: compilers, cmake and ccache run nothing from there.
+_TMP = "rw,noexec,nosuid,nodev,mode=1777"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DROPPED = ("HOSTNAME", "PWD", "OLDPWD", "SHLVL", "container")
+# What a container must never see of its engine's machine, below these and whatever they lie in.
+_OPEN = ("/run/media", "/dev/shm")  # noqa: S108  (where people mount disks, and keep models in memory)
+_KEPT_FROM = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/boot", "/var/lib/docker", "/var/lib/containers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the sandbox needs to know of where it will be: the image's id and environment, the engine's number of CPUs
+    and the path of its socket, None where it is not known."""
+
+    image: str
+    image_env: Mapping[str, str]
+    cpus: int
+    socket: str | None = None
+
+
+def check(job: Job, socket: str | None = None) -> None:
+    """Refuse a job that cannot or must not run: `UsageError`, with all that is wrong with it."""
+    problems = []
+    if not job.argv:
+        problems.append("it has no command")
+    if any("\0" in text for text in (*job.argv, *job.env.values(), job.workdir or "")):
+        problems.append("there is a NUL byte in its command or environment")
+    problems += [f"{name!r} is no name for a variable" for name in job.env if not _VARIABLE.fullmatch(name)]
+    targets = [volume.target for volume in job.volumes] + [path.target for path in job.paths]
+    if job.workdir is not None and not job.workdir.startswith("/"):
+        problems.append(f"the directory to run in is not absolute: {job.workdir}")
+    for target in targets:
+        if not target.startswith("/") or posixpath.normpath(target) != target or target in ("/", HOME):
+            problems.append(f"{target!r} is no place to mount at")
+        if targets.count(target) > 1:
+            problems.append(f"more than one thing is mounted at {target}")
+    problems += [why for path in job.paths if (why := _forbidden(path, socket))]
+    for volume in job.volumes:
+        checked(volume.name)
+    if problems:
+        raise UsageError(f"the job {job.what!r} cannot be run", problems=dict.fromkeys(problems))
+
+
+def _forbidden(path: EnginePath, socket: str | None) -> str | None:
+    source = posixpath.normpath(path.source)
+    if not path.source.startswith("/") or ".." in path.source.split("/"):
+        return f"a path of the engine's machine is absolute, without '..': {path.source}"
+    if source.endswith(".sock") or source == socket:
+        return f"a job may not reach the engine itself: {path.source}"
+    if any(source.startswith(f"{place}/") for place in _OPEN):
+        return None
+    for kept in (*_KEPT_FROM, *([socket] if socket else [])):
+        if _within(source, kept) or _within(kept, source):
+            return f"a job may not see {path.source} of the engine's machine"
+    return None
+
+
+def _within(path: str, parent: str) -> bool:
+    return path == parent or path.startswith(parent.rstrip("/") + "/") or parent in ("/", "//")
+
+
+def container(job: Job, around: Surroundings, *, nonce: str, owner: str) -> dict[str, Any]:
+    """The body of the Docker Engine API's `POST /containers/create` for a job under its lifeline."""
+    limits = job.limits
+    host: dict[str, Any] = {
+        "AutoRemove": True,
+        "NetworkMode": "none",
+        "IpcMode": "private" if job.gpus else "none",  # /dev/shm is a place to write: several GPUs talk through it
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges"],
+        "ReadonlyRootfs": True,
+        "Privileged": False,
+        "Tmpfs": {HOME: f"{_TMP},size={limits.tmp}"},
+        "Mounts": _mounts(job),
+        "LogConfig": {"Type": "none", "Config": {}},  # the output is streamed: nobody reads a log
+        "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
+    }
+    if limits.memory is not None:
+        host |= {"Memory": limits.memory, "MemorySwap": limits.memory}
+    if limits.cpus is not None:
+        host["NanoCpus"] = int(min(limits.cpus, around.cpus) * 1e9)
+    if limits.pids is not None:
+        host["PidsLimit"] = limits.pids
+    if job.gpus:
+        host["DeviceRequests"] = [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]
+    dropped = " ".join(_dropped(job, around))
+    return {
+        "Image": around.image,
+        "Entrypoint": ["/bin/sh", "-c", CONTAINER, "patchstack"],
+        "Cmd": [nonce, job.workdir or HOME, dropped, *job.argv],
+        "Env": [f"{name}={value}" for name, value in ({"HOME": HOME} | dict(job.env)).items()],
+        "User": f"{OWNER}:{OWNER}",
+        "WorkingDir": "/",  # the engine would make it where it is not there, and as root
+        "Hostname": "patchstack",
+        "NetworkDisabled": True,
+        "Healthcheck": {"Test": ["NONE"]},
+        "Labels": {JOB_LABEL: job.what, OWNER_LABEL: owner},
+        "Tty": False,
+        "OpenStdin": True,
+        "StdinOnce": True,
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "HostConfig": host,
+    }
+
+
+def _mounts(job: Job) -> list[dict[str, Any]]:
+    """As mounts, not as binds: of those a path that is not there would be made, and a name taken for a path."""
+    volumes = [
+        {
+            "Type": "volume",
+            "Source": volume.name,
+            "Target": volume.target,
+            "ReadOnly": volume.read_only,
+            "VolumeOptions": {"NoCopy": True},
+        }
+        for volume in job.volumes
+    ]
+    paths = [{"Type": "bind", "Source": path.source, "Target": path.target, "ReadOnly": True} for path in job.paths]
+    return [*volumes, *paths]
+
+
+def _dropped(job: Job, around: Surroundings) -> list[str]:
+    """Variables of the image or the engine that the job did not ask for."""
+    own = {"PATH", "HOME", *job.env}
+    return [name for name in (*around.image_env, *_DROPPED) if name not in own and _VARIABLE.fullmatch(name)]
+
+
+def shell_arguments(job: Job, around: Surroundings) -> tuple[str, ...]:
+    """What comes after `docker` for a shell in the same sandbox. No lifeline: a person holds it."""
+    body = container(job, around, nonce="", owner="")
+    host = body["HostConfig"]
+    options = ["run", "--rm", "--interactive", "--tty", "--hostname", body["Hostname"], "--user", body["User"]]
+    options += ["--network", "none", "--ipc", host["IpcMode"], "--read-only", "--no-healthcheck"]
+    options += [
+        "--cap-drop",
+        "ALL",
+        "--security-opt",
+        "no-new-privileges",
+        "--ulimit",
+        "core=0",
+        "--log-driver",
+        "none",
+    ]
+    options += [part for path, how in host["Tmpfs"].items() for part in ("--tmpfs", f"{path}:{how}")]
+    for mount in host["Mounts"]:
+        fields = [f"type={mount['Type']}", f"source={mount['Source']}", f"target={mount['Target']}"]
+        fields += ["readonly"] if mount["ReadOnly"] else []
+        fields += ["volume-nocopy"] if mount["Type"] == "volume" else []
+        options += ["--mount", ",".join(fields)]
+    if "Memory" in host:
+        options += ["--memory", str(host["Memory"]), "--memory-swap", str(host["MemorySwap"])]
+    if "NanoCpus" in host:
+        options += ["--cpus", f"{host['NanoCpus'] / 1e9:g}"]
+    if "PidsLimit" in host:
+        options += ["--pids-limit", str(host["PidsLimit"])]
+    options += ["--gpus", "all"] if job.gpus else []
+    options += [part for text in body["Env"] for part in ("--env", text)]
+    options += ["--label", f"{JOB_LABEL}=shell", "--workdir", "/", "--entrypoint", "/bin/sh"]
+    script = f'unset {" ".join(_dropped(job, around))}; cd "$0"; exec "$(command -v bash || command -v sh)"'
+    return (*options, around.image, "-c", script, job.workdir or HOME)
