@@ -22,6 +22,7 @@ from patchstack.cli.init import init_command
 from patchstack.cli.lint import lint_command
 from patchstack.cli.show import show_command
 from patchstack.cli.status import status_command
+from patchstack.cli.sync import sync_command
 from patchstack.cli.verify import verify_command
 
 app = typer.Typer(
@@ -61,6 +62,7 @@ app.command("lint", short_help="Hold a series against rules, each with a reason.
 app.command("docs", short_help="Tables of patches from the commits' trailers.")(docs_command)
 app.command("export", short_help="Write the series and its lock from the fork.")(export_command)
 app.command("checkout", short_help="Recreate the fork branch from pin, series and lock.")(checkout_command)
+app.command("sync", short_help="Bring the fork onto a newer upstream commit.")(sync_command)
 app.command("apply", short_help="Put a series onto a source directory.")(apply_command)
 
 

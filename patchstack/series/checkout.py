@@ -72,13 +72,13 @@ def check_out(
         _make_repository(directory, branch, borrowed, upstream)
         for oid in added:
             write_object(directory / ".git" / "objects", oid, *objects.read(oid))
-        absent = _absent(objects, links[-1].after) if files else []
+        absent = absent_files(objects, links[-1].after) if files else []
     for oid, raw in commits:
         write_object(directory / ".git" / "objects", oid, "commit", raw)
     head = commits[-1][0]
     _git(directory, "update-ref", f"refs/heads/{branch}", head)
     if absent:
-        _leave_out(directory, absent)
+        leave_out(directory, absent)
     if files:
         _git(directory, "reset", "--quiet", "--hard", branch)
     left_out = tuple(path.decode("utf-8", "replace") for path in absent)
@@ -195,14 +195,14 @@ def _new_below(objects: Objects, old: str, new: str, seen: set[str]) -> Iterator
                 yield oid
 
 
-def _absent(objects: Objects, tree: str) -> list[bytes]:
+def absent_files(objects: Objects, tree: str) -> list[bytes]:
     """The files of a tree whose contents are not to be had: a partial clone lacks what no patch touches."""
     blobs = {path: oid for path, (mode, oid) in TreeOverlay(objects, tree).files() if mode != SUBMODULE}
     objects.want(blobs.values())
     return sorted(path for path, oid in blobs.items() if not objects.has(oid))
 
 
-def _leave_out(directory: Path, paths: Sequence[bytes]) -> None:
+def leave_out(directory: Path, paths: Sequence[bytes]) -> None:
     """Make a work tree sparse: all but these files."""
     _git(directory, "config", "core.sparseCheckout", "true")
     _git(directory, "config", "core.sparseCheckoutCone", "false")

@@ -5,7 +5,7 @@ from patchstack.workspace.model import FILE_NAME, SCRATCH, LintPolicy, SeriesCon
 from patchstack.workspace.places import is_url, located
 from patchstack.workspace.read import find_workspace, read_workspace
 from patchstack.workspace.variants import PLATFORMS, parse_size, parse_time, read_variants_file
-from patchstack.workspace.write import add_series
+from patchstack.workspace.write import add_series, move_pin
 
 __all__ = [
     "FILE_NAME",
@@ -20,6 +20,7 @@ __all__ = [
     "find_workspace",
     "is_url",
     "located",
+    "move_pin",
     "parse_size",
     "parse_time",
     "read_variants_file",

@@ -85,6 +85,26 @@ class Mapping:
         self.complain(key, "not a list of texts")
         return None
 
+    def commands(self, key: str) -> tuple[tuple[str, ...], ...]:
+        """A list of commands, each a list of words or a text that is split as a shell would, without one being run."""
+        import shlex
+
+        found: list[tuple[str, ...]] = []
+        value = self._get(key, False)
+        for one in value if isinstance(value, list) else ():
+            try:
+                words = shlex.split(one) if isinstance(one, str) else one
+            except ValueError as error:
+                self.complain(key, f"{_brief(one)}: {error}")
+                continue
+            if isinstance(words, list) and words and all(isinstance(word, str) for word in words):
+                found.append(tuple(map(str, words)))
+            else:
+                self.complain(key, f"{_brief(one)} is no command: a text, or a list of words")
+        if value is not None and not isinstance(value, list):
+            self.complain(key, "not a list of commands")
+        return tuple(found)
+
     def settings(self, key: str) -> tuple[tuple[str, str], ...]:
         """A mapping of names to scalars, as text: `true` is ON and `false` OFF, as CMake writes them."""
         node = self.mapping(key)

@@ -84,7 +84,8 @@ class SeriesConfig:
     """One series of the workspace. `upstream` and `fork` are a path or URL, relative paths taken from the workspace;
     `expect` is `fork` or `lock`: what verify compares with. `context` is how many lines export writes around a change,
     `form` is `plain` or `anchored`;
-    `require_pushed` lets it refuse a branch that its remote does not have; `variant` is what `build` makes of it."""
+    `require_pushed` lets it refuse a branch that its remote does not have; `variant` is what `build` makes of it;
+    `sync_require` are commands, each a list of words, that must succeed before `sync` moves the pin."""
 
     name: str
     patches: Path
@@ -99,6 +100,7 @@ class SeriesConfig:
     lint: LintPolicy = LintPolicy()
     waive: tuple[Waiver, ...] = ()
     variant: str | None = None
+    sync_require: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

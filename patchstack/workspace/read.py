@@ -74,9 +74,18 @@ def _read_series(name: str, node: Mapping, path: Path) -> SeriesConfig:
         lint=_read_lint(node.mapping("lint")),
         waive=tuple(_read_waiver(one) for one in node.items("waive")),
         variant=node.text("variant"),
+        sync_require=_read_sync(node.mapping("sync")),
     )
     node.finish()
     return config
+
+
+def _read_sync(node: Mapping | None) -> tuple[tuple[str, ...], ...]:
+    if node is None:
+        return ()
+    required = node.commands("require")
+    node.finish()
+    return required
 
 
 def _form(node: Mapping) -> str:

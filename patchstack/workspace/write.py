@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from patchstack.errors import ConfigError, UsageError
@@ -10,6 +11,8 @@ from patchstack.workspace.mapping import read_yaml
 from patchstack.workspace.model import SeriesConfig
 from patchstack.workspace.places import is_url
 from patchstack.workspace.read import read_workspace
+
+_WORDS = ("true", "false", "yes", "no", "on", "off", "null")
 
 
 def add_series(path: Path, config: SeriesConfig) -> None:
@@ -39,9 +42,57 @@ def add_series(path: Path, config: SeriesConfig) -> None:
     yaml = YAML()
     yaml.width = 4096
     yaml.dump(document, out)
+    _replace(path, out.getvalue())
+
+
+def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
+    """Give a series another pin and, where one is named, another branch of the fork. All else stays, byte by byte.
+
+    Raises `ConfigError` for a file that cannot be used, or that writes these values in a way that is not understood.
+    """
+    wanted = {"pin": pin} if fork_ref is None else {"pin": pin, "fork_ref": fork_ref}
+    with path.open(encoding="utf-8", newline="") as file:
+        text = file.read()
+    lines = text.split("\n")
+    node = read_yaml(path)["series"][name]
+    # From the end, so that places found before stay where they are.
+    for key, value in sorted(wanted.items(), key=lambda item: node.lc.value(item[0]), reverse=True):
+        old = str(node[key])
+        if old == value:
+            continue
+        line, column = node.lc.value(key)
+        rest = lines[line][column:] if line < len(lines) else ""
+        quote = rest[:1] if rest[:1] in ("'", '"') else ""
+        if not rest.startswith(f"{quote}{old}{quote}"):
+            raise ConfigError(
+                f"{path}:{line + 1}: {key} is not written out there, and was not changed",
+                hint=f"write {key}: {value} for series {name} by hand",
+            )
+        lines[line] = lines[line][:column] + _scalar(value, quote) + rest[len(old) + 2 * len(quote) :]
+    changed = "\n".join(lines)
+    if changed != text:
+        _replace(path, changed)
+
+
+def _scalar(value: str, quote: str) -> str:
+    """A text as YAML: in the quotes it had, or in quotes where it could be read as a number or something else."""
+    plain = re.fullmatch(r"[A-Za-z0-9_./-]+", value) and re.search(r"[a-zA-Z]", value)
+    number = re.fullmatch(r"[-+.0-9eE_]+|0[xo].*", value) or value.lower() in _WORDS
+    if quote or not plain or number or value.startswith("-"):
+        quote = quote or '"'
+    return f"{quote}{value}{quote}"
+
+
+def _replace(path: Path, text: str) -> None:
+    path = path.resolve()
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.write_text(out.getvalue(), encoding="utf-8")
+        with draft.open("w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            draft.chmod(path.stat().st_mode & 0o7777)
         draft.replace(path)
     except OSError as error:
         draft.unlink(missing_ok=True)

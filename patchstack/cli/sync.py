@@ -1,0 +1,180 @@
+"""`patchstack sync`: the fork on a new pin, patch by patch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
+from patchstack.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from patchstack.upstream.sync_state import SyncState
+    from patchstack.workflow.sync_bench import Bench
+
+
+def sync_command(
+    series: Annotated[str | None, typer.Argument(metavar="SERIES", help="A series of the workspace.")] = None,
+    to: Annotated[str | None, typer.Option(metavar="REF", help="The upstream commit that is the new pin.")] = None,
+    continue_: Annotated[
+        bool, typer.Option("--continue", help="Go on: the conflict is resolved and added, or the run was killed.")
+    ] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Leave the patch at hand out for now.")] = False,
+    drop: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="Leave patch N out for good. Repeatable; needs --why.")
+    ] = None,
+    why: Annotated[str | None, typer.Option(metavar="TEXT", help="The reason for --drop, which is recorded.")] = None,
+    retry: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="Try patch N again, which was left out. Repeatable.")
+    ] = None,
+    abort: Annotated[bool, typer.Option("--abort", help="Give the sync up: all is as before.")] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Give the fork the branch, write the series, move the pin.")
+    ] = False,
+    worktree: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to work [default: beside the workspace].")
+    ] = None,
+    branch: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The new branch [default: the fork's, with -sync- and the pin].")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print a patchstack.sync/1 document.")] = False,
+    offline: OfflineOption = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Bring the fork onto a newer upstream commit, on a new branch in a repository of its own. The fork's branch is
+    never touched, and the pin moves with --accept alone. Without an option: where the sync stands."""
+    chosen = {
+        "--to": to is not None,
+        "--continue": continue_,
+        "--skip": skip,
+        "--drop": bool(drop),
+        "--retry": bool(retry),
+        "--abort": abort,
+        "--accept": accept,
+    }
+    given = [name for name, is_given in chosen.items() if is_given]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other", hint="one step at a time")
+    if bool(drop) != (why is not None) or (why is not None and not why.strip()):
+        raise UsageError("--drop N and --why TEXT go together", hint="the reason is recorded; a year on it is wanted")
+    if to is None and (worktree is not None or branch is not None):
+        raise UsageError("--worktree and --branch go with --to", hint="a sync under way keeps what it began with")
+    bench = _bench(series, workspace, offline=offline)
+    if accept:
+        _accept(bench, json=json)
+        return
+    if abort:
+        _abort(bench)
+        return
+    state = _step(bench, to, worktree, branch, continue_=continue_, skip=skip, drop=drop, why=why, retry=retry)
+    if state is None:
+        talk(f"{bench.config.name}: the pin is {to} already: nothing to do")
+        return
+    _show(state, json=json)
+
+
+def _bench(series: str | None, workspace: Path | None, *, offline: bool) -> Bench:
+    from patchstack.workflow.sync_bench import Bench
+
+    found = the_workspace(workspace)
+    return Bench(
+        config=one_series(found, [series] if series else []),
+        workspace=found,
+        cache=open_cache(offline=offline),
+        talk=talk,
+    )
+
+
+def _step(
+    bench: Bench,
+    to: str | None,
+    worktree: Path | None,
+    branch: str | None,
+    *,
+    continue_: bool,
+    skip: bool,
+    drop: list[int] | None,
+    why: str | None,
+    retry: list[int] | None,
+) -> SyncState | None:
+    from patchstack.workflow import sync
+
+    if to is not None:
+        return sync.begin(bench, to, worktree=worktree, branch=branch)
+    if continue_:
+        return sync.go_on(bench)
+    if skip:
+        return sync.skip(bench)
+    if drop and why is not None:
+        return sync.drop(bench, drop, why.strip())
+    if retry:
+        return sync.retry(bench, retry)
+    return bench.the_state()
+
+
+def _show(state: SyncState, *, json: bool) -> None:
+    """Print where a sync stands, and leave with 1 where a person is needed."""
+    from patchstack.report.sync import next_line, report_lines, standing_line, stop_lines, sync_table
+    from patchstack.report.table import print_table
+    from patchstack.report.text import printable
+    from patchstack.upstream.sync_document import sync_document
+    from patchstack.upstream.sync_state import Phase
+
+    def lines(texts: Iterable[str]) -> None:
+        for text in texts:
+            print(printable(text))
+
+    if json:
+        from json import dumps
+
+        print(dumps(sync_document(state)))
+    elif state.phase is Phase.STOPPED:
+        lines(stop_lines(state))
+    elif state.phase is Phase.READY:
+        print_table(sync_table(state))
+        lines(report_lines(state))
+        talk(next_line(state))
+    else:
+        lines([standing_line(state)])
+        talk(next_line(state))
+    if state.phase is not Phase.READY:
+        raise typer.Exit(int(Exit.DOES_NOT_HOLD))
+
+
+def _abort(bench: Bench) -> None:
+    from patchstack.workflow import sync
+
+    state = sync.abort(bench)
+    talk(f"{state.series}: the sync to {state.to_name} is given up, and {state.worktree} is removed; all is as before")
+
+
+def _accept(bench: Bench, *, json: bool) -> None:
+    from patchstack.upstream.sync_document import sync_document
+    from patchstack.workflow.sync_accept import accept
+
+    done = accept(bench)
+    state = done.state
+    if json:
+        from json import dumps
+
+        print(dumps({**sync_document(state), "phase": "accepted"}))
+    else:
+        count = f"{state.report['patch_count']} patches" if state.report else "the series"
+        fork = bench.config.fork
+        where = f"; branch {state.branch} at {state.head[:12]} in {fork}" if fork else ""
+        print(f"{state.series}: the pin is {state.to}; {count} written to {bench.config.patches}{where}")
+    talk(f"the record, with every reason, is {done.record}")
+    if done.kept is not None:
+        talk(f"note: {done.kept} was left as it is, {_kept(bench, state)}")
+    written = f"{bench.config.patches}, {bench.workspace.path} and .patchstack"
+    talk(f"next: patchstack verify {state.series}, and commit {written}")
+
+
+def _kept(bench: Bench, state: SyncState) -> str:
+    if bench.config.fork is None:
+        return f"as the only repository with branch {state.branch}: it can be the fork of the workspace"
+    return "as it holds files that git does not know"

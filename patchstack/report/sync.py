@@ -1,0 +1,151 @@
+"""`patchstack sync` in words: what stopped it, where it stands, and the report of a finished one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from patchstack.report.table import Table
+from patchstack.upstream.sync_document import counts
+from patchstack.upstream.sync_state import Item, Phase, SyncState
+
+_STYLES = {"unchanged": "green", "changed": "yellow", "dropped": "red", "skipped": "red", "landed": "cyan"}
+_REGIONS = 3  # places of a file that are shown
+_LINES = 8  # lines of a side that are shown
+_SETTINGS = 12  # options that are named
+
+
+def stop_lines(state: SyncState) -> Iterator[str]:
+    """What is in the way of the patch at hand, and what can be done about it."""
+    place = state.current
+    if state.stop is None or place is None:
+        return
+    item = state.items[place]
+    yield f"{state.series}: stopped at {item.label} {item.subject} ({place + 1} of {len(state.items)})"
+    for collision in state.stop["collisions"]:
+        yield ""
+        yield from _collision(collision)
+    if state.stop["remembered"]:
+        yield f"resolved as remembered: {', '.join(state.stop['remembered'])}"
+    yield ""
+    yield f"in {state.worktree}: edit, git add, then patchstack sync {state.series} --continue"
+    number = f"--drop {item.number} --why TEXT leaves it out for good" if item.number is not None else ""
+    yield "or: " + "; ".join(filter(None, ("--skip leaves it out for now", number, "--abort gives the sync up")))
+
+
+def _collision(collision: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{collision['path']}: {collision['how']}"
+    for mover in collision["upstream"]:
+        # A subject on GitHub ends in the pull request's number.
+        count = mover["lines"]
+        lines = f"{count} of the colliding lines" if count > 1 else "one of the colliding lines" if count else "near it"
+        who = f"{mover['author']}, {mover['date']}, {lines}"
+        yield f"  upstream {mover['commit'][:12]} {mover['subject']} ({who})"
+    if collision["left_out"]:
+        yield f"  it builds on {', '.join(collision['left_out'])}, left out before"
+    for region in collision["regions"][:_REGIONS]:
+        yield f"  line {region['line']}:"
+        for side, name in (("ours", "new pin"), ("base", "old base"), ("theirs", "patch")):
+            lines = region[side] or ["(nothing)"]
+            if len(lines) > _LINES + 1:
+                lines = [*lines[:_LINES], "…"]
+            yield f"    {name:<9}| {lines[0]}"
+            yield from (f"    {'':<9}| {line}".rstrip() for line in lines[1:])
+    more = len(collision["regions"]) - _REGIONS
+    if more > 0:
+        yield f"  and {more} more place{'s' if more > 1 else ''}"
+
+
+def sync_table(state: SyncState) -> Table:
+    """Every patch, what became of it, and why it was left out."""
+    changes = state.report["changes"] if state.report is not None else {}
+    rows = [
+        (
+            item.label,
+            item.subject,
+            (item.result or "")[:12] or "-",
+            changes.get(item.commit, item.fate.value),
+            _how(item),
+        )
+        for item in state.items
+    ]
+    return Table(titles=("number", "subject", "new commit", "change", "how"), rows=rows, styles=_STYLES)
+
+
+def _how(item: Item) -> str:
+    if item.reason:
+        return item.reason
+    if item.by_hand:
+        return "resolved by hand"
+    return f"resolved as remembered: {', '.join(item.remembered)}" if item.remembered else ""
+
+
+def report_lines(state: SyncState) -> Iterator[str]:
+    """The plain report of a finished sync: counts, toolchain, and what holds."""
+    report = state.report
+    if report is None:
+        return
+    count = counts(state)
+    told = [
+        f"{count[name]} {name}" for name in ("unchanged", "context only", "changed", "landed", "skipped", "dropped")
+    ]
+    yield f"{state.series}: {len(state.items)} patches from {state.pin[:12]} to {state.to[:12]}: " + ", ".join(told)
+    yield from toolchain_lines(report["toolchain"])
+    for note in state.notes:
+        yield f"note: {note}"
+    if report["holds"]:
+        yield (
+            f"{state.series}: holds: base {state.to} + {report['patch_count']} patches = {report['tree']}; "
+            f"branch {state.branch} at {state.head[:12]} in {state.worktree}"
+        )
+    else:
+        yield f"{state.series}: nothing is left: every patch landed or was left out"
+
+
+def toolchain_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """What changed for those who build, a line each."""
+    groups: dict[str, list[str]] = {"added": [], "removed": [], "default changed": []}
+    for one in found["options"]:
+        if one["old"] is None:
+            groups["added"].append(f"{one['name']} ({one['new']})")
+        elif one["new"] is None:
+            groups["removed"].append(one["name"])
+        else:
+            groups["default changed"].append(f"{one['name']} ({one['old']} to {one['new']})")
+    for what, names in groups.items():
+        if names:
+            yield f"CMake options {what}: {_some(names)}"
+    for one in found["requirements"]:
+        old, new = (", ".join(one[side]) or "nothing" for side in ("old", "new"))
+        yield f"{one['what']}: {old} before, {new} now"
+    for one in found["submodules"]:
+        name, old, new = one["name"], one["old"], one["new"]
+        if old is None or new is None:
+            yield f"submodule {name}: {'new' if old is None else 'gone'}"
+        else:
+            yield f"submodule {name}: {old[:12]} to {new[:12]}"
+    if found["unread"]:
+        yield f"build files whose contents are not to be had: {_some(found['unread'])}"
+    if not any(found[key] for key in ("options", "requirements", "submodules", "unread")):
+        changed = f" ({len(found['files'])} build files changed otherwise)" if found["files"] else ""
+        yield f"toolchain: no option, version or submodule changed{changed}"
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _SETTINGS
+    return ", ".join(names[:_SETTINGS]) + (f" and {more} more" if more > 0 else "")
+
+
+def standing_line(state: SyncState) -> str:
+    """Where a sync stands, in one line."""
+    done = sum(item.fate.value != "pending" for item in state.items)
+    return (
+        f"{state.series}: sync to {state.to_name} ({state.to[:12]}): {state.phase.value}, {done} of {len(state.items)}"
+    )
+
+
+def next_line(state: SyncState) -> str:
+    """What to do next."""
+    if state.phase is Phase.READY:
+        return f"next: look at {state.worktree}, then patchstack sync {state.series} --accept"
+    return f"next: patchstack sync {state.series} --continue"

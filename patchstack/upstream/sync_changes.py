@@ -1,0 +1,56 @@
+"""What became of every patch on the new pin: the same change, the same in other surroundings, or another one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from patchstack.git.objects import Objects
+from patchstack.git.trees import same_change
+from patchstack.upstream.sync_state import Fate, Item
+from patchstack.upstream.sync_worktree import SyncTree
+
+
+class Kind(StrEnum):
+    """How a patch's own change compares with what it was."""
+
+    UNCHANGED = "unchanged"
+    CONTEXT = "context only"
+    CHANGED = "changed"
+    LANDED = "landed"
+    SKIPPED = "skipped"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One patch and what became of it."""
+
+    item: Item
+    kind: Kind
+
+
+_LEFT_OUT = {Fate.LANDED: Kind.LANDED, Fate.SKIPPED: Kind.SKIPPED, Fate.DROPPED: Kind.DROPPED}
+
+
+def compare_changes(objects: Objects, tree: SyncTree, items: Sequence[Item]) -> tuple[Outcome, ...]:
+    """Hold every patch's change against what it was.
+
+    `unchanged`: the same lines removed and added, in the same order and the same surroundings (git's patch-id); where
+    in the file does not matter. `context only`: other surroundings. `changed`: other lines.
+    """
+    picked = [item for item in items if item.fate is Fate.PICKED and item.result]
+    ids = tree.patch_ids([oid for item in picked for oid in (item.commit, item.result or "")]) if picked else {}
+    return tuple(Outcome(item=item, kind=_kind(objects, item, ids)) for item in items)
+
+
+def _kind(objects: Objects, item: Item, ids: dict[str, str]) -> Kind:
+    if item.fate in _LEFT_OUT:
+        return _LEFT_OUT[item.fate]
+    assert item.result is not None, "a finished sync has no patch that is still to come"
+    made = objects.commit(item.result)
+    before = objects.commit(made.parents[0]).tree
+    if not same_change(objects, (item.before, item.tree), (before, made.tree)):
+        return Kind.CHANGED
+    return Kind.UNCHANGED if ids.get(item.commit) == ids.get(item.result) else Kind.CONTEXT

@@ -1,0 +1,296 @@
+"""What is in the way of a patch: the file, both sides, and the upstream commit that moved it.
+
+The commit is found by text, not by place: the lines that one side has and the base has not (or the other way round) are
+looked for among the lines that upstream's commits between the pins removed and added.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.git.objects import Objects
+from patchstack.git.trees import compare_trees, content
+from patchstack.upstream.sync_state import Fate, Item
+from patchstack.upstream.sync_worktree import SyncTree
+
+_PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*\Z")
+_SHOWN = 40  # lines of a side; more are told by their number
+_NAMED = 3  # upstream commits named for a file
+_LOG = ("--first-parent", "--reverse", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
+_FORMAT = "--format=%x00%H%x00%an%x00%ad%x00%s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """One place of a file where both sides changed the same lines. `line` is that of the first marker."""
+
+    line: int
+    ours: tuple[str, ...]
+    base: tuple[str, ...]
+    theirs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mover:
+    """An upstream commit that moved what a patch stands on. `lines` is how many of the colliding lines are its work;
+    `pull_request` is the number at the end of its subject."""
+
+    commit: str
+    author: str
+    date: str
+    subject: str
+    pull_request: int | None
+    lines: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collision:
+    """A file in conflict. `how` says in words what each side did to it; `movers` are the upstream commits behind it,
+    the likeliest first; `left_out` are patches that the patch at hand builds on and that were left out."""
+
+    path: str
+    how: str
+    regions: tuple[Region, ...]
+    movers: tuple[Mover, ...]
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Commit:
+    """An upstream commit with the lines it removed and added in a file."""
+
+    mover: Mover
+    removed: frozenset[str]
+    added: frozenset[str]
+
+
+def explain(
+    objects: Objects,
+    tree: SyncTree,
+    paths: Iterable[tuple[str, frozenset[int]]],
+    pin: str,
+    to: str,
+    items: Sequence[Item],
+) -> tuple[Collision, ...]:
+    """Explain the conflicts that stand in a sync's work tree. `items` are the patches before the one at hand."""
+    return tuple(_collision(objects, tree, path, stages, pin, to, items) for path, stages in paths)
+
+
+def _collision(
+    objects: Objects, tree: SyncTree, path: str, stages: frozenset[int], pin: str, to: str, items: Sequence[Item]
+) -> Collision:
+    regions = tuple(read_regions(_text(tree.directory / path))) if {2, 3} <= stages else ()
+    upstreams = list(_upstream_commits(tree, path, pin, to))
+    gone = Counter(line for one in regions for line in (*_only(one.base, one.ours), *_only(one.ours, one.base)))
+    movers = _ranked(upstreams, regions)
+    left_out = [
+        item.label
+        for item in items
+        if item.fate in (Fate.SKIPPED, Fate.DROPPED) and _touches(objects, item, path, gone)
+    ]
+    if not movers and not left_out:
+        movers = [one.mover for one in upstreams][-_NAMED:]
+    return Collision(
+        path=path,
+        how=_how(stages, _moved_to(tree, path, pin, to) if 2 not in stages else None),
+        regions=regions,
+        movers=tuple(movers[:_NAMED]),
+        left_out=tuple(left_out),
+    )
+
+
+def read_regions(text: str) -> Iterator[Region]:
+    """The conflicts of a text with markers in git's diff3 style."""
+    sides: dict[str, list[str]] = {}
+    side, start = "", 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith("<<<<<<< "):
+            sides, side, start = {"ours": [], "base": [], "theirs": []}, "ours", number
+        elif line.startswith("||||||| ") and side == "ours":
+            side = "base"
+        elif line.rstrip("\r") == "=======" and side in ("ours", "base"):
+            side = "theirs"
+        elif line.startswith(">>>>>>> ") and side == "theirs":
+            yield Region(
+                line=start, ours=tuple(sides["ours"]), base=tuple(sides["base"]), theirs=tuple(sides["theirs"])
+            )
+            side = ""
+        elif side:
+            sides[side].append(line)
+
+
+def shortened(lines: Sequence[str]) -> list[str]:
+    """Lines to show: all of few, the first of many with how many more there are."""
+    if len(lines) <= _SHOWN:
+        return list(lines)
+    return [*lines[: _SHOWN - 1], f"… and {len(lines) - _SHOWN + 1} lines more"]
+
+
+def document(collisions: Iterable[Collision]) -> list[Mapping[str, object]]:
+    """Collisions as JSON values."""
+    return [
+        {
+            "path": one.path,
+            "how": one.how,
+            "regions": [
+                {
+                    "line": region.line,
+                    "ours": shortened(region.ours),
+                    "base": shortened(region.base),
+                    "theirs": shortened(region.theirs),
+                }
+                for region in one.regions
+            ],
+            "upstream": [
+                {
+                    "commit": mover.commit,
+                    "author": mover.author,
+                    "date": mover.date,
+                    "subject": mover.subject,
+                    "pull_request": mover.pull_request,
+                    "lines": mover.lines,
+                }
+                for mover in one.movers
+            ],
+            "left_out": list(one.left_out),
+        }
+        for one in collisions
+    ]
+
+
+def _how(stages: frozenset[int], moved_to: str | None) -> str:
+    if stages == {1, 3}:
+        return (
+            f"upstream renamed it to {moved_to}, the patch changes it"
+            if moved_to
+            else ("upstream removed it, the patch changes it")
+        )
+    if stages == {1, 2}:
+        return "the patch removes it, upstream changed it"
+    if stages == {2, 3}:
+        return "both make it, each in its own way"
+    if stages == {1, 2, 3}:
+        return "both change the same lines"
+    return "one side renamed what the other changed"
+
+
+def _ranked(commits: Sequence[_Commit], regions: Sequence[Region]) -> list[Mover]:
+    """The commits whose lines collide, those with most of them first, the earlier of two that are alike."""
+    taken = {line for one in regions for line in _only(one.base, one.ours)}
+    brought = {line for one in regions for line in _only(one.ours, one.base)}
+    found = []
+    for one in commits:
+        lines = len(one.removed & taken) + len(one.added & brought)
+        if lines:
+            mover = one.mover
+            found.append(
+                Mover(
+                    commit=mover.commit,
+                    author=mover.author,
+                    date=mover.date,
+                    subject=mover.subject,
+                    pull_request=mover.pull_request,
+                    lines=lines,
+                )
+            )
+    return sorted(found, key=lambda mover: -mover.lines)
+
+
+def _only(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
+    """The telling lines of one side that the other has not: a lone brace says nothing of where it comes from."""
+    there = set(other)
+    return (line.strip() for line in one if line not in there and len(line.strip()) > 2)
+
+
+def _upstream_commits(tree: SyncTree, path: str, pin: str, to: str) -> Iterator[_Commit]:
+    """The upstream commits between the pins that touch a file, oldest first, with the lines they removed and added.
+
+    The contents may be missing in a partial clone: then without lines."""
+    span = (f"{pin}..{to}", "--", f":(literal){path}")
+    options = (*_LOG, _FORMAT, "--date=short")
+    shown = tree.log("-p", "-U0", *options, *span) or tree.log(*options, *span)
+    yield from _parsed(shown.decode("utf-8", "replace"))
+
+
+def _parsed(shown: str) -> Iterator[_Commit]:
+    head: list[str] = []
+    removed: set[str] = set()
+    added: set[str] = set()
+
+    def made() -> _Commit:
+        found = _PULL_REQUEST.search(head[3])
+        mover = Mover(
+            commit=head[0],
+            author=head[1],
+            date=head[2],
+            subject=head[3],
+            pull_request=int(found.group(1)) if found else None,
+            lines=0,
+        )
+        return _Commit(mover=mover, removed=frozenset(removed), added=frozenset(added))
+
+    for line in shown.split("\n"):
+        if line.startswith("\0"):
+            if head:
+                yield made()
+            head, removed, added = line[1:].split("\0"), set(), set()
+        elif line.startswith("-") and not line.startswith("--- "):
+            removed.add(line[1:].strip())
+        elif line.startswith("+") and not line.startswith("+++ "):
+            added.add(line[1:].strip())
+    if head:
+        yield made()
+
+
+def _moved_to(tree: SyncTree, path: str, pin: str, to: str) -> str | None:
+    """The name upstream gave a file that it renamed, as git sees it."""
+    options = ("--first-parent", "-1", "--format=%H", "--diff-filter=D", "--no-renames")
+    gone = tree.log(*options, f"{pin}..{to}", "--", f":(literal){path}").decode().strip()
+    if not gone:
+        return None
+    listed = tree.log("-1", "--first-parent", "-m", "-M", "-z", "--format=", "--name-status", "--diff-filter=R", gone)
+    words = listed.decode("utf-8", "surrogateescape").strip("\n").split("\0")
+    moves = {words[at + 1]: words[at + 2] for at in range(0, len(words) - 2, 3)}
+    return moves.get(path)
+
+
+def _touches(objects: Objects, item: Item, path: str, colliding: Counter[str]) -> bool:
+    """Whether a patch's own change has lines in a file that collide now."""
+    for change in compare_trees(objects, item.before, item.tree):
+        if change.path.decode("utf-8", "surrogateescape") == path:
+            changed = _lines(objects, change.path, change.old) ^ _lines(objects, change.path, change.new)
+            return not colliding or bool(changed & colliding.keys())
+    return False
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8", "replace") if path.is_file() and not path.is_symlink() else ""
+    except OSError:
+        return ""
+
+
+def landed_in(objects: Objects, tree: SyncTree, item: Item, pin: str, to: str) -> Mover | None:
+    """The upstream commit that brought what a patch does, where one has at least half of its lines."""
+    scores: Counter[str] = Counter()
+    movers: dict[str, Mover] = {}
+    total = 0
+    for change in compare_trees(objects, item.before, item.tree):
+        path = change.path.decode("utf-8", "surrogateescape")
+        old, new = (_lines(objects, change.path, entry) for entry in (change.old, change.new))
+        total += len(old ^ new)
+        for one in _upstream_commits(tree, path, pin, to):
+            movers[one.mover.commit] = one.mover
+            scores[one.mover.commit] += len(one.added & (new - old)) + len(one.removed & (old - new))
+    best = scores.most_common(1)
+    return movers[best[0][0]] if best and 2 * best[0][1] >= total > 0 else None
+
+
+def _lines(objects: Objects, path: bytes, entry: tuple[int, str] | None) -> set[str]:
+    """The telling lines of a file, without indentation."""
+    lines = content(objects, entry, path).decode("utf-8", "replace").split("\n")
+    return {line.strip() for line in lines if len(line.strip()) > 2}

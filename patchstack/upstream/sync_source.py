@@ -1,0 +1,166 @@
+"""What a sync starts from: the new pin, and the fork's commits in one line, each with the patch it is."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import MissingError, NotHeldError, UsageError
+from patchstack.git.objects import Commit, Objects, Repository, read_only_git
+from patchstack.git.overlay import SUBMODULE
+from patchstack.git.transport import Cache
+from patchstack.git.trees import compare_trees
+from patchstack.series.history import ForkHistory
+from patchstack.series.lock import FILE_NAME, Lock
+from patchstack.series.model import PatchFile, Series
+from patchstack.series.result import Row
+from patchstack.upstream.sync_state import Item
+from patchstack.upstream.sync_worktree import SyncTree
+from patchstack.workspace import is_url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The new pin, the upstream repository that has it, and how many upstream commits lie between the pins."""
+
+    commit: Commit
+    repository: Repository
+    distance: int
+
+
+def open_target(cache: Cache, upstream: str, pin: Commit, to: str, objects: Objects) -> Target:
+    """Find the new pin in the upstream, along with its history back to the old one.
+
+    Raises `NotHeldError` where it does not descend from the pin, `MissingError` where that cannot be told here.
+    """
+    if is_url(upstream):
+        repository, oid = cache.history(upstream, to, pin.oid)
+    else:
+        repository, oid = Repository.open(upstream, Path(upstream)), to
+    alone = Objects()
+    alone.add_directory(repository.object_directory, repository.name)
+    commit = repository.resolve_commit(oid, "--to", alone)
+    objects.add_directory(repository.object_directory, repository.name)
+    if not repository.is_ancestor(pin.oid, commit.oid):
+        raise _no_descent(repository, pin, commit, to)
+    told = read_only_git(repository.path, "rev-list", "--count", "--first-parent", f"{pin.oid}..{commit.oid}")
+    return Target(commit=commit, repository=repository, distance=int(told.stdout or b"0"))
+
+
+def _no_descent(repository: Repository, pin: Commit, commit: Commit, to: str) -> Exception:
+    if repository.is_ancestor(commit.oid, pin.oid):
+        return NotHeldError(
+            f"{to} ({commit.oid[:12]}) is older than the pin {pin.oid[:12]}",
+            hint="a sync goes forward; give a later commit of the upstream",
+        )
+    if repository.shallow:
+        return MissingError(
+            f"{repository.name} is shallow: whether {to} descends from the pin {pin.oid[:12]} cannot be told",
+            hint=f"git -C {repository.name} fetch --deepen=1000",
+        )
+    base = read_only_git(repository.path, "merge-base", pin.oid, commit.oid).stdout.decode().strip()
+    where = f"they part at {base[:12]}" if base else "they have no commit in common"
+    return NotHeldError(
+        f"{to} ({commit.oid[:12]}) does not descend from the pin {pin.oid[:12]}: {where}",
+        hint="is it on another branch, or did the upstream rewrite its history? "
+        "Then export the fork on the newest pin that both have, and sync from there",
+    )
+
+
+def patches_of(
+    series: Series, lock: Lock | None, commits: Sequence[Commit], rows: Sequence[Row], *, in_order: bool
+) -> dict[str, PatchFile]:
+    """Which patch each commit is: the one verify matched with it, else the one the lock says, else the only one of its
+    subject. `in_order`: the commits were made from the patches, one of each."""
+    if in_order:
+        return {commit.oid: patch for commit, patch in zip(commits, series.patches, strict=True)}
+    by_file = {patch.file: patch for patch in series.patches}
+    found = {row.fork_commit: by_file[row.file] for row in rows if row.fork_commit and row.file}
+    for entry in lock.patches if lock else ():
+        if entry.file in by_file and by_file[entry.file] not in found.values():
+            found.setdefault(entry.commit, by_file[entry.file])
+    for commit in commits:
+        alike = [patch for patch in series.patches if patch.subject == commit.subject]
+        if len(alike) == 1 and alike[0] not in found.values():
+            found.setdefault(commit.oid, alike[0])
+    return found
+
+
+def items_of(commits: Sequence[tuple[Commit, str]], patches: Mapping[str, PatchFile]) -> tuple[Item, ...]:
+    """The fork's commits, each with the tree before it, as patches on their way."""
+    return tuple(
+        Item(
+            commit=commit.oid,
+            before=before,
+            tree=commit.tree,
+            subject=commit.subject,
+            number=patches[commit.oid].number if commit.oid in patches else None,
+            file=patches[commit.oid].file if commit.oid in patches else None,
+        )
+        for commit, before in commits
+    )
+
+
+def in_one_line(
+    objects: Objects, tree: SyncTree, fork: ForkHistory, pin: Commit, to: str
+) -> tuple[list[tuple[Commit, str]], list[str]]:
+    """The fork's own commits, oldest first, each with the tree before it, and notes on what merges lose.
+
+    A fork without merges gives its commits. One with merges gives those of all its branches without the merges; what a
+    merge itself changed is in no commit, and is told.
+    """
+    if not fork.merges:
+        before = [pin.tree, *(commit.tree for commit in fork.commits)]
+        return list(zip(fork.commits, before, strict=False)), []
+    commits = [
+        (objects.commit(oid), objects.commit(parent).tree)
+        for oid, parent in tree.own_commits(fork.head.oid, pin.oid, to)
+    ]
+    notes = []
+    for merge in fork.merges:
+        own = tree.changes_of_its_own(merge.oid)
+        loses = f"; what it changed itself is lost: {', '.join(own)}" if own else ""
+        notes.append(f"merge {merge.oid[:12]} ({merge.subject}) is left out{loses}")
+    return commits, notes
+
+
+def series_digest(directory: Path) -> str:
+    """A digest of a series' patches and lock: whether anyone has changed them meanwhile."""
+    digest = hashlib.sha256()
+    for path in sorted(directory.iterdir()):
+        if path.suffix in (".patch", ".anchored") or path.name == FILE_NAME:
+            digest.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def paths_made(objects: Objects, item: Item) -> list[bytes]:
+    """The files that a commit makes."""
+    return [change.path for change in compare_trees(objects, item.before, item.tree) if change.old is None]
+
+
+def contents(objects: Objects, items: Sequence[Item]) -> Iterator[str]:
+    """The contents that merging patches needs: those around every change."""
+    for item in items:
+        for change in compare_trees(objects, item.before, item.tree):
+            for entry in (change.old, change.new):
+                if entry is not None and entry[0] != SUBMODULE:
+                    yield entry[1]
+
+
+def branch_name(series: Series, lock: Lock | None, fork_ref: str | None, to: str) -> str:
+    """The new branch's name: the fork's, without the mark of an earlier sync, and the new pin's."""
+    name = (fork_ref or (lock.branch if lock else "") or series.name).removeprefix("refs/heads/")
+    if name == "HEAD" or re.fullmatch(r"[0-9a-f]{40}", name):
+        name = series.name
+    return f"{re.sub(r'-sync-[0-9a-f]{9}$', '', name)}-sync-{to[:9]}"
+
+
+def refuse_branch(branch: str, fork: Repository | None) -> None:
+    """Refuse a name that no branch may have, or that the fork has. Raises `UsageError`."""
+    if branch.startswith("-") or not read_only_git(Path.cwd(), "check-ref-format", f"refs/heads/{branch}").ok:
+        raise UsageError(f"{branch!r} is no name for a branch", hint="--branch NAME")
+    if fork is not None and read_only_git(fork.path, "rev-parse", "-q", "--verify", f"refs/heads/{branch}").ok:
+        raise UsageError(f"the fork {fork.name} has a branch {branch} already", hint="name another: --branch NAME")

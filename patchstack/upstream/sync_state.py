@@ -1,0 +1,154 @@
+"""Where a sync stands, as a file: written in one step after everything that was done, so that a killed run goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from patchstack.errors import ConfigError, MissingError
+from patchstack.series.files import replace_file
+
+SCHEMA = "patchstack.sync-state/1"
+FILE_NAME = "state.json"
+
+
+class Phase(StrEnum):
+    """What a sync is at. `stopped` waits for a person, `ready` for `--accept`."""
+
+    PREPARING = "preparing"
+    PICKING = "picking"
+    STOPPED = "stopped"
+    PICKED = "picked"
+    READY = "ready"
+    ACCEPTING = "accepting"
+
+
+class Fate(StrEnum):
+    """What became of one patch."""
+
+    PENDING = "pending"
+    PICKED = "picked"
+    LANDED = "landed"
+    SKIPPED = "skipped"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One commit of the fork on its way. `before` and `tree` are the trees around its own change; `number` and `file`
+    are its patch's, where it has one; `result` is the new commit. `reason` says why it was left out, `remembered`
+    which files a remembered resolution settled, `by_hand` whether a person resolved it."""
+
+    commit: str
+    before: str
+    tree: str
+    subject: str
+    number: int | None
+    file: str | None
+    fate: Fate = Fate.PENDING
+    result: str | None = None
+    reason: str = ""
+    remembered: tuple[str, ...] = ()
+    by_hand: bool = False
+
+    @property
+    def label(self) -> str:
+        """How people know it: the patch's number, or the commit's id."""
+        return f"{self.number:04d}" if self.number is not None else self.commit[:12]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncState:
+    """A sync. `pin` and `to` are the old and the new pin, `to_name` is how the user called that; `head` is the newest
+    commit made so far; `fork_head` and `digest` tell whether fork and series are what they were at the start. `stop` is
+    what is in the way of the patch at hand, `notes` what the user should know, `report` the finished report."""
+
+    series: str
+    pin: str
+    to: str
+    to_name: str
+    branch: str
+    worktree: str
+    fork_head: str
+    digest: str
+    head: str
+    phase: Phase
+    items: tuple[Item, ...] = ()
+    notes: tuple[str, ...] = ()
+    stop: Mapping[str, Any] | None = None
+    report: Mapping[str, Any] | None = None
+
+    @property
+    def current(self) -> int | None:
+        """The place of the first patch that is still to come."""
+        return next((place for place, item in enumerate(self.items) if item.fate is Fate.PENDING), None)
+
+    def with_item(self, place: int, **changes: Any) -> SyncState:
+        """The same with one patch changed."""
+        items = list(self.items)
+        items[place] = replace(items[place], **changes)
+        return replace(self, items=tuple(items))
+
+    def rewound(self, place: int) -> SyncState:
+        """The same with the patches from a place on still to come; those that were left out stay so."""
+        items = [
+            replace(item, fate=Fate.PENDING, result=None, remembered=(), by_hand=False, reason="")
+            if at >= place and item.fate in (Fate.PICKED, Fate.LANDED)
+            else item
+            for at, item in enumerate(self.items)
+        ]
+        head = next((item.result for item in reversed(items[:place]) if item.result), self.to)
+        return replace(self, items=tuple(items), head=head, phase=Phase.PICKING, stop=None, report=None)
+
+
+def save_state(directory: Path, state: SyncState) -> SyncState:
+    """Write a state, in one step; gives it back. Raises `MissingError` for what the disk refuses."""
+    text = json.dumps({"schema": SCHEMA, **asdict(state)}, indent=1, ensure_ascii=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        replace_file(directory / FILE_NAME, text.encode() + b"\n")
+    except OSError as error:
+        raise MissingError(f"{directory} cannot be written: {error.strerror or error}") from error
+    return state
+
+
+def load_state(directory: Path) -> SyncState | None:
+    """The state kept in a directory, or None where there is none. Raises `ConfigError` for one that is not ours."""
+    path = directory / FILE_NAME
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise _not_ours(path, str(error)) from error
+    try:
+        if document.pop("schema") != SCHEMA:
+            raise _not_ours(path, f"its schema is not {SCHEMA}")
+        items = tuple(_item(one) for one in document.pop("items"))
+        phase = Phase(document.pop("phase"))
+        notes = tuple(map(str, document.pop("notes")))
+        state = SyncState(items=items, phase=phase, notes=notes, **document)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _not_ours(path, f"{type(error).__name__}: {error}") from error
+    texts = (state.series, state.pin, state.to, state.branch, state.worktree, state.head, state.digest)
+    if not all(isinstance(text, str) for text in texts):
+        raise _not_ours(path, "a field is not text")
+    return state
+
+
+def _item(one: Mapping[str, Any]) -> Item:
+    fields = dict(one)
+    fields["fate"] = Fate(fields["fate"])
+    fields["remembered"] = tuple(map(str, fields["remembered"]))
+    return Item(**fields)
+
+
+def _not_ours(path: Path, why: str) -> ConfigError:
+    return ConfigError(
+        f"{path} is not a state of patchstack sync: {why}",
+        hint=f"remove {path.parent} and begin again: fork and series are as they were",
+    )

@@ -1,0 +1,284 @@
+"""The repository a sync works in: its own, with a work tree, borrowing the objects of upstream and fork.
+
+Nobody's configuration, attributes or hooks reach what is done here, so the same commits and the same resolutions give
+the same branch, down to the ids, on every machine.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import MissingError, UsageError
+from patchstack.git.objects import Repository
+from patchstack.git.scratch import borrow_objects, isolated_environment
+from patchstack.git.transport import shown_url
+from patchstack.process import Finished, run
+from patchstack.series.checkout import leave_out
+
+MARK = "patchstack-sync"
+_CONFIG = """\
+[core]
+\trepositoryformatversion = 0
+\tbare = false
+\tlogAllRefUpdates = false
+\thooksPath = /dev/null
+\tautocrlf = false
+\tattributesFile = /dev/null
+[merge]
+\tconflictStyle = diff3
+\trenames = true
+\trenameLimit = 7000
+\tdirectoryRenames = conflict
+[diff]
+\talgorithm = myers
+\trenames = true
+[rerere]
+\tenabled = true
+\tautoUpdate = true
+[gc]
+\tauto = 0
+\trerereResolved = never
+\trerereUnresolved = never
+[commit]
+\tgpgSign = false
+"""
+# Contents byte for byte as they are stored, merged as text, whatever the tree's own .gitattributes say.
+_ATTRIBUTES = "* -text -ident -filter !eol !working-tree-encoding !merge !conflict-marker-size\n"
+_IDENTITY = {f"GIT_{role}_{key}": "patchstack" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+_MARKER = re.compile(rb"(<{7}|\|{7}|>{7})( |\r?$)")
+_REMEMBERED = re.compile(r"^(?:Resolved|Staged) '(.*)' using previous resolution\.$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """A patch's change, merged onto the branch: the tree, and the files that a remembered resolution settled."""
+
+    tree: str
+    remembered: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmerged:
+    """Files in conflict: every path with the stages git has of it (1 base, 2 upstream's side, 3 the patch's)."""
+
+    paths: tuple[tuple[str, frozenset[int]], ...]
+    remembered: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """What a person made of a conflict. `message` is theirs where they committed by themselves."""
+
+    tree: str
+    message: bytes | None
+
+
+class SyncTree:
+    """A sync's repository, by its directory. Raises `MissingError` where git fails."""
+
+    def __init__(self, directory: Path, branch: str) -> None:
+        self.directory = directory
+        self.branch = branch
+        self.git_dir = directory / ".git"
+
+    @property
+    def is_ours(self) -> bool:
+        return (self.git_dir / MARK).is_file()
+
+    def make(
+        self,
+        start: str,
+        *,
+        borrow: Sequence[Path],
+        shallow: Sequence[Repository],
+        remotes: Sequence[tuple[str, str]],
+        absent: Sequence[bytes],
+    ) -> None:
+        """Make the repository and check `start` out. `absent` are files whose contents are nowhere: the work tree is
+        sparse without them. What an earlier, killed run left is replaced."""
+        if self.directory.exists():
+            shutil.rmtree(self.directory)
+        for name in ("objects/info", "objects/pack", "refs/heads", "info"):
+            (self.git_dir / name).mkdir(parents=True)
+        (self.git_dir / MARK).write_text("made by patchstack sync\n")
+        (self.git_dir / "HEAD").write_text(f"ref: refs/heads/{self.branch}\n")
+        (self.git_dir / "config").write_text(_CONFIG + "".join(_remote(*remote) for remote in remotes))
+        (self.git_dir / "info" / "attributes").write_text(_ATTRIBUTES)
+        borrow_objects(self.git_dir / "objects", borrow)
+        ends = {line for one in shallow for line in _lines(one.git_dir / "shallow")}
+        if ends:
+            (self.git_dir / "shallow").write_text("".join(f"{line}\n" for line in sorted(ends)))
+        self._git("update-ref", f"refs/heads/{self.branch}", start)
+        if absent:
+            leave_out(self.directory, absent)
+        self._git("reset", "--quiet", "--hard", start)
+
+    def merge(self, commit: str, head: str, made: Sequence[bytes]) -> Merged | Unmerged:
+        """Merge a commit's own change three-way onto `head`, in index and work tree. What a killed run left there goes
+        first: `made` are the paths the commit makes, which it may have left as untracked files."""
+        self.reset(head, made)
+        done = self._run("cherry-pick", "--no-commit", commit)
+        told = done.complaint + "\n" + done.stdout.decode("utf-8", "replace")
+        remembered = tuple(dict.fromkeys(_REMEMBERED.findall(told)))
+        if not done.ok and "could not apply" not in done.complaint:
+            raise MissingError(f"git cherry-pick {commit[:12]} in {self.directory} failed: {done.complaint}")
+        paths = self.unmerged()
+        if paths:
+            return Unmerged(paths=paths, remembered=remembered)
+        return Merged(tree=self._git("write-tree", "--missing-ok").decode().strip(), remembered=remembered)
+
+    def reset(self, head: str, made: Sequence[bytes]) -> None:
+        """Bring branch, index and work tree to a commit. Untracked files stay, but for those at the paths given."""
+        for lock in ("index.lock", "HEAD.lock", f"refs/heads/{self.branch}.lock"):
+            (self.git_dir / lock).unlink(missing_ok=True)
+        self._run("rerere", "clear")
+        self._git("symbolic-ref", "HEAD", f"refs/heads/{self.branch}")
+        self._git("reset", "--quiet", "--hard", head)
+        if made:
+            names = [path.decode("utf-8", "surrogateescape") for path in made]
+            self._git("--literal-pathspecs", "clean", "--quiet", "-dffx", "--", *names)
+
+    def commit(self, raw: bytes, tree: str, parent: str, message: bytes | None = None) -> str:
+        """Make a commit of a tree, in everything else the given one: author, committer, both dates, encoding and
+        message (unless another is given). Gives its id; the branch then has it."""
+        made = rewritten(raw, tree, parent, message)
+        oid = self._git("hash-object", "-t", "commit", "-w", "--stdin", stdin=made).decode().strip()
+        self._git("update-ref", f"refs/heads/{self.branch}", oid)
+        return oid
+
+    def unmerged(self) -> tuple[tuple[str, frozenset[int]], ...]:
+        """The paths in conflict, with their stages."""
+        found: dict[str, set[int]] = {}
+        for entry in self._git("ls-files", "--unmerged", "-z").split(b"\0"):
+            if entry:
+                head, _, path = entry.partition(b"\t")
+                found.setdefault(path.decode("utf-8", "surrogateescape"), set()).add(int(head.split()[2]))
+        return tuple((path, frozenset(stages)) for path, stages in found.items())
+
+    def resolution(self, head: str, paths: Sequence[str]) -> Resolved | list[str]:
+        """What a person made of a conflict on `head`, or complaints: files that are not added, or still have markers,
+        or commits beyond one. `paths` are those that were in conflict."""
+        unmerged = [path for path, _ in self.unmerged()]
+        if unmerged:
+            return [f"{path} is still in conflict" for path in unmerged]
+        unstaged = self._git("diff", "--name-only", "-z").decode("utf-8", "surrogateescape").split("\0")
+        if named := [path for path in unstaged if path]:
+            return [f"{path} was changed and not added" for path in named]
+        tree = self._git("write-tree", "--missing-ok").decode().strip()
+        marked = [f"{path}:{line} is a conflict marker" for path in paths for line in self._markers(path)]
+        if marked:
+            return marked
+        now = self.head()
+        if now == head:
+            return Resolved(tree=tree, message=None)
+        above = self._git("rev-list", "--parents", "-n", "1", now).decode().split()[1:]
+        if above != [head]:
+            return [f"HEAD {now[:12]} is not one commit above {head[:12]}"]
+        if tree != self._git("rev-parse", f"{now}^{{tree}}").decode().strip():
+            return ["something was added after the commit"]
+        body = self._git("cat-file", "commit", now).partition(b"\n\n")[2]
+        return Resolved(tree=tree, message=body)
+
+    def remember(self) -> None:
+        """Let git record how the conflict at hand was resolved."""
+        self._run("rerere")
+
+    def head(self) -> str:
+        """The commit that is checked out."""
+        return self._git("rev-parse", "--verify", "HEAD").decode().strip()
+
+    def tree_of(self, commit: str) -> str:
+        return self._git("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
+
+    def own_commits(self, head: str, *without: str) -> Iterator[tuple[str, str]]:
+        """The commits of a branch with merges in one line, without the merges: id and its parent's, oldest first."""
+        listed = self._git(
+            *("rev-list", "--reverse", "--topo-order", "--no-merges", "--parents"),
+            *(head, *(f"^{commit}" for commit in without)),
+        )
+        for line in listed.decode().splitlines():
+            commit, *parents = line.split()
+            if parents:
+                yield commit, parents[0]
+
+    def changes_of_its_own(self, merge: str) -> list[str]:
+        """The files in which a merge is like none of its parents."""
+        shown = self._git("diff-tree", "--cc", "--name-only", "--no-commit-id", "-r", "-z", merge)
+        return [path.decode("utf-8", "replace") for path in shown.split(b"\0") if path]
+
+    def log(self, *arguments: str) -> bytes:
+        """`git log`, read-only. Empty where contents that it needs are not to be had."""
+        done = self._run("log", *arguments)
+        return done.stdout if done.ok else b""
+
+    def patch_ids(self, commits: Sequence[str]) -> dict[str, str]:
+        """git's stable patch-id of commits."""
+        shown = self._git(
+            *("log", "--no-walk=unsorted", "--stdin", "-p", "--no-color", "--no-ext-diff", "--full-index"),
+            stdin="".join(f"{commit}\n" for commit in commits).encode(),
+        )
+        told = self._git("patch-id", "--stable", stdin=shown).decode("ascii").splitlines()
+        return {commit: patch_id for patch_id, commit in (line.split() for line in told)}
+
+    def left_over(self) -> bool:
+        """Whether the work tree holds anything beside the branch's files."""
+        return bool(self._git("status", "--porcelain", "--ignored").strip())
+
+    def remove(self) -> None:
+        """Remove the repository with all it holds. Raises `UsageError` for a directory that is not ours."""
+        if self.directory.exists():
+            if not self.is_ours and any(self.directory.iterdir()):
+                raise UsageError(
+                    f"{self.directory} is not the repository that this sync made; nothing was removed",
+                    hint="move it away and run the command again",
+                )
+            shutil.rmtree(self.directory)
+
+    def _markers(self, path: str) -> list[int]:
+        shown = self._run("cat-file", "blob", f":0:{path}")
+        return [at for at, line in enumerate(shown.stdout.split(b"\n"), 1) if shown.ok and _MARKER.match(line)]
+
+    def _run(self, *args: str, stdin: bytes = b"") -> Finished:
+        if not self.git_dir.is_dir():
+            raise MissingError(
+                f"the sync's repository {self.directory} is gone",
+                hint="patchstack sync --abort, and begin again: resolutions are remembered",
+            )
+        environment = isolated_environment(self.git_dir, GIT_WORK_TREE=str(self.directory), TZ="UTC", **_IDENTITY)
+        return run(["git", *args], cwd=self.directory, env=environment, stdin=stdin)
+
+    def _git(self, *args: str, stdin: bytes = b"") -> bytes:
+        done = self._run(*args, stdin=stdin)
+        if not done.ok:
+            raise MissingError(f"git {args[0]} in {self.directory} failed: {done.complaint}")
+        return done.stdout
+
+
+def rewritten(raw: bytes, tree: str, parent: str, message: bytes | None = None) -> bytes:
+    """A commit object with another tree and parent. A signature is of the old one, and goes."""
+    head, _, body = raw.partition(b"\n\n")
+    kept = []
+    skipping = False
+    for line in head.split(b"\n"):
+        if line.startswith(b" "):
+            if not skipping:
+                kept.append(line)
+            continue
+        skipping = line.split(b" ")[0] in (b"tree", b"parent", b"gpgsig", b"gpgsig-sha256", b"mergetag")
+        if not skipping:
+            kept.append(line)
+    lines = [b"tree " + tree.encode(), b"parent " + parent.encode(), *kept]
+    return b"\n".join(lines) + b"\n\n" + (body if message is None else message)
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().split() if path.is_file() else []
+
+
+def _remote(name: str, url: str) -> str:
+    quoted = shown_url(url).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'[remote "{name}"]\n\turl = "{quoted}"\n\tfetch = "+refs/heads/*:refs/remotes/{name}/*"\n'

@@ -1,0 +1,192 @@
+"""Take a finished sync over: what the policy asks for, then the branch, the series, and last the pin.
+
+Once writing has begun it is finished, if need be by the next `--accept`: every step can be done again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from patchstack.errors import MissingError, NotHeldError, UsageError
+from patchstack.git.objects import Objects, Repository, read_only_git
+from patchstack.git.scratch import isolated_environment
+from patchstack.git.transport import shown_url
+from patchstack.process import run
+from patchstack.series.export import carry_out
+from patchstack.series.files import replace_file
+from patchstack.upstream.sync_document import sync_document
+from patchstack.upstream.sync_rerere import share
+from patchstack.upstream.sync_source import series_digest
+from patchstack.upstream.sync_state import Fate, Phase, SyncState
+from patchstack.workflow.sync_bench import OURS, Bench, tree_of
+from patchstack.workflow.sync_finish import plan_series
+from patchstack.workflow.sync_steps import opened
+from patchstack.workspace import SeriesConfig, is_url, move_pin
+
+_LONGEST = 24 * 3600.0  # seconds a required command may take
+_SHOWN = 20  # lines of its output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """What was written: the record of the sync, and the repository where it was left behind (`kept`)."""
+
+    state: SyncState
+    record: Path
+    kept: Path | None
+
+
+def accept(bench: Bench) -> Accepted:
+    """Take the new branch over: it goes to the fork, its series to the workspace, and the pin moves.
+
+    Raises `UsageError` where the sync is not ready, `NotHeldError` for a patch that was skipped without a reason, a
+    fork or series that changed meanwhile, and a required command that fails; then nothing was written.
+    """
+    with bench.alone():
+        state = bench.the_state()
+        if state.phase is not Phase.ACCEPTING:
+            _refuse(bench, state)
+            _require(bench, state)
+            state = bench.save(replace(state, phase=Phase.ACCEPTING))
+        objects = opened(bench, state)
+        _publish(bench.config, state)
+        carry_out(plan_series(bench, state, objects, objects.commit(state.to), bench.config.patches))
+        with_fork = bench.config.fork is not None
+        move_pin(bench.workspace.path, bench.config.name, state.to, state.branch if with_fork else None)
+        share(tree_of(state).git_dir / "rr-cache", bench.shared)
+        record = _record(bench, state)
+        kept = _leave(state, with_fork=with_fork)
+        bench.clear()
+        return Accepted(state=state, record=record, kept=kept)
+
+
+def _refuse(bench: Bench, state: SyncState) -> None:
+    name = bench.config.name
+    if state.phase is not Phase.READY or state.report is None:
+        raise UsageError(f"the sync of {name} is not finished ({state.phase})", hint=f"patchstack sync {name} shows it")
+    skipped = [f"{item.label} {item.subject}" for item in state.items if item.fate is Fate.SKIPPED]
+    if skipped:
+        raise NotHeldError(
+            "patches were skipped, and would be lost without a reason",
+            problems=skipped,
+            hint=f"patchstack sync {name} --drop N --why TEXT says why each may go; --retry N tries it again",
+        )
+    if not state.report["holds"]:
+        raise NotHeldError(
+            f"nothing is left of {name}: every patch landed or was dropped",
+            hint="take the series out of patchstack.yaml; patchstack sync --abort removes what the sync made",
+        )
+    if series_digest(bench.config.patches) != state.digest:
+        raise NotHeldError(
+            f"the patches in {bench.config.patches} have changed since the sync began",
+            hint=f"patchstack sync {name} --abort, and begin again: resolutions are remembered",
+        )
+    head = _fork_head(bench, state)
+    if state.fork_head and head != state.fork_head:
+        raise NotHeldError(
+            f"the fork {bench.config.fork} {bench.config.fork_ref} has moved from {state.fork_head[:12]} "
+            f"to {head[:12]} since the sync began, and the new branch lacks that",
+            hint=f"patchstack sync {name} --abort, and begin again: resolutions are remembered",
+        )
+    tree = tree_of(state)
+    if tree.unmerged() or tree.head() != state.head:
+        raise NotHeldError(
+            f"{state.worktree} is no longer at {state.head[:12]}, which was exported and verified",
+            hint=f"git -C {state.worktree} reset --hard {state.head[:12]}",
+        )
+
+
+def _fork_head(bench: Bench, state: SyncState) -> str:
+    config = bench.config
+    if config.fork is None or config.fork_ref is None or not state.fork_head:
+        return ""
+    if is_url(config.fork):
+        return bench.cache.history(config.fork, config.fork_ref, state.pin)[1]
+    repository = Repository.open(config.fork, Path(config.fork))
+    alone = Objects()
+    alone.add_directory(repository.object_directory, repository.name)
+    return repository.resolve_commit(config.fork_ref, "fork ref", alone).oid
+
+
+def _require(bench: Bench, state: SyncState) -> None:
+    """Run what the policy names, in the new branch's work tree. Raises `NotHeldError` at the first that fails."""
+    for number, command in enumerate(bench.config.sync_require, 1):
+        told = " ".join(command)
+        bench.talk(f"required: {told}")
+        done = run(command, cwd=Path(state.worktree), env=_environment(bench, state), timeout=_LONGEST)
+        log = bench.directory / f"required-{number}.log"
+        log.write_bytes(done.stdout + done.stderr)
+        if not done.ok:
+            raise NotHeldError(
+                f"the pin stays where it is: {told} exited {done.code}",
+                problems=(done.stdout + done.stderr).decode("utf-8", "replace").splitlines()[-_SHOWN:],
+                hint=f"all it printed is in {log}",
+            )
+
+
+def _environment(bench: Bench, state: SyncState) -> dict[str, str]:
+    """The user's own, without what a hook or CI may have set for git."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    ours = {"PIN": state.to, "BRANCH": state.branch, "TREE": state.worktree, "WORKSPACE": str(bench.workspace.path)}
+    return kept | {f"PATCHSTACK_SYNC_{name}": value for name, value in ours.items()}
+
+
+def _publish(config: SeriesConfig, state: SyncState) -> None:
+    """Give the fork the new branch; the branches it has stay as they are. A fork by URL must have it already."""
+    if config.fork is None:
+        return
+    if is_url(config.fork):
+        push = f"git -C {state.worktree} push {shown_url(config.fork)} {state.branch}"
+        raise MissingError(
+            f"the fork {shown_url(config.fork)} is not on this machine, and patchstack never pushes",
+            hint=f"{push}; then name a clone as fork in patchstack.yaml, and --accept again",
+        )
+    fork = Repository.open(config.fork, Path(config.fork))
+    name = f"refs/heads/{state.branch}"
+    there = read_only_git(fork.path, "rev-parse", "--quiet", "--verify", name).stdout.decode().strip()
+    if there == state.head:
+        return
+    if there:
+        raise UsageError(
+            f"the fork {fork.name} has another branch {state.branch} by now, at {there[:12]}",
+            hint=f"rename it there: git -C {fork.name} branch -m {state.branch} NAME; then --accept again",
+        )
+    command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "fetch"]
+    command += ["--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no"]
+    done = run(
+        [*command, str(Path(state.worktree).resolve()), f"{name}:{name}"],
+        env=isolated_environment(fork.git_dir, GIT_ALLOW_PROTOCOL="file"),
+        timeout=3600.0,
+    )
+    if not done.ok:
+        raise MissingError(
+            f"the fork {fork.name} could not take the branch {state.branch}: {done.complaint}",
+            hint=f"git -C {fork.name} fetch {shown_url(config.upstream)} {state.to}; then --accept again",
+        )
+
+
+def _record(bench: Bench, state: SyncState) -> Path:
+    """Keep what was decided, the reasons among it, as a file that can be committed."""
+    path = bench.workspace.root / OURS / "synced" / f"{state.series}-{state.to[:12]}.json"
+    document = {**sync_document(state), "phase": "accepted", "worktree": None}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, json.dumps(document, indent=1).encode() + b"\n")
+    except OSError as error:
+        raise MissingError(f"{path} cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def _leave(state: SyncState, *, with_fork: bool) -> Path | None:
+    """Remove the repository, unless it is the only one that has the branch or holds what somebody put there."""
+    tree = tree_of(state)
+    if not tree.directory.exists():
+        return None
+    if not with_fork or tree.left_over():
+        return tree.directory
+    shutil.rmtree(tree.directory)
+    return None

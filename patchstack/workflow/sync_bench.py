@@ -1,0 +1,87 @@
+"""Where a sync of one series does its work, and what it keeps there."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import MissingError, UsageError
+from patchstack.git.transport import Cache
+from patchstack.series.files import alone_in
+from patchstack.upstream.sync_state import FILE_NAME, SyncState, load_state, save_state
+from patchstack.upstream.sync_worktree import SyncTree
+from patchstack.workspace import SeriesConfig, Workspace
+
+Talk = Callable[[str], None]
+OURS = ".patchstack"
+WHO = "patchstack sync"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """Where a sync of one series does its work. `directory` holds its state and is nobody else's; `shared` the
+    resolutions that maintainers share."""
+
+    config: SeriesConfig
+    workspace: Workspace
+    cache: Cache
+    talk: Talk
+
+    @property
+    def directory(self) -> Path:
+        return self.workspace.root / OURS / "sync" / self.config.name
+
+    @property
+    def shared(self) -> Path:
+        return self.workspace.root / OURS / "rerere"
+
+    @property
+    def stage(self) -> Path:
+        return self.directory / "export" / "patches"
+
+    def state(self) -> SyncState | None:
+        """Where the sync of this series stands, or None where none is under way."""
+        return load_state(self.directory)
+
+    def the_state(self) -> SyncState:
+        """The same. Raises `UsageError` where none is under way."""
+        state = self.state()
+        if state is None:
+            raise UsageError(
+                f"no sync of {self.config.name} is under way", hint=f"patchstack sync {self.config.name} --to REF"
+            )
+        return state
+
+    def save(self, state: SyncState) -> SyncState:
+        return save_state(self.directory, state)
+
+    def clear(self) -> None:
+        """Remove what is kept of the sync, its state first: what a kill leaves behind then is of no sync."""
+        (self.directory / FILE_NAME).unlink(missing_ok=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        above = self.directory.parent
+        with contextlib.suppress(OSError):
+            if [path.name for path in above.iterdir()] == [".gitignore"]:
+                shutil.rmtree(above)
+                above.parent.rmdir()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the sync of this series. Raises `UsageError` where another process has it."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            ignore = self.directory.parent / ".gitignore"
+            if not ignore.is_file():
+                ignore.write_text("*\n")
+        except OSError as error:
+            raise MissingError(f"{self.directory} cannot be made: {error.strerror}") from error
+        with alone_in(self.directory, WHO):
+            yield
+
+
+def tree_of(state: SyncState) -> SyncTree:
+    """The repository of a sync."""
+    return SyncTree(Path(state.worktree), state.branch)

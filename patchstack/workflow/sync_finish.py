@@ -1,0 +1,85 @@
+"""The end of a sync: the series of the new branch, written beside the old one, verified, and the report."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from patchstack.errors import NotHeldError
+from patchstack.git.objects import Commit, Objects, Repository
+from patchstack.series.export import ExportPlan, carry_out, plan_export
+from patchstack.series.history import ForkHistory, read_fork
+from patchstack.series.model import load_series
+from patchstack.series.verify import Expectation, verify
+from patchstack.upstream.sync_changes import compare_changes
+from patchstack.upstream.sync_document import toolchain_document
+from patchstack.upstream.sync_state import Fate, Phase, SyncState
+from patchstack.upstream.sync_toolchain import compare_toolchains
+from patchstack.workflow.sync_bench import Bench, tree_of
+
+
+def finish(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
+    """Export the new branch into the sync's own directory, verify it there, and write the report.
+
+    Raises what an export refuses, and `NotHeldError` where new pin + new series are not the new branch.
+    """
+    if state.phase is Phase.READY:
+        return state
+    base = objects.commit(state.to)
+    report: dict[str, Any] = {"tree": None, "patch_count": 0, "retired": [], "holds": None}
+    if any(item.fate is Fate.PICKED for item in state.items):
+        shutil.rmtree(bench.stage, ignore_errors=True)
+        bench.stage.parent.mkdir(exist_ok=True)
+        shutil.copytree(bench.config.patches, bench.stage)
+        plan = plan_series(bench, state, objects, base, bench.stage)
+        carry_out(plan)
+        report |= _verified(bench, state, objects, base)
+        report["retired"] = list(plan.retired)
+    outcomes = compare_changes(objects, tree_of(state), state.items)
+    report["changes"] = {outcome.item.commit: outcome.kind.value for outcome in outcomes}
+    report["toolchain"] = toolchain_document(compare_toolchains(objects, objects.commit(state.pin).tree, base.tree))
+    return bench.save(replace(state, phase=Phase.READY, report=report))
+
+
+def plan_series(bench: Bench, state: SyncState, objects: Objects, base: Commit, directory: Path) -> ExportPlan:
+    """The series that the new branch makes of the one in a directory. Every patch keeps its number and its id: which
+    commit is which patch is known, and not guessed."""
+    repository, fork = made_branch(state, objects, base)
+    same = {
+        item.number: item.result
+        for item in state.items
+        if item.fate is Fate.PICKED and item.number is not None and item.result is not None
+    }
+    return plan_export(
+        objects,
+        repository,
+        bench.config.name,
+        directory,
+        base,
+        fork,
+        context=bench.config.context,
+        anchored=bench.config.form == "anchored",
+        discard_edits=True,  # the series held when the sync began, and is as it was
+        same=same,
+        policy=bench.config.lint,
+        waivers=bench.config.waive,
+    )
+
+
+def made_branch(state: SyncState, objects: Objects, base: Commit) -> tuple[Repository, ForkHistory]:
+    """The sync's repository, and its branch's commits above the new pin."""
+    repository = Repository.open(state.worktree, Path(state.worktree))
+    return repository, read_fork(repository, state.head, base, objects, branch=state.branch)
+
+
+def _verified(bench: Bench, state: SyncState, objects: Objects, base: Commit) -> dict[str, Any]:
+    _, fork = made_branch(state, objects, base)
+    found = verify(objects, load_series(bench.stage, bench.config.name), base, Expectation(fork=fork))
+    if not found.holds:
+        raise NotHeldError(
+            f"the series of the new branch does not hold: {found.first_problem}",
+            hint=f"look at {state.worktree}; patchstack sync {state.series} --abort gives the sync up",
+        )
+    return {"tree": found.applied_tree, "patch_count": found.patch_count, "holds": True}

@@ -1,0 +1,170 @@
+"""The steps of a sync: make its repository, bring patch after patch over, take what a person resolved."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from patchstack.errors import NotHeldError
+from patchstack.git.objects import Objects, Repository
+from patchstack.git.transport import fetch_into_cache
+from patchstack.series.checkout import absent_files, check_out
+from patchstack.series.history import ForkHistory, read_fork
+from patchstack.series.lock import read_lock
+from patchstack.series.proof import Proven
+from patchstack.upstream import sync_conflict, sync_rerere, sync_source
+from patchstack.upstream.sync_state import Fate, Phase, SyncState
+from patchstack.upstream.sync_worktree import Unmerged
+from patchstack.workflow.sync_bench import Bench, tree_of
+from patchstack.workflow.sync_finish import finish
+from patchstack.workspace import SeriesConfig, is_url
+
+LANDED = "landed upstream"
+
+
+def prepare(bench: Bench, state: SyncState, proven: Proven, upstream: Repository) -> SyncState:
+    """Make the repository, list what is to be brought over, and begin with it."""
+    config, objects, tree = bench.config, proven.sources.objects, tree_of(state)
+    fork, own = proven.sources.fork, None
+    if fork is None:
+        fork, own = _fork_of_patches(bench, proven)
+    repositories = [one for one in (upstream, proven.sources.fork_repository) if one is not None]
+    objects.fetch = fetch_into_cache(objects, bench.cache, _origins(config))
+    absent = absent_files(objects, objects.commit(state.to).tree)
+    remotes = [("upstream", _absolute(config.upstream))]
+    if config.fork is not None:
+        remotes.append(("fork", _absolute(config.fork)))
+    borrowed = [one for one in objects.directories if own is None or one != own.object_directory]
+    tree.make(state.to, borrow=borrowed, shallow=repositories, remotes=remotes, absent=absent)
+    objects.add_directory(tree.git_dir / "objects", state.worktree)
+    if own is not None:
+        _take_objects(own, bench, state)
+    commits, notes = sync_source.in_one_line(objects, tree, fork, proven.sources.base, state.to)
+    patches = sync_source.patches_of(
+        proven.series,
+        read_lock(config.patches),
+        [commit for commit, _ in commits],
+        proven.verification.rows,
+        in_order=own is not None,
+    )
+    items = sync_source.items_of(commits, patches)
+    objects.want(sync_source.contents(objects, items))
+    if absent:
+        count = "1 file" if len(absent) == 1 else f"{len(absent)} files"
+        notes.append(f"the contents of {count} are not to be had: the work tree is sparse, without them")
+    sync_rerere.bring(bench.shared, tree.git_dir / "rr-cache")
+    for note in notes:
+        bench.talk(f"note: {note}")
+    state = replace(
+        state,
+        phase=Phase.PICKING,
+        items=items,
+        notes=tuple(notes),
+        fork_head=fork.head.oid if own is None else "",
+    )
+    return advance(bench, bench.save(state), objects)
+
+
+def opened(bench: Bench, state: SyncState) -> Objects:
+    """The objects of a sync under way: its repository has, or borrows, all of them."""
+    objects = Objects()
+    objects.add_directory(tree_of(state).git_dir / "objects", state.worktree)
+    objects.fetch = fetch_into_cache(objects, bench.cache, _origins(bench.config))
+    return objects
+
+
+def advance(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
+    """Bring over patch after patch until one is in conflict or all are there; then finish."""
+    tree = tree_of(state)
+    while (place := state.current) is not None:
+        item = state.items[place]
+        got = tree.merge(item.commit, state.head, sync_source.paths_made(objects, item))
+        if isinstance(got, Unmerged):
+            collisions = sync_conflict.explain(objects, tree, got.paths, state.pin, state.to, state.items[:place])
+            stop = {"collisions": sync_conflict.document(collisions), "remembered": list(got.remembered)}
+            return bench.save(replace(state, phase=Phase.STOPPED, stop=stop))
+        if got.remembered:
+            bench.talk(f"{item.label} {item.subject}: resolved as remembered: {', '.join(got.remembered)}")
+        if got.tree == tree.tree_of(state.head):
+            state = _landed(bench, state, place, objects)
+        else:
+            oid = tree.commit(objects.read(item.commit)[1], got.tree, state.head)
+            state = state.with_item(place, fate=Fate.PICKED, result=oid, remembered=got.remembered)
+            state = bench.save(replace(state, head=oid))
+    if state.phase is Phase.PICKING:
+        tree.reset(state.head, ())
+        state = bench.save(replace(state, phase=Phase.PICKED))
+    return finish(bench, state, objects)
+
+
+def _landed(bench: Bench, state: SyncState, place: int, objects: Objects) -> SyncState:
+    item = state.items[place]
+    mover = sync_conflict.landed_in(objects, tree_of(state), item, state.pin, state.to)
+    where = f": {mover.commit[:12]} {mover.subject}" if mover else ""
+    bench.talk(f"{item.label} {item.subject}: nothing is left of it, {LANDED}{where}")
+    return bench.save(state.with_item(place, fate=Fate.LANDED, reason=f"{LANDED}{where}"))
+
+
+def resolved(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
+    """Take what a person made of the conflict. Raises `NotHeldError` where it is not resolved."""
+    tree, place = tree_of(state), state.current
+    assert place is not None and state.stop is not None
+    item = state.items[place]
+    paths = [collision["path"] for collision in state.stop["collisions"]]
+    found = tree.resolution(state.head, paths)
+    if isinstance(found, list):
+        raise NotHeldError(
+            f"{item.label} ({item.subject}) is not resolved yet",
+            problems=found,
+            hint=f"edit the files in {state.worktree} and git add them, then --continue; or --skip, or --drop",
+        )
+    if found.tree == tree.tree_of(state.head):
+        raise NotHeldError(
+            f"nothing is left of {item.label} ({item.subject}) in {state.worktree}",
+            hint="--skip leaves it out for now; --drop N --why TEXT leaves it out for good",
+        )
+    tree.remember()
+    oid = tree.commit(objects.read(item.commit)[1], found.tree, state.head, found.message)
+    sync_rerere.share(tree.git_dir / "rr-cache", bench.shared)
+    state = state.with_item(place, fate=Fate.PICKED, result=oid, by_hand=True, reason="")
+    return bench.save(replace(state, head=oid, phase=Phase.PICKING, stop=None))
+
+
+def _fork_of_patches(bench: Bench, proven: Proven) -> tuple[ForkHistory, Repository]:
+    """A series without a fork: its commits, made from lock or patches, in a repository for the moment."""
+    config, objects, base = bench.config, proven.sources.objects, proven.sources.base
+    directory = bench.directory / "commits"
+    shutil.rmtree(directory, ignore_errors=True)
+    lock = read_lock(config.patches)
+    made = check_out(
+        objects,
+        proven.series,
+        lock,
+        base,
+        directory,
+        upstream=config.upstream,
+        branch=config.name,
+        files=False,
+    )
+    repository = Repository.open(str(directory), directory)
+    objects.add_directory(repository.object_directory, str(directory))
+    return read_fork(repository, made.head, base, objects, branch=made.branch), repository
+
+
+def _take_objects(own: Repository, bench: Bench, state: SyncState) -> None:
+    """Move the commits of a series without a fork into the sync's repository."""
+    target = tree_of(state).git_dir / "objects"
+    for directory in own.object_directory.iterdir():
+        if len(directory.name) == 2:
+            shutil.copytree(directory, target / directory.name, dirs_exist_ok=True)
+
+
+def _origins(config: SeriesConfig) -> list[str | Path]:
+    """Where missing contents may be had."""
+    named = [config.upstream, *([config.fork] if config.fork else [])]
+    return [one if is_url(one) else Path(one) for one in named]
+
+
+def _absolute(repository: str) -> str:
+    return repository if is_url(repository) else str(Path(repository).absolute())
