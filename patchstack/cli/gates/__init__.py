@@ -1,0 +1,1 @@
+"""One gate alone, without a workspace: a file a kind."""

@@ -1,0 +1,155 @@
+"""What gates are made of: a program run (invocation), what it gave (observation), and the verdict drawn from it.
+
+A gate kind is a module of this package with three things: a frozen `Spec` (its settings, read once from YAML or from
+options), `run(spec, bench) -> Judgement`, and pure functions between them that parse and judge. It gets at programs
+only through a `Bench`, which keeps observations: asking again for what is known runs nothing, and the verdict is drawn
+anew from the kept observation, so a changed reference or threshold is never answered from a stale verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from patchstack.engine.protocol import Ending
+from patchstack.verdict import Verdict
+
+Json = None | bool | int | float | str | list[Any] | dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A model file on the engine's machine. `sha256` is of its content (None: not known yet, and found out before it is
+    used); `what` says in words what it is."""
+
+    name: str
+    path: str
+    sha256: str | None = None
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One run of one of the build's programs.
+
+    `program` is its name below `bin/`. In `args` stand for paths, as the job will see them: `{model:NAME}` a model of
+    `models`, `{input:NAME}` a file of `inputs`, `{kept:NAME}` a file that outlives the run (a KL base), `{work}` the
+    directory the run may write in, which is empty before and gone after. `env` is the whole environment: only what is
+    named here and what every job gets (PATH, HOME, LC_ALL, where libraries are) is set. stdin is closed. `keeps` are
+    the names of kept files that the run makes. `brings` are files of `{work}` to bring back. `requests` makes the program a
+    server: it is started, waited for until `/health` says 200, asked these one after the other, and stopped.
+    `seconds` is wall time for all of it; more than `output` bytes on a stream end the run.
+    """
+
+    what: str
+    program: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    models: tuple[Model, ...] = ()
+    inputs: Mapping[str, bytes] = field(default_factory=dict)
+    keeps: tuple[str, ...] = ()
+    brings: tuple[str, ...] = ()
+    requests: tuple[Request, ...] = ()
+    seconds: float = 600.0
+    output: int = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """An HTTP request to a server under test: a path and a JSON body (None: GET)."""
+
+    path: str
+    body: Mapping[str, Json] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What the server answered. `status` 0 is no answer: the connection failed or broke."""
+
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What a run gave. `key` names it: the digest of all that can change it. `code` is the exit code (128 + signal
+    where a signal ended it); `overflowed`: a stream was longer than allowed, and the run was ended. `files` are what
+    was asked to be brought. `cached`: it was known, and nothing was run."""
+
+    key: str
+    ending: Ending
+    code: int
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+    overflowed: bool = False
+    replies: tuple[Reply, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try of an invocation. `complaint` is why it could not be judged; None for the one that can."""
+
+    what: str
+    key: str
+    code: int
+    seconds: float
+    complaint: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What came of trying: the observation that can be judged, or None after so many tries; and the tries."""
+
+    observation: Observation | None
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def complaint(self) -> str:
+        """Why the last try could not be judged."""
+        return (self.attempts[-1].complaint or "") if self.attempts else "nothing was run"
+
+
+Complete = Callable[[Observation], str | None]
+"""Why an observation cannot be judged (a sentinel that is not there), or None where it can. What cannot is not kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The verdict of one gate. `reason` is a sentence; `actual` and `expected` are short texts for a table (a digest,
+    `1146/1146`); `details` is what else a document should hold."""
+
+    verdict: Verdict
+    reason: str
+    actual: str = ""
+    expected: str = ""
+    details: Mapping[str, Json] = field(default_factory=dict)
+    attempts: tuple[Attempt, ...] = ()
+
+
+class Bench(Protocol):
+    """A build's programs, ready to be run where the build runs, with observations kept."""
+
+    def observe(self, invocation: Invocation, *, complete: Complete, tries: int = 3, salt: str = "") -> Observed:
+        """What the invocation gives: as kept from before, else run now, up to `tries` times until it is complete.
+
+        `salt` makes an observation of its own of a repetition (`run 2`). A run that ends out of memory, out of time or
+        with too much output is never complete, whatever `complete` says. Raises what the engine raises, and
+        `MissingError` for a program or model that is not there, or a model that is not the one of its digest.
+        """
+        ...
+
+    def has(self, kept: str) -> bool:
+        """Whether a kept file is there."""
+        ...
+
+    def digest_of(self, model: Model) -> str:
+        """The sha256 of a model's content, remembered while its size and time stay."""
+        ...
+
+    def programs(self) -> frozenset[str]:
+        """The names below `bin/`."""
+        ...
