@@ -37,8 +37,8 @@ class Invocation:
     `models`, `{input:NAME}` a file of `inputs`, `{kept:NAME}` a file that outlives the run (a KL base), `{work}` the
     directory the run may write in, which is empty before and gone after. `env` is the whole environment: only what is
     named here and what every job gets (PATH, HOME, LC_ALL, where libraries are) is set. stdin is closed. `keeps` are
-    the names of kept files that the run makes. `brings` are files of `{work}` to bring back. `requests` makes the program a
-    server: it is started, waited for until `/health` says 200, asked these one after the other, and stopped.
+    the names of kept files that the run makes. `brings` are files of `{work}` to bring back. `requests` makes the
+    program a server: it is started, waited for until `/health` says 200, asked these one after the other, and stopped.
     `seconds` is wall time for all of it; more than `output` bytes on a stream end the run.
     """
 
