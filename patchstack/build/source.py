@@ -97,7 +97,7 @@ def series_source(config: SeriesConfig, cache: Cache, *, at: int | None = None) 
         steps=tuple(steps),
         verdict=_verdict(verification),
     )
-    return _with_absent(source)
+    return with_absent(source)
 
 
 def _verdict(verification: Verification) -> str:
@@ -157,7 +157,7 @@ def _walk(objects: Objects, tree: str, prefix: str = "") -> Iterator[tuple[str, 
             yield path, mode, oid
 
 
-def _with_absent(source: Source) -> Source:
+def with_absent(source: Source) -> Source:
     """Find the files whose content is nowhere, after asking for all of them at once."""
     files = list(_walk(source.objects, source.tree))
     with contextlib.suppress(PatchstackError):  # what is still missing is found below, and named

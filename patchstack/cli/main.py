@@ -11,6 +11,7 @@ import typer
 
 from patchstack import __version__
 from patchstack.cli.apply import apply_command
+from patchstack.cli.bisect import bisect_command
 from patchstack.cli.build import build_command
 from patchstack.cli.checkout import checkout_command
 from patchstack.cli.demo import demo_command
@@ -63,6 +64,7 @@ app.command("docs", short_help="Tables of patches from the commits' trailers.")(
 app.command("export", short_help="Write the series and its lock from the fork.")(export_command)
 app.command("checkout", short_help="Recreate the fork branch from pin, series and lock.")(checkout_command)
 app.command("sync", short_help="Bring the fork onto a newer upstream commit.")(sync_command)
+app.command("bisect", short_help="The patch or upstream commit that makes a command fail.")(bisect_command)
 app.command("apply", short_help="Put a series onto a source directory.")(apply_command)
 
 

@@ -20,6 +20,7 @@ from patchstack.upstream.sync_worktree import SyncTree
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*\Z")
 _SHOWN = 40  # lines of a side; more are told by their number
 _NAMED = 3  # upstream commits named for a file
+_TELLING = 20  # a commit with fewer of the colliding lines than this part of the first one's is not named
 _LOG = ("--first-parent", "--reverse", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
 _FORMAT = "--format=%x00%H%x00%an%x00%ad%x00%s"
 
@@ -96,7 +97,7 @@ def _collision(
         movers = [one.mover for one in upstreams][-_NAMED:]
     return Collision(
         path=path,
-        how=_how(stages, _moved_to(tree, path, pin, to) if 2 not in stages else None),
+        how=_how(stages, _moved_to(tree, path, pin, to) if 2 not in stages else None, at_pin=tree.has(pin, path)),
         regions=regions,
         movers=tuple(movers[:_NAMED]),
         left_out=tuple(left_out),
@@ -162,7 +163,9 @@ def document(collisions: Iterable[Collision]) -> list[Mapping[str, object]]:
     ]
 
 
-def _how(stages: frozenset[int], moved_to: str | None) -> str:
+def _how(stages: frozenset[int], moved_to: str | None, *, at_pin: bool) -> str:
+    if stages == {1, 3} and not at_pin:
+        return "the patch changes it, but nothing made it"
     if stages == {1, 3}:
         return (
             f"upstream renamed it to {moved_to}, the patch changes it"
@@ -197,7 +200,9 @@ def _ranked(commits: Sequence[_Commit], regions: Sequence[Region]) -> list[Mover
                     lines=lines,
                 )
             )
-    return sorted(found, key=lambda mover: -mover.lines)
+    # A line or two beside many is chance: text that stands everywhere.
+    most = max((mover.lines for mover in found), default=0)
+    return sorted((mover for mover in found if mover.lines * _TELLING >= most), key=lambda mover: -mover.lines)
 
 
 def _only(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:

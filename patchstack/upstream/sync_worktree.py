@@ -194,6 +194,10 @@ class SyncTree:
     def tree_of(self, commit: str) -> str:
         return self._git("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
 
+    def has(self, commit: str, path: str) -> bool:
+        """Whether a commit has a file of that name."""
+        return bool(self._git("--literal-pathspecs", "ls-tree", "-z", commit, "--", path))
+
     def own_commits(self, head: str, *without: str) -> Iterator[tuple[str, str]]:
         """The commits of a branch with merges in one line, without the merges: id and its parent's, oldest first."""
         listed = self._git(

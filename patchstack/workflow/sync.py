@@ -53,7 +53,8 @@ def _begin(bench: Bench, to: str, worktree: Path | None, branch: str | None) -> 
     )
     sync_source.refuse_branch(named, proven.sources.fork_repository)
     place = _place(bench, worktree, named)
-    commits = "1 upstream commit" if target.distance == 1 else f"{target.distance} upstream commits"
+    distance = len(target.range.commits)
+    commits = "1 upstream commit" if distance == 1 else f"{distance} upstream commits"
     bench.talk(f"{bench.config.name}: {commits} from {base.oid[:12]} to {target.commit.oid[:12]}; working in {place}")
     state = SyncState(
         series=bench.config.name,

@@ -1,0 +1,172 @@
+"""`patchstack bisect`: the first patch, or upstream commit, that makes a command fail."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.options import (
+    EngineOption,
+    OfflineOption,
+    PatchesOption,
+    PinOption,
+    UpstreamOption,
+    WorkspaceOption,
+    cache_directory,
+    chosen_series,
+    nearest_workspace,
+    open_cache,
+    open_chosen_engine,
+)
+from patchstack.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from patchstack.git.objects import Objects
+    from patchstack.workflow.bisect import Bisected, Builder
+    from patchstack.workflow.bisect_row import Row
+    from patchstack.workspace import SeriesConfig
+
+
+def bisect_command(
+    series: Annotated[str | None, typer.Argument(metavar="SERIES", help="The series [default: the only one].")] = None,
+    run: Annotated[
+        str, typer.Option("--run", metavar="CMD", help="What fails: 0 is good, 125 skips, 128 and above ends it.")
+    ] = "",
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--over-upstream", metavar="REF", help="Go over upstream's commits to REF, with the series on top."
+        ),
+    ] = None,
+    good: Annotated[int | None, typer.Option(metavar="N", help="The last good patch [default: 0, the pin].")] = None,
+    bad: Annotated[int | None, typer.Option(metavar="N", help="The first known bad patch [default: the last].")] = None,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Try both sides of the answer once more.")] = False,
+    build: Annotated[
+        str | None,
+        typer.Option("--build", metavar="VARIANT", help="Build each for a variant; PATCHSTACK_BIN has the binaries."),
+    ] = None,
+    engine: EngineOption = None,
+    time: Annotated[str | None, typer.Option(metavar="TIME", help="How long one run may take: 90s, 30m, 4h.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print a patchstack.bisect/1 document.")] = False,
+    patches: PatchesOption = None,
+    upstream: UpstreamOption = None,
+    pin: PinOption = None,
+    offline: OfflineOption = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Find the first patch that makes a command fail, or the first upstream commit with the series on top. The command
+    runs in a directory that holds the tree, without a shell."""
+    from patchstack.workflow.bisect import bisect
+    from patchstack.workflow.bisect_row import between
+
+    command = _words(run)
+    if to is not None and (good is not None or bad is not None):
+        raise UsageError("--good and --bad name patches: they do not go with --to")
+    configs = chosen_series([series] if series else [], workspace, patches=patches, upstream=upstream, pin=pin)
+    if len(configs) > 1:
+        raise UsageError("which series?", hint=f"name one of {', '.join(one.name for one in configs)}")
+    row = _row(configs[0], to, offline=offline)
+    if to is None:
+        row = between(row, good, bad)
+    talk(row.what)
+    seconds = _seconds(time)
+    with contextlib.ExitStack() as held:
+        found = bisect(
+            row,
+            command,
+            _logs(),
+            talk,
+            seconds=seconds,
+            builder=_builder(build, engine, row.objects, workspace, held, offline=offline) if build else None,
+            confirm=confirm,
+        )
+    _show(configs[0].name, found, json=json)
+
+
+def _words(text: str) -> list[str]:
+    import shlex
+
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--run {text}: {error}") from error
+    if not words:
+        raise UsageError("--run CMD is missing", hint="--run 'make test', say: it exits 0 where all is well")
+    return words
+
+
+def _row(config: SeriesConfig, to: str | None, *, offline: bool) -> Row:
+    from patchstack.workflow.bisect_row import series_row, upstream_row
+
+    cache = open_cache(offline=offline)
+    return series_row(config, cache) if to is None else upstream_row(config, cache, to)
+
+
+def _seconds(text: str | None) -> float:
+    from patchstack.workspace import parse_time
+
+    if text is None:
+        return 24 * 3600.0
+    seconds = parse_time(text)
+    if not seconds:
+        raise UsageError(f"--time {text} is no time", hint="--time 90s, 30m or 4h")
+    return seconds
+
+
+def _logs() -> Path:
+    """A new directory for the command's output."""
+    import tempfile
+
+    root = cache_directory() / "bisect"
+    root.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix="run-", dir=root))
+
+
+def _builder(
+    variant: str,
+    engine: str | None,
+    objects: Objects,
+    workspace: Path | None,
+    held: contextlib.ExitStack,
+    *,
+    offline: bool,
+) -> Builder:
+    from patchstack.build.plan import Request
+    from patchstack.build.store import Store
+    from patchstack.build.variant import load_variants
+    from patchstack.report.build import BuildScreen
+    from patchstack.workflow.bisect_build import KeyedBuilds
+
+    found = nearest_workspace(workspace)
+    return KeyedBuilds(
+        request=Request(variant=variant),
+        objects=objects,
+        engine=held.enter_context(contextlib.closing(open_chosen_engine(engine, found))),
+        variants=load_variants(found.variants if found else ()),
+        store=Store(cache_directory() / "builds"),
+        memory=cache_directory() / "toolchains",
+        watch=held.enter_context(BuildScreen()),
+        offline=offline,
+    )
+
+
+def _show(series: str, found: Bisected, *, json: bool) -> None:
+    from patchstack.report.bisect import answer_lines, bisect_document
+    from patchstack.report.text import printable
+    from patchstack.workflow.bisection import Ending
+
+    if json:
+        from json import dumps
+
+        print(dumps(bisect_document(series, found)))
+    else:
+        for line in answer_lines(found):
+            print(printable(line))
+    if found.answer.ending is Ending.FIRST_BAD:
+        return
+    nothing = found.answer.ending in (Ending.ALL_GOOD, Ending.ALL_BAD)
+    raise typer.Exit(int(Exit.DOES_NOT_HOLD if nothing else Exit.INVALID))

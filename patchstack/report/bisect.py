@@ -1,0 +1,72 @@
+"""`patchstack bisect` in words, and as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from patchstack.workflow.bisect import Bisected
+from patchstack.workflow.bisect_row import Point
+from patchstack.workflow.bisection import Ending
+
+SCHEMA = "patchstack.bisect/1"
+
+
+def answer_lines(found: Bisected) -> Iterator[str]:
+    """What was found, and what it is worth."""
+    points, candidates = found.row.points, found.answer.candidates
+    command = " ".join(found.command)
+    runs = f"{len(found.tried)} of {len(points)} tried"
+    match found.answer.ending:
+        case Ending.FIRST_BAD:
+            bad = points[candidates[0]]
+            yield f"first bad: {bad.name} {bad.subject} ({runs}); {points[candidates[0] - 1].name} is good"
+        case Ending.BETWEEN_SKIPS:
+            yield f"it cannot be told which is the first bad one ({runs}): all between were skipped. One of:"
+            yield from (f"  {points[place].name} {points[place].subject}" for place in candidates)
+        case Ending.ALL_GOOD:
+            yield f"{command} does not fail at {points[-1].name} ({points[-1].subject}): there is nothing to find"
+        case Ending.ALL_BAD:
+            yield f"{command} fails at {points[0].name} ({points[0].subject}) already: no point after it made it fail"
+        case Ending.END_SKIPPED:
+            end = points[candidates[0]]
+            yield f"{end.name} ({end.subject}) was skipped, and it is an end: without it there is no search"
+    if found.turns_back is not None:
+        bad, good = (points[place] for place in found.turns_back)
+        yield (
+            f"warning: {bad.name} is bad, yet {good.name} behind it is good: it came more than once, "
+            "and this is one of the places"
+        )
+
+
+def bisect_document(series: str, found: Bisected) -> dict[str, Any]:
+    """The document `patchstack.bisect/1`."""
+    points = found.row.points
+    return {
+        "schema": SCHEMA,
+        "series": series,
+        "over": found.row.over,
+        "what": found.row.what,
+        "command": list(found.command),
+        "points": len(points),
+        "ending": found.answer.ending.value,
+        "first_bad": _point(found.first_bad) if found.first_bad is not None else None,
+        "candidates": [_point(points[place]) for place in found.answer.candidates],
+        "turns_back": [_point(points[place]) for place in found.turns_back] if found.turns_back is not None else None,
+        "log": [
+            {
+                **_point(points[one.place]),
+                "place": one.place,
+                "said": one.said.value,
+                "code": one.code,
+                "seconds": round(one.seconds, 3),
+                "log": str(one.log) if one.log is not None else None,
+                "why": one.why or None,
+            }
+            for one in found.tried
+        ],
+    }
+
+
+def _point(point: Point) -> dict[str, Any]:
+    return {"name": point.name, "subject": point.subject, "number": point.number, "commit": point.commit}

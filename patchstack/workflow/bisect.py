@@ -1,0 +1,210 @@
+"""Which patch, or which upstream commit, first makes a command fail? git's way: 0 is good, 125 skips, 128 ends it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from patchstack.errors import Exit, PatchstackError, UsageError
+from patchstack.process import ProgramTimeout, run
+from patchstack.workflow.bisect_row import NoTree, Point, Row
+from patchstack.workflow.bisection import Answer, Ending, Said, comes_and_goes, next_point
+from patchstack.workflow.tree_directory import TreeDirectory
+
+Talk = Callable[[str], None]
+_SKIP, _ABORT = 125, 128
+
+
+class BisectAborted(PatchstackError):
+    """The command asked for an end, was ended by a signal or the time limit, or gave two answers to one question."""
+
+    exit_code = Exit.INVALID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One run: the point's place in the row, what was found, the exit code (None: nothing was run), wall seconds, the
+    log, and why, where it was not the command that said so."""
+
+    place: int
+    said: Said
+    code: int | None
+    seconds: float
+    log: Path | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bisected:
+    """The answer, with all that was tried in order. `turns_back` is a bad point with a good one behind it."""
+
+    row: Row
+    command: tuple[str, ...]
+    tried: tuple[Tried, ...]
+    answer: Answer
+    turns_back: tuple[int, int] | None
+
+    @property
+    def first_bad(self) -> Point | None:
+        if self.answer.ending is not Ending.FIRST_BAD:
+            return None
+        return self.row.points[self.answer.candidates[0]]
+
+
+class Builder(Protocol):
+    """Makes the build of a point, for the command to use."""
+
+    def build(self, point: Point, tree: str) -> Path | NoTree:
+        """The directory of its binaries, or in words why there are none: the point is then skipped."""
+        ...
+
+
+def bisect(
+    row: Row,
+    command: Sequence[str],
+    logs: Path,
+    talk: Talk,
+    *,
+    seconds: float = 24 * 3600.0,
+    builder: Builder | None = None,
+    confirm: bool = False,
+) -> Bisected:
+    """Find the first point at which a command fails. It runs in a directory that holds the point's tree.
+
+    `logs` gets a file a run; `seconds` is the longest a run may take. With `confirm` the first bad point and the one
+    before it are tried once more. Raises `UsageError` where the command is not to be found, `BisectAborted` where it
+    ends the search, or where a point says one thing now and another later.
+    """
+    argv = _found(command)
+    logs.mkdir(parents=True, exist_ok=True)
+    root = Path(tempfile.mkdtemp(prefix=f"patchstack-{os.getpid()}-"))
+    try:
+        trial = _Trial(row, argv, logs, talk, TreeDirectory(root / "tree", row.objects), seconds, builder)
+        (root / "tree").mkdir()
+        said: dict[int, Said] = {}
+        tried: list[Tried] = []
+        last = len(row.points) - 1
+        while isinstance(step := next_point(0, last, said), int):
+            one = trial.run(step, len(tried) + 1)
+            tried.append(one)
+            said[step] = one.said
+        if confirm and step.ending is Ending.FIRST_BAD:
+            for place in (step.candidates[0] - 1, step.candidates[0]):
+                tried.append(trial.run(place, len(tried) + 1))
+                _refuse_doubt(row, said[place], tried[-1])
+        return Bisected(
+            row=row,
+            command=tuple(command),
+            tried=tuple(tried),
+            answer=step,
+            turns_back=comes_and_goes(said),
+        )
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+class _Trial:
+    """Runs the command at one point after the other."""
+
+    def __init__(
+        self,
+        row: Row,
+        argv: tuple[str, ...],
+        logs: Path,
+        talk: Talk,
+        directory: TreeDirectory,
+        seconds: float,
+        builder: Builder | None,
+    ) -> None:
+        self._row = row
+        self._argv = argv
+        self._logs = logs
+        self._talk = talk
+        self._directory = directory
+        self._seconds = seconds
+        self._builder = builder
+
+    def run(self, place: int, count: int) -> Tried:
+        point = self._row.points[place]
+        tree = self._row.tree(place)
+        if isinstance(tree, NoTree):
+            return self._tell(point, Tried(place=place, said=Said.SKIP, code=None, seconds=0.0, log=None, why=tree.why))
+        started = time.monotonic()
+        environment = {"PATCHSTACK_TREE": tree, "PATCHSTACK_POINT": point.name}
+        if self._builder is not None:
+            made = self._builder.build(point, tree)
+            if isinstance(made, NoTree):
+                wall = time.monotonic() - started
+                none = Tried(place=place, said=Said.SKIP, code=None, seconds=wall, log=None, why=made.why)
+                return self._tell(point, none)
+            environment["PATCHSTACK_BIN"] = str(made)
+        if spoilt := self._directory.move(tree):
+            self._talk(f"note: the command had changed {spoilt} of the tree's own files; they were put back")
+        if not Path(self._argv[0]).is_absolute() and not (self._directory.root / self._argv[0]).is_file():
+            why = f"the tree has no {self._argv[0]}"
+            return self._tell(point, Tried(place=place, said=Said.SKIP, code=None, seconds=0.0, log=None, why=why))
+        started = time.monotonic()
+        log = self._logs / f"{count:03d}-{point.name.replace(' ', '-')}.log"
+        code = self._code(environment, log)
+        one = Tried(
+            place=place,
+            said=Said.GOOD if code == 0 else Said.SKIP if code == _SKIP else Said.BAD,
+            code=code,
+            seconds=time.monotonic() - started,
+            log=log,
+        )
+        if code < 0 or code >= _ABORT:
+            how = f"was ended by signal {-code}" if code < 0 else f"exited {code}"
+            raise BisectAborted(
+                f"the command {how} at {point.name} ({point.subject}): the search is over",
+                hint=f"its output is in {one.log}; 1 to 127 say bad, 125 skips",
+            )
+        return self._tell(point, one)
+
+    def _code(self, environment: dict[str, str], log: Path) -> int:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "PATCHSTACK_"))}
+        try:
+            done = run(self._argv, cwd=self._directory.root, env=kept | environment, timeout=self._seconds)
+        except ProgramTimeout as error:
+            raise BisectAborted(
+                f"the command took over {self._seconds:g} s and was stopped: the search is over",
+                hint="where a hang is the fault, --run 'timeout 60 CMD' says so: it exits 124, which is bad",
+            ) from error
+        log.write_bytes(done.stdout + done.stderr)
+        return done.code
+
+    def _tell(self, point: Point, one: Tried) -> Tried:
+        how = one.why or f"exit {one.code}, {one.seconds:.1f} s"
+        self._talk(f"{one.said.value:<4}  {point.name}  {point.subject} ({how})")
+        return one
+
+
+def _found(command: Sequence[str]) -> tuple[str, ...]:
+    """The command, its program found from where we are, as it runs in another directory; a relative path that leads
+    nowhere here is taken for a program of the tree. Raises `UsageError`."""
+    if not command:
+        raise UsageError("--run is empty", hint="--run 'make test', say")
+    program = shutil.which(command[0])
+    if program is not None:
+        return (str(Path(program).absolute()), *command[1:])
+    if "/" in command[0] and not Path(command[0]).is_absolute():
+        return tuple(command)  # of the tree itself
+    raise UsageError(
+        f"there is no program {command[0]}", hint="no shell reads the command; for one: --run 'sh -c \"…\"'"
+    )
+
+
+def _refuse_doubt(row: Row, before: Said, again: Tried) -> None:
+    if again.said is not before:
+        point = row.points[again.place]
+        raise BisectAborted(
+            f"{point.name} ({point.subject}) was {before.value} and is {again.said.value} now: "
+            "no answer can be trusted",
+            hint="let the command repeat what it checks until it is sure",
+        )

@@ -1,0 +1,128 @@
+"""What a bisection goes over: the trees of a series, or upstream's commits with the series on top."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from patchstack.errors import NotHeldError, UsageError
+from patchstack.git.objects import Objects
+from patchstack.git.transport import Cache
+from patchstack.series.proof import Proven, prove_and_keep
+from patchstack.upstream.sync_source import open_target
+from patchstack.upstream.threeway import Picker
+from patchstack.workspace import SeriesConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One tree of the row. `name` is how people know it; `number` is a patch's (0: the pin), `commit` is upstream's."""
+
+    name: str
+    subject: str
+    number: int | None = None
+    commit: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoTree:
+    """Why a point has no tree, in words."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """The points in order, the first taken for good and the last for bad; `tree` gives the tree of one by its place."""
+
+    over: str
+    what: str
+    points: tuple[Point, ...]
+    objects: Objects
+    tree: Callable[[int], str | NoTree]
+
+
+def series_row(config: SeriesConfig, cache: Cache) -> Row:
+    """The pin, and the tree after every patch. Raises `NotHeldError` where a patch does not apply."""
+    proven = _applied(config, cache)
+    trees = _trees(proven)
+    points = [Point(name="the pin", subject=proven.sources.base.subject, number=0)]
+    for row in proven.verification.rows:
+        if row.tree is not None:
+            name = f"{row.number:04d}" if row.number is not None else row.label
+            points.append(Point(name=name, subject=row.subject, number=row.number))
+    return Row(
+        over="series",
+        what=f"{config.name}, {len(points) - 1} patches on {proven.sources.base.oid[:12]}",
+        points=tuple(points),
+        objects=proven.sources.objects,
+        tree=lambda place: trees[place],
+    )
+
+
+def upstream_row(config: SeriesConfig, cache: Cache, to: str) -> Row:
+    """The upstream commits from the pin to a ref, each with the series on top: merged three-way, patch by patch, when
+    its tree is asked for. Raises what opening upstream raises, `UsageError` where there is no commit between."""
+    proven = _applied(config, cache)
+    objects, base = proven.sources.objects, proven.sources.base
+    target = open_target(cache, config.upstream, base, to, objects)
+    commits = target.range.commits
+    if not commits:
+        raise UsageError(f"{to} is the pin: there is no upstream commit between", hint="give a later one with --to")
+    trees = _trees(proven)
+    labels = [row.label for row in proven.verification.rows if row.tree is not None]
+    picker = Picker(objects)
+
+    def tree(place: int) -> str | NoTree:
+        return _on_top(picker, trees, labels, commits[place - 1].tree) if place else trees[-1]
+
+    points = [Point(name=base.oid[:12], subject=base.subject, commit=base.oid)]
+    points += [Point(name=one.oid[:12], subject=one.subject, commit=one.oid) for one in commits]
+    what = f"{len(commits)} upstream commits from {base.oid[:12]} to {target.commit.oid[:12]}, {config.name} on top"
+    return Row(over="upstream", what=what, points=tuple(points), objects=objects, tree=tree)
+
+
+def between(row: Row, good: int | None, bad: int | None) -> Row:
+    """A row of a series from one number to another (0: the pin). Raises `UsageError` for numbers that are not there."""
+    places = {point.number: place for place, point in enumerate(row.points)}
+    if unknown := [f"{number}" for number in (good, bad) if number is not None and number not in places]:
+        raise UsageError(
+            f"no patch has number {', '.join(unknown)}", hint="--good and --bad name patches; 0 is the pin"
+        )
+    first = places[good] if good is not None else 0
+    last = places[bad] if bad is not None else len(row.points) - 1
+    if first >= last:
+        raise UsageError(f"patch {good} is not before patch {bad}", hint="the good one comes first")
+    return Row(
+        over=row.over,
+        what=row.what,
+        points=row.points[first : last + 1],
+        objects=row.objects,
+        tree=lambda place: row.tree(first + place),
+    )
+
+
+def _applied(config: SeriesConfig, cache: Cache) -> Proven:
+    proven = prove_and_keep(config, cache, apply_only=True)
+    if not proven.verification.applies:
+        raise NotHeldError(
+            f"{config.name} does not apply: {proven.verification.first_problem}",
+            hint=f"patchstack verify {config.name} shows it",
+        )
+    return proven
+
+
+def _trees(proven: Proven) -> list[str]:
+    """The pin's tree and that after every patch."""
+    return [proven.verification.base_tree, *(row.tree for row in proven.verification.rows if row.tree is not None)]
+
+
+def _on_top(picker: Picker, trees: Sequence[str], labels: Sequence[str], onto: str) -> str | NoTree:
+    """The series, merged onto another tree."""
+    for label, before, after in zip(labels, trees, trees[1:], strict=False):
+        merged = picker.merge(before, after, onto)
+        if merged.tree is None:
+            paths = ", ".join(conflict.path for conflict in merged.conflicts[:3])
+            return NoTree(why=f"{label} does not merge onto it: {paths}")
+        onto = merged.tree
+    return onto

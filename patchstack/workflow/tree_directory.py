@@ -1,0 +1,131 @@
+"""Trees as files in one directory, one after the other: from one to the next only what differs is written.
+
+What a command builds there beside the files stays, and unchanged files keep their times: so a build goes on from the
+last one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from patchstack.errors import MissingError, UsageError
+from patchstack.git.objects import EMPTY_TREE, Objects
+from patchstack.git.overlay import EXECUTABLE, SUBMODULE, SYMLINK, Entry
+from patchstack.git.trees import PathChange, compare_trees
+
+_Seen = tuple[int, int, int, int]
+
+
+class TreeDirectory:
+    """A directory that holds a tree of some objects. `absent` are files whose contents were nowhere to be had."""
+
+    def __init__(self, root: Path, objects: Objects) -> None:
+        self.root = root
+        self.absent: set[bytes] = set()
+        self._objects = objects
+        self._tree = EMPTY_TREE
+        self._written: dict[bytes, tuple[Entry, _Seen]] = {}
+
+    def move(self, tree: str) -> int:
+        """Make the directory hold a tree; gives how many files had been changed there since the last one, which are put
+        back. Raises `UsageError` for a tree with paths that no directory may hold, `MissingError` for a full disk."""
+        changes = list(compare_trees(self._objects, self._tree, tree))
+        for change in changes:
+            _refuse_unsafe(change.path)
+        coming = {change.path: change.new for change in changes if change.new is not None}
+        spoilt = [path for path, (_, seen) in self._written.items() if _seen(self._full(path)) != seen]
+        again = {path: self._written[path][0] for path in spoilt if path not in {one.path for one in changes}}
+        self._objects.want(entry[1] for entry in coming.values() if entry[0] != SUBMODULE)
+        try:
+            for change in changes:
+                self._remove(change)
+            for path, entry in {**again, **coming}.items():
+                self._write(path, entry)
+        except OSError as error:
+            raise MissingError(f"{error.filename or self.root}: {error.strerror or error}") from error
+        self._tree = tree
+        return len(spoilt)
+
+    def _full(self, path: bytes) -> Path:
+        return self.root / os.fsdecode(path)
+
+    def _remove(self, change: PathChange) -> None:
+        self.absent.discard(change.path)
+        if change.old is None or self._written.pop(change.path, None) is None:
+            return
+        full = self._full(change.path)
+        if not self._reached(change.path):
+            return
+        if os.path.lexists(full):
+            _clear(full)
+        while change.new is None and full.parent != self.root:
+            full = full.parent
+            try:
+                full.rmdir()
+            except OSError:
+                return
+
+    def _write(self, path: bytes, entry: Entry) -> None:
+        mode, oid = entry
+        full = self._full(path)
+        if mode == SUBMODULE:
+            self._make_parents(path + b"/x")
+            return
+        if not self._objects.has(oid):
+            self.absent.add(path)
+            return
+        self._make_parents(path)
+        if os.path.lexists(full):
+            _clear(full)
+        content = self._objects.blob(oid, path.decode("utf-8", "replace"))
+        if mode == SYMLINK:
+            os.symlink(content, os.fsencode(full))
+        else:
+            descriptor = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777 if mode == EXECUTABLE else 0o666)
+            with open(descriptor, "wb") as file:
+                file.write(content)
+        seen = _seen(full)
+        assert seen is not None
+        self._written[path] = (entry, seen)
+
+    def _make_parents(self, path: bytes) -> None:
+        """Make the directories above a file; a link or file in their place goes, so that nothing is written outside."""
+        for parent in map(self._full, _parents(path)):
+            if parent.is_symlink() or not parent.is_dir():
+                parent.unlink(missing_ok=True)
+                parent.mkdir()
+
+    def _reached(self, path: bytes) -> bool:
+        """Whether a path leads through directories alone."""
+        return all(parent.is_dir() and not parent.is_symlink() for parent in map(self._full, _parents(path)))
+
+
+def _parents(path: bytes) -> Iterable[bytes]:
+    parts = path.split(b"/")
+    return (b"/".join(parts[:depth]) for depth in range(1, len(parts)))
+
+
+def _clear(full: Path) -> None:
+    if full.is_dir() and not full.is_symlink():
+        shutil.rmtree(full)
+    else:
+        full.unlink()
+
+
+def _seen(full: Path) -> _Seen | None:
+    """What tells whether a file was touched; None for one that is gone."""
+    try:
+        found = full.lstat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, stat.S_IMODE(found.st_mode)
+
+
+def _refuse_unsafe(path: bytes) -> None:
+    if any(part in (b"", b".", b"..") or part.lower() == b".git" for part in path.split(b"/")) or b"\0" in path:
+        shown = path.decode("utf-8", "backslashreplace")
+        raise UsageError(f"the tree holds {shown!r}, which no directory may", hint="git fsck tells where it comes from")
