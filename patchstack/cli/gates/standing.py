@@ -1,0 +1,79 @@
+"""What every gate command shares: a bench for a directory of programs, and a verdict on stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import json as writer
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from patchstack.cli.options import cache_directory, nearest_workspace, open_chosen_engine
+from patchstack.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from patchstack.gates.bench import EngineBench
+    from patchstack.gates.protocol import Judgement, Model
+
+BinOption = Annotated[Path, typer.Option("--bin", metavar="DIR", help="The programs: a build's bin.")]
+ModelOption = Annotated[Path, typer.Option("--model", metavar="FILE", help="The model, on the engine's machine.")]
+ImageOption = Annotated[
+    str | None, typer.Option("--image", metavar="NAME", help="The image that containers run the programs in.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.gate/1 document.")]
+AgainOption = Annotated[bool, typer.Option("--again", help="Run it even where it is known what it gives.")]
+
+
+@contextlib.contextmanager
+def stand(
+    *,
+    bin: Path,  # noqa: A002  (the option's name)
+    kind: str,
+    version: int,
+    engine: str | None = None,
+    image: str | None = None,
+    again: bool = False,
+) -> Iterator[EngineBench]:
+    """A bench for one gate: the programs of a directory, on this host unless an engine is named. `kind` and `version`
+    are the gate kind's. Raises `UsageError` for a container engine without an image."""
+    from patchstack.evidence.store import Observations
+    from patchstack.gates.bench import EngineBench
+    from patchstack.gates.place import Programs
+
+    chosen = open_chosen_engine(engine or "host", nearest_workspace(None))
+    cache = cache_directory()
+    with contextlib.closing(chosen):
+        about = chosen.about()
+        if about.isolated and image is None:
+            raise UsageError(
+                f"{about.spec} runs containers: of which image?", hint="--image NAME; the one the build was made in"
+            )
+        programs = Programs(directory=bin, platform=about.platform, image=image)
+        programs.names()
+        observations = Observations(cache / "observations", cache / "outputs")
+        with EngineBench(
+            chosen, programs, observations=observations, memory=cache / "digests", kind=f"{kind}/{version}", again=again
+        ) as bench:
+            yield bench
+
+
+def a_model(path: Path, name: str = "model") -> Model:
+    """A model given on the command line."""
+    from patchstack.gates.protocol import Model
+
+    return Model(name=name, path=str(path.expanduser().absolute()))
+
+
+def finish(judgement: Judgement, *, kind: str, json: bool) -> Exit:
+    """Print a judgement, and give the exit code it stands for."""
+    from patchstack.report.gate import gate_document, gate_lines
+    from patchstack.verdict import exit_code
+
+    if json:
+        print(writer.dumps(gate_document(kind, judgement), sort_keys=True))
+    else:
+        for line in gate_lines(kind, judgement):
+            print(line)
+    return exit_code([judgement.verdict])

@@ -1,0 +1,327 @@
+"""A build's programs on an engine, ready to be run for gates; what they were seen to do is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from patchstack.build.toolkit import recall, remember
+from patchstack.engine.archive import pack, unpack
+from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome
+from patchstack.errors import MissingError, UsageError
+from patchstack.evidence.key import Ingredients, observation_key
+from patchstack.evidence.store import Observations, Record
+from patchstack.gates.place import Paths, Programs, mounted, run_entries, volumes
+from patchstack.gates.protocol import (
+    Attempt,
+    Complete,
+    Invocation,
+    Model,
+    Observation,
+    Observed,
+    Reply,
+)
+
+_OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
+_HASHING = 3600.0
+
+# stdout and stderr go to files: an engine gives both as one stream, and a digest is of stdout alone. The limit on what
+# is written ends programs that print without end; it is left out where the run makes files that are kept, which may be
+# large. Exit 97: the program is not there.
+_RUN = """
+run=$1 limit=$2 brings=$3 program=$4
+shift 4
+cd "$run/work" || exit 98
+[ -x "$program" ] || exit 97
+(
+    [ "$limit" = 0 ] || ulimit -f "$limit"
+    exec "$program" "$@" >"$run/out/stdout" 2>"$run/out/stderr" </dev/null
+)
+echo "$?" >"$run/out/code"
+for name in $brings; do [ ! -f "$name" ] || cp "$name" "$run/out/files/"; done
+"""
+
+
+class EngineBench:
+    """A `Bench` on any engine. Volumes are made at the first run, and removed by `close`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        programs: Programs,
+        *,
+        observations: Observations,
+        memory: Path,
+        kind: str,
+        hardware: str = "",
+        again: bool = False,
+    ) -> None:
+        self.engine = engine
+        self.files = programs
+        self.observations = observations
+        self.memory = memory
+        self.kind = kind
+        self.hardware = hardware
+        self.again = again
+        self.about = engine.about()
+        self._volume, self._kept = volumes()
+        self._sent = False
+        self._digest: str | None = None
+
+    def __enter__(self) -> EngineBench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove what the runs left on the engine; kept files stay."""
+        if self._sent:
+            self._sent = False
+            self.engine.remove(self._volume.name)
+
+    def programs(self) -> frozenset[str]:
+        return self.files.names()
+
+    def has(self, kept: str) -> bool:
+        try:
+            for _ in self.engine.get(self._kept.name, kept, image=self.files.image):
+                return True
+        except MissingError:
+            return False
+        return False
+
+    def digest_of(self, model: Model) -> str:
+        path = Path(model.path).expanduser()
+        if not self.about.local:
+            return self._digest_there(model)
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise MissingError(
+                f"model {model.name} is not at {path}: {error.strerror}", hint="path: in patchstack.yaml, or --model"
+            ) from error
+        name = hashlib.sha256(f"model {path} {status.st_size} {status.st_mtime_ns}".encode()).hexdigest()
+        known = recall(self.memory, name)
+        if known is None:
+            with path.open("rb") as file:
+                known = remember(self.memory, name, {"digest": hashlib.file_digest(file, "sha256").hexdigest()})
+        return known["digest"]
+
+    def observe(self, invocation: Invocation, *, complete: Complete, tries: int = 3, salt: str = "") -> Observed:
+        key = self._key(invocation, salt)
+        kept_there = all(self.has(name) for name in invocation.keeps)
+        if not self.again and kept_there and (known := self._recalled(key)) is not None:
+            if (complaint := complete(known)) is None:
+                return Observed(observation=known, attempts=(_attempt(invocation, known, None),))
+            del complaint  # what could be judged then cannot now: another version judges, so it is run again
+        attempts: list[Attempt] = []
+        for _ in range(max(1, tries)):
+            seen = self._run(invocation, key)
+            complaint = _incomplete(seen, invocation) or complete(seen)
+            attempts.append(_attempt(invocation, seen, complaint))
+            if complaint is None:
+                self._keep(seen, invocation)
+                return Observed(observation=seen, attempts=tuple(attempts))
+        return Observed(observation=None, attempts=tuple(attempts))
+
+    # The key
+
+    def _key(self, invocation: Invocation, salt: str) -> str:
+        if invocation.program not in self.programs():
+            raise MissingError(
+                f"{invocation.program} is not in {self.files.directory}",
+                hint="build it: --target, or targets: of the variant",
+            )
+        if self._digest is None:
+            self._digest = self.files.digest()
+        return observation_key(
+            Ingredients(
+                programs=self._digest,
+                program=invocation.program,
+                args=invocation.args,
+                env=invocation.env,
+                models={model.name: self._checked(model) for model in invocation.models},
+                inputs={name: hashlib.sha256(data).hexdigest() for name, data in invocation.inputs.items()},
+                keeps=invocation.keeps,
+                brings=invocation.brings,
+                requests=tuple(json.dumps([one.path, one.body], sort_keys=True) for one in invocation.requests),
+                hardware=f"{self.hardware} {self.about.platform} {self.files.image or 'host'}",
+                kind=self.kind,
+                salt=salt,
+            )
+        )
+
+    def _checked(self, model: Model) -> str:
+        digest = self.digest_of(model)
+        if model.sha256 is not None and digest != model.sha256:
+            raise MissingError(
+                f"model {model.name} is not the one of its digest: {model.path} is sha256 {digest}, not {model.sha256}",
+                hint="fetch it again, or correct sha256: in patchstack.yaml",
+            )
+        return digest
+
+    def _digest_there(self, model: Model) -> str:
+        said = bytearray()
+        places, mounts = mounted((model,), isolated=self.about.isolated)
+        place = places[model.name]
+        argv = ("sh", "-c", 'stat -L -c "%s %Y" "$1" && sha256sum "$1"', "patchstack", place)
+        limits = Limits(seconds=_HASHING)
+        job = Job(what="hash", argv=argv, image=self.files.image, paths=mounts, limits=limits)
+        outcome = self.engine.run(job, said.extend)
+        words = said.decode("utf-8", "replace").split()
+        if not outcome.ok or len(words) < 3:
+            raise MissingError(f"model {model.name} cannot be read on the engine's machine: {model.path}")
+        return words[2]
+
+    # What is known
+
+    def _recalled(self, key: str) -> Observation | None:
+        record = self.observations.find(key)
+        if record is None:
+            return None
+        facts, blobs = record.facts, record.blobs
+        try:
+            return Observation(
+                key=key,
+                ending=Ending(facts["ending"]),
+                code=int(facts["code"]),
+                stdout=blobs["stdout"],
+                stderr=blobs["stderr"],
+                seconds=float(facts["seconds"]),
+                overflowed=bool(facts["overflowed"]),
+                replies=tuple(
+                    Reply(status=int(status), body=blobs[f"reply-{number}"])
+                    for number, status in enumerate(facts["replies"])
+                ),
+                files={name.removeprefix("file:"): blob for name, blob in blobs.items() if name.startswith("file:")},
+                cached=True,
+            )
+        except (KeyError, ValueError, TypeError):
+            return None
+
+    def _keep(self, seen: Observation, invocation: Invocation) -> None:
+        facts: dict[str, Any] = {
+            "ending": str(seen.ending),
+            "code": seen.code,
+            "seconds": round(seen.seconds, 3),
+            "overflowed": seen.overflowed,
+            "replies": [reply.status for reply in seen.replies],
+            "made": datetime.now(UTC).isoformat(timespec="seconds"),
+            "what": invocation.what,
+            "kind": self.kind,
+            "argv": [invocation.program, *invocation.args],
+            "env": dict(invocation.env),
+            "models": {model.name: self.digest_of(model) for model in invocation.models},
+            "programs": self._digest,
+            "hardware": self.hardware,
+            "platform": self.about.platform,
+        }
+        blobs = {"stdout": seen.stdout, "stderr": seen.stderr}
+        blobs |= {f"reply-{number}": reply.body for number, reply in enumerate(seen.replies)}
+        blobs |= {f"file:{name}": data for name, data in seen.files.items()}
+        self.observations.keep(Record(key=seen.key, facts=facts, blobs=blobs))
+
+    # Running
+
+    def _run(self, invocation: Invocation, key: str) -> Observation:
+        paths = self._prepared(invocation)
+        outcome = self.engine.run(self._job(invocation, paths), lambda _: None)
+        with tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
+            found = Path(directory)
+            unpack(self.engine.get(self._volume.name, "run/out", image=self.files.image), found)
+            return self._seen(invocation, key, outcome, found / "out")
+
+    def _prepared(self, invocation: Invocation) -> Paths:
+        """Send what is needed, and say where it is."""
+        image = self.files.image
+        if not self._sent:
+            self._sent = True
+            if self.about.isolated:
+                self.engine.put(self._volume.name, pack(self.files.entries()), image=image)
+            self.engine.put(self._kept.name, pack(()), image=image)
+        self._emptied()
+        self.engine.put(self._volume.name, pack(run_entries(invocation)), image=image)
+        place, kept = self.engine.place(self._volume), self.engine.place(self._kept)
+        places, mounts = mounted(invocation.models, isolated=self.about.isolated)
+        own = f"{place}/bin" if self.about.isolated else str(self.files.directory.resolve())
+        return Paths(bin=own, run=f"{place}/run", kept=kept, models=places, mounts=mounts)
+
+    def _emptied(self) -> None:
+        """Remove what an earlier run left."""
+        job = Job(
+            what="clear",
+            argv=("rm", "-rf", f"{self.engine.place(self._volume)}/run"),
+            image=self.files.image,
+            platform=self.files.platform,
+            volumes=(self._volume,),
+            limits=Limits(seconds=60),
+        )
+        if self._volume.name in self.engine.volumes():
+            self.engine.run(job, lambda _: None)
+
+    def _job(self, invocation: Invocation, paths: Paths) -> Job:
+        arguments = [paths.resolve(text, invocation) for text in invocation.args]
+        program = f"{paths.bin}/{invocation.program}"
+        if invocation.requests:
+            argv = self._serving(invocation, paths, program, arguments)
+        else:
+            limit = 0 if invocation.keeps else max(1, invocation.output // 512)
+            brings = " ".join(invocation.brings)
+            argv = ("sh", "-c", _RUN, "patchstack", paths.run, str(limit), brings, program, *arguments)
+        env = {"LC_ALL": "C", "LD_LIBRARY_PATH": self.files.library_path or "", **invocation.env}
+        return Job(
+            what=invocation.what,
+            argv=argv,
+            image=self.files.image,
+            platform=self.files.platform,
+            env={name: value for name, value in env.items() if value or name in invocation.env},
+            volumes=(self._volume, self._kept),
+            paths=(*self.files.paths, *paths.mounts),
+            gpus=self.files.gpus,
+            limits=Limits(seconds=invocation.seconds, tmp=1 << 30),
+        )
+
+    def _serving(self, invocation: Invocation, paths: Paths, program: str, arguments: list[str]) -> tuple[str, ...]:
+        raise UsageError(f"{invocation.what}: servers are not run yet: {shlex.join([program, *arguments])} {paths.run}")
+
+    def _seen(self, invocation: Invocation, key: str, outcome: Outcome, found: Path) -> Observation:
+        def content(path: Path) -> bytes:
+            return path.read_bytes() if path.is_file() else b""
+
+        said = content(found / "code").strip()
+        code = int(said) if said.isdigit() else outcome.code
+        if code == 97 and not said:
+            raise MissingError(f"{invocation.program} cannot be executed in {self.files.directory}")
+        return Observation(
+            key=key,
+            ending=outcome.ending,
+            code=code,
+            stdout=content(found / "stdout"),
+            stderr=content(found / "stderr"),
+            seconds=outcome.seconds,
+            overflowed=code == _OVERFLOW,
+            files={name: content(found / "files" / name) for name in invocation.brings},
+        )
+
+
+def _incomplete(seen: Observation, invocation: Invocation) -> str | None:
+    """Why a run cannot be judged, whatever was run."""
+    if seen.ending is Ending.TIMED_OUT:
+        return f"it took over {invocation.seconds:g} s and was ended"
+    if seen.ending is Ending.OUT_OF_MEMORY:
+        return "it ran out of memory"
+    if seen.overflowed:
+        return f"it printed over {invocation.output >> 20} MiB and was ended"
+    if seen.code == 128 + 9:
+        return "it was killed"
+    return None
+
+
+def _attempt(invocation: Invocation, seen: Observation, complaint: str | None) -> Attempt:
+    return Attempt(what=invocation.what, key=seen.key, code=seen.code, seconds=seen.seconds, complaint=complaint)

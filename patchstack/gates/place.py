@@ -1,0 +1,126 @@
+"""Where a gate's programs, models and files are, as a job sees them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from patchstack.engine.archive import Entry
+from patchstack.engine.protocol import EnginePath, Volume
+from patchstack.errors import MissingError, UsageError
+from patchstack.gates.protocol import Invocation, Model
+
+_WORK, _KEPT = "/patchstack/gate", "/patchstack/kept"
+_PLACEHOLDER = re.compile(r"\{(model|input|kept|work)(?::([^{}]*))?\}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Programs:
+    """The files of a build that gates run. `directory` is its `bin` on this machine; `image` is what containers of it
+    run in, `platform` what it was built for, `gpus` whether it wants them; `library_path` is where libraries are that
+    it does not bring (a CUDA toolkit's), as a job sees it, and `paths` what a container must be given for that."""
+
+    directory: Path
+    platform: str
+    image: str | None = None
+    gpus: bool = False
+    library_path: str | None = None
+    paths: tuple[EnginePath, ...] = ()
+
+    def names(self) -> frozenset[str]:
+        """What is below `bin`."""
+        if not self.directory.is_dir():
+            raise MissingError(
+                f"there are no programs: {self.directory} is no directory", hint="--bin names a build's bin"
+            )
+        return frozenset(path.name for path in self.directory.iterdir() if path.is_file())
+
+    def digest(self) -> str:
+        """SHA-256 over the names and contents of all of them, in hex."""
+        whole = hashlib.sha256()
+        for name in sorted(self.names()):
+            with (self.directory / name).open("rb") as file:
+                whole.update(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {name}\n".encode())
+        return whole.hexdigest()
+
+    def entries(self) -> Iterator[Entry]:
+        """The files to send, below `bin/`; links stay links."""
+        yield Entry(path="bin")
+        for name in sorted(self.names()):
+            path = self.directory / name
+            if path.is_symlink():
+                yield Entry(path=f"bin/{name}", link=os.readlink(path))
+            else:
+                yield Entry(path=f"bin/{name}", data=path.read_bytes(), executable=os.access(path, os.X_OK))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """Paths as a job sees them. `run` is the directory of the run at hand, `work` the one in it that the program may
+    write in."""
+
+    bin: str
+    run: str
+    kept: str
+    models: Mapping[str, str]
+    mounts: tuple[EnginePath, ...] = field(default=())
+
+    @property
+    def work(self) -> str:
+        return f"{self.run}/work"
+
+    def resolve(self, text: str, invocation: Invocation) -> str:
+        """An argument with paths for its placeholders. Raises `UsageError` for one that stands for nothing."""
+
+        def path(match: re.Match[str]) -> str:
+            kind, name = match.group(1), match.group(2) or ""
+            if kind == "work":
+                return self.work
+            if kind == "model" and name in self.models:
+                return self.models[name]
+            if kind == "input" and name in invocation.inputs:
+                return f"{self.run}/inputs/{name}"
+            if kind == "kept" and _NAME.match(name):
+                return f"{self.kept}/{name}"
+            raise UsageError(f"{invocation.what}: {match.group(0)} stands for nothing in {text!r}")
+
+        return _PLACEHOLDER.sub(path, text)
+
+
+def volumes() -> tuple[Volume, Volume]:
+    """The volume of a bench, and the one of kept files."""
+    return (
+        Volume(name=f"patchstack-gate-{os.getpid()}-{secrets.token_hex(4)}", target=_WORK),
+        Volume(name="patchstack-kept", target=_KEPT),
+    )
+
+
+def mounted(models: tuple[Model, ...], *, isolated: bool) -> tuple[dict[str, str], tuple[EnginePath, ...]]:
+    """Where a job sees models: on the host where they are; in a container below `/models`, read-only."""
+    places, mounts = {}, []
+    for index, model in enumerate(models):
+        path = str(Path(model.path).expanduser())
+        if isolated:
+            target = f"/models/{index}/{PurePosixPath(path).name}"
+            mounts.append(EnginePath(source=path, target=target))
+            places[model.name] = target
+        else:
+            places[model.name] = path
+    return places, tuple(mounts)
+
+
+def run_entries(invocation: Invocation) -> Iterator[Entry]:
+    """The files of one run: its inputs, and the empty directory it may write in."""
+    for directory in ("run", "run/inputs", "run/work", "run/out", "run/out/files"):
+        yield Entry(path=directory)
+    for name in (*invocation.inputs, *invocation.keeps, *invocation.brings):
+        if not _NAME.match(name):
+            raise UsageError(f"{invocation.what}: a file is named with letters, digits, dots and dashes, not {name!r}")
+    for name, data in invocation.inputs.items():
+        yield Entry(path=f"run/inputs/{name}", data=data)

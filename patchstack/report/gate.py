@@ -1,0 +1,138 @@
+"""Gates on a screen, as documents, and in the files that others read: TSV, Markdown, JUnit XML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree
+
+from patchstack.gates.protocol import Judgement
+from patchstack.report.table import Table, print_table
+from patchstack.report.text import printable
+from patchstack.verdict import Verdict
+
+SCHEMA = "patchstack.gate/1"
+SUITE_SCHEMA = "patchstack.gates/1"
+COLUMNS = ("phase", "check", "status", "actual", "expected", "details")
+_STYLES = {"PASS": "green", "FAIL": "bold red", "INVALID": "yellow"}
+_SHORT = 44
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """One gate of a suite and what came of it. `phase` is the suite's name, `check` the gate's."""
+
+    phase: str
+    check: str
+    kind: str
+    judgement: Judgement
+
+
+def gate_document(kind: str, judgement: Judgement) -> dict[str, Any]:
+    """A `patchstack.gate/1` document."""
+    return {
+        "schema": SCHEMA,
+        "kind": kind,
+        "verdict": str(judgement.verdict),
+        "reason": judgement.reason,
+        "actual": judgement.actual,
+        "expected": judgement.expected,
+        "details": dict(judgement.details),
+        "attempts": [
+            {
+                "what": one.what,
+                "key": one.key,
+                "code": one.code,
+                "seconds": round(one.seconds, 3),
+                "complaint": one.complaint,
+            }
+            for one in judgement.attempts
+        ],
+    }
+
+
+def gate_lines(kind: str, judgement: Judgement) -> Iterator[str]:
+    """One gate for people."""
+    yield printable(f"{judgement.verdict}  {kind}: {judgement.reason}")
+    if judgement.expected:
+        yield printable(f"  expected  {judgement.expected}")
+    if judgement.actual:
+        yield printable(f"  actual    {judgement.actual}")
+    lost = [one for one in judgement.attempts if one.complaint is not None]
+    for one in lost:
+        yield printable(f"  not judged: {one.what} (exit {one.code}, {one.seconds:.1f} s): {one.complaint}")
+
+
+def suite_document(checks: Sequence[Checked], **more: Any) -> dict[str, Any]:
+    """A `patchstack.gates/1` document: every gate's document, with its name."""
+    return {
+        "schema": SUITE_SCHEMA,
+        **more,
+        "verdicts": {str(verdict): sum(one.judgement.verdict is verdict for one in checks) for verdict in Verdict},
+        "gates": [{"suite": one.phase, "name": one.check, **gate_document(one.kind, one.judgement)} for one in checks],
+    }
+
+
+def print_checks(checks: Sequence[Checked]) -> None:
+    """The table of a suite, and why the others did not pass."""
+    rows = [
+        [one.check, one.kind, str(one.judgement.verdict), _short(one.judgement.actual), _short(one.judgement.expected)]
+        for one in checks
+    ]
+    print_table(Table(titles=("gate", "kind", "verdict", "actual", "expected"), rows=rows, styles=_STYLES))
+    for one in checks:
+        if one.judgement.verdict is not Verdict.PASS:
+            print(printable(f"{one.judgement.verdict}  {one.check}: {one.judgement.reason}"))
+
+
+def tsv(checks: Iterable[Checked]) -> str:
+    """`gate_summary.tsv`: a line of column names, a line a gate; tabs and line breaks in texts are blanks."""
+    lines = ["\t".join(COLUMNS)]
+    for one in checks:
+        judgement = one.judgement
+        cells = (one.phase, one.check, str(judgement.verdict), judgement.actual, judgement.expected, judgement.reason)
+        lines.append("\t".join(" ".join(printable(cell).split()) for cell in cells))
+    return "\n".join(lines) + "\n"
+
+
+def markdown(checks: Iterable[Checked]) -> str:
+    """A table for a pull request."""
+    lines = ["| gate | verdict | actual | expected | why |", "| --- | --- | --- | --- | --- |"]
+    for one in checks:
+        judgement = one.judgement
+        cells = (one.check, str(judgement.verdict), judgement.actual, judgement.expected, judgement.reason)
+        lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def junit(checks: Sequence[Checked]) -> str:
+    """JUnit XML: a FAIL is a failure, an INVALID an error."""
+    suite = ElementTree.Element(
+        "testsuite",
+        name="patchstack gates",
+        tests=str(len(checks)),
+        failures=str(sum(one.judgement.verdict is Verdict.FAIL for one in checks)),
+        errors=str(sum(one.judgement.verdict is Verdict.INVALID for one in checks)),
+    )
+    for one in checks:
+        judgement = one.judgement
+        seconds = sum(attempt.seconds for attempt in judgement.attempts)
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=f"{one.phase}.{one.kind}", name=one.check, time=f"{seconds:.3f}"
+        )
+        if judgement.verdict is not Verdict.PASS:
+            kind = "failure" if judgement.verdict is Verdict.FAIL else "error"
+            ElementTree.SubElement(case, kind, message=printable(judgement.reason)).text = printable(
+                f"actual: {judgement.actual}\nexpected: {judgement.expected}"
+            )
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
+
+
+def _cell(text: str) -> str:
+    return " ".join(printable(text).split()).replace("|", "\\|")
