@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from patchstack.build.toolkit import recall, remember
 from patchstack.engine.archive import pack, unpack
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome
-from patchstack.errors import MissingError, UsageError
+from patchstack.errors import MissingError
 from patchstack.evidence.key import Ingredients, observation_key
 from patchstack.evidence.store import Observations, Record
 from patchstack.gates.place import Paths, Programs, mounted, run_entries, volumes
@@ -26,6 +25,7 @@ from patchstack.gates.protocol import (
     Observed,
     Reply,
 )
+from patchstack.gates.serving import brought_files, served, server_command
 
 _OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
 _HASHING = 3600.0
@@ -269,7 +269,14 @@ class EngineBench:
         arguments = [paths.resolve(text, invocation) for text in invocation.args]
         program = f"{paths.bin}/{invocation.program}"
         if invocation.requests:
-            argv = self._serving(invocation, paths, program, arguments)
+            argv = server_command(
+                (program, *arguments),
+                directory=f"{paths.run}/out",
+                count=len(invocation.requests),
+                ready=invocation.seconds / 2,
+                each=invocation.seconds / 2,
+                output=invocation.output,
+            )
         else:
             limit = 0 if invocation.keeps else max(1, invocation.output // 512)
             brings = " ".join(invocation.brings)
@@ -280,6 +287,7 @@ class EngineBench:
             argv=argv,
             image=self.files.image,
             platform=self.files.platform,
+            workdir=paths.work,
             env={name: value for name, value in env.items() if value or name in invocation.env},
             volumes=(self._volume, self._kept),
             paths=(*self.files.paths, *paths.mounts),
@@ -287,13 +295,12 @@ class EngineBench:
             limits=Limits(seconds=invocation.seconds, tmp=1 << 30),
         )
 
-    def _serving(self, invocation: Invocation, paths: Paths, program: str, arguments: list[str]) -> tuple[str, ...]:
-        raise UsageError(f"{invocation.what}: servers are not run yet: {shlex.join([program, *arguments])} {paths.run}")
-
     def _seen(self, invocation: Invocation, key: str, outcome: Outcome, found: Path) -> Observation:
         def content(path: Path) -> bytes:
             return path.read_bytes() if path.is_file() else b""
 
+        if invocation.requests:
+            return self._served(invocation, key, outcome, found)
         said = content(found / "code").strip()
         code = int(said) if said.isdigit() else outcome.code
         if code == 97 and not said:
@@ -307,6 +314,23 @@ class EngineBench:
             seconds=outcome.seconds,
             overflowed=code == _OVERFLOW,
             files={name: content(found / "files" / name) for name in invocation.brings},
+        )
+
+    def _served(self, invocation: Invocation, key: str, outcome: Outcome, found: Path) -> Observation:
+        """What a server gave. How serving went stands in `files` under `service`."""
+        count = len(invocation.requests)
+        files = {name: path.read_bytes() for name in brought_files(count) if (path := found / name).is_file()}
+        came = served(outcome.code, files, count=count, output=invocation.output)
+        return Observation(
+            key=key,
+            ending=outcome.ending,
+            code=came.code if came.code is not None else outcome.code,
+            stdout=came.stdout,
+            stderr=came.stderr,
+            seconds=outcome.seconds,
+            overflowed=came.overflowed,
+            replies=came.replies,
+            files={"service": came.service.encode()},
         )
 
 

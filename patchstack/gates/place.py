@@ -14,6 +14,7 @@ from patchstack.engine.archive import Entry
 from patchstack.engine.protocol import EnginePath, Volume
 from patchstack.errors import MissingError, UsageError
 from patchstack.gates.protocol import Invocation, Model
+from patchstack.gates.serving import request_files
 
 _WORK, _KEPT = "/patchstack/gate", "/patchstack/kept"
 _PLACEHOLDER = re.compile(r"\{(model|input|kept|work)(?::([^{}]*))?\}")
@@ -124,3 +125,5 @@ def run_entries(invocation: Invocation) -> Iterator[Entry]:
             raise UsageError(f"{invocation.what}: a file is named with letters, digits, dots and dashes, not {name!r}")
     for name, data in invocation.inputs.items():
         yield Entry(path=f"run/inputs/{name}", data=data)
+    for name, data in (request_files(invocation.requests) if invocation.requests else {}).items():
+        yield Entry(path=f"run/out/{name}", data=data)
