@@ -19,6 +19,7 @@ from patchstack.cli.docs import docs_command
 from patchstack.cli.doctor import doctor_command
 from patchstack.cli.export import export_command
 from patchstack.cli.failures import guarded
+from patchstack.cli.gate import gate_app
 from patchstack.cli.init import init_command
 from patchstack.cli.lint import lint_command
 from patchstack.cli.show import show_command
@@ -58,6 +59,7 @@ app.command("status", short_help="Where each series stands, and what to do next.
 app.command("verify", short_help="Prove that pin + series = fork.")(verify_command)
 app.command("doctor", short_help="Is all here that verify and build need?")(doctor_command)
 app.command("build", short_help="Build pin + series, and prove the binaries.")(build_command)
+app.add_typer(gate_app, name="gate", short_help="The checks that a build must pass.")
 app.command("show", short_help="One patch, with metadata and context.")(show_command)
 app.command("lint", short_help="Hold a series against rules, each with a reason.")(lint_command)
 app.command("docs", short_help="Tables of patches from the commits' trailers.")(docs_command)

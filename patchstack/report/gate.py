@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from patchstack.gates.protocol import Judgement
+from patchstack.errors import ConfigError, MissingError
+from patchstack.gates.protocol import Attempt, Judgement
 from patchstack.report.table import Table, print_table
 from patchstack.report.text import printable
 from patchstack.verdict import Verdict
@@ -72,6 +75,44 @@ def suite_document(checks: Sequence[Checked], **more: Any) -> dict[str, Any]:
         "verdicts": {str(verdict): sum(one.judgement.verdict is verdict for one in checks) for verdict in Verdict},
         "gates": [{"suite": one.phase, "name": one.check, **gate_document(one.kind, one.judgement)} for one in checks],
     }
+
+
+def read_suite_document(path: Path) -> tuple[tuple[Checked, ...], dict[str, Any]]:
+    """The gates of a document on disk, and the document. Raises `ConfigError` for one that cannot be used."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["schema"] != SUITE_SCHEMA:
+            raise ConfigError(f"{path} is a {document['schema']} document, not {SUITE_SCHEMA}")
+        checks = tuple(_checked(one) for one in document["gates"])
+    except OSError as error:
+        raise MissingError(
+            f"{path} cannot be read: {error.strerror}", hint="patchstack gate run --report DIR writes it"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+    return checks, document
+
+
+def _checked(one: Mapping[str, Any]) -> Checked:
+    attempts = tuple(
+        Attempt(
+            what=str(tried["what"]),
+            key=str(tried["key"]),
+            code=int(tried["code"]),
+            seconds=float(tried["seconds"]),
+            complaint=tried["complaint"],
+        )
+        for tried in one["attempts"]
+    )
+    judgement = Judgement(
+        verdict=Verdict(one["verdict"]),
+        reason=str(one["reason"]),
+        actual=str(one["actual"]),
+        expected=str(one["expected"]),
+        details=dict(one["details"]),
+        attempts=attempts,
+    )
+    return Checked(phase=str(one["suite"]), check=str(one["name"]), kind=str(one["kind"]), judgement=judgement)
 
 
 def print_checks(checks: Sequence[Checked]) -> None:

@@ -37,6 +37,8 @@ def read_workspace(path: Path) -> Workspace:
         series.append(_read_series(name, node, path))
     variants = read_variants(top)
     engine = top.text("engine")
+    for theirs in ("models", "suites"):  # read where gates are run: what a gate may say is its kind's affair
+        top.mapping(theirs)
     top.finish()
     if not series and not problems:
         problems.append(f"{path}:1: series: there are none")

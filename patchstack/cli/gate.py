@@ -1,0 +1,181 @@
+"""`patchstack gate`: the checks that a build must pass."""
+
+from __future__ import annotations
+
+import contextlib
+import json as writer
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.gates.standing import AgainOption, ImageOption
+from patchstack.cli.options import (
+    EngineOption,
+    WorkspaceOption,
+    cache_directory,
+    open_chosen_engine,
+    the_workspace,
+)
+from patchstack.errors import UsageError
+
+if TYPE_CHECKING:
+    from patchstack.gates.bench import EngineBench
+    from patchstack.gates.suite import Suite
+    from patchstack.report.gate import Checked
+    from patchstack.workspace import Workspace
+
+gate_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The checks that a build must pass.")
+
+SuiteOption = Annotated[str | None, typer.Option("--suite", metavar="NAME", help="The suite [default: the only one].")]
+BuildOption = Annotated[
+    str | None, typer.Option("--build", metavar="KEY", help="The build, by its key [default: the newest].")
+]
+ProgramsOption = Annotated[
+    Path | None, typer.Option("--bin", metavar="DIR", help="Any directory of programs, instead of a build.")
+]
+
+
+@gate_app.command("run")
+def run_command(
+    gates: Annotated[
+        list[str] | None, typer.Argument(metavar="GATE", help="Gates of the suite [default: all].")
+    ] = None,
+    suite: SuiteOption = None,
+    build: BuildOption = None,
+    bin: ProgramsOption = None,  # noqa: A002  (the option's name)
+    engine: EngineOption = None,
+    image: ImageOption = None,
+    again: AgainOption = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write gate_summary.tsv, gates.md, junit.xml, gates.json.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print a patchstack.gates/1 document.")] = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Run a suite on a build. What is known already is not run again; the verdict is drawn anew."""
+    from patchstack.gates.suite import run_suite
+    from patchstack.report.gate import Checked, print_checks, suite_document
+    from patchstack.verdict import exit_code
+
+    found = the_workspace(workspace)
+    chosen = _suite(found, suite).only(gates) if gates else _suite(found, suite)
+    checks: list[Checked] = []
+    with _bench(found, build, bin, engine, image, again=again) as (bench, what):
+        talk(f"suite {chosen.name} on {what}")
+        for gate, judgement in run_suite(chosen, bench, lambda gate: talk(f"  {gate.name} ({gate.kind})")):
+            checks.append(Checked(phase=chosen.name, check=gate.name, kind=gate.kind, judgement=judgement))
+    if report is not None:
+        _write(report, checks, what)
+    if json:
+        print(writer.dumps(suite_document(checks, suite=chosen.name, programs=what), sort_keys=True))
+    else:
+        print_checks(checks)
+    if code := exit_code(one.judgement.verdict for one in checks):
+        raise typer.Exit(int(code))
+
+
+@gate_app.command("list")
+def list_command(
+    json: Annotated[bool, typer.Option("--json", help="Print a document.")] = False, workspace: WorkspaceOption = None
+) -> None:
+    """The suites of the workspace and their gates. Runs nothing."""
+    from patchstack.gates.suite import read_suites
+    from patchstack.report.table import Table, print_table
+
+    found = the_workspace(workspace)
+    suites = read_suites(found.path)
+    if json:
+        names = [
+            {
+                "suite": one.name,
+                "what": one.what,
+                "gates": [{"name": gate.name, "kind": gate.kind} for gate in one.gates],
+            }
+            for one in suites
+        ]
+        print(writer.dumps({"schema": "patchstack.suites/1", "suites": names}, sort_keys=True))
+        return
+    rows = [[one.name, gate.name, gate.kind, f"{found.path}:{gate.line}"] for one in suites for gate in one.gates]
+    if not rows:
+        raise UsageError(f"{found.path} has no suites", hint="docs/guides/gates.md shows one")
+    print_table(Table(titles=("suite", "gate", "kind", "where"), rows=rows, styles={}))
+
+
+@gate_app.command("summary")
+def summary_command(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where `gate run --report` wrote.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the document.")] = False,
+) -> None:
+    """What a run said, from the files it left. Runs nothing."""
+    from patchstack.report.gate import print_checks, read_suite_document
+    from patchstack.verdict import exit_code
+
+    checks, document = read_suite_document(directory / "gates.json")
+    if json:
+        print(writer.dumps(document, sort_keys=True))
+    else:
+        print_checks(checks)
+    if code := exit_code(one.judgement.verdict for one in checks):
+        raise typer.Exit(int(code))
+
+
+def _suite(workspace: Workspace, name: str | None) -> Suite:
+    from patchstack.gates.suite import find_suite, read_suites
+
+    return find_suite(read_suites(workspace.path), name, workspace.path)
+
+
+@contextlib.contextmanager
+def _bench(
+    workspace: Workspace,
+    build: str | None,
+    directory: Path | None,
+    engine: str | None,
+    image: str | None,
+    *,
+    again: bool,
+) -> Iterator[tuple[EngineBench, str]]:
+    """A bench for a build or a directory, with the workspace's observations; and what it is of, in words."""
+    from patchstack.build.store import Store
+    from patchstack.evidence.store import Observations
+    from patchstack.gates.bench import EngineBench
+    from patchstack.gates.built import chosen_build, engine_of, programs_of
+    from patchstack.gates.place import Programs
+
+    if build is not None and directory is not None:
+        raise UsageError("give --build or --bin, not both")
+    cache = cache_directory()
+    stored = None if directory is not None else chosen_build(Store(cache / "builds"), build, None)
+    chosen = open_chosen_engine(engine or (engine_of(stored) if stored is not None else "host"), workspace)
+    with contextlib.closing(chosen):
+        about = chosen.about()
+        if stored is not None:
+            programs = programs_of(stored, isolated=about.isolated, image=image)
+            what = f"build {stored.key[:12]} ({stored.record['source']['label']}) on {about.spec}"
+        else:
+            assert directory is not None
+            programs = Programs(directory=directory, platform=about.platform, image=image)
+            what = f"{directory} on {about.spec}"
+        if about.isolated and programs.image is None:
+            raise UsageError(f"{about.spec} runs containers: of which image?", hint="--image NAME")
+        programs.names()
+        observations = Observations(workspace.root / "evidence", cache / "outputs")
+        with EngineBench(
+            chosen, programs, observations=observations, memory=cache / "digests", kind="", again=again
+        ) as bench:
+            yield bench, what
+
+
+def _write(directory: Path, checks: list[Checked], what: str) -> None:
+    from patchstack.report.gate import junit, markdown, suite_document, tsv
+
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "gate_summary.tsv").write_text(tsv(checks), encoding="utf-8")
+    (directory / "gates.md").write_text(markdown(checks), encoding="utf-8")
+    (directory / "junit.xml").write_text(junit(checks), encoding="utf-8")
+    document = suite_document(checks, suite=checks[0].phase if checks else "", programs=what)
+    (directory / "gates.json").write_text(writer.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    talk(f"wrote gate_summary.tsv, gates.md, junit.xml and gates.json to {directory}")
