@@ -1,0 +1,27 @@
+"""Directories of small programs, for gates that run them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from patchstack.engine.host import HostEngine
+from patchstack.evidence.store import Observations
+from patchstack.gates.bench import EngineBench
+from patchstack.gates.place import Programs
+
+
+def program(directory: Path, name: str, script: str) -> Path:
+    """A program of that name, written for sh."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def a_bench(directory: Path, root: Path, *, kind: str = "test/1", again: bool = False) -> EngineBench:
+    """A bench on this host for the programs of a directory; all it keeps is below `root`."""
+    engine = HostEngine(root / "engine")
+    programs = Programs(directory=directory, platform=engine.about().platform)
+    observations = Observations(root / "evidence", root / "outputs")
+    return EngineBench(engine, programs, observations=observations, memory=root / "digests", kind=kind, again=again)
