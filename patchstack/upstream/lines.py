@@ -47,7 +47,9 @@ class Edit(NamedTuple):
     added: int
 
 
-class _Side(Enum):
+class Side(Enum):
+    """Who changed a place: one side, both in their own way, or both alike."""
+
     OURS = 1
     THEIRS = 2
     BOTH = 0
@@ -55,10 +57,10 @@ class _Side(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Change:
+class Change:
     """A place to take from one side, or from neither (`BOTH`): start and count of lines in base, ours and theirs."""
 
-    side: _Side
+    side: Side
     base: tuple[int, int]
     ours: tuple[int, int]
     theirs: tuple[int, int]
@@ -84,16 +86,25 @@ def edits(old: bytes, new: bytes, flags: DiffOption = DiffOption.NORMAL) -> tupl
 
 
 def merge_texts(
-    base: bytes, ours: bytes, theirs: bytes, labels: tuple[str, str] = ("ours", "theirs"), *, union: bool = False
+    base: bytes,
+    ours: bytes,
+    theirs: bytes,
+    labels: tuple[str, str] = ("ours", "theirs"),
+    *,
+    union: bool = False,
+    found: tuple[Sequence[Edit], Sequence[Edit]] | None = None,
 ) -> TextMerge:
-    """Merge three texts. `labels` stand behind the conflict markers.
+    """Merge three texts. `labels` stand behind the conflict markers; `found` are the edits from the base to either
+    side, where they are known.
 
     With `union` a collision is settled: where both sides only inserted, both insertions are kept, ours first; else ours
     stands. The collisions are reported all the same.
     """
     lines, mine, other = _lines(base), _lines(ours), _lines(theirs)
-    changes = _overlaid(edits(base, ours), edits(base, theirs), lines, mine, other)
-    changes = _joined(list(_refined(changes, mine, other)))
+    changes = overlay(*(found or (edits(base, ours), edits(base, theirs))), lines, mine, other)
+    changes = list(refine(changes, mine, other))
+    if not union:
+        changes = _joined(changes)
     collisions = []
     text: list[bytes] = []
     at = 0
@@ -101,11 +112,11 @@ def merge_texts(
         start, count = change.ours
         text += mine[at:start]
         at = start + count
-        if change.side is _Side.OURS or change.side is _Side.SAME:
+        if change.side is Side.OURS or change.side is Side.SAME:
             text += mine[start:at]
             continue
         yours = other[change.theirs[0] : sum(change.theirs)]
-        if change.side is _Side.THEIRS:
+        if change.side is Side.THEIRS:
             text += yours
             continue
         old = lines[change.base[0] : sum(change.base)]
@@ -136,11 +147,12 @@ def _lines(text: bytes) -> list[bytes]:
     return found
 
 
-def _overlaid(
-    one: Sequence[Edit], two: Sequence[Edit], base: list[bytes], ours: list[bytes], theirs: list[bytes]
-) -> list[_Change]:
-    """Both sides' edits in one order; those that touch become one that neither side wins (xdl_do_merge)."""
-    changes: list[_Change] = []
+def overlay(
+    one: Sequence[Edit], two: Sequence[Edit], base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]
+) -> list[Change]:
+    """Both sides' edits in one order; those that touch become one that neither side wins, and what both did alike is
+    left out (xdl_do_merge)."""
+    changes: list[Change] = []
     first, second = 0, 0
     while first < len(one) or second < len(two):
         a = one[first] if first < len(one) else None
@@ -148,12 +160,12 @@ def _overlaid(
         if b is None or (a is not None and a.at + a.removed < b.at):
             assert a is not None
             shift = b.to - b.at if b is not None else len(theirs) - len(base)
-            _append(changes, _Side.OURS, (a.at, a.removed), (a.to, a.added), (a.at + shift, a.removed))
+            _append(changes, Side.OURS, (a.at, a.removed), (a.to, a.added), (a.at + shift, a.removed))
             first += 1
             continue
         if a is None or b.at + b.removed < a.at:
             shift = a.to - a.at if a is not None else len(ours) - len(base)
-            _append(changes, _Side.THEIRS, (b.at, b.removed), (b.at + shift, b.removed), (b.to, b.added))
+            _append(changes, Side.THEIRS, (b.at, b.removed), (b.at + shift, b.removed), (b.to, b.added))
             second += 1
             continue
         same = (a.at, a.removed, a.added) == (b.at, b.removed, b.added)
@@ -166,39 +178,46 @@ def _overlaid(
                 b.to + b.added + max(tail, 0),
             )
             ranges = [(begin, end - begin) for begin, end in zip(start, ends, strict=True)]
-            _append(changes, _Side.BOTH, ranges[0], ranges[1], ranges[2])
+            _append(changes, Side.BOTH, ranges[0], ranges[1], ranges[2])
         end_a, end_b = a.at + a.removed, b.at + b.removed
         second += end_a >= end_b
         first += end_b >= end_a
     return changes
 
 
+def _text(lines: Sequence[bytes], newline: bytes) -> bytes:
+    return b"".join(lines) if not newline or not lines else newline.join(lines) + newline
+
+
 def _append(
-    changes: list[_Change], side: _Side, base: tuple[int, int], ours: tuple[int, int], theirs: tuple[int, int]
+    changes: list[Change], side: Side, base: tuple[int, int], ours: tuple[int, int], theirs: tuple[int, int]
 ) -> None:
     if changes and (ours[0] <= sum(changes[-1].ours) or theirs[0] <= sum(changes[-1].theirs)):
         last = changes[-1]
-        changes[-1] = _Change(
-            side=side if side is last.side else _Side.BOTH,
+        changes[-1] = Change(
+            side=side if side is last.side else Side.BOTH,
             base=(last.base[0], sum(base) - last.base[0]),
             ours=(last.ours[0], sum(ours) - last.ours[0]),
             theirs=(last.theirs[0], sum(theirs) - last.theirs[0]),
         )
     else:
-        changes.append(_Change(side=side, base=base, ours=ours, theirs=theirs))
+        changes.append(Change(side=side, base=base, ours=ours, theirs=theirs))
 
 
-def _refined(changes: list[_Change], ours: list[bytes], theirs: list[bytes]) -> Iterator[_Change]:
-    """Split what collides where the two sides have lines in common (xdl_refine_conflicts)."""
+def refine(
+    changes: Sequence[Change], ours: Sequence[bytes], theirs: Sequence[bytes], newline: bytes = b""
+) -> Iterator[Change]:
+    """Split what collides where the two sides have lines in common (xdl_refine_conflicts). `newline` is what the lines
+    end with, where they are given without."""
     for change in changes:
-        if change.side is not _Side.BOTH or not change.ours[1] or not change.theirs[1]:
+        if change.side is not Side.BOTH or not change.ours[1] or not change.theirs[1]:
             yield change
             continue
         mine = ours[change.ours[0] : sum(change.ours)]
         other = theirs[change.theirs[0] : sum(change.theirs)]
-        differing = edits(b"".join(mine), b"".join(other))
+        differing = edits(_text(mine, newline), _text(other, newline))
         if not differing:
-            yield replace(change, side=_Side.SAME)
+            yield replace(change, side=Side.SAME)
         for edit in differing:
             yield replace(
                 change,
@@ -207,15 +226,15 @@ def _refined(changes: list[_Change], ours: list[bytes], theirs: list[bytes]) -> 
             )
 
 
-def _joined(changes: list[_Change]) -> list[_Change]:
+def _joined(changes: list[Change]) -> list[Change]:
     """Collisions with next to nothing between them are told as one (xdl_simplify_non_conflicts)."""
-    found: list[_Change] = []
+    found: list[Change] = []
     for change in changes:
         last = found[-1] if found else None
         if (
             last is not None
-            and last.side is _Side.BOTH
-            and change.side is _Side.BOTH
+            and last.side is Side.BOTH
+            and change.side is Side.BOTH
             and change.ours[0] - sum(last.ours) <= _NEAR
         ):
             found[-1] = replace(

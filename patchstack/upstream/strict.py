@@ -14,10 +14,11 @@ from types import TracebackType
 from patchstack.git.apply import Applier, Outcome
 from patchstack.git.diff import FileDiff, Unsupported, named_paths, parse_diffs
 from patchstack.git.hunks import place_hunks
-from patchstack.git.objects import Objects
+from patchstack.git.objects import EMPTY_TREE, FULL_ID, Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, TreeOverlay
 from patchstack.git.trees import compare_trees
-from patchstack.series.chain import Link, apply_patch
+from patchstack.series.chain import apply_patch
+from patchstack.series.model import PatchFile
 from patchstack.upstream.threeway import Picker
 from patchstack.upstream.touched import OBSTRUCTED, TouchedPaths
 
@@ -25,6 +26,9 @@ Content = str | int
 """A blob by its id, or a content made here by its number."""
 Slot = tuple[int, Content] | None
 """What stands at a path: mode and content."""
+
+Journal = tuple[tuple[int, Slot, Slot], ...]
+"""What a patch changes: the place of a path among the touched ones, and what stood and stands there."""
 
 _Edits = tuple[tuple[int, Slot], ...]
 
@@ -117,22 +121,41 @@ class _Contents:
             self._count -= len(self._kept.popitem(last=False)[1])
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A chain on its way over a tree: what stood at the touched paths, and what stands there now."""
+
+    chain: StrictChain
+    tree: str
+    base: list[Slot]
+    state: list[Slot]
+
+    def slot(self, path: bytes) -> Slot:
+        """Mode and content at a path."""
+        return self.state[self.chain.touched.place[path]]
+
+    def lines(self, path: bytes) -> list[bytes] | None:
+        """The lines of a regular file, not to be changed; None for anything else."""
+        slot = self.slot(path)
+        return self.chain.lines(slot[1]) if slot is not None and slot[0] in (FILE, EXECUTABLE) else None
+
+
 class StrictChain:
     """A series to be applied to many trees. A context manager: git's part needs a directory.
 
-    `links` are the patches as they apply to the pin. An anchored patch is not applied but merged three-way, from the
-    very blob it was made from: it counts as applied where it merges.
+    An anchored patch whose blob is not there is merged three-way, from that very blob: it counts as applied where it
+    merges. The blob must be in the store: run the chain over the pin first.
     """
 
-    def __init__(self, objects: Objects, links: Sequence[Link]) -> None:
+    def __init__(self, objects: Objects, patches: Sequence[PatchFile]) -> None:
         self._objects = objects
-        self._links = links
+        self._patches = patches
         self._contents = _Contents(objects)
         self._picker = Picker(objects)
         self._applier: Applier | None = None
         self._steps: list[tuple[_Step, ...] | None] = []
-        parsed = [_parsed(link) for link in links]
-        named = [_paths(link, diffs) for link, diffs in zip(links, parsed, strict=True)]
+        parsed = [_parsed(patch) for patch in patches]
+        named = [_paths(patch, diffs) for patch, diffs in zip(patches, parsed, strict=True)]
         self.touched = TouchedPaths(objects, {path for paths in named for path in paths})
         place = self.touched.place
         self._places = [tuple(place[path] for path in sorted(paths)) for paths in named]
@@ -164,20 +187,41 @@ class StrictChain:
         base: list[Slot] = list(self.touched.entries(tree))
         if self._last is not None and self._last[0] == base:
             return self._last[1]
-        run, _ = self._chain(tree, base, len(self._links))
+        run, _ = self._chain(tree, base, len(self._patches))
         self._last = base, run
         return run
 
-    def tree_before(self, tree: str, index: int) -> str:
-        """The tree the chain has made of a tree when it comes to a patch."""
+    def journal(self, tree: str) -> list[Journal | None]:
+        """What every patch changes in a chain over a tree; None for one that fails."""
+        base: list[Slot] = list(self.touched.entries(tree))
+        state = list(base)
+        found: list[Journal | None] = []
+        for index in range(len(self._patches)):
+            edits, _ = self._tried(tree, base, state, index)
+            found.append(None if edits is None else tuple((place, state[place], slot) for place, slot in edits))
+            for place, slot in edits or ():
+                state[place] = slot
+        return found
+
+    def standing(self, tree: str, index: int) -> Standing:
+        """What the chain has made of a tree when it comes to a patch."""
         base: list[Slot] = list(self.touched.entries(tree))
         _, state = self._chain(tree, base, index)
-        return self._materialized(tree, base, state).write()
+        return Standing(self, tree, base, state)
 
-    def outcome(self, tree: str, index: int) -> Outcome:
-        """What applying says of one patch, with reasons, when the chain comes to it."""
-        applier = self._open(self.tree_before(tree, index))
-        return apply_patch(applier, self._links[index].patch)
+    def outcome(self, standing: Standing, index: int) -> Outcome:
+        """What applying one patch there gives, with reasons."""
+        tree = self._materialized(standing.tree, standing.base, standing.state).write()
+        return apply_patch(self._open(tree), self._patches[index])
+
+    def steps(self, index: int) -> tuple[FileDiff, ...] | None:
+        """The files of a patch that is applied here; None for one that goes the general way."""
+        steps = self._steps[index]
+        return None if steps is None else tuple(step.diff for step in steps)
+
+    def lines(self, content: Content) -> list[bytes]:
+        """The lines of a content, not to be changed."""
+        return self._contents.lines(content)
 
     def _chain(self, tree: str, base: list[Slot], count: int) -> tuple[ChainRun, list[Slot]]:
         state = list(base)
@@ -235,15 +279,32 @@ class StrictChain:
 
     def _handed_on(self, tree: str, index: int) -> _Edits | None:
         """A patch on a tree by the general way."""
-        link = self._links[index]
-        if link.patch.anchored:
-            after = self._picker.merge(link.before, link.after, tree).tree if link.applied else None
-        else:
-            after = apply_patch(self._open(tree), link.patch).tree
+        patch = self._patches[index]
+        after = apply_patch(self._open(tree), patch).tree
+        if after is None and patch.anchored:
+            after = self._merged(tree, patch)
         if after is None:
             return None
         place = self.touched.place
         return tuple((place[change.path], change.new) for change in compare_trees(self._objects, tree, after))
+
+    def _merged(self, tree: str, patch: PatchFile) -> str | None:
+        """An anchored patch merged from its blobs, where they are known and it merges."""
+        try:
+            diffs = parse_diffs(patch.data or b"")
+        except Unsupported:
+            return None
+        there = TreeOverlay(self._objects, tree)
+        before, after = (TreeOverlay(self._objects, EMPTY_TREE) for _ in range(2))
+        for diff in diffs:
+            entry = there.entry(diff.path) if there.obstacle(diff.path) is None else None
+            mode = entry[0] if entry is not None and entry[0] in (FILE, EXECUTABLE) else FILE
+            for side, name, oid in ((before, diff.old, diff.old_id), (after, diff.new, diff.new_id)):
+                if name is not None:
+                    if not FULL_ID.match(oid) or not self._objects.has(oid):
+                        return None
+                    side.put(name, (diff.new_mode or mode) if side is after else mode, oid)
+        return self._picker.merge(before.write(), after.write(), tree).tree
 
     def _open(self, tree: str) -> Applier:
         if self._applier is None:
@@ -266,20 +327,20 @@ class StrictChain:
         return overlay
 
 
-def _parsed(link: Link) -> tuple[FileDiff, ...] | None:
+def _parsed(patch: PatchFile) -> tuple[FileDiff, ...] | None:
     """A patch's diffs; None where the patch goes the general way."""
-    if link.patch.anchored or link.patch.data is None:
+    if patch.anchored or patch.data is None:
         return None
     try:
-        return parse_diffs(link.patch.data)
+        return parse_diffs(patch.data)
     except Unsupported:
         return None
 
 
-def _paths(link: Link, diffs: tuple[FileDiff, ...] | None) -> set[bytes]:
+def _paths(patch: PatchFile, diffs: tuple[FileDiff, ...] | None) -> set[bytes]:
     if diffs is not None:
         return {path for diff in diffs for path in (diff.old, diff.new) if path is not None}
-    return named_paths(link.patch.data or b"")
+    return named_paths(patch.data or b"")
 
 
 def _crowded(paths: set[bytes]) -> set[bytes]:

@@ -9,8 +9,10 @@ from enum import StrEnum
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, Entry, TreeOverlay
 from patchstack.git.trees import PathChange, compare_trees
-from patchstack.upstream.lines import Collision, TextMerge, is_binary, merge_texts
+from patchstack.upstream.lines import Collision, Edit, TextMerge, edits, is_binary, merge_texts
 from patchstack.upstream.renames import find_rename
+
+EditsById = dict[tuple[str, str], tuple[Edit, ...]]
 
 
 class Clash(StrEnum):
@@ -77,14 +79,24 @@ class Picker:
     """Merges patches onto trees, and remembers every text it has merged.
 
     With `union` texts that collide are settled as `merge_texts` says, so that a later patch can be laid over them.
+    `moved` tells where files went that are not there any more; None: they are looked for. `known` are edits between
+    blobs, which several pickers may share.
     """
 
     def __init__(
-        self, objects: Objects, *, labels: tuple[str, str] = ("upstream", "patch"), union: bool = False
+        self,
+        objects: Objects,
+        *,
+        labels: tuple[str, str] = ("upstream", "patch"),
+        union: bool = False,
+        moved: Mapping[bytes, bytes] | None = None,
+        known: EditsById | None = None,
     ) -> None:
         self._objects = objects
         self._labels = labels
         self._union = union
+        self._moved = moved
+        self._known = known if known is not None else {}
         self._texts: dict[tuple[str, str, str], TextMerge] = {}
         self._new: dict[tuple[str, str], dict[bytes, Entry]] = {}
 
@@ -97,18 +109,34 @@ class Picker:
         key = (base, ours, theirs)
         found = self._texts.get(key)
         if found is None:
-            one, two, three = (self._objects.blob(oid) if oid else b"" for oid in key)
-            found = self._texts[key] = merge_texts(one, two, three, self._labels, union=self._union)
+            texts = [self._objects.blob(oid) if oid else b"" for oid in key]
+            known = self._edits(base, ours, *texts[:2]), self._edits(base, theirs, texts[0], texts[2])
+            merged = merge_texts(texts[0], texts[1], texts[2], self._labels, union=self._union, found=known)
+            found = self._texts[key] = merged
         return found
 
-    def new_files(self, before: str, onto: str) -> Mapping[bytes, Entry]:
-        """The files that only `onto` has."""
-        found = self._new.get((before, onto))
+    def _edits(self, old: str, new: str, old_text: bytes, new_text: bytes) -> tuple[Edit, ...]:
+        found = self._known.get((old, new))
         if found is None:
-            changes = compare_trees(self._objects, before, onto)
-            found = {change.path: change.new for change in changes if change.old is None and change.new is not None}
-            self._new = {(before, onto): found}
+            found = self._known[old, new] = edits(old_text, new_text)
         return found
+
+    def gone_to(self, path: bytes, entry: Entry, before: str, onto: str) -> bytes | None:
+        """Where a file of `before` that is not in `onto` went; None where it is just gone."""
+        if self._moved is not None:
+            return self._moved.get(path)
+        come = self._new.get((before, onto))
+        if come is None:
+            come = new_files(self._objects, before, onto)
+            self._new = {(before, onto): come}
+        found = find_rename(self._objects, entry, path, come)
+        return found[0] if found is not None else None
+
+
+def new_files(objects: Objects, before: str, onto: str) -> dict[bytes, Entry]:
+    """The files that only the second of two trees has."""
+    changes = compare_trees(objects, before, onto)
+    return {change.path: change.new for change in changes if change.old is None and change.new is not None}
 
 
 class _Merging:
@@ -173,9 +201,9 @@ class _Merging:
             self._write(change.path, theirs)
         else:
             if ours is None and base is not None and theirs is not None:
-                renamed = find_rename(self.objects, base, change.path, self.picker.new_files(self.before, self.onto))
+                renamed = self.picker.gone_to(change.path, base, self.before, self.onto)
                 if renamed is not None:
-                    where = renamed[0]
+                    where = renamed
                     ours = self._entry(where)
                     self.renames.append((_shown(change.path), _shown(where)))
             self._settle(where, change.path, ours, base, theirs)

@@ -1,0 +1,175 @@
+"""A whole series carried onto a tree of upstream, three-way, in three ways at once: a verdict for every patch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from patchstack.git.overlay import EXECUTABLE, FILE
+from patchstack.upstream.carry import Lines, compare, lay, without
+from patchstack.upstream.lines import Edit
+from patchstack.upstream.own import OwnEdits, PathEdit
+from patchstack.upstream.strict import Slot
+
+_REGULAR = (FILE, EXECUTABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdicts:
+    """What becomes of every patch's own change.
+
+    `merged`: merged onto upstream with all patches before it that merge. `bare`: onto upstream alone. `laid`: onto
+    upstream with every patch before it, collisions settled (see `carry.lay`). `landed`: onto upstream alone, where it
+    changes nothing. None for a patch that does not apply to the pin.
+    """
+
+    merged: tuple[bool | None, ...]
+    bare: tuple[bool | None, ...]
+    laid: tuple[bool | None, ...]
+    landed: tuple[bool | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A path on its way: what stands there, its lines where it is a text, and the edits that lead to them from the
+    series' own version (of no meaning where one of the two is not there)."""
+
+    slot: Slot
+    lines: Lines | None
+    left: tuple[Edit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    file: _File
+    clean: bool
+    nothing: bool
+
+
+class Carrier:
+    """Carries one series onto trees."""
+
+    def __init__(self, own: OwnEdits) -> None:
+        self._own = own
+        self._compared: dict[tuple[object, object], tuple[Edit, ...]] = {}
+
+    def carry(self, pin: Sequence[Slot], there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> Verdicts:
+        """The verdicts on a tree. `pin` and `there` are what stands at the touched paths at the pin and in the tree;
+        `moved` what stands there under other names."""
+        base, onto = self._ends(pin, there, moved)
+        merged, _ = self._chain(base, onto, skip=False, settle=False)
+        bare, landed = self._chain(base, onto, skip=True, settle=False)
+        laid, _ = self._chain(base, onto, skip=False, settle=True)
+        return Verdicts(merged=merged, bare=bare, laid=laid, landed=landed)
+
+    def merged(
+        self, pin: Sequence[Slot], there: Sequence[Slot], moved: Mapping[bytes, Slot]
+    ) -> tuple[bool | None, ...]:
+        """Of the verdicts of `carry` the first."""
+        return self._chain(*self._ends(pin, there, moved), skip=False, settle=False)[0]
+
+    def landed(self, index: int, pin: Sequence[Slot], there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> bool:
+        """Of the verdicts of `carry` the last, on one patch."""
+        base, onto = self._ends(pin, there, moved)
+        paths = self._own.of(index).keys()
+        return bool(self._chain(base, onto, skip=True, settle=False, paths=paths, until=index)[1][index])
+
+    def _ends(
+        self, pin: Sequence[Slot], there: Sequence[Slot], moved: Mapping[bytes, Slot]
+    ) -> tuple[dict[bytes, Slot], dict[bytes, Slot]]:
+        place = self._own.chain.touched.place
+        base = {path: pin[at] for path, at in place.items()}
+        return base, {path: moved.get(path, there[at]) for path, at in place.items()}
+
+    def _chain(
+        self,
+        base: Mapping[bytes, Slot],
+        onto: Mapping[bytes, Slot],
+        *,
+        skip: bool,
+        settle: bool,
+        paths: Collection[bytes] | None = None,
+        until: int | None = None,
+    ) -> tuple[tuple[bool | None, ...], tuple[bool | None, ...]]:
+        """Whether each patch merges, and whether it changes nothing. `skip` leaves every patch out behind its verdict;
+        `settle` takes every one in, collisions and all. `paths` and `until` look at no others."""
+        files: dict[bytes, _File] = {}
+        verdicts: list[bool | None] = []
+        nothing: list[bool | None] = []
+        for index in range(len(self._own) if until is None else until + 1):
+            if not self._own.applies(index):
+                verdicts.append(None)
+                nothing.append(None)
+                continue
+            changes = self._own.of(index)
+            if paths is not None:
+                changes = {path: change for path, change in changes.items() if path in paths}
+            for path in changes.keys() - files.keys():
+                files[path] = self._begin(base[path], onto[path])
+            tried = {path: self._onto(files[path], change) for path, change in changes.items()}
+            clean = all(outcome.clean for outcome in tried.values())
+            verdicts.append(clean)
+            nothing.append(clean and all(outcome.nothing for outcome in tried.values()))
+            for path, outcome in tried.items():
+                taken = not skip and (clean or settle)
+                files[path] = outcome.file if taken else self._passed_over(files[path], changes[path])
+        return tuple(verdicts), tuple(nothing)
+
+    def _begin(self, base: Slot, ours: Slot) -> _File:
+        if base == ours:
+            return _File(ours, self._own.lines(ours), ())
+        old, new = self._own.lines(base), self._own.lines(ours)
+        left: tuple[Edit, ...] = ()
+        if old is not None and new is not None and base is not None and ours is not None:
+            key = (base[1], ours[1])
+            if key not in self._compared:
+                self._compared[key] = compare(old, new)
+            left = self._compared[key]
+        return _File(ours, new, left)
+
+    def _onto(self, file: _File, change: PathEdit) -> _Outcome:
+        """One path of a patch onto what stands there (the table of `threeway._Merging`, in edits)."""
+        ours, base, theirs = file.slot, change.old, change.new
+        after = _File(theirs, self._own.lines(theirs), ())
+        if self._alike(file, base):
+            return _Outcome(after, clean=True, nothing=base == theirs)
+        if self._equal(file, after):
+            return _Outcome(_File(ours, file.lines, ()), clean=True, nothing=True)
+        if ours is None or theirs is None or base is None:
+            return _Outcome(self._passed_over(file, change), clean=False, nothing=False)
+        mode = ours[0] if theirs[0] == base[0] else theirs[0]
+        agreed = ours[0] == theirs[0] or base[0] in (ours[0], theirs[0])
+        before = self._own.lines(base)
+        if not agreed or file.lines is None or after.lines is None or before is None or change.edits is None:
+            return _Outcome(self._passed_over(file, change), clean=False, nothing=False)
+        laid = lay(before, file.lines, after.lines, file.left, change.edits)
+        slot: Slot = (mode, ours[1] if laid.nothing else -1)
+        nothing = laid.nothing and mode == ours[0]
+        return _Outcome(_File(slot, laid.lines, laid.left), clean=laid.clean, nothing=nothing)
+
+    def _alike(self, file: _File, base: Slot) -> bool:
+        """Whether what stands there is what the patch was made for."""
+        if file.slot is None or base is None:
+            return file.slot is base
+        if file.lines is None:
+            return file.slot == base
+        return not file.left and file.slot[0] == base[0] and self._own.lines(base) is not None
+
+    def _equal(self, file: _File, after: _File) -> bool:
+        """Whether what stands there is what the patch makes of it."""
+        if file.slot is None or after.slot is None:
+            return file.slot is after.slot
+        if file.slot[0] != after.slot[0]:
+            return False
+        if file.lines is None or after.lines is None:
+            return file.slot == after.slot
+        return len(file.lines) == len(after.lines) and list(file.lines) == list(after.lines)
+
+    def _passed_over(self, file: _File, change: PathEdit) -> _File:
+        """What stands there, told from the patch's result without the patch in it."""
+        theirs = self._own.lines(change.new)
+        if file.lines is None or theirs is None:
+            return _File(file.slot, file.lines, ())
+        if change.old is None or change.edits is None:
+            return _File(file.slot, file.lines, compare(theirs, file.lines))
+        return _File(file.slot, file.lines, without(theirs, file.lines, file.left, change.edits))

@@ -1,0 +1,176 @@
+"""A series carried onto another tree three-way, in edits instead of texts: no file is compared whole more than once.
+
+What upstream changed of a file is compared once, from the pin. From patch to patch these edits are only shifted, or
+put together with the lines of a patch that is not there; what touches is compared anew, a few lines. The merge itself
+is that of `lines.merge_texts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from patchstack.upstream.lines import Change, Edit, Side, edits, overlay, refine
+
+Lines = Sequence[bytes]
+"""A text split at its newlines, without them: the last item is what follows the last newline."""
+
+NEWLINE = b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """What became of a patch's edits of one text on another version of it.
+
+    `clean` says that nothing collided, `nothing` that it changes nothing there; `lines` are the merged text (collisions
+    settled where that was asked for), `left` the edits from the patch's own result to it.
+    """
+
+    clean: bool
+    nothing: bool
+    lines: Lines
+    left: tuple[Edit, ...]
+
+
+def compare(old: Lines, new: Lines) -> tuple[Edit, ...]:
+    """The edits between two texts given as lines."""
+    return edits(_text(old), _text(new))
+
+
+def lay(base: Lines, ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> Laid:
+    """Merge a patch's edits (base to theirs) with upstream's (base to ours).
+
+    A collision is settled for `lines`: where both only inserted, both insertions stay, ours first; else ours stands.
+    """
+    if not upstream:
+        return Laid(clean=True, nothing=not patch, lines=theirs, left=())
+    if not patch:
+        return Laid(clean=True, nothing=True, lines=ours, left=upstream)
+    if _apart(upstream, patch):
+        return _beside(ours, theirs, upstream, patch)
+    changes = list(refine(overlay(upstream, patch, base, ours, theirs), ours, theirs, NEWLINE))
+    clean = all(change.side is not Side.BOTH for change in changes)
+    nothing = all(change.side in (Side.OURS, Side.SAME) for change in changes)
+    merged: list[bytes] = []
+    left: list[Edit] = []
+    at = 0
+    for change in changes:
+        start, count = change.ours
+        merged += ours[at:start]
+        at = start + count
+        _take(change, ours, theirs, merged, left)
+    merged += ours[at:]
+    return Laid(clean=clean, nothing=nothing, lines=merged, left=tuple(left))
+
+
+def _apart(upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> bool:
+    """Whether no edit of the one touches one of the other, as is mostly so."""
+    found = iter(upstream)
+    one = next(found, None)
+    for edit in patch:
+        while one is not None and one.at + one.removed < edit.at:
+            one = next(found, None)
+        if one is None:
+            return True
+        if one.at <= edit.at + edit.removed:
+            return False
+    return True
+
+
+def _beside(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> Laid:
+    """The merge of edits that lie apart."""
+    merged: list[bytes] = []
+    left: list[Edit] = []
+    at = grown = 0
+    pending = iter(patch)
+    edit = next(pending, None)
+    for one in upstream:
+        while edit is not None and edit.at < one.at:
+            here = edit.at + one.to - one.at
+            merged += ours[at:here]
+            merged += theirs[edit.to : edit.to + edit.added]
+            at = here + edit.removed
+            grown += edit.added - edit.removed
+            edit = next(pending, None)
+        left.append(Edit(one.at + grown, one.removed, one.to + grown, one.added))
+    ahead = len(ours) - len(theirs) + sum(edit.added - edit.removed for edit in patch)
+    while edit is not None:
+        merged += ours[at : edit.at + ahead]
+        merged += theirs[edit.to : edit.to + edit.added]
+        at = edit.at + ahead + edit.removed
+        edit = next(pending, None)
+    merged += ours[at:]
+    return Laid(clean=True, nothing=False, lines=merged, left=tuple(left))
+
+
+def _take(change: Change, ours: Lines, theirs: Lines, merged: list[bytes], left: list[Edit]) -> None:
+    """Add one place to the merged text, and to the edits that lead to it from the patch's result."""
+    (start, count), (there, their_count) = change.ours, change.theirs
+    here = len(merged)
+    if change.side is Side.THEIRS:
+        merged += theirs[there : there + their_count]
+        return
+    merged += ours[start : start + count]
+    if change.side is Side.BOTH and not change.base[1]:
+        left.append(Edit(there, 0, here, count))
+        merged += theirs[there : there + their_count]
+    elif change.side is not Side.SAME:
+        left.append(Edit(there, their_count, here, count))
+
+
+def without(theirs: Lines, ours: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> tuple[Edit, ...]:
+    """The edits from a patch's result to our text, where the patch is not in it.
+
+    `upstream` leads from the patch's base to our text, `patch` from that base to its result.
+    """
+    if _apart(upstream, patch):
+        return _both(upstream, patch)
+    pieces = sorted(
+        [(edit.at, edit.at + edit.removed, 0, edit) for edit in patch]
+        + [(edit.at, edit.at + edit.removed, 1, edit) for edit in upstream],
+        key=lambda piece: piece[:3],
+    )
+    groups: list[tuple[int, int, list[tuple[int, Edit]]]] = []
+    for start, end, side, edit in pieces:
+        if groups and start <= groups[-1][1]:
+            last = groups[-1]
+            groups[-1] = (last[0], max(last[1], end), [*last[2], (side, edit)])
+        else:
+            groups.append((start, end, [(side, edit)]))
+    found: list[Edit] = []
+    shift = [0, 0]  # how far the patch's result and our text are ahead of the base
+    for start, end, members in groups:
+        grown = [sum(edit.added - edit.removed for side, edit in members if side == one) for one in (0, 1)]
+        there, here = start + shift[0], start + shift[1]
+        theirs_end, ours_end = end + shift[0] + grown[0], end + shift[1] + grown[1]
+        shift = [shift[0] + grown[0], shift[1] + grown[1]]
+        if all(side == 1 for side, _ in members):
+            found += [Edit(edit.at - start + there, edit.removed, edit.to, edit.added) for _, edit in members]
+            continue
+        old, new = theirs[there:theirs_end], ours[here:ours_end]
+        for edit in edits(_text(old), _text(new)):
+            found.append(Edit(edit.at + there, edit.removed, edit.to + here, edit.added))
+    return tuple(found)
+
+
+def _both(upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> tuple[Edit, ...]:
+    """Upstream's edits told from the patch's result, and the patch's own taken back, where they lie apart."""
+    found: list[Edit] = []
+    grown = ahead = 0
+    pending = iter(upstream)
+    one = next(pending, None)
+    for edit in patch:
+        while one is not None and one.at < edit.at:
+            found.append(Edit(one.at + grown, one.removed, one.to, one.added))
+            ahead += one.added - one.removed
+            one = next(pending, None)
+        found.append(Edit(edit.to, edit.added, edit.at + ahead, edit.removed))
+        grown += edit.added - edit.removed
+    while one is not None:
+        found.append(Edit(one.at + grown, one.removed, one.to, one.added))
+        one = next(pending, None)
+    return tuple(found)
+
+
+def _text(lines: Lines) -> bytes:
+    return NEWLINE.join(lines) + NEWLINE if lines else b""

@@ -1,0 +1,86 @@
+"""Which upstream commit made the lines a patch runs into, or took its file away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from patchstack.git.objects import Objects
+from patchstack.git.overlay import EXECUTABLE, FILE, Entry
+from patchstack.upstream.carry import compare
+from patchstack.upstream.history import UpstreamCommit, UpstreamRange
+from patchstack.upstream.lines import is_binary
+from patchstack.upstream.owners import Owned, owned_after, unowned
+from patchstack.upstream.touched import TouchedPaths
+
+_Version = tuple[int, Entry | None]
+
+
+class Culprits:
+    """The commits of a range as the owners of upstream's lines, at the paths a series touches."""
+
+    def __init__(self, objects: Objects, range_: UpstreamRange, touched: TouchedPaths) -> None:
+        self._objects = objects
+        self._range = range_
+        self._touched = touched
+        self._steps: list[list[Entry | None]] | None = None
+        self._owned: dict[bytes, list[tuple[int, str, Owned]]] = {}
+
+    @property
+    def entries(self) -> Sequence[Sequence[Entry | None]]:
+        """What stands at the touched paths at the pin (first) and at every commit behind it."""
+        if self._steps is None:
+            trees = [self._range.pin.tree, *(commit.tree for commit in self._range.commits)]
+            self._steps = [self._touched.entries(tree) for tree in trees]
+        return self._steps
+
+    def versions(self, path: bytes) -> list[_Version]:
+        """What stood at a path: at the pin (index -1), and at every commit that changed it."""
+        place = self._touched.place[path]
+        found: list[_Version] = []
+        for index, entries in enumerate(self.entries, -1):
+            if not found or found[-1][1] != entries[place]:
+                found.append((index, entries[place]))
+        return found
+
+    def changed(self, commit: UpstreamCommit) -> dict[bytes, tuple[Entry | None, Entry | None]]:
+        """What a commit changes of the touched paths: what stood there before, and what stands there now."""
+        before, after = self.entries[commit.index], self.entries[commit.index + 1]
+        pairs = zip(self._touched.paths, before, after, strict=True)
+        return {path: (old, new) for path, old, new in pairs if old != new}
+
+    def changing(self, paths: Sequence[bytes]) -> list[UpstreamCommit]:
+        """The commits that change any of these paths, in order."""
+        indices = {index for path in paths for index, _ in self.versions(path)[1:]}
+        return [self._range.commits[index] for index in sorted(indices)]
+
+    def of_path(self, path: bytes, until: int) -> UpstreamCommit | None:
+        """The last commit, up to an index, that changed a path."""
+        indices = [index for index, _ in self.versions(path)[1:] if index <= until]
+        return self._range.commits[indices[-1]] if indices else None
+
+    def of_lines(self, path: bytes, until: int, oid: str, start: int, end: int) -> list[UpstreamCommit]:
+        """The commits that made some lines, or took lines away between them, of the version `oid` that a path has at an
+        index."""
+        for index, blob, owned in reversed(self._owners(path)):
+            if index <= until and blob == oid:
+                return [self._range.commits[by] for by in sorted(owned.within(start, end))]
+        return []
+
+    def _owners(self, path: bytes) -> list[tuple[int, str, Owned]]:
+        known = self._owned.get(path)
+        if known is None:
+            known = self._owned[path] = []
+            text: list[bytes] = []
+            last = unowned(0)
+            for index, entry in self.versions(path):
+                new = self._lines(path, entry)
+                last = unowned(len(new)) if index < 0 else owned_after(last, index, compare(text, new))
+                text = new
+                known.append((index, entry[1] if entry is not None else "", last))
+        return known
+
+    def _lines(self, path: bytes, entry: Entry | None) -> list[bytes]:
+        if entry is None or entry[0] not in (FILE, EXECUTABLE):
+            return []
+        data = self._objects.blob(entry[1], path.decode("utf-8", "replace"))
+        return [] if is_binary(data) else data.split(b"\n")

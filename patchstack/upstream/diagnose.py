@@ -1,0 +1,234 @@
+"""Why a patch fails on a newer upstream: by itself, because its file is gone or has moved, or because of a patch before
+it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from patchstack.git.objects import Objects
+from patchstack.git.overlay import Entry, TreeOverlay
+from patchstack.upstream.carried import Carrier, Verdicts
+from patchstack.upstream.carry import Lines, compare
+from patchstack.upstream.culprits import Culprits
+from patchstack.upstream.history import UpstreamCommit
+from patchstack.upstream.lines import Edit
+from patchstack.upstream.misfits import Reason, why_not
+from patchstack.upstream.own import OwnEdits
+from patchstack.upstream.owners import Ownership
+from patchstack.upstream.renames import find_rename
+from patchstack.upstream.result import State
+from patchstack.upstream.strict import Slot, StrictChain
+from patchstack.upstream.threeway import new_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What is wrong with one patch on one tree. `causes` are the patches a cascade goes back to, by index, the one that
+    stands in most places first; `also` those before it that fail and whose lines it needs as well, where it is none.
+    """
+
+    state: State
+    causes: tuple[int, ...]
+    also: tuple[int, ...]
+    reasons: tuple[Reason, ...]
+    renamed: tuple[tuple[str, str], ...]
+
+
+class Diagnoser:
+    """Diagnoses patches of a series on trees of upstream."""
+
+    def __init__(self, objects: Objects, chain: StrictChain, pin_tree: str) -> None:
+        self.objects = objects
+        self.chain = chain
+        self.own = OwnEdits(chain, pin_tree)
+        self.ownership = Ownership(self.own)
+        self._pin = TreeOverlay(objects, pin_tree)
+        self._pin_tree = pin_tree
+        self._base: list[Slot] = list(chain.touched.entries(pin_tree))
+        self._carrier = Carrier(self.own)
+        self._carried: dict[str, Verdicts] = {}
+        self._moved: dict[str, dict[bytes, tuple[bytes, Entry]]] = {}
+        self._found: dict[tuple[str, int], Diagnosis] = {}
+        self._compared: dict[tuple[Slot, Slot], tuple[Edit, ...]] = {}
+
+    def diagnose(self, tree: str, index: int) -> Diagnosis:
+        """Why a patch that fails in the strict chain over a tree does so."""
+        key = (tree, index)
+        if key not in self._found:
+            self._found[key] = self._diagnosed(tree, index)
+        return self._found[key]
+
+    def carried(self, tree: str) -> Verdicts:
+        """What becomes of every patch's own change on a tree of upstream, three-way."""
+        if tree not in self._carried:
+            there = self.chain.touched.entries(tree)
+            self._carried[tree] = self._carrier.carry(self._base, there, self._slots(tree))
+        return self._carried[tree]
+
+    def landed_at(self, tree: str, index: int) -> bool:
+        """Whether one patch's own change changes nothing on a tree of upstream."""
+        if tree in self._carried:
+            return bool(self._carried[tree].landed[index])
+        return self._carrier.landed(index, self._base, self.chain.touched.entries(tree), self._slots(tree))
+
+    def merged(self, tree: str) -> tuple[bool | None, ...]:
+        """For every patch, whether it merges onto a tree of upstream with those before it that do."""
+        if tree in self._carried:
+            return self._carried[tree].merged
+        return self._carrier.merged(self._base, self.chain.touched.entries(tree), self._slots(tree))
+
+    def _slots(self, tree: str) -> dict[bytes, Slot]:
+        return {path: entry for path, (_, entry) in self.moved(tree).items()}
+
+    def moved(self, tree: str) -> Mapping[bytes, tuple[bytes, Entry]]:
+        """Where the files went that the series touches and a tree of upstream has no more, and what stands there."""
+        found = self._moved.get(tree)
+        if found is None:
+            found = self._moved[tree] = {}
+            entries = self.chain.touched.entries(tree)
+            gone = [path for path, now in zip(self.chain.touched.paths, entries, strict=True) if now is None]
+            lost = [(path, entry) for path in gone if (entry := self.at_pin(path)) is not None]
+            come = new_files(self.objects, self._pin_tree, tree) if lost else {}
+            for path, entry in lost:
+                rename = find_rename(self.objects, entry, path, come)
+                if rename is not None:
+                    found[path] = rename[0], come[rename[0]]
+        return found
+
+    def at_pin(self, path: bytes) -> Entry | None:
+        """What upstream has at a path at the pin."""
+        return self._pin.entry(path) if self._pin.obstacle(path) is None else None
+
+    def _diagnosed(self, tree: str, index: int) -> Diagnosis:
+        standing = self.chain.standing(tree, index)
+        failing = {before for before, applied in enumerate(self.chain.run(tree).applied[:index]) if not applied}
+        reasons = why_not(standing, index)
+        owners = [self._owners(reason, index) & failing for reason in reasons]
+        owned = Counter(owner for found in owners for owner in found)
+        state, also = State.CONFLICT, tuple(sorted(owned))
+        gone = {reason.path for reason in reasons if reason.fault == "missing-file"}
+        lost = [path for path in sorted(gone) if self.at_pin(path) is not None and path not in self._made(index)]
+        moved = self.moved(tree)
+        if lost:
+            state = State.RENAMED_SOURCE if any(path in moved for path in lost) else State.DELETED_SOURCE
+        elif owned and self._only_falls_with(tree, index, reasons, owners):
+            state, also = State.CASCADE, ()
+        return Diagnosis(
+            state=state,
+            causes=self._roots(tree, owned) if state is State.CASCADE else (),
+            also=also,
+            reasons=reasons,
+            renamed=tuple((_shown(path), _shown(moved[path][0])) for path in lost if path in moved),
+        )
+
+    def _only_falls_with(
+        self, tree: str, index: int, reasons: Sequence[Reason], owners: Sequence[frozenset[int]]
+    ) -> bool:
+        """Whether the patch would do but for those it stands on: its own change merges three-way onto upstream; or all
+        places that do not fit are theirs, and with them laid in it merges, or upstream changed nothing there."""
+        verdicts = self.carried(tree)
+        if verdicts.bare[index]:
+            return True
+        return all(owners) and bool(
+            verdicts.laid[index] or not any(self._edits_in(tree, index, reason) for reason in reasons)
+        )
+
+    def _made(self, index: int) -> set[bytes]:
+        """Paths that patches before this one make or remove: what is there is the series' doing."""
+        return {
+            path
+            for before in range(index)
+            for path, change in self.own.of(before).items()
+            if change.old is None or change.new is None
+        }
+
+    def _owners(self, reason: Reason, index: int) -> frozenset[int]:
+        """The patches before this one on whose work a place stands that does not fit."""
+        if not reason.path:
+            return frozenset()
+        span = self._span(reason, index)
+        if span is not None:
+            return self.ownership.of_lines(reason.path, index, *span)
+        if reason.diff is not None and reason.path not in self._made(index):
+            return frozenset()  # upstream's own file, gone or come
+        return self.ownership.touching(reason.path, index)
+
+    def _span(self, reason: Reason, index: int) -> tuple[int, int] | None:
+        """The lines of the file before the patch, on the pin, that a hunk knows."""
+        change = self.own.of(index).get(reason.path)
+        if reason.hunk is None or change is None or reason.hunk >= len(change.spans):
+            return None
+        return change.spans[reason.hunk]
+
+    def _roots(self, tree: str, owned: Counter[int]) -> tuple[int, ...]:
+        """The patches that fail by themselves behind those that own the places, the most places first."""
+        roots: Counter[int] = Counter()
+        for owner, count in owned.items():
+            causes = self.diagnose(tree, owner).causes
+            for cause in causes or (owner,):
+                roots[cause] += count
+        return tuple(sorted(roots, key=lambda cause: (-roots[cause], -cause)))
+
+    def collides(self, culprits: Culprits, tree: str, until: int, index: int) -> tuple[UpstreamCommit, ...]:
+        """The upstream commits, up to an index, in whose lines a patch runs on the tree of that commit; those that
+        stand in most of its places first."""
+        found: Counter[int] = Counter()
+        commits: dict[int, UpstreamCommit] = {}
+        for reason in self.diagnose(tree, index).reasons:
+            for commit in self._behind(culprits, tree, until, index, reason):
+                commits[commit.index] = commit
+                found[commit.index] += 1
+        return tuple(commits[one] for one in sorted(found, key=lambda one: (-found[one], -one)))
+
+    def _behind(
+        self, culprits: Culprits, tree: str, until: int, index: int, reason: Reason
+    ) -> Sequence[UpstreamCommit]:
+        if reason.path not in self.chain.touched.place:
+            return ()
+        if self._span(reason, index) is None:
+            last = culprits.of_path(reason.path, until)
+            return (last,) if last is not None else ()
+        here = self._here(tree, reason.path)
+        assert here is not None or not self._edits_in(tree, index, reason)
+        return [
+            commit
+            for edit in self._edits_in(tree, index, reason)
+            for commit in culprits.of_lines(reason.path, until, here[1] if here else "", edit.to, edit.to + edit.added)
+        ]
+
+    def _edits_in(self, tree: str, index: int, reason: Reason) -> list[Edit]:
+        """What upstream changed in the lines that a hunk knows: edits that lead to upstream's version."""
+        span = self._span(reason, index)
+        here = self._here(tree, reason.path)
+        if span is None or here is None:
+            return []
+        before = self.own.of(index)[reason.path].old
+        old, new = self.own.lines(before), self.own.lines(here)
+        if old is None or new is None:
+            return []
+        start, end = span
+        return [
+            edit for edit in self._between(before, here, old, new) if edit.at <= end and edit.at + edit.removed >= start
+        ]
+
+    def _between(self, before: Slot, here: Slot, old: Lines, new: Lines) -> tuple[Edit, ...]:
+        found = self._compared.get((before, here))
+        if found is None:
+            found = self._compared[before, here] = compare(old, new)
+        return found
+
+    def _here(self, tree: str, path: bytes) -> Entry | None:
+        return self.chain.touched.entries(tree)[self.chain.touched.place[path]]
+
+
+def _touch(one: Edit, other: Edit) -> bool:
+    """Whether two edits that lead to one text meet in it; one that takes lines away is a point between two lines."""
+    if not one.added and not other.added:
+        return one.to == other.to
+    return one.to < other.to + other.added and other.to < one.to + one.added
+
+
+def _shown(path: bytes) -> str:
+    return path.decode("utf-8", "replace")

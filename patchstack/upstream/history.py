@@ -1,0 +1,157 @@
+"""Upstream's side: its commits behind the pin, oldest first, along first parents."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from patchstack.errors import MissingError, PatchstackError, UsageError
+from patchstack.git.objects import Commit, MissingObject, Objects, Repository, read_only_git
+
+# Where a clone keeps what it last saw of its upstream, the most telling first. `HEAD` may be a fork's branch.
+_TIPS = (
+    *("refs/remotes/upstream/HEAD", "refs/remotes/upstream/master", "refs/remotes/upstream/main"),
+    *("refs/remotes/origin/HEAD", "refs/remotes/origin/master", "refs/remotes/origin/main"),
+    *("refs/heads/master", "refs/heads/main", "HEAD"),
+)
+_PR = re.compile(r"\(#(\d+)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamCommit:
+    """One commit of upstream. `index` counts from 0 in `git rev-list --reverse --first-parent PIN..REF`; `before` is
+    its first parent; `date` is the author's day (YYYY-MM-DD); `pr` is the pull request its subject names, `(#1234)`."""
+
+    index: int
+    oid: str
+    tree: str
+    before: str
+    author: str
+    date: str
+    subject: str
+    pr: int | None
+
+    @property
+    def label(self) -> str:
+        """How people call it: by its pull request where it has one."""
+        return f"#{self.pr}" if self.pr is not None else self.oid[:12]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamRange:
+    """Upstream from the pin to `tip`. `ref` is what the tip was called: the user's word, or the ref chosen for it."""
+
+    pin: Commit
+    tip: Commit
+    ref: str
+    commits: tuple[UpstreamCommit, ...]
+
+
+class ShallowRange(MissingError):
+    """The clone is shallow and ends before the commits that are wanted. `tip` is the commit they lead to."""
+
+    def __init__(self, repository: Repository, ref: str, tip: str, pin: Commit) -> None:
+        super().__init__(
+            f"{repository.name} is shallow: it lacks commits between the pin {pin.oid[:12]} and {ref} ({tip[:12]})",
+            hint=f"git -C {repository.name} fetch --deepen=1000, or --unshallow",
+        )
+        self.tip = tip
+
+
+def find_tip(repository: Repository, objects: Objects, ref: str | None) -> tuple[Commit, str]:
+    """The commit a ref names, or, for none, upstream's newest as this clone knows it; and what it is called.
+
+    Raises what `Repository.resolve_commit` raises.
+    """
+    if ref is not None:
+        return repository.resolve_commit(ref, "--to", objects), ref
+    asked = read_only_git(repository.path, "for-each-ref", "--format=%(refname)", *_TIPS[:-1])
+    there = set(asked.stdout.decode("utf-8", "replace").split("\n"))
+    name = next((tip for tip in _TIPS if tip in there), "HEAD")
+    try:
+        tip = repository.resolve_commit(name, "the tip", objects)
+    except PatchstackError as error:
+        error.hint = "name the commit to look at: --to REF"
+        raise
+    return tip, name.removeprefix("refs/remotes/").removeprefix("refs/heads/")
+
+
+def read_range(repository: Repository, objects: Objects, pin: Commit, tip: Commit, ref: str) -> UpstreamRange:
+    """The commits from the pin to a tip.
+
+    Raises `UsageError` where the tip does not descend from the pin, `ShallowRange` where a shallow clone cannot tell.
+    """
+    if tip.oid == pin.oid:
+        return UpstreamRange(pin=pin, tip=tip, ref=ref, commits=())
+    if not repository.is_ancestor(pin.oid, tip.oid):
+        raise _no_descent(repository, pin, tip, ref)
+    asked = read_only_git(
+        repository.path,
+        *("rev-list", "--reverse", "--first-parent", "--encoding=UTF-8"),
+        *("--format=%T%x00%P%x00%an%x00%as%x00%s", f"{pin.oid}..{tip.oid}"),
+    )
+    if not asked.ok:
+        if repository.shallow:
+            raise ShallowRange(repository, ref, tip.oid, pin)
+        raise MissingError(
+            f"the commits from the pin to {ref} cannot be listed in {repository.name}: {asked.complaint}",
+            hint=f"git -C {repository.name} fsck",
+        )
+    lines = asked.stdout.decode("utf-8", "replace").split("\n")
+    commits = []
+    for index in range(len(lines) // 2):
+        tree, parents, author, date, subject = lines[2 * index + 1].split("\0")
+        oid = lines[2 * index].removeprefix("commit ")
+        if not parents:  # where the clone ends
+            raise ShallowRange(repository, ref, tip.oid, pin)
+        numbers = _PR.findall(subject)
+        commits.append(
+            UpstreamCommit(
+                index=index,
+                oid=oid,
+                tree=tree,
+                before=parents.split(" ")[0],
+                author=author,
+                date=date,
+                subject=subject,
+                pr=int(numbers[-1]) if numbers else None,
+            )
+        )
+    return UpstreamRange(pin=pin, tip=tip, ref=ref, commits=tuple(commits))
+
+
+def tree_before(range_: UpstreamRange, objects: Objects, commit: UpstreamCommit) -> str:
+    """The tree a commit of the range was made on. Raises `MissingObject` where a shallow clone lacks its parent."""
+    if commit.before == range_.pin.oid:
+        return range_.pin.tree
+    if commit.index and range_.commits[commit.index - 1].oid == commit.before:
+        return range_.commits[commit.index - 1].tree
+    return objects.commit(commit.before).tree
+
+
+def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str) -> PatchstackError:
+    if repository.is_ancestor(tip.oid, pin.oid):
+        return UsageError(
+            f"{ref} ({tip.oid[:12]}) is older than the pin {pin.oid[:12]}", hint="name a commit that came after the pin"
+        )
+    asked = read_only_git(repository.path, "merge-base", pin.oid, tip.oid)
+    apart = asked.stdout.decode("ascii", "replace").split()
+    if repository.shallow:
+        return ShallowRange(repository, ref, tip.oid, pin)
+    if not apart:
+        return UsageError(
+            f"{ref} ({tip.oid[:12]}) does not descend from the pin {pin.oid[:12]}: they have no commit in common",
+            hint="is it a branch of another project? give --to a branch of the upstream",
+        )
+    where = apart[0][:12]
+    try:
+        objects = Objects()
+        objects.add_directory(repository.object_directory, repository.name)
+        where += f" ({objects.commit(apart[0]).subject})"
+    except MissingObject:
+        pass
+    return UsageError(
+        f"{ref} ({tip.oid[:12]}) does not descend from the pin {pin.oid[:12]}: they part at {where}",
+        hint="upstream was rewritten since, or that is another branch: give --to a branch that has the pin, "
+        "or move the pin onto one",
+    )

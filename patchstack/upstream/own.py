@@ -1,0 +1,108 @@
+"""What each patch of a series changes of each file, on the pin: in edits, without a diff of whole files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from patchstack.git.diff import FileDiff, Hunk
+from patchstack.git.hunks import place_hunks
+from patchstack.git.overlay import EXECUTABLE, FILE
+from patchstack.upstream.carry import NEWLINE, Lines, compare
+from patchstack.upstream.lines import Edit, edits
+from patchstack.upstream.strict import Content, Slot, StrictChain
+
+_LOOK = 200  # lines in which a NUL tells a binary file
+
+
+@dataclass(frozen=True, slots=True)
+class PathEdit:
+    """What a patch changes at one path: what stood there and what stands there now, and the edits between their lines.
+
+    `edits` is None where one side is no text. `spans` are the hunks' lines in the old file: the first and the one
+    behind the last, context included; empty where the patch is not read here.
+    """
+
+    path: bytes
+    old: Slot
+    new: Slot
+    edits: tuple[Edit, ...] | None
+    spans: tuple[tuple[int, int], ...]
+
+
+class OwnEdits:
+    """The edits of every patch of a series on the pin."""
+
+    def __init__(self, chain: StrictChain, pin_tree: str) -> None:
+        self.chain = chain
+        self._journal = chain.journal(pin_tree)
+        self._texts: dict[Content, bool] = {}
+        self._changes: list[dict[bytes, PathEdit] | None] = [None] * len(self._journal)
+
+    def __len__(self) -> int:
+        return len(self._journal)
+
+    def applies(self, index: int) -> bool:
+        """Whether a patch applies to the pin."""
+        return self._journal[index] is not None
+
+    def of(self, index: int) -> Mapping[bytes, PathEdit]:
+        """What a patch changes, by path; empty for one that does not apply to the pin."""
+        found = self._changes[index]
+        if found is None:
+            paths = self.chain.touched.paths
+            diffs = {diff.path: diff for diff in self.chain.steps(index) or ()}
+            found = self._changes[index] = {}
+            for place, old, new in self._journal[index] or ():
+                found[paths[place]] = self._edit(paths[place], old, new, diffs.get(paths[place]))
+        return found
+
+    def lines(self, slot: Slot) -> Lines | None:
+        """The lines of a text at a path; None for what is none."""
+        if slot is None or slot[0] not in (FILE, EXECUTABLE):
+            return None
+        found = self.chain.lines(slot[1])
+        text = self._texts.get(slot[1])
+        if text is None:
+            text = self._texts[slot[1]] = not any(b"\0" in line for line in found[:_LOOK])
+        return found if text else None
+
+    def _edit(self, path: bytes, old: Slot, new: Slot, diff: FileDiff | None) -> PathEdit:
+        before, after = self.lines(old), self.lines(new)
+        if before is None or after is None:
+            return PathEdit(path, old, new, None, ())
+        if diff is None or diff.old != diff.new:
+            return PathEdit(path, old, new, compare(before, after), ())
+        places = place_hunks(list(before), diff.hunks)
+        spans: list[tuple[int, int]] = []
+        found: list[Edit] = []
+        shift = 0
+        for place, hunk in sorted(zip(places, diff.hunks, strict=True), key=lambda pair: pair[0]):
+            start, end = place - shift, place - shift + len(hunk.before)
+            spans.append((start, end))
+            here = _within(hunk, start, place)
+            found += here
+            shift += len(hunk.after) - len(hunk.before)
+        if _replayed(before, after, found):
+            return PathEdit(path, old, new, tuple(found), tuple(spans))
+        return PathEdit(path, old, new, compare(before, after), tuple(spans))
+
+
+def _within(hunk: Hunk, start: int, place: int) -> list[Edit]:
+    """The edits of one hunk, whose first line is `start` in the old file and `place` in the new one."""
+    old, new = ((*lines, b"") for lines in (hunk.before, hunk.after))
+    return [
+        Edit(edit.at + start, edit.removed, edit.to + place, edit.added)
+        for edit in edits(NEWLINE.join(old), NEWLINE.join(new))
+    ]
+
+
+def _replayed(before: Lines, after: Lines, found: list[Edit]) -> bool:
+    """Whether edits turn one text into the other: a last line without newline, or hunks out of order, may be in the
+    way."""
+    at = to = 0
+    for edit in found:
+        if edit.at < at or edit.at - at != edit.to - to:
+            return False
+        at, to = edit.at + edit.removed, edit.to + edit.added
+    return len(before) - at == len(after) - to and before[at:] == after[to:]

@@ -1,0 +1,84 @@
+"""Whose lines are these? Which step of a file's history made each of its lines, or took lines away between two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from patchstack.upstream.lines import Edit
+from patchstack.upstream.own import OwnEdits
+
+NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The owner of every line of a text, and of every joint before, between and behind them: who last removed lines
+    there, or made a neighbour. `NOBODY` for what was there from the beginning."""
+
+    lines: tuple[int, ...]
+    joints: tuple[int, ...]
+
+    def within(self, start: int, end: int) -> frozenset[int]:
+        """The owners of some lines and of the joints between them; of the joint alone where there are no lines."""
+        joints = self.joints[start + 1 : end] if end > start else self.joints[start : start + 1]
+        return frozenset((*self.lines[start:end], *joints)) - {NOBODY}
+
+
+def unowned(count: int) -> Owned:
+    """A text of so many lines, which are nobody's."""
+    return Owned((NOBODY,) * count, (NOBODY,) * (count + 1))
+
+
+def owned_after(last: Owned, by: int, changes: Sequence[Edit]) -> Owned:
+    """The owners behind one step, which makes some edits."""
+    lines: list[int] = []
+    joints: list[int] = []
+    before = list(last.joints)
+    at = 0
+    for edit in changes:
+        lines += [*last.lines[at : edit.at], *(by,) * edit.added]
+        joints += [*before[at : edit.at], *(by,) * edit.added]
+        at = edit.at + edit.removed
+        before[at] = by
+    return Owned((*lines, *last.lines[at:]), (*joints, *before[at:]))
+
+
+class Ownership:
+    """The lines of a series' files on the pin, by the index of the patch they come from."""
+
+    def __init__(self, own: OwnEdits) -> None:
+        self._own = own
+        self._owned: dict[bytes, list[tuple[int, Owned]]] = {}
+
+    def touching(self, path: bytes, before: int) -> frozenset[int]:
+        """The patches before an index that change a path."""
+        return frozenset(index for index in range(before) if path in self._own.of(index))
+
+    def of_lines(self, path: bytes, index: int, start: int, end: int) -> frozenset[int]:
+        """The patches before an index whose lines, or whose removals between them, are some lines of the file that a
+        patch meets on the pin."""
+        found = None
+        for by, owned in self._versions(path):
+            if by < index:
+                found = owned
+        return found.within(start, end) if found is not None else frozenset()
+
+    def _versions(self, path: bytes) -> list[tuple[int, Owned]]:
+        """The owners behind every patch that changes a path."""
+        known = self._owned.get(path)
+        if known is None:
+            known = self._owned[path] = []
+            for index in range(len(self._own)):
+                change = self._own.of(index).get(path)
+                if change is None:
+                    continue
+                lines, after = self._own.lines(change.old), self._own.lines(change.new)
+                if after is None:
+                    continue
+                if lines is None or change.edits is None:
+                    owned = Owned((index,) * len(after), (index,) * (len(after) + 1))
+                else:
+                    owned = owned_after(known[-1][1] if known else unowned(len(lines)), index, change.edits)
+                known.append((index, owned))
+        return known

@@ -1,0 +1,103 @@
+"""What canary found: a state for every patch on a newer upstream, who is to blame, and what is next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from patchstack.upstream.history import UpstreamCommit, UpstreamRange
+
+
+class State(StrEnum):
+    """What became of one patch on a newer upstream."""
+
+    CLEAN = "clean"
+    OFFSET = "offset"
+    STALE = "stale"
+    LANDED = "landed"
+    CONFLICT = "conflict"
+    DELETED_SOURCE = "deleted-source"
+    RENAMED_SOURCE = "renamed-source"
+    CASCADE = "cascade"
+
+
+APPLIES = frozenset({State.CLEAN, State.OFFSET, State.STALE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Likeness:
+    """An upstream commit that does what a patch does, or something like it.
+
+    `how` is `tree` (the patch changes nothing there any more), `reverse` (it applies backwards), `patch-id` (the same
+    change), `similar` (`score` of its changed lines are the commit's) or `title` (both touch a file, and `score` of the
+    words of the commit's title that tell it from others are in the patch's). All but the last count as landed.
+    `commit` is None for a change that upstream had at the pin already.
+    """
+
+    how: str
+    score: float
+    commit: UpstreamCommit | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """The first commit at which a patch fails. `root` tells whether it fails there by itself; else `caused_by` is the
+    patch before it whose failure takes it along. `lines` show what collides."""
+
+    commit: UpstreamCommit
+    root: bool
+    caused_by: str | None
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryPatch:
+    """One patch of a series on a newer upstream.
+
+    `strict` is its place in a chain of strict `git apply`: `clean`, `offset`, `conflict`, `missing-file`, `malformed`
+    or `unsafe`; None for an anchored patch. `threeway` is that in a chain of three-way merges: `clean`, `landed`
+    (it changes nothing there) or `conflict`; None for one that does not apply to the pin.
+    `caused_by` is the patch to which a cascade goes back first, `causes` all of them. `renamed` are files that moved:
+    the name at the pin and the one now. `collides` are the commits whose lines are in the way, the most lines first.
+    """
+
+    file: str
+    number: int | None
+    subject: str
+    state: State
+    strict: str | None
+    threeway: str | None
+    caused_by: str | None
+    causes: tuple[str, ...]
+    detail: str
+    problems: tuple[str, ...]
+    renamed: tuple[tuple[str, str], ...]
+    collides: tuple[UpstreamCommit, ...]
+    like: Likeness | None
+    first_broken: Broken | None
+
+    @property
+    def applies(self) -> bool:
+        return self.state in APPLIES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canary:
+    """The whole answer for one series. `blamed` is `strict` or `threeway` where the first breaking commits were looked
+    for, else None."""
+
+    series: str
+    upstream: str
+    range: UpstreamRange
+    patches: tuple[CanaryPatch, ...]
+    blamed: str | None
+    warnings: tuple[str, ...]
+
+    @property
+    def applies(self) -> bool:
+        """Whether every patch applies there as it is."""
+        return all(patch.applies for patch in self.patches)
+
+    @property
+    def landed(self) -> tuple[CanaryPatch, ...]:
+        return tuple(patch for patch in self.patches if patch.state is State.LANDED)
