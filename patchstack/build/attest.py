@@ -61,6 +61,9 @@ def _materials(source: Source, toolchain: Toolchain) -> Iterable[Resource]:
         yield provenance.pin(source.base_commit, tree=source.base_tree, upstream=source.upstream)
     yield Resource(name="source", digest={"gitTree": source.tree}, notes={"series": source.verdict})
     for step in source.steps:
+        if step.commit is not None:
+            yield Resource(name=f"fork/{step.commit}", digest={"gitCommit": step.commit, "gitTree": step.tree})
+            continue
         yield provenance.file(f"patches/{step.file}", step.sha256, gitTreeAfter=step.tree)
     if toolchain.image is not None and toolchain.image_digest is not None:
         yield provenance.image(toolchain.image, toolchain.image_digest)

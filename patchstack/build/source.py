@@ -27,13 +27,15 @@ _CODE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A patch on the way to the tree: its file, number and subject, its sha256, and the tree after it."""
+    """A patch on the way to the tree: its file, number and subject, its sha256, and the tree after it. For a commit of
+    the fork that is no patch yet `file` names it in words, and `commit` is its id instead of a sha256."""
 
     file: str
     number: int | None
     subject: str
     sha256: str
     tree: str
+    commit: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

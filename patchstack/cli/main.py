@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from patchstack import __version__
+from patchstack.cli.accept import accept_command
 from patchstack.cli.apply import apply_command
 from patchstack.cli.bisect import bisect_command
 from patchstack.cli.build import build_command
@@ -21,6 +22,7 @@ from patchstack.cli.export import export_command
 from patchstack.cli.failures import guarded
 from patchstack.cli.gate import gate_app
 from patchstack.cli.init import init_command
+from patchstack.cli.ledger import ledger_command, reject_command
 from patchstack.cli.lint import lint_command
 from patchstack.cli.show import show_command
 from patchstack.cli.status import status_command
@@ -59,6 +61,9 @@ app.command("status", short_help="Where each series stands, and what to do next.
 app.command("verify", short_help="Prove that pin + series = fork.")(verify_command)
 app.command("doctor", short_help="Is all here that verify and build need?")(doctor_command)
 app.command("build", short_help="Build pin + series, and prove the binaries.")(build_command)
+app.command("accept", short_help="Verify, build, gate and export a candidate.")(accept_command)
+app.command("reject", short_help="Keep a candidate's diff, and why it was rejected.")(reject_command)
+app.command("ledger", short_help="What was decided, and why.")(ledger_command)
 app.add_typer(gate_app, name="gate", short_help="The checks that a build must pass.")
 app.command("show", short_help="One patch, with metadata and context.")(show_command)
 app.command("lint", short_help="Hold a series against rules, each with a reason.")(lint_command)

@@ -1,0 +1,204 @@
+"""`patchstack accept`: verify, build, prove, gate, decide, export."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json as writer
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.ledger import RefArgument, SeriesOption
+from patchstack.cli.options import (
+    EngineOption,
+    OfflineOption,
+    WorkspaceOption,
+    cache_directory,
+    one_series,
+    open_cache,
+    open_chosen_engine,
+    the_workspace,
+)
+from patchstack.errors import UsageError
+
+if TYPE_CHECKING:
+    from patchstack.build.source import Source
+    from patchstack.build.store import Stored
+    from patchstack.engine.protocol import Engine
+    from patchstack.gates.bench import EngineBench
+    from patchstack.workflow.accept import Step
+    from patchstack.workflow.candidate import OnTheWay
+    from patchstack.workspace import Workspace
+
+
+def accept_command(
+    ref: RefArgument,
+    why: Annotated[str, typer.Option(metavar="TEXT", help="Why it is worth having; kept in the ledger.")] = "",
+    series: SeriesOption = None,
+    variant: Annotated[str | None, typer.Option(metavar="NAME", help="The variant [default: the series'].")] = None,
+    arch: Annotated[str | None, typer.Option(metavar="ARCH", help="The CUDA architecture instead.")] = None,
+    suite: Annotated[str | None, typer.Option(metavar="NAME", help="The suite [default: the only one].")] = None,
+    without_gates: Annotated[bool, typer.Option("--without-gates", help="Ask for no gates.")] = False,
+    benchmark: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="A result that must say PASS. Repeatable.")
+    ] = None,
+    unproven: Annotated[
+        list[str] | None, typer.Option(metavar="PROOF", help="Let this proof stay INVALID. Repeatable.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done, and what is known.")] = False,
+    engine: EngineOption = None,
+    image: Annotated[str | None, typer.Option(metavar="NAME", help="The container image.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print a patchstack.accept/1 document.")] = False,
+    offline: OfflineOption = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Accept a commit of the fork: everything must hold, then it is written down and exported. Can be run again."""
+    from patchstack.build.plan import Request
+    from patchstack.evidence.ledger import Ledger
+    from patchstack.gates.suite import find_suite, read_suites
+    from patchstack.report.ledger import likeness_line
+    from patchstack.verdict import exit_code
+    from patchstack.workflow.accept import Terms, alike, decide, examine
+    from patchstack.workflow.candidate import described, ledger_directory, open_candidates
+
+    found = the_workspace(workspace)
+    config = one_series(found, [series] if series else ())
+    if without_gates and suite is not None:
+        raise UsageError("--without-gates and --suite exclude each other")
+    chosen = None if without_gates else find_suite(read_suites(found.path), suite, found.path)
+    terms = Terms(suite=chosen, benchmarks=tuple(benchmark or ()), unproven=frozenset(unproven or ()))
+    cache = open_cache(offline=offline)
+    way = open_candidates(config, cache, ref)
+    candidates = described(way)
+    ledger = Ledger(ledger_directory(found.root))
+    for likeness in alike(candidates, ledger):
+        talk(likeness_line(likeness))
+    request = Request(variant=variant or (config.variant if arch is None else None), arch=arch, image=image)
+    steps: list[Step] = []
+    with contextlib.closing(open_chosen_engine(engine, found)) as ready:
+        machine = _Machine(found, ready, request, offline=offline, dry=dry_run)
+        if dry_run:
+            _plan(way, machine, terms.suite.name if terms.suite else None, [str(path) for path in terms.benchmarks])
+            return
+        for step in examine(way, cache, terms, machine.build, machine.bench):
+            talk(f"{step.verdict:<7}  {step.name}: {step.detail}")
+            steps.append(step)
+    code = exit_code(step.verdict for step in steps)
+    decision = None
+    if not code:
+        decision, path = decide(way, candidates, steps, ledger, why=why)
+        talk(f"decision: {path}")
+        _export(way, cache.root)
+    if json:
+        document = {
+            "schema": "patchstack.accept/1",
+            "series": config.name,
+            "commits": [one.commit for one in candidates],
+            "accepted": decision is not None,
+            "decision": decision.id if decision is not None else None,
+            "steps": [dataclasses.asdict(step) for step in steps],
+        }
+        print(writer.dumps(document, sort_keys=True))
+    elif decision is not None:
+        print(f"accepted {', '.join(one.commit[:12] for one in candidates)}: the series {config.name} has it now")
+    else:
+        bad = ", ".join(step.name for step in steps if str(step.verdict) != "PASS")
+        print(f"not accepted: {bad}. Nothing was written")
+    if code:
+        raise typer.Exit(int(code))
+
+
+class _Machine:
+    """Where candidates are built and gated."""
+
+    def __init__(self, workspace: Workspace, engine: Engine, request: object, *, offline: bool, dry: bool) -> None:
+        from patchstack.build.plan import Request
+        from patchstack.build.store import Store
+        from patchstack.build.variant import load_variants
+
+        assert isinstance(request, Request)
+        self.workspace = workspace
+        self.engine = engine
+        self.request = request
+        self.offline = offline
+        self.dry = dry
+        self.store = Store(cache_directory() / "builds")
+        self.variants = load_variants(workspace.variants)
+
+    def key(self, source: Source) -> str:
+        """The key that a build of the source has."""
+        from patchstack.build.prepare import prepare
+
+        memory = cache_directory() / "toolchains"
+        inputs = prepare(self.request, source, self.engine, self.variants, memory, talk, offline=self.offline)
+        return inputs.key.hex
+
+    def build(self, source: Source) -> Stored:
+        """Build a source, or find it built."""
+        from patchstack.build.prepare import prepare
+        from patchstack.build.runner import build
+        from patchstack.report.build import BuildScreen
+
+        memory = cache_directory() / "toolchains"
+        inputs = prepare(self.request, source, self.engine, self.variants, memory, talk, offline=self.offline)
+        with BuildScreen() as screen:
+            stored, _ = build(inputs, self.engine, self.store, screen)
+        return stored
+
+    @contextlib.contextmanager
+    def bench(self, stored: Stored) -> Iterator[EngineBench]:
+        """A bench for a build."""
+        from patchstack.evidence.store import Observations
+        from patchstack.gates.bench import EngineBench
+        from patchstack.gates.built import programs_of
+
+        cache = cache_directory()
+        programs = programs_of(stored, isolated=self.engine.about().isolated)
+        observations = Observations(self.workspace.root / "evidence", cache / "outputs")
+        with EngineBench(self.engine, programs, observations=observations, memory=cache / "digests", kind="") as bench:
+            yield bench
+
+
+def _plan(way: OnTheWay, machine: _Machine, suite: str | None, benchmarks: list[str]) -> None:
+    """What would be done, and what of it is known."""
+    print(f"accept {', '.join(commit.oid[:12] for commit in way.new)} of {way.config.name}:")
+    print(f"  verify     the series against the fork at {way.before.oid[:12]}")
+    for which, commit in (("before", way.before), ("candidate", way.head)):
+        key = machine.key(way.source(commit))
+        state = "known" if machine.store.find(key) is not None else "to be built"
+        print(f"  build      {which} {commit.oid[:12]}: {key[:12]}, {state}")
+        if suite is not None:
+            print(f"  gates      {which}: suite {suite}")
+    for path in benchmarks:
+        print(f"  benchmark  {path}")
+    print(f"  decision   {machine.workspace.root / 'ledger'}")
+    print(f"  export     {way.config.patches}")
+
+
+def _export(way: OnTheWay, cache: Callable[[], Path]) -> None:
+    """Export the fork up to the candidate."""
+    from patchstack.series.export import carry_out, plan_export
+    from patchstack.series.remembered import FormatMemory
+
+    config = way.config
+    anchored = config.form == "anchored"
+    fork = dataclasses.replace(way.fork, branch=config.fork_ref or way.fork.branch)
+    plan = plan_export(
+        way.sources.objects,
+        way.repository,
+        config.name,
+        config.patches,
+        way.sources.base,
+        fork,
+        context=config.context,
+        anchored=anchored,
+        policy=config.lint,
+        waivers=config.waive,
+        memory=FormatMemory.of(cache, way.repository, context=config.context, anchored=anchored),
+    )
+    carry_out(plan)
+    talk(f"exported: {len(plan.files)} patches in {config.patches}")

@@ -1,0 +1,65 @@
+"""Decisions on a screen and as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from patchstack.evidence.ledger import SCHEMA, Decision
+from patchstack.evidence.resemblance import Likeness
+from patchstack.report.table import Table, print_table
+from patchstack.report.text import printable
+
+_STYLES = {"accepted": "green", "rejected": "red", "PASS": "green", "FAIL": "bold red", "INVALID": "yellow"}
+
+
+def print_decisions(decisions: Iterable[Decision]) -> None:
+    """One line a decision."""
+    rows = [
+        [
+            one.id[:12],
+            one.made[:10],
+            str(one.outcome),
+            one.series,
+            one.candidates[-1].subject if one.candidates else "",
+            one.why.splitlines()[0] if one.why else "",
+        ]
+        for one in decisions
+    ]
+    print_table(Table(titles=("id", "made", "decision", "series", "subject", "why"), rows=rows, styles=_STYLES))
+
+
+def decision_lines(decision: Decision, *, diff: bool) -> Iterator[str]:
+    """All of a decision."""
+    yield f"{decision.outcome} {decision.id}"
+    yield f"  series  {decision.series}"
+    yield f"  made    {decision.made}"
+    if decision.tags:
+        yield f"  tags    {', '.join(decision.tags)}"
+    for line in printable(decision.why).splitlines():
+        yield f"  why     {line}"
+    for one in decision.candidates:
+        yield printable(f"  commit  {one.commit[:12]} {one.subject}")
+        yield printable(f"          {', '.join(one.files)}")
+    for step in decision.evidence.get("steps", ()):
+        yield printable(f"  held    {step.get('name')}: {step.get('detail')}")
+    if diff:
+        for one in decision.candidates:
+            yield ""
+            yield from printable(one.diff).splitlines()
+
+
+def decision_document(decision: Decision) -> dict[str, Any]:
+    """A decision as JSON, with its id."""
+    return {"schema": SCHEMA, "id": decision.id, **asdict(decision)}
+
+
+def likeness_line(likeness: Likeness) -> str:
+    """A warning about a decision that a candidate resembles."""
+    decision = likeness.decision
+    subject = decision.candidates[-1].subject if decision.candidates else ""
+    return (
+        f"warning: {100 * likeness.share:.0f}% like {decision.id[:12]}, rejected on {decision.made[:10]}"
+        f" ({subject}): {decision.why.splitlines()[0]}; {likeness.why}"
+    )

@@ -1,0 +1,133 @@
+"""Fork commits on their way: which they are, what they change, and what the series looks like with them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.build.source import Source, Step, with_absent
+from patchstack.errors import MissingError, NotHeldError, UsageError
+from patchstack.evidence.ledger import Candidate
+from patchstack.evidence.resemblance import symbols_of
+from patchstack.git.format import formatting
+from patchstack.git.objects import Commit, Repository
+from patchstack.git.transport import Cache, shown_url
+from patchstack.series.history import ForkHistory
+from patchstack.series.model import Series
+from patchstack.series.sources import Sources, open_sources
+from patchstack.workspace import SeriesConfig, is_url
+
+_DIFF = re.compile(r"^diff --git ", re.MULTILINE)
+_LONGEST_DIFF = 512 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnTheWay:
+    """Candidates of a series: the fork's commits up to the last of them, of which the last `count` are new. `before` is
+    the commit below them: the accepted prefix (the pin, where there is none)."""
+
+    config: SeriesConfig
+    sources: Sources
+    fork: ForkHistory
+    repository: Repository
+    before: Commit
+    new: tuple[Commit, ...]
+
+    @property
+    def head(self) -> Commit:
+        return self.new[-1]
+
+    def source(self, commit: Commit) -> Source:
+        """The tree of a commit of the fork as something to build; its steps are the fork's commits up to there."""
+        steps = []
+        for one in (*self.fork.commits,) if commit.oid != self.sources.base.oid else ():
+            label = f"fork commit {one.oid[:12]} ({one.subject})"
+            steps.append(Step(file=label, number=None, subject=one.subject, sha256="", tree=one.tree, commit=one.oid))
+            if one.oid == commit.oid:
+                break
+        source = Source(
+            label=f"{self.config.name}, fork commit {commit.oid[:12]}",
+            tree=commit.tree,
+            objects=self.sources.objects,
+            base_commit=self.sources.base.oid,
+            base_tree=self.sources.base.tree,
+            upstream=shown_url(self.config.upstream),
+            steps=tuple(steps),
+            verdict="fork commits, not exported yet",
+        )
+        return with_absent(source)
+
+
+def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> OnTheWay:
+    """The commits that REF means: one commit, or a range `A..B` of the fork's branch.
+
+    Raises `UsageError` for a series without a fork of its own on this machine, a range that is empty or not on the
+    branch; `NotHeldError` for merges.
+    """
+    if config.fork is None or is_url(config.fork):
+        raise UsageError(f"{config.name} has no fork on this machine", hint="fork: and fork_ref: in patchstack.yaml")
+    first, _, last = ref.rpartition("..")
+    empty = Series(name=config.name, directory=config.patches, patches=())
+    sources = open_sources(
+        cache, upstream=config.upstream, pin=config.pin, fork=config.fork, fork_ref=last, series=empty
+    )
+    assert sources.fork is not None and sources.fork_repository is not None
+    repository = sources.fork_repository
+    commits = sources.fork.commits
+    if not commits:
+        raise UsageError(f"{ref} is the pin itself: there is nothing to decide on")
+    if sources.fork.merges:
+        raise NotHeldError(
+            f"{ref} has merges", problems=[f"{one.oid[:12]} {one.subject}" for one in sources.fork.merges]
+        )
+    start = len(commits) - 1
+    if first:
+        below = repository.resolve_commit(first, "the start of the range", sources.objects)
+        known = [sources.base.oid, *(one.oid for one in commits)]
+        if below.oid not in known:
+            raise UsageError(f"{first} is no commit of the fork between the pin and {last}")
+        start = known.index(below.oid)
+        if start == len(commits):
+            raise UsageError(f"the range {ref} is empty")
+    return OnTheWay(
+        config=config,
+        sources=sources,
+        fork=sources.fork,
+        repository=repository,
+        before=commits[start - 1] if start else sources.base,
+        new=commits[start:],
+    )
+
+
+def described(way: OnTheWay) -> tuple[Candidate, ...]:
+    """The new commits as the ledger keeps them: with diff, files and symbols."""
+    directories = way.sources.objects.directories
+    with formatting(way.repository, directories, way.before.oid, list(way.new)) as patches:
+        formatted = tuple(patches.written())
+    found = []
+    for one in formatted:
+        text = one.data.decode("utf-8", "replace")
+        at = _DIFF.search(text)
+        diff = text[at.start() :] if at is not None else ""
+        files = sorted({line.split(" b/", 1)[1] for line in diff.splitlines() if line.startswith("diff --git ")})
+        kept = diff if len(diff) <= _LONGEST_DIFF else diff[:_LONGEST_DIFF] + "\n(cut)\n"
+        found.append(
+            Candidate(
+                commit=one.commit.oid,
+                subject=one.commit.subject,
+                patch_id=one.patch_id,
+                tree=one.commit.tree,
+                files=tuple(files),
+                symbols=symbols_of(diff),
+                diff=kept,
+            )
+        )
+    return tuple(found)
+
+
+def ledger_directory(root: Path) -> Path:
+    """Where a workspace's decisions are."""
+    if not root.is_dir():
+        raise MissingError(f"{root} is no directory")
+    return root / "ledger"

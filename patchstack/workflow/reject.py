@@ -1,0 +1,39 @@
+"""Reject a candidate: its diff, the reason and what is known of it go into the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from patchstack.errors import UsageError
+from patchstack.evidence.ledger import Decision, Ledger, Outcome
+from patchstack.workflow.candidate import OnTheWay, described
+
+
+def reject(
+    way: OnTheWay, ledger: Ledger, *, why: str, tags: Sequence[str] = (), evidence: Mapping[str, Any] | None = None
+) -> tuple[Decision, Path]:
+    """Write the rejection of the new commits down; the decision and its file. The fork is not touched.
+
+    Raises `UsageError` for a rejection without a reason, or of what was accepted before.
+    """
+    if not why.strip():
+        raise UsageError("a rejection without a reason is worth nothing", hint='--why "what was seen, and where"')
+    ids = {commit.oid for commit in way.new}
+    for known in ledger.read():
+        if known.outcome is Outcome.ACCEPTED and ids & {one.commit for one in known.candidates}:
+            raise UsageError(
+                f"{way.head.oid[:12]} was accepted: decision {known.id[:12]}", hint="drop it from the fork"
+            )
+    decision = Decision(
+        outcome=Outcome.REJECTED,
+        series=way.config.name,
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        why=why.strip(),
+        candidates=described(way),
+        tags=tuple(tags),
+        evidence=dict(evidence or {}),
+    )
+    return decision, ledger.write(decision)
