@@ -1,0 +1,232 @@
+"""`patchstack accept` and `reject`: a candidate of a real fork, built and gated on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.toy import MAIN, Toy, a_toy, need_host_tools
+
+SUITES = """\
+suites:
+  quick:
+    gates:
+      - {name: version, kind: command, program: toy, args: [--version], must: "^version: 0"}
+      - {name: quiet, kind: command, program: toy, args: [], must: "^version", must_not: LOUD}
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    need_host_tools()
+    made = a_toy(tmp_path, "host")
+    workspace = tmp_path / "patchstack.yaml"
+    text = workspace.read_text().replace(
+        "    variant: cpu\n", f"    variant: cpu\n    fork: {made.fork.repo.path}\n    fork_ref: product\n"
+    )
+    workspace.write_text(text + SUITES)
+    run(made, "export", check=True)
+    return made
+
+
+def start(toy: Toy, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "patchstack", *arguments],
+        cwd=toy.root,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(toy: Toy, *arguments: str, check: bool = False) -> tuple[int, str, str]:
+    child = start(toy, *arguments)
+    stdout, stderr = child.communicate(timeout=120)
+    assert "Traceback" not in stderr, stderr
+    assert not check or child.returncode == 0, (stdout, stderr)
+    return child.returncode, stdout, stderr
+
+
+def accept(toy: Toy, *more: str) -> tuple[int, str, str]:
+    return run(toy, "accept", "product", "--engine", "host", *more)
+
+
+def patches(toy: Toy) -> list[str]:
+    return sorted(path.name for path in toy.fork.series.glob("*.patch"))
+
+
+def candidate(toy: Toy, main: str = MAIN.replace("return 0", "return  0"), subject: str = "A candidate") -> str:
+    commit = toy.fork.repo.commit(subject, {"main.c": main})
+    toy.fork.commits.append(commit)
+    return commit
+
+
+def test_a_good_candidate_is_written_down_and_exported(toy: Toy) -> None:
+    commit = candidate(toy)
+    assert len(patches(toy)) == 2
+    code, stdout, stderr = accept(toy, "--why", "Spaces are nice.")
+    assert code == 0, stderr
+    assert f"accepted {commit[:12]}: the series toy has it now" in stdout
+    for line in (
+        "verify: 2 patches give",
+        "build before",
+        "build candidate",
+        "gate version (before)",
+        "gate quiet (candidate)",
+    ):
+        assert line in stderr, stderr
+    assert len(patches(toy)) == 3
+    assert run(toy, "verify")[0] == 0
+    (decision,) = (toy.root / "ledger").iterdir()
+    document = json.loads(decision.read_text())
+    assert document["outcome"] == "accepted"
+    assert document["why"] == "Spaces are nice."
+    assert document["candidates"][0]["commit"] == commit
+    assert document["candidates"][0]["diff"].startswith("diff --git a/main.c b/main.c")
+    assert all(len(step.get("observations", [])) <= 3 for step in document["evidence"]["steps"])
+
+
+def test_accepting_again_changes_nothing_and_runs_nothing(toy: Toy) -> None:
+    candidate(toy)
+    assert accept(toy)[0] == 0
+    before = {path: path.read_bytes() for path in toy.root.rglob("*") if path.is_file() and ".git" not in path.parts}
+    code, _, stderr = accept(toy)
+    assert code == 0
+    assert "compiling" not in stderr
+    after = {path: path.read_bytes() for path in toy.root.rglob("*") if path.is_file() and ".git" not in path.parts}
+    assert after == before
+
+
+def test_a_candidate_that_fails_a_gate_is_not_accepted_and_nothing_is_written(toy: Toy) -> None:
+    candidate(toy, MAIN.replace("return 0", 'puts("LOUD"); return 0'))
+    code, stdout, stderr = accept(toy)
+    assert code == 1
+    assert "not accepted: gate quiet (candidate). Nothing was written" in stdout
+    assert "PASS     gate version (candidate)" in stderr
+    assert len(patches(toy)) == 2
+    assert not (toy.root / "ledger").exists()
+
+
+def test_a_candidate_that_does_not_compile_is_not_accepted(toy: Toy) -> None:
+    candidate(toy, "int main(void) { return oops; }\n")
+    code, stdout, stderr = accept(toy)
+    assert code == 1
+    assert "FAIL     build candidate: main.c:1: 'oops' undeclared" in stderr
+    assert "not accepted: build candidate" in stdout
+
+
+def test_a_series_that_is_not_the_fork_below_the_candidate_stops_everything(toy: Toy) -> None:
+    candidate(toy)
+    path = next(toy.fork.series.glob("0002-*"))
+    path.write_text(path.read_text().replace('+#include "rows.h"', '+#include "./rows.h"'))
+    code, stdout, stderr = accept(toy)
+    assert code == 1
+    assert "not accepted: verify" in stdout
+    assert "build" not in stderr
+
+
+def test_a_benchmark_result_counts_as_it_says(toy: Toy, tmp_path: Path) -> None:
+    candidate(toy)
+    result = tmp_path / "bench.json"
+    result.write_text('{"verdict": "INVALID"}')
+    code, stdout, _ = accept(toy, "--benchmark", str(result))
+    assert code == 4
+    assert "not accepted: benchmark bench.json" in stdout
+    result.write_text("fast")
+    code, _, stderr = accept(toy, "--benchmark", str(result))
+    assert code == 2
+    assert "is no benchmark result" in stderr
+    result.write_text('{"verdict": "PASS"}')
+    assert accept(toy, "--benchmark", str(result))[0] == 0
+
+
+def test_dry_run_says_what_is_known_and_writes_nothing(toy: Toy) -> None:
+    candidate(toy)
+    code, stdout, _ = accept(toy, "--dry-run")
+    assert code == 0
+    assert stdout.count("to be built") == 2
+    assert not (toy.root / "ledger").exists()
+    assert not (toy.root / "evidence").exists()
+    assert accept(toy)[0] == 0
+    assert accept(toy, "--dry-run")[1].count(", known") == 2
+
+
+def test_a_range_is_accepted_as_one_decision(toy: Toy) -> None:
+    below = toy.fork.commits[-1]
+    first = candidate(toy)
+    second = candidate(toy, MAIN.replace("return 0", "return   0"), "Another")
+    code, _, stderr = run(toy, "accept", f"{below}..product", "--engine", "host")
+    assert code == 0, stderr
+    (decision,) = (toy.root / "ledger").iterdir()
+    assert [one["commit"] for one in json.loads(decision.read_text())["candidates"]] == [first, second]
+    code, _, stderr = run(toy, "accept", "product..product", "--engine", "host")
+    assert code == 2
+    assert "the range product..product is empty" in stderr
+
+
+def test_killed_at_any_time_and_run_again_it_is_accepted_once(toy: Toy) -> None:
+    candidate(toy)
+    delay = 0.3
+    while True:
+        child = start(toy, "accept", "product", "--engine", "host")
+        try:
+            child.communicate(timeout=delay)
+        except subprocess.TimeoutExpired:
+            child.send_signal(signal.SIGKILL)
+            child.communicate(timeout=30)
+            assert len(patches(toy)) in (2, 3)
+            delay *= 1.5
+            continue
+        break
+    time.sleep(0.1)
+    assert child.returncode == 0
+    assert len(patches(toy)) == 3
+    assert len(list((toy.root / "ledger").glob("*.json"))) == 1
+    assert run(toy, "verify")[0] == 0
+
+
+def test_a_rejected_candidate_is_kept_found_and_warned_of(toy: Toy) -> None:
+    loud = MAIN.replace("return 0", "print_everything_twice(); return 0").replace(
+        "int main", "static void print_everything_twice(void) { puts(TOY_COMMIT); }\n\nint main"
+    )
+    commit = candidate(toy, loud, "Print everything twice")
+    code, stdout, _ = run(toy, "reject", "product", "--why", "Nobody reads it.", "--tag", "output")
+    assert code == 0
+    assert f"rejected {commit[:12]}" in stdout
+    assert "Print everything twice" in run(toy, "ledger", "print_everything_twice")[1]
+    assert "no decision is about silence" in run(toy, "ledger", "silence")[2]
+    (path,) = (toy.root / "ledger").iterdir()
+    shown = run(toy, "ledger", "--show", path.stem[:10], "--diff")[1]
+    assert "Nobody reads it." in shown
+    assert "+static void print_everything_twice(void)" in shown
+    toy.fork.repo.amend("Print it twice, differently", {"main.c": loud.replace("puts", "(void)puts")})
+    code, _, stderr = accept(toy, "--without-gates")
+    assert code == 0, "it only warns"
+    assert "warning: " in stderr
+    assert "Nobody reads it." in stderr
+    code, _, stderr = run(toy, "reject", "product", "--why", " ")
+    assert code == 2
+    assert "a rejection without a reason is worth nothing" in stderr
+    code, _, stderr = run(toy, "reject", "product", "--why", "After all.")
+    assert code == 2
+    assert "was accepted" in stderr
+
+
+def test_a_suite_whose_gate_cannot_be_judged_is_invalid(toy: Toy) -> None:
+    workspace = toy.root / "patchstack.yaml"
+    workspace.write_text(workspace.read_text().replace("program: toy, args: [--version]", "program: gone, args: []"))
+    candidate(toy)
+    code, stdout, stderr = accept(toy)
+    assert code == 4
+    assert "INVALID  gate version (before): gone is not in" in stderr
+    assert "not accepted" in stdout
