@@ -14,6 +14,7 @@ from patchstack.cli.accept import accept_command
 from patchstack.cli.apply import apply_command
 from patchstack.cli.bisect import bisect_command
 from patchstack.cli.build import build_command
+from patchstack.cli.canary import canary_command
 from patchstack.cli.checkout import checkout_command
 from patchstack.cli.demo import demo_command
 from patchstack.cli.docs import docs_command
@@ -59,6 +60,7 @@ app.command("demo", short_help="Make a fork and its series, verify it, break it.
 app.command("init", short_help="Write patchstack.yaml from a fork or from patches.")(init_command)
 app.command("status", short_help="Where each series stands, and what to do next.")(status_command)
 app.command("verify", short_help="Prove that pin + series = fork.")(verify_command)
+app.command("canary", short_help="Does the series apply to a newer upstream?")(canary_command)
 app.command("doctor", short_help="Is all here that verify and build need?")(doctor_command)
 app.command("build", short_help="Build pin + series, and prove the binaries.")(build_command)
 app.command("accept", short_help="Verify, build, gate and export a candidate.")(accept_command)

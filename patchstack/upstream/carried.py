@@ -1,9 +1,10 @@
-"""A whole series carried onto a tree of upstream, three-way, in three ways at once: a verdict for every patch."""
+"""A whole series carried onto a tree of upstream, three-way: a verdict for every patch."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from patchstack.git.overlay import EXECUTABLE, FILE
 from patchstack.upstream.carry import Lines, compare, lay, without
@@ -14,19 +15,25 @@ from patchstack.upstream.strict import Slot
 _REGULAR = (FILE, EXECUTABLE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdicts:
-    """What becomes of every patch's own change.
+class Way(Enum):
+    """How a series is carried.
 
-    `merged`: merged onto upstream with all patches before it that merge. `bare`: onto upstream alone. `laid`: onto
-    upstream with every patch before it, collisions settled (see `carry.lay`). `landed`: onto upstream alone, where it
-    changes nothing. None for a patch that does not apply to the pin.
+    `MERGED`: each patch onto upstream with those before it that merge. `BARE`: onto upstream alone. `LAID`: onto
+    upstream with every patch before it, collisions settled (see `carry.lay`).
     """
 
-    merged: tuple[bool | None, ...]
-    bare: tuple[bool | None, ...]
-    laid: tuple[bool | None, ...]
-    landed: tuple[bool | None, ...]
+    MERGED = "merged"
+    BARE = "bare"
+    LAID = "laid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdicts:
+    """What becomes of every patch's own change: whether it merges, and whether it then changes nothing. None for a
+    patch that does not apply to the pin, and one that was not asked for."""
+
+    clean: tuple[bool | None, ...]
+    nothing: tuple[bool | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,67 +60,41 @@ class Carrier:
         self._own = own
         self._compared: dict[tuple[object, object], tuple[Edit, ...]] = {}
 
-    def carry(self, pin: Sequence[Slot], there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> Verdicts:
-        """The verdicts on a tree. `pin` and `there` are what stands at the touched paths at the pin and in the tree;
-        `moved` what stands there under other names."""
-        base, onto = self._ends(pin, there, moved)
-        merged, _ = self._chain(base, onto, skip=False, settle=False)
-        bare, landed = self._chain(base, onto, skip=True, settle=False)
-        laid, _ = self._chain(base, onto, skip=False, settle=True)
-        return Verdicts(merged=merged, bare=bare, laid=laid, landed=landed)
-
-    def merged(
-        self, pin: Sequence[Slot], there: Sequence[Slot], moved: Mapping[bytes, Slot]
-    ) -> tuple[bool | None, ...]:
-        """Of the verdicts of `carry` the first."""
-        return self._chain(*self._ends(pin, there, moved), skip=False, settle=False)[0]
-
-    def landed(self, index: int, pin: Sequence[Slot], there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> bool:
-        """Of the verdicts of `carry` the last, on one patch."""
-        base, onto = self._ends(pin, there, moved)
-        paths = self._own.of(index).keys()
-        return bool(self._chain(base, onto, skip=True, settle=False, paths=paths, until=index)[1][index])
-
-    def _ends(
-        self, pin: Sequence[Slot], there: Sequence[Slot], moved: Mapping[bytes, Slot]
-    ) -> tuple[dict[bytes, Slot], dict[bytes, Slot]]:
-        place = self._own.chain.touched.place
-        base = {path: pin[at] for path, at in place.items()}
-        return base, {path: moved.get(path, there[at]) for path, at in place.items()}
-
-    def _chain(
+    def carry(
         self,
-        base: Mapping[bytes, Slot],
-        onto: Mapping[bytes, Slot],
+        way: Way,
+        pin: Sequence[Slot],
+        there: Sequence[Slot],
+        moved: Mapping[bytes, Slot],
         *,
-        skip: bool,
-        settle: bool,
-        paths: Collection[bytes] | None = None,
-        until: int | None = None,
-    ) -> tuple[tuple[bool | None, ...], tuple[bool | None, ...]]:
-        """Whether each patch merges, and whether it changes nothing. `skip` leaves every patch out behind its verdict;
-        `settle` takes every one in, collisions and all. `paths` and `until` look at no others."""
+        only: int | None = None,
+    ) -> Verdicts:
+        """The verdicts on a tree. `pin` and `there` are what stands at the touched paths at the pin and in the tree;
+        `moved` what stands there under other names. `only` asks for one patch, and looks at its paths alone."""
+        place = self._own.chain.touched.place
+        paths = None if only is None else self._own.of(only).keys()
         files: dict[bytes, _File] = {}
-        verdicts: list[bool | None] = []
+        clean: list[bool | None] = []
         nothing: list[bool | None] = []
-        for index in range(len(self._own) if until is None else until + 1):
+        for index in range(len(self._own) if only is None else only + 1):
             if not self._own.applies(index):
-                verdicts.append(None)
+                clean.append(None)
                 nothing.append(None)
                 continue
             changes = self._own.of(index)
             if paths is not None:
                 changes = {path: change for path, change in changes.items() if path in paths}
             for path in changes.keys() - files.keys():
-                files[path] = self._begin(base[path], onto[path])
+                at = place[path]
+                files[path] = self._begin(pin[at], moved.get(path, there[at]))
             tried = {path: self._onto(files[path], change) for path, change in changes.items()}
-            clean = all(outcome.clean for outcome in tried.values())
-            verdicts.append(clean)
-            nothing.append(clean and all(outcome.nothing for outcome in tried.values()))
+            merges = all(outcome.clean for outcome in tried.values())
+            clean.append(merges)
+            nothing.append(merges and all(outcome.nothing for outcome in tried.values()))
+            taken = way is Way.LAID or (way is Way.MERGED and merges)
             for path, outcome in tried.items():
-                taken = not skip and (clean or settle)
                 files[path] = outcome.file if taken else self._passed_over(files[path], changes[path])
-        return tuple(verdicts), tuple(nothing)
+        return Verdicts(clean=tuple(clean), nothing=tuple(nothing))
 
     def _begin(self, base: Slot, ours: Slot) -> _File:
         if base == ours:

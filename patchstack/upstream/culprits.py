@@ -8,7 +8,7 @@ from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
 from patchstack.upstream.carry import compare
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
-from patchstack.upstream.lines import is_binary
+from patchstack.upstream.lines import Edit, is_binary
 from patchstack.upstream.owners import Owned, owned_after, unowned
 from patchstack.upstream.touched import TouchedPaths
 
@@ -23,6 +23,7 @@ class Culprits:
         self._range = range_
         self._touched = touched
         self._steps: list[list[Entry | None]] | None = None
+        self._edits: dict[tuple[bytes, int], tuple[Edit, ...]] = {}
         self._owned: dict[bytes, list[tuple[int, str, Owned]]] = {}
 
     @property
@@ -47,6 +48,11 @@ class Culprits:
         before, after = self.entries[commit.index], self.entries[commit.index + 1]
         pairs = zip(self._touched.paths, before, after, strict=True)
         return {path: (old, new) for path, old, new in pairs if old != new}
+
+    def edits(self, commit: UpstreamCommit, path: bytes) -> tuple[Edit, ...]:
+        """The edits that a commit makes to a path it changes."""
+        self._owners(path)
+        return self._edits[path, commit.index]
 
     def changing(self, paths: Sequence[bytes]) -> list[UpstreamCommit]:
         """The commits that change any of these paths, in order."""
@@ -74,7 +80,11 @@ class Culprits:
             last = unowned(0)
             for index, entry in self.versions(path):
                 new = self._lines(path, entry)
-                last = unowned(len(new)) if index < 0 else owned_after(last, index, compare(text, new))
+                if index < 0:
+                    last = unowned(len(new))
+                else:
+                    found = self._edits[path, index] = compare(text, new)
+                    last = owned_after(last, index, found)
                 text = new
                 known.append((index, entry[1] if entry is not None else "", last))
         return known

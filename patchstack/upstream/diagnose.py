@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import Entry, TreeOverlay
-from patchstack.upstream.carried import Carrier, Verdicts
+from patchstack.upstream.carried import Carrier, Verdicts, Way
 from patchstack.upstream.carry import Lines, compare
 from patchstack.upstream.culprits import Culprits
 from patchstack.upstream.history import UpstreamCommit
@@ -48,7 +48,8 @@ class Diagnoser:
         self._pin_tree = pin_tree
         self._base: list[Slot] = list(chain.touched.entries(pin_tree))
         self._carrier = Carrier(self.own)
-        self._carried: dict[str, Verdicts] = {}
+        self._carried: dict[tuple[tuple[Entry | None, ...], Way], Verdicts] = {}
+        self._dependent: dict[int, bool] = {}
         self._moved: dict[str, dict[bytes, tuple[bytes, Entry]]] = {}
         self._found: dict[tuple[str, int], Diagnosis] = {}
         self._compared: dict[tuple[Slot, Slot], tuple[Edit, ...]] = {}
@@ -60,24 +61,25 @@ class Diagnoser:
             self._found[key] = self._diagnosed(tree, index)
         return self._found[key]
 
-    def carried(self, tree: str) -> Verdicts:
+    def carried(self, tree: str, way: Way = Way.MERGED) -> Verdicts:
         """What becomes of every patch's own change on a tree of upstream, three-way."""
-        if tree not in self._carried:
-            there = self.chain.touched.entries(tree)
-            self._carried[tree] = self._carrier.carry(self._base, there, self._slots(tree))
-        return self._carried[tree]
+        key = (self._entries(tree), way)
+        if key not in self._carried:
+            self._carried[key] = self._carrier.carry(way, self._base, key[0], self._slots(tree))
+        return self._carried[key]
+
+    def changed(self, tree: str, index: int) -> bool:
+        """Whether a tree of upstream has other contents than the pin at any path of a patch."""
+        place, there = self.chain.touched.place, self.chain.touched.entries(tree)
+        return any(there[place[path]] != self._base[place[path]] for path in self.own.of(index))
 
     def landed_at(self, tree: str, index: int) -> bool:
         """Whether one patch's own change changes nothing on a tree of upstream."""
-        if tree in self._carried:
-            return bool(self._carried[tree].landed[index])
-        return self._carrier.landed(index, self._base, self.chain.touched.entries(tree), self._slots(tree))
+        there = self.chain.touched.entries(tree)
+        return bool(self._carrier.carry(Way.BARE, self._base, there, self._slots(tree), only=index).nothing[index])
 
-    def merged(self, tree: str) -> tuple[bool | None, ...]:
-        """For every patch, whether it merges onto a tree of upstream with those before it that do."""
-        if tree in self._carried:
-            return self._carried[tree].merged
-        return self._carrier.merged(self._base, self.chain.touched.entries(tree), self._slots(tree))
+    def _entries(self, tree: str) -> tuple[Entry | None, ...]:
+        return tuple(self.chain.touched.entries(tree))
 
     def _slots(self, tree: str) -> dict[bytes, Slot]:
         return {path: entry for path, (_, entry) in self.moved(tree).items()}
@@ -128,12 +130,27 @@ class Diagnoser:
     ) -> bool:
         """Whether the patch would do but for those it stands on: its own change merges three-way onto upstream; or all
         places that do not fit are theirs, and with them laid in it merges, or upstream changed nothing there."""
-        verdicts = self.carried(tree)
-        if verdicts.bare[index]:
+        if all(owners) and (
+            self.carried(tree, Way.LAID).clean[index]
+            or not any(self._edits_in(tree, index, reason) for reason in reasons)
+        ):
             return True
-        return all(owners) and bool(
-            verdicts.laid[index] or not any(self._edits_in(tree, index, reason) for reason in reasons)
-        )
+        if self._leans(index):
+            return False
+        there = self.chain.touched.entries(tree)
+        return bool(self._carrier.carry(Way.BARE, self._base, there, self._slots(tree), only=index).clean[index])
+
+    def _leans(self, index: int) -> bool:
+        """Whether a patch changes lines, or files, that patches before it made: without them it merges nowhere."""
+        if index not in self._dependent:
+            self._dependent[index] = any(
+                (change.old is not None and self.at_pin(path) is None)
+                or any(
+                    self.ownership.of_lines(path, index, edit.at, edit.at + edit.removed) for edit in change.edits or ()
+                )
+                for path, change in self.own.of(index).items()
+            )
+        return self._dependent[index]
 
     def _made(self, index: int) -> set[bytes]:
         """Paths that patches before this one make or remove: what is there is the series' doing."""

@@ -20,7 +20,7 @@ from patchstack.upstream.carry import Lines
 from patchstack.upstream.culprits import Culprits
 from patchstack.upstream.diagnose import Diagnoser
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange, tree_before
-from patchstack.upstream.lines import edits, is_binary
+from patchstack.upstream.lines import Edit, edits, is_binary
 from patchstack.upstream.result import Likeness
 
 SAME_LINES = 0.6
@@ -65,7 +65,7 @@ class Landing:
     def whole(self, index: int) -> Likeness | None:
         """Whether upstream's tip has all that a patch does: it changes nothing there, or applies backwards."""
         tip = self._range.tip.tree
-        if self._diagnoser.carried(tip).landed[index]:
+        if self._diagnoser.carried(tip).nothing[index]:
             return self._since("tree", index)
         if self._backwards(tip, index):
             return self._since("reverse", index)
@@ -73,31 +73,36 @@ class Landing:
 
     def same(self, index: int) -> Likeness | None:
         """The commit that makes the same change by patch-id, under any diff algorithm."""
-        own = self._own_texts(index)
-        paths = {path for path, _, _ in own}
-        if not own:
+        paths = set(self._diagnoser.own.of(index))
+        if not paths:
             return None
-        diffs = self._diagnoser.chain.steps(index)
-        known = frozenset(_ids(own)) | ({_id_of_file(diffs)} if diffs else frozenset())
+        known: frozenset[str] | None = None
         for commit in self._culprits.changing(sorted(paths)):
-            if self._culprits.changed(commit).keys() == paths and self._nothing_else(commit, paths):
-                if commit.index not in self._ids:
-                    self._ids[commit.index] = frozenset(_ids(self._commit_texts(commit)))
-                if known & self._ids[commit.index]:
-                    return Likeness(how="patch-id", score=1.0, commit=commit)
+            if self._culprits.changed(commit).keys() != paths or not self._nothing_else(commit, paths):
+                continue
+            if known is None:
+                diffs = self._diagnoser.chain.steps(index)
+                known = frozenset(_ids(self._own_texts(index))) | ({_id_of_file(diffs)} if diffs else frozenset())
+            if commit.index not in self._ids:
+                self._ids[commit.index] = frozenset(_ids(self._commit_texts(commit)))
+            if known & self._ids[commit.index]:
+                return Likeness(how="patch-id", score=1.0, commit=commit)
         return None
 
     def similar(self, index: int) -> Likeness | None:
         """The commit that is most like a patch: by the lines it changes, or by its title where both touch a file."""
         own = self._own_texts(index)
-        mine = _changed_lines(own)
+        changes = self._diagnoser.own.of(index)
+        mine = _changed_lines(own, [changes[path].edits for path, _, _ in own])
         total = sum(mine.values())
         best: tuple[float, UpstreamCommit] | None = None
         titled: tuple[float, UpstreamCommit] | None = None
         words = _words(self._patches[index].subject) & self._rare
         for commit in self._culprits.changing(sorted({path for path, _, _ in own})):
             if commit.index not in self._lines:
-                self._lines[commit.index] = _changed_lines(self._commit_texts(commit))
+                texts = self._commit_texts(commit)
+                found = [self._culprits.edits(commit, path) for path, _, _ in texts]
+                self._lines[commit.index] = _changed_lines(texts, found)
             score = sum((mine & self._lines[commit.index]).values()) / total if total >= _FEW_LINES else 0.0
             if score >= SAME_LINES and (best is None or score > best[0]):
                 best = score, commit
@@ -243,12 +248,16 @@ def _feed(digest: hashlib._Hash, lines: Lines, sign: bytes) -> None:
         digest.update(sign + b"".join(line.split()) + b"\0")
 
 
-def _changed_lines(changes: Sequence[_Change]) -> Counter[tuple[bytes, bytes]]:
-    """The lines that a change adds (`+`) and removes (`-`), without blanks; those that say little are left out."""
-    found: Counter[tuple[bytes, bytes]] = Counter()
-    for _, old, new in changes:
+def _changed_lines(
+    changes: Sequence[_Change], found: Sequence[tuple[Edit, ...] | None]
+) -> Counter[tuple[bytes, bytes]]:
+    """The lines that a change adds (`+`) and removes (`-`), without blanks; those that say little are left out.
+
+    `found` are its edits of each file, where they are known."""
+    counted: Counter[tuple[bytes, bytes]] = Counter()
+    for (_, old, new), known in zip(changes, found, strict=True):
         before, after = old.split(b"\n"), new.split(b"\n")
-        for edit in edits(old + b"\n", new + b"\n"):
+        for edit in edits(old + b"\n", new + b"\n") if known is None else known:
             for sign, lines in (
                 (b"-", before[edit.at : edit.at + edit.removed]),
                 (b"+", after[edit.to : edit.to + edit.added]),
@@ -256,8 +265,8 @@ def _changed_lines(changes: Sequence[_Change]) -> Counter[tuple[bytes, bytes]]:
                 for line in lines:
                     bare = b"".join(line.split())
                     if len(_LETTER.findall(bare)) >= 4:
-                        found[sign, bare] += 1
-    return found
+                        counted[sign, bare] += 1
+    return counted
 
 
 _LETTER = re.compile(rb"\w")

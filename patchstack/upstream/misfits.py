@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from patchstack.git.diff import FileDiff, Unsupported
-from patchstack.git.hunks import Misfit, apply_hunks
+from patchstack.git.hunks import Misfit, apply_hunks, place_hunks
 from patchstack.upstream.strict import Standing
 
 
@@ -55,8 +55,8 @@ def _of_file(standing: Standing, diff: FileDiff) -> list[Reason]:
     lines = standing.lines(diff.old)
     if lines is None:
         raise Unsupported("no regular file", diff.line)
-    whole = apply_hunks(lines, diff.hunks)
-    if not isinstance(whole, Misfit):
+    whole = list(lines)
+    if len(place_hunks(whole, diff.hunks)) == len(diff.hunks):
         if diff.new is None and whole != [b""]:
             detail = f"{shown}: the patch deletes it, but it holds lines the patch does not know"
             return [Reason(fault="conflict", path=diff.old, detail=detail, diff=diff)]
@@ -67,12 +67,9 @@ def _of_file(standing: Standing, diff: FileDiff) -> list[Reason]:
         if isinstance(alone, Misfit):
             told = replace(alone, number=number + 1).describe()
             found.append(Reason(fault="conflict", path=diff.old, detail=f"{shown}: {told}", diff=diff, hunk=number))
-    # Each fits alone, but not behind the others: the one that git stumbles over.
-    stumbled = Reason(
-        fault="conflict",
-        path=diff.old,
-        detail=f"{shown}: {whole.describe()}",
-        diff=diff,
-        hunk=whole.number - 1,
-    )
-    return found or [stumbled]
+    if not found:  # each fits alone, but not behind the others: the one that git stumbles over
+        stumbled = apply_hunks(lines, diff.hunks)
+        assert isinstance(stumbled, Misfit)
+        detail = f"{shown}: {stumbled.describe()}"
+        found.append(Reason(fault="conflict", path=diff.old, detail=detail, diff=diff, hunk=stumbled.number - 1))
+    return found

@@ -172,6 +172,7 @@ class StrictChain:
             self._steps.append(steps)
         self._given: dict[tuple[int, tuple[Slot, ...]], _Edits | None] = {}
         self._last: tuple[list[Slot], ChainRun] | None = None
+        self._states: tuple[list[Slot], list[list[Slot]]] | None = None
 
     def __enter__(self) -> StrictChain:
         return self
@@ -206,8 +207,10 @@ class StrictChain:
     def standing(self, tree: str, index: int) -> Standing:
         """What the chain has made of a tree when it comes to a patch."""
         base: list[Slot] = list(self.touched.entries(tree))
-        _, state = self._chain(tree, base, index)
-        return Standing(self, tree, base, state)
+        if self._states is None or self._states[0] != base:
+            self._states = base, []
+            self._chain(tree, base, len(self._patches), self._states[1])
+        return Standing(self, tree, base, self._states[1][index])
 
     def outcome(self, standing: Standing, index: int) -> Outcome:
         """What applying one patch there gives, with reasons."""
@@ -223,11 +226,16 @@ class StrictChain:
         """The lines of a content, not to be changed."""
         return self._contents.lines(content)
 
-    def _chain(self, tree: str, base: list[Slot], count: int) -> tuple[ChainRun, list[Slot]]:
+    def _chain(
+        self, tree: str, base: list[Slot], count: int, states: list[list[Slot]] | None = None
+    ) -> tuple[ChainRun, list[Slot]]:
+        """The chain over the first patches. `states` gets what stands before each."""
         state = list(base)
         applied: list[bool] = []
         offsets: list[int] = []
         for index in range(count):
+            if states is not None:
+                states.append(list(state))
             edits, offset = self._tried(tree, base, state, index)
             applied.append(edits is not None)
             offsets.append(offset)

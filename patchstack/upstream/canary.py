@@ -1,0 +1,205 @@
+"""Does a series apply to a newer upstream? A state for every patch, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from patchstack.git.objects import Objects
+from patchstack.series.model import PatchFile, Series
+from patchstack.upstream.blame import blame_strict, blame_threeway
+from patchstack.upstream.culprits import Culprits
+from patchstack.upstream.diagnose import Diagnoser, Diagnosis
+from patchstack.upstream.history import UpstreamCommit, UpstreamRange
+from patchstack.upstream.landed import SAME_LINES, Landing, drop_reason
+from patchstack.upstream.result import Broken, Canary, CanaryPatch, Likeness, State
+from patchstack.upstream.stale import Staleness
+from patchstack.upstream.strict import ChainRun, StrictChain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked. `blame` looks for the first breaking commits: by strict applies with `strict`, else by three-way
+    merges. `search` also looks for commits that are like a patch, for those whose lines are in its way, and for names
+    that patches add in files they do not touch."""
+
+    strict: bool = False
+    blame: bool = False
+    search: bool = True
+
+
+def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, question: Question) -> Canary:
+    """Put a series onto upstream's tip in memory, and say of every patch what becomes of it. Writes nothing.
+
+    Raises `MissingObject` where the content of a touched file is not to be had.
+    """
+    with StrictChain(objects, series.patches) as chain:
+        fetch_ahead(objects, chain, range_, all_commits=question.blame or question.search)
+        diagnoser = Diagnoser(objects, chain, range_.pin.tree)
+        broken: Sequence[Broken | None] = [None] * len(series.patches)
+        if question.blame:
+            find = blame_strict if question.strict else blame_threeway
+            broken = find(diagnoser, range_, series.patches)
+        rows = _Rows(objects, series.patches, range_, diagnoser, search=question.search)
+        patches = tuple(rows.row(index, broken[index]) for index in range(len(series.patches)))
+    return Canary(
+        series=series.name,
+        upstream=upstream,
+        range=range_,
+        patches=patches,
+        blamed=("strict" if question.strict else "threeway") if question.blame else None,
+        warnings=(),
+    )
+
+
+def fetch_ahead(objects: Objects, chain: StrictChain, range_: UpstreamRange, *, all_commits: bool) -> None:
+    """Ask for every content the series will meet at once, where contents must be fetched."""
+    if objects.fetch is None:
+        return
+    trees = [range_.pin.tree, *(commit.tree for commit in range_.commits)] if all_commits else []
+    oids: dict[str, None] = {}
+    for tree in trees or (range_.pin.tree, range_.tip.tree):
+        for entry in chain.touched.entries(tree):
+            if entry is not None and entry[0] & 0o170000 in (0o100000, 0o120000):
+                oids[entry[1]] = None
+    objects.want(oids)
+
+
+class _Rows:
+    """Makes the rows of the answer."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        patches: Sequence[PatchFile],
+        range_: UpstreamRange,
+        diagnoser: Diagnoser,
+        *,
+        search: bool,
+    ) -> None:
+        self._patches = patches
+        self._range = range_
+        self._diagnoser = diagnoser
+        self._search = search
+        self._tip = range_.tip.tree
+        self._run: ChainRun = diagnoser.chain.run(self._tip)
+        self._merged = diagnoser.carried(self._tip).clean
+        self._culprits = Culprits(objects, range_, diagnoser.chain.touched)
+        self._landing = Landing(objects, patches, range_, diagnoser, self._culprits)
+        stale = Staleness(objects, range_, diagnoser, self._culprits if search else None)
+        self._stale = stale
+        applying = [index for index, applied in enumerate(self._run.applied) if applied]
+        self._names = stale.names(applying, everywhere=search) if range_.commits else {}
+
+    def row(self, index: int, broken: Broken | None) -> CanaryPatch:
+        """What becomes of one patch."""
+        patch, own = self._patches[index], self._diagnoser.own
+        applied = self._run.applied[index]
+        like = self._landed(index, applied)
+        found = None if applied else self._diagnoser.diagnose(self._tip, index)
+        state, told = self._state(index, found, like)
+        if not own.applies(index):
+            told = ["it does not apply to the pin either: see patchstack verify", *told]
+        landed = state is State.LANDED
+        collides = self._collides(index) if found is not None and not landed else ()
+        return CanaryPatch(
+            file=patch.file,
+            number=patch.number,
+            subject=patch.subject,
+            state=state,
+            strict=None if patch.anchored else self._strict(index, found),
+            threeway=self._threeway(index, landed=landed and like is not None and like.how == "tree"),
+            caused_by=self._patches[found.causes[0]].file if found and found.causes and not landed else None,
+            causes=tuple(self._patches[one].file for one in found.causes) if found and not landed else (),
+            detail="; ".join([*told, *self._beside(found, like, collides, landed=landed)]),
+            problems=tuple(told),
+            renamed=found.renamed if found is not None else (),
+            collides=collides,
+            like=like,
+            first_broken=broken,
+        )
+
+    def _landed(self, index: int, applied: bool) -> Likeness | None:
+        """What upstream has of a patch, or has that is like it."""
+        if not self._range.commits or not self._diagnoser.own.applies(index):
+            return None
+        if not self._diagnoser.changed(self._tip, index):
+            return None
+        if applied:
+            return self._landing.whole(index) if self._merged[index] else None
+        found = self._landing.whole(index)
+        if found is None and self._search:
+            found = self._landing.same(index) or self._landing.similar(index)
+        return found
+
+    def _state(self, index: int, found: Diagnosis | None, like: Likeness | None) -> tuple[State, list[str]]:
+        if like is not None and (like.how in ("tree", "reverse", "patch-id") or _mostly(like)):
+            return State.LANDED, [drop_reason(like)]
+        if found is not None:
+            return found.state, [reason.detail for reason in found.reasons]
+        if self._range.commits:
+            stale = [*self._stale.around(index), *self._names.get(index, ())]
+            if stale:
+                return State.STALE, stale
+        if self._run.offset[index]:
+            return State.OFFSET, [f"its lines stand {_lines(self._run.offset[index])}"]
+        return State.CLEAN, []
+
+    def _strict(self, index: int, found: Diagnosis | None) -> str:
+        if found is not None:
+            return found.reasons[0].fault
+        return "offset" if self._run.offset[index] else "clean"
+
+    def _threeway(self, index: int, *, landed: bool) -> str | None:
+        merged = self._merged[index]
+        if merged is None:
+            return None
+        if landed:
+            return "landed"
+        return "clean" if merged else "conflict"
+
+    def _collides(self, index: int) -> tuple[UpstreamCommit, ...]:
+        if not self._search or not self._range.commits:
+            return ()
+        return self._diagnoser.collides(self._culprits, self._tip, len(self._range.commits) - 1, index)
+
+    def _beside(
+        self,
+        found: Diagnosis | None,
+        like: Likeness | None,
+        collides: Sequence[UpstreamCommit],
+        *,
+        landed: bool,
+    ) -> list[str]:
+        """What else is to be said of a patch."""
+        said: list[str] = []
+        if found is None or landed:
+            return said
+        said += [f"{old} is {new} now" for old, new in found.renamed]
+        if found.causes:
+            said.append(f"only because of {', '.join(self._patches[one].file for one in found.causes)}")
+        elif found.also:
+            said.append(f"it stands on {', '.join(self._patches[one].file for one in found.also)} as well")
+        if collides and not found.causes:
+            named = [f"{commit.label} ({_title(commit)})" for commit in collides[:3]]
+            more = f" and {len(collides) - 3} more" if len(collides) > 3 else ""
+            said.append(f"in the way: {', '.join(named)}{more}")
+        if like is not None and like.commit is not None and like.how == "title":
+            said.append(
+                f"upstream has something of that name: {like.commit.label} ({_title(like.commit)}); "
+                "see whether the patch is still needed"
+            )
+        return said
+
+
+def _mostly(like: Likeness) -> bool:
+    return like.how == "similar" and like.score >= SAME_LINES
+
+
+def _title(commit: UpstreamCommit) -> str:
+    return commit.subject.removesuffix(f"(#{commit.pr})").strip()
+
+
+def _lines(offset: int) -> str:
+    count = abs(offset)
+    return f"{count} line{'s' if count > 1 else ''} {'further down' if offset > 0 else 'further up'}"

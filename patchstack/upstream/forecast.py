@@ -1,0 +1,254 @@
+"""Which patches will break next: how often upstream changes the files and functions that the series changes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from patchstack.errors import MissingError
+from patchstack.git.objects import Commit, Objects, Repository, read_only_git
+from patchstack.git.overlay import EXECUTABLE, FILE, Entry
+from patchstack.series.model import Series
+from patchstack.upstream.carry import compare
+from patchstack.upstream.functions import Function, function_at, functions
+from patchstack.upstream.history import UpstreamRange
+from patchstack.upstream.lines import is_binary
+from patchstack.upstream.own import OwnEdits
+from patchstack.upstream.strict import StrictChain
+
+AHEAD = 30
+"""Days that the forecast looks ahead."""
+_AROUND = 6  # lines around a change that must stay as they are: three of context on either side
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HotFunction:
+    """A function that patches change: how many upstream commits changed it in the time looked at. `name` is empty for
+    what stands outside of functions."""
+
+    name: str
+    commits: int
+    patches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HotFile:
+    """A file of upstream that the series changes. `weeks` counts upstream's commits week by week, oldest first; `known`
+    is False where contents were not at hand, and functions could not be told."""
+
+    path: str
+    weeks: tuple[int, ...]
+    patches: tuple[str, ...]
+    functions: tuple[HotFunction, ...]
+    known: bool
+
+    @property
+    def commits(self) -> int:
+        return sum(self.weeks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """One patch's chance, 0 to 1, that upstream changes lines it stands on within `AHEAD` days; and where most of it
+    comes from."""
+
+    file: str
+    number: int | None
+    subject: str
+    risk: float
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The forecast. `days` is the time looked at, up to `until` (YYYY-MM-DD); it is shorter than asked for where the
+    clone's history is. `weeks` are the days on which the weeks begin. Files are the hottest first, and so are patches.
+    """
+
+    days: int
+    until: str
+    commits: int
+    weeks: tuple[str, ...]
+    files: tuple[HotFile, ...]
+    patches: tuple[Outlook, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """A commit of upstream's past: its tree, and when it came (seconds since 1970)."""
+
+    tree: str
+    when: int
+
+
+def foresee(objects: Objects, repository: Repository, series: Series, range_: UpstreamRange, *, days: int) -> Forecast:
+    """Look at the last `days` before upstream's tip. Nothing is fetched for it but what the series touches at the tip.
+
+    Raises `MissingError` where the clone's history cannot be read.
+    """
+    past = _past(repository, range_.tip, days)
+    with StrictChain(objects, series.patches) as chain:
+        own = OwnEdits(chain, range_.pin.tree)
+        return _Forecaster(objects, chain, own, series, range_, past, days).forecast()
+
+
+def _past(repository: Repository, tip: Commit, days: int) -> list[_Past]:
+    """Upstream's commits of some days before its tip, oldest first; before them the one they began on."""
+    told = read_only_git(repository.path, "rev-list", "-1", "--format=%ct", tip.oid)
+    if not told.ok:
+        raise MissingError(f"the history of {repository.name} cannot be read: {told.complaint}", hint="run git fsck")
+    newest = int(told.stdout.split(b"\n")[1])
+    asked = read_only_git(
+        repository.path,
+        *("rev-list", "--first-parent", f"--max-age={newest - days * 86_400}", "--format=%T %ct", tip.oid),
+    )
+    lines = asked.stdout.decode("ascii", "replace").split("\n")[1::2]
+    found = [_Past(tree, int(when)) for tree, when in (line.split(" ") for line in lines)]
+    return found[::-1]
+
+
+class _Forecaster:
+    def __init__(
+        self,
+        objects: Objects,
+        chain: StrictChain,
+        own: OwnEdits,
+        series: Series,
+        range_: UpstreamRange,
+        past: Sequence[_Past],
+        days: int,
+    ) -> None:
+        self._objects = objects
+        self._own = own
+        self._series = series
+        self._past = past
+        self._newest = past[-1].when
+        reached = (self._newest - past[0].when) / 86_400
+        self._days = max(1, min(days, math.ceil(reached)))
+        self._chain = chain
+        pin = chain.touched.entries(range_.pin.tree)
+        self._paths = [place for place, entry in enumerate(pin) if entry is not None]
+        self._weeks = max(1, math.ceil(self._days / 7))
+        self._tip = chain.touched.entries(range_.tip.tree)
+
+    def forecast(self) -> Forecast:
+        counts = {place: [0] * self._weeks for place in self._paths}
+        edited: dict[int, Counter[str]] = {place: Counter() for place in self._paths}
+        known = dict.fromkeys(self._paths, True)
+        before = self._chain.touched.entries(self._past[0].tree)
+        for commit in self._past[1:]:
+            after = self._chain.touched.entries(commit.tree)
+            week = self._weeks - 1 - min(self._weeks - 1, (self._newest - commit.when) // (7 * 86_400))
+            for place in self._paths:
+                if before[place] != after[place]:
+                    counts[place][week] += 1
+                    names = self._changed(before[place], after[place])
+                    known[place] = known[place] and names is not None
+                    edited[place].update(names or ())
+            before = after
+        surface = self._surface()
+        files = [self._file(place, counts[place], edited[place], known[place], surface) for place in self._paths]
+        patches = [self._outlook(index, counts, edited, known, surface) for index in range(len(self._own))]
+        begin = datetime.fromtimestamp(self._newest, UTC) - timedelta(days=7 * self._weeks - 1)
+        return Forecast(
+            days=self._days,
+            until=datetime.fromtimestamp(self._newest, UTC).date().isoformat(),
+            commits=len(self._past) - 1,
+            weeks=tuple((begin + timedelta(days=7 * week)).date().isoformat() for week in range(self._weeks)),
+            files=tuple(sorted((file for file in files if file.patches), key=lambda one: (-one.commits, one.path))),
+            patches=tuple(sorted(patches, key=lambda one: (-one.risk, one.file))),
+        )
+
+    def _changed(self, old: Entry | None, new: Entry | None) -> set[str] | None:
+        """The names of the functions a commit changes in a file, empty for outside; None where contents are missing."""
+        texts = []
+        for entry in (old, new):
+            if entry is None or entry[0] not in (FILE, EXECUTABLE):
+                texts.append([b""])
+                continue
+            if not self._objects.has(entry[1]):
+                return None
+            data = self._objects.blob(entry[1])
+            texts.append([b""] if is_binary(data) else data.split(b"\n"))
+        found = functions(texts[1])
+        names = set()
+        for edit in compare(texts[0], texts[1]):
+            there = function_at(found, min(edit.to, len(texts[1]) - 1))
+            names.add(there.name if there is not None else "")
+        return names
+
+    def _surface(self) -> list[dict[int, dict[str, tuple[int, int]]]]:
+        """For every patch, by file and function: how many lines it stands on there, and how long the function is."""
+        found: list[dict[int, dict[str, tuple[int, int]]]] = []
+        for index in range(len(self._own)):
+            files: dict[int, dict[str, tuple[int, int]]] = {}
+            for path, change in self._own.of(index).items():
+                place = self._chain.touched.place[path]
+                lines = self._own.lines(change.old)
+                if place in self._paths and lines is not None:
+                    files[place] = self._standing(functions(lines), len(lines), change.edits or ())
+            found.append(files)
+        return found
+
+    def _standing(
+        self, there: list[Function], length: int, changes: Sequence[tuple[int, int, int, int]]
+    ) -> dict[str, tuple[int, int]]:
+        outside = max(1, length - sum(one.end - one.start for one in there))
+        found: dict[str, tuple[int, int]] = {}
+        for at, removed, _, _ in changes:
+            function = function_at(there, at)
+            name, whole = (function.name, function.end - function.start) if function is not None else ("", outside)
+            found[name] = (min(whole, found.get(name, (0, 0))[0] + removed + _AROUND), whole)
+        return found
+
+    def _file(
+        self,
+        place: int,
+        weeks: list[int],
+        edited: Counter[str],
+        known: bool,
+        surface: list[dict[int, dict[str, tuple[int, int]]]],
+    ) -> HotFile:
+        patches = self._series.patches
+        by: dict[str, list[str]] = {}
+        touching = []
+        for index, files in enumerate(surface):
+            if place in files:
+                touching.append(patches[index].file)
+                for name in files[place]:
+                    by.setdefault(name, []).append(patches[index].file)
+        hot = [HotFunction(name=name, commits=edited[name], patches=tuple(files)) for name, files in by.items()]
+        return HotFile(
+            path=self._chain.touched.paths[place].decode("utf-8", "replace"),
+            weeks=tuple(weeks),
+            patches=tuple(touching),
+            functions=tuple(sorted(hot, key=lambda one: (-one.commits, -len(one.patches), one.name))),
+            known=known,
+        )
+
+    def _outlook(
+        self,
+        index: int,
+        counts: dict[int, list[int]],
+        edited: dict[int, Counter[str]],
+        known: dict[int, bool],
+        surface: list[dict[int, dict[str, tuple[int, int]]]],
+    ) -> Outlook:
+        """Commits that change a function strike the lines of a patch as often as its share of the function is large."""
+        patch = self._series.patches[index]
+        expected, worst, where = 0.0, 0.0, ""
+        for place, names in surface[index].items():
+            path = self._chain.touched.paths[place].decode("utf-8", "replace")
+            for name, (stood, whole) in names.items():
+                # Without contents, a commit to the file counts for each of its functions alike.
+                often = edited[place][name] if known[place] else sum(counts[place]) / max(1, len(names))
+                struck = often * stood / whole * AHEAD / self._days
+                expected += struck
+                if struck > worst:
+                    worst, where = struck, f"{path}: {name}()" if name else path
+        return Outlook(
+            file=patch.file, number=patch.number, subject=patch.subject, risk=1 - math.exp(-expected), where=where
+        )

@@ -1,0 +1,54 @@
+"""The functions of a source text, found as git finds them for its hunk headers: a line that begins with a letter."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_HEAD = re.compile(rb"[A-Za-z_$][^;]*\(|(?:struct|class|enum|union|namespace|def|function)\b[^;]*\Z")
+_LABEL = re.compile(rb"\w+:\s*\Z")
+_NAME = re.compile(
+    rb"([A-Za-z_$][\w:~$]*)\s*\(|(?:struct|class|enum|union|namespace|def|function)\s+(?:class\s+)?(\w+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function: its name, its head line, and its lines from the head to the closing brace (counted from 0)."""
+
+    name: str
+    head: bytes
+    start: int
+    end: int
+
+
+def functions(lines: Sequence[bytes]) -> list[Function]:
+    """The functions of a text, in order; they do not overlap."""
+    found: list[Function] = []
+    start: int | None = None
+    for number, line in enumerate(lines):
+        if start is not None and line[:1] == b"}":
+            found.append(_function(lines, start, number + 1))
+            start = None
+        elif (line[:1].isalpha() or line[:1] in (b"_", b"$")) and _HEAD.match(line) and not _LABEL.match(line):
+            if start is not None:
+                found.append(_function(lines, start, number))
+            start = number
+    if start is not None:
+        found.append(_function(lines, start, len(lines)))
+    return found
+
+
+def function_at(found: Sequence[Function], line: int) -> Function | None:
+    """The function that a line is in."""
+    at = bisect_right([one.start for one in found], line) - 1
+    return found[at] if at >= 0 and line < found[at].end else None
+
+
+def _function(lines: Sequence[bytes], start: int, end: int) -> Function:
+    head = lines[start]
+    name = _NAME.search(head)
+    told = (name.group(1) or name.group(2)) if name is not None else head.strip()
+    return Function(told.decode("utf-8", "replace")[:80], head, start, end)

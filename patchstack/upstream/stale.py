@@ -1,0 +1,149 @@
+"""Patches that apply and may mean something else now: a function they change has changed, a name they add is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from patchstack.git.objects import Objects
+from patchstack.git.overlay import EXECUTABLE, FILE, Entry
+from patchstack.git.trees import compare_trees
+from patchstack.upstream.carry import Lines, compare
+from patchstack.upstream.culprits import Culprits
+from patchstack.upstream.diagnose import Diagnoser
+from patchstack.upstream.functions import Function, function_at, functions
+from patchstack.upstream.history import UpstreamRange
+from patchstack.upstream.lines import is_binary
+
+_LARGEST = 1024 * 1024  # bytes of a file that is looked through for names
+_DEFINES = (
+    re.compile(rb"^\s*#\s*define\s+(\w+)"),
+    re.compile(rb"^\s*(?:typedef\s+)?(?:struct|class|enum|union)\s+(?:class\s+)?(\w+)\s*(?:[:{]|\Z)"),
+    re.compile(rb"^(?:[A-Za-z_][\w:<>,*&]*\s+)+[*&]*(\w+)\s*\([^;]*\Z"),
+    re.compile(rb"^(?:static|extern|const|constexpr|inline)\s+[\w:<>,*&\s]*?(\w+)\s*(?:=|\[|\{|;)"),
+    re.compile(rb"getenv\(\s*\"(\w+)\""),
+    re.compile(rb"^\s*(?:def|option|function)\s*\(?\s*(\w+)"),
+)
+_SHORTEST = 5  # letters of a name that tells anything
+
+
+class Staleness:
+    """Looks for what has changed around the patches of a series that still apply."""
+
+    def __init__(
+        self, objects: Objects, range_: UpstreamRange, diagnoser: Diagnoser, culprits: Culprits | None
+    ) -> None:
+        self._objects = objects
+        self._range = range_
+        self._diagnoser = diagnoser
+        self._culprits = culprits
+        self._tip = diagnoser.chain.touched.entries(range_.tip.tree)
+        self._pin = diagnoser.chain.touched.entries(range_.pin.tree)
+        self._functions: dict[tuple[bytes, bool], list[Function]] = {}
+
+    def around(self, index: int) -> Iterator[str]:
+        """Words for every function that a patch changes and that upstream has changed as well."""
+        own = self._diagnoser.own
+        for path, change in own.of(index).items():
+            place = self._diagnoser.chain.touched.place[path]
+            lines, pin, tip = own.lines(change.old), own.lines(self._pin[place]), own.lines(self._tip[place])
+            if self._pin[place] == self._tip[place] or lines is None or pin is None or tip is None:
+                continue
+            mine = functions(lines)
+            heads = {one.head for edit in change.edits or () if (one := function_at(mine, edit.at)) is not None}
+            for head in sorted(heads):
+                old, new = (self._named(path, there, head) for there in (False, True))
+                if old is None:
+                    continue  # a function of the series' own
+                shown = f"{path.decode('utf-8', 'replace')}: {old.name}()"
+                if new is None:
+                    yield f"{shown} is not there as it was"
+                elif list(pin[old.start : old.end]) != list(tip[new.start : new.end]):
+                    yield f"{shown}, which it changes, has changed{self._by(path, pin, tip, old, new)}"
+
+    def _named(self, path: bytes, tip: bool, head: bytes) -> Function | None:
+        """The one function of that head in upstream's file."""
+        key = (path, tip)
+        if key not in self._functions:
+            slot = (self._tip if tip else self._pin)[self._diagnoser.chain.touched.place[path]]
+            self._functions[key] = functions(self._diagnoser.own.lines(slot) or ())
+        found = [one for one in self._functions[key] if one.head == head]
+        return found[0] if len(found) == 1 else None
+
+    def _by(self, path: bytes, pin: Lines, tip: Lines, old: Function, new: Function) -> str:
+        entry = self._tip[self._diagnoser.chain.touched.place[path]]
+        if self._culprits is None or entry is None:
+            return ""
+        last = len(self._range.commits) - 1
+        commits = {
+            commit.index: commit.label
+            for edit in compare(pin[old.start : old.end], tip[new.start : new.end])
+            for commit in self._culprits.of_lines(
+                path, last, entry[1], new.start + edit.to, new.start + edit.to + edit.added
+            )
+        }
+        return f" with {', '.join(commits[one] for one in sorted(commits))}" if commits else ""
+
+    def names(self, indices: Sequence[int], *, everywhere: bool) -> dict[int, list[str]]:
+        """For patches that apply, the names they define that upstream has now and had not at the pin, with the file.
+
+        Looked for in the files that the series touches; with `everywhere` in all that upstream changed and whose
+        contents are here.
+        """
+        defined = {index: self._defined(index) for index in indices}
+        wanted = sorted(set().union(*defined.values())) if defined else []
+        if not wanted:
+            return {}
+        whole = {name: re.compile(rb"\b" + re.escape(name) + rb"\b") for name in wanted}
+        where: dict[bytes, str] = {}
+        for path, old, new in self._changed(everywhere):
+            data = self._objects.blob(new[1])
+            come = [name for name in wanted if name not in where and name in data and whole[name].search(data)]
+            if not come or len(data) > _LARGEST or is_binary(data):
+                continue
+            before = b""
+            if old is not None and old[0] in (FILE, EXECUTABLE):
+                if not self._objects.has(old[1]):
+                    continue
+                before = self._objects.blob(old[1])
+            for name in come:
+                if not whole[name].search(before):
+                    where[name] = path.decode("utf-8", "replace")
+        return {
+            index: [f"{name.decode()}, which it adds, is in {where[name]} now" for name in sorted(names & where.keys())]
+            for index, names in defined.items()
+            if names & where.keys()
+        }
+
+    def _defined(self, index: int) -> set[bytes]:
+        own = self._diagnoser.own
+        found: set[bytes] = set()
+        for change in own.of(index).values():
+            after = own.lines(change.new)
+            added = [after[edit.to : edit.to + edit.added] for edit in change.edits or ()] if after is not None else []
+            if change.old is None and after is not None:
+                added = [after]
+            for line in (line for lines in added for line in lines):
+                for define in _DEFINES:
+                    match = define.search(line)
+                    if match is not None and len(match.group(1)) >= _SHORTEST:
+                        found.add(match.group(1))
+        return found
+
+    def _changed(self, everywhere: bool) -> Iterator[tuple[bytes, Entry | None, Entry]]:
+        """Files that upstream changed and whose contents are here: path, entry at the pin, entry now. Of those that the
+        series does not touch, only the kinds it touches others of."""
+        paths = self._diagnoser.chain.touched.paths
+        pairs: list[tuple[bytes, Entry | None, Entry | None]] = list(zip(paths, self._pin, self._tip, strict=True))
+        if everywhere:
+            kinds = {_kind(path) for path in paths}
+            changes = compare_trees(self._objects, self._range.pin.tree, self._range.tip.tree)
+            pairs = [(change.path, change.old, change.new) for change in changes if _kind(change.path) in kinds]
+        for path, old, new in pairs:
+            if old != new and new is not None and new[0] in (FILE, EXECUTABLE) and self._objects.has(new[1]):
+                yield path, old, new
+
+
+def _kind(path: bytes) -> bytes:
+    """What a file's name ends with."""
+    return path.rpartition(b"/")[2].rpartition(b".")[2]
