@@ -1,0 +1,114 @@
+"""What an exit code says: the run can be judged, the build is at fault, or something else is."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+
+from patchstack.gates.protocol import Observation, Observed
+from patchstack.verdict import Verdict
+
+_CRASHES = (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
+_NOT_STARTED = (126, 127)  # what a shell, env and the dynamic loader exit with
+
+_MEMORY = re.compile(r"out of memory|std::bad_alloc|(failed|unable) to allocate|cudaMalloc failed", re.IGNORECASE)
+_LOADER = re.compile(r"error while loading shared libraries|symbol lookup error|version `[^']+' not found")
+_USAGE = re.compile(r"error: (invalid|unknown) argument|error while handling argument", re.IGNORECASE)
+_MODEL = re.compile(
+    r"(failed to|error) load(ing)? model|corrupted or incomplete|invalid magic|failed to open GGUF", re.IGNORECASE
+)
+_CAUSES = (
+    # In this order: what was asserted says more than that something was.
+    re.compile(r"^\S+:\d+: .*\S"),
+    re.compile(r"GGML_ASSERT|CUDA error|Assertion .* failed|terminate called|what\(\):"),
+    re.compile(r"^(#\d+ |\[0x)|\(\+0x[0-9a-f]+\)"),
+)
+_COMPLAINT = re.compile(r"^\S+ E |\berror\b|\bfailed\b|\bcannot\b|\bunable\b", re.IGNORECASE)
+_SILENT = "and did not say why"
+_STAMP = re.compile(r"^[\d.]+ [IWED] ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A run that did not end well: FAIL where its build is at fault, INVALID where that cannot be said. `unexplained`:
+    it ended by its own doing, without a word of why."""
+
+    verdict: Verdict
+    reason: str
+    unexplained: bool = False
+
+
+def fault_of(seen: Observation, *, pinned: bool) -> Fault | None:
+    """What is wrong with how a run ended; None for exit code 0. Judged before anything that it printed: a crash leaves
+    its backtrace on stdout.
+
+    A crash is the build's fault, and so is an error that the program names. Not its fault: a signal from elsewhere,
+    memory that is not there, a program that cannot start or does not know its arguments, and a model that cannot be
+    loaded, unless the model is `pinned`: known to be the one of its digest. An error without a word may have lost the
+    word (see `sentinel`), so it is nobody's fault yet.
+    """
+    if seen.code == 0:
+        return None
+    lines = _lines(seen.stderr)  # on stdout may be a transcript, which may hold any words
+    if line := _first(lines, _MEMORY):
+        return Fault(verdict=Verdict.INVALID, reason=f"it ran out of memory: {line}")
+    if seen.code in _NOT_STARTED or _first(lines, _LOADER):
+        told = _first(lines, _LOADER) or _last(lines)
+        return Fault(verdict=Verdict.INVALID, reason=f"it could not be started (exit code {seen.code}): {told}")
+    if seen.code > 128:
+        return _signalled(seen)
+    if line := _first(lines, _USAGE):
+        return Fault(verdict=Verdict.INVALID, reason=f"it does not take its arguments: {line}")
+    if line := _first(lines, _MODEL):
+        verdict = Verdict.FAIL if pinned else Verdict.INVALID
+        return Fault(verdict=verdict, reason=f"it cannot load the model: {line}")
+    if line := _first(lines, _COMPLAINT):
+        return Fault(verdict=Verdict.FAIL, reason=f"it exited with {seen.code}: {line}")
+    reason = f"it exited with {seen.code} {_SILENT}"
+    return Fault(verdict=Verdict.INVALID, reason=reason, unexplained=True)
+
+
+def complaint_of(run: Observed) -> str:
+    """Why none of the tries of a run could be judged: of their complaints the last one that names a cause."""
+    told = [attempt.complaint for attempt in run.attempts if attempt.complaint is not None]
+    return next((one for one in reversed(told) if not one.endswith(_SILENT)), run.complaint)
+
+
+def crashed(code: int) -> bool:
+    """Whether an exit code is that of a crash: a signal that a program raises by its own doing."""
+    return code - 128 in _CRASHES
+
+
+def cause_of_crash(seen: Observation) -> str:
+    """The line that tells most of a crash: the assertion, else the first frame, else the last words. A backtrace may be
+    on stdout."""
+    lines = [*_lines(seen.stderr), *_lines(seen.stdout)]
+    return next((line for pattern in _CAUSES if (line := _first(lines, pattern))), None) or _last(lines)
+
+
+def _signalled(seen: Observation) -> Fault:
+    code = seen.code
+    try:
+        name = signal.Signals(code - 128).name
+    except ValueError:
+        name = f"signal {code - 128}"
+    if crashed(code):
+        return Fault(verdict=Verdict.FAIL, reason=f"it crashed with {name} (exit code {code}): {cause_of_crash(seen)}")
+    return Fault(verdict=Verdict.INVALID, reason=f"it was ended by {name} (exit code {code})")
+
+
+def _lines(stream: bytes) -> list[str]:
+    return [line.strip() for line in stream.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
+
+
+def _first(lines: list[str], pattern: re.Pattern[str]) -> str | None:
+    return next((_brief(line) for line in lines if pattern.search(line)), None)
+
+
+def _last(lines: list[str]) -> str:
+    return _brief(lines[-1]) if lines else "it printed nothing"
+
+
+def _brief(line: str) -> str:
+    return _STAMP.sub("", line)[:300]

@@ -1,0 +1,254 @@
+"""Greedy requests at once against one alone, by token.
+
+Requests at once share batches, and sums in another order can turn a near tie: a difference alone proves nothing (it was
+seen on CPUs too). Equal is PASS. Where they differ, the first difference is held against a control: the same requests
+at once, to another fresh server. How much the control's margins between the two best tokens moved is the noise of this
+machine under this load; a difference that takes no more than that is PASS, and one that takes more is INVALID: it may
+be the build's or the batch's doing, and this gate cannot tell.
+
+A margin is the difference of log probabilities of the two best tokens, in nats, as `/completion` of `llama-server`
+gives them with `n_probs` (of the whole vocabulary, before sampling).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any
+
+from patchstack.gates.exits import complaint_of, fault_of
+from patchstack.gates.prompting import Prompting
+from patchstack.gates.protocol import Attempt, Bench, Complete, Json, Judgement, Observation, Observed, Request
+from patchstack.gates.reading import Environment
+from patchstack.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One token: its id, the id of the second best, and the margin between the two in nats (None: not told)."""
+
+    token: int
+    second: int | None = None
+    margin: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a request gave; `slot` is the server's slot that served it."""
+
+    steps: tuple[Step, ...]
+    slot: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """One request alone, several at once, and the same again: each of a fresh server."""
+
+    alone: Observed
+    together: Observed
+    control: Observed
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parting:
+    """Where two answers part. `shift` is by how much the margin between the two tokens had to move, in nats; infinite
+    where one of them was not among the other's best two, or the texts are of different length."""
+
+    position: int
+    expected: int | None
+    actual: int | None
+    margin: float | None
+    shift: float
+
+
+def observe_parallel(prompting: Prompting, count: int, env: Environment, name: str, bench: Bench) -> Together:
+    """Ask three fresh servers."""
+    server = prompting.server(count)
+    what = f"parallel {name}".strip()
+
+    def asked(prompts: str | list[str], salt: str) -> Observed:
+        ask = server.invocation(f"{what}: {salt}", env)
+        body: dict[str, Json] = {"prompt": list(prompts) if isinstance(prompts, list) else prompts}
+        body |= {"n_predict": prompting.tokens, "temperature": 0, "seed": prompting.seed, "n_probs": 2}
+        body |= {"cache_prompt": False, "return_tokens": True}
+        request = Request(path="/completion", body=body)
+        number = len(prompts) if isinstance(prompts, list) else 1
+        return bench.observe(
+            replace(ask, requests=(request,)),
+            complete=answered(number, pinned=server.pinned),
+            tries=prompting.tries,
+            salt=salt,
+        )
+
+    many = [prompting.prompt] * count
+    return Together(
+        alone=asked(prompting.prompt, "alone"),
+        together=asked(many, "at once"),
+        control=asked(many, "control"),
+        pinned=server.pinned,
+    )
+
+
+def answered(count: int, *, pinned: bool) -> Complete:
+    """Judges whether a server answered that many prompts, each from a slot of its own, or is itself to blame."""
+
+    def complaint(seen: Observation) -> str | None:
+        if fault := fault_of(seen, pinned=pinned):
+            return fault.reason if fault.verdict is Verdict.INVALID else None
+        reply = seen.replies[0] if seen.replies else None
+        if reply is None or reply.status == 0:
+            return "the server did not answer"
+        if reply.status != 200:
+            return f"the server answered {reply.status}: {reply.body[:200].decode('utf-8', 'replace')}"
+        answers = read_answers(reply.body)
+        if answers is None or len(answers) != count:
+            return "the server's answer cannot be read"
+        if not all(answer.steps for answer in answers):
+            return "the server gave no tokens"
+        if len({answer.slot for answer in answers}) < count:
+            return "the server did not serve the requests at once: it has too few slots"
+        return None
+
+    return complaint
+
+
+def read_answers(body: bytes) -> tuple[Answer, ...] | None:
+    """The answers of `/completion`: an object for one prompt, a list of them for several. None for anything else."""
+    try:
+        document = json.loads(body)
+        answers = document if isinstance(document, list) else [document]
+        ordered = sorted(answers, key=lambda one: int(one.get("index", 0)))
+        return tuple(_answer(one) for one in ordered)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def judge_parallel(states: Sequence[tuple[str, Together]]) -> Judgement:
+    """The verdict over all states."""
+    found = [(name, seen, *judge_together(seen)) for name, seen in states]
+    verdicts = [verdict for _, _, verdict, _, _ in found]
+    worst = next((one for one in (Verdict.FAIL, Verdict.INVALID) if one in verdicts), Verdict.PASS)
+    overall = worst if verdicts else Verdict.INVALID
+    told = [f"{name}: {reason}" if name else reason for name, _, verdict, reason, _ in found if verdict is overall]
+    return Judgement(
+        verdict=overall,
+        reason="; ".join(told) or "nothing was run",
+        actual=" ".join(str(details.get("equal", "")) for *_, details in found),
+        expected=" ".join(str(details.get("requests", "")) for *_, details in found),
+        details={"states": [{"state": name, **details} for name, *_, details in found]},
+        attempts=tuple(attempt for _, seen, *_ in found for attempt in _attempts(seen)),
+    )
+
+
+def judge_together(seen: Together) -> tuple[Verdict, str, dict[str, Json]]:
+    """Verdict, reason and details of one state."""
+    runs = (seen.alone, seen.together, seen.control)
+    for run in runs:
+        if run.observation is not None and (fault := fault_of(run.observation, pinned=seen.pinned)):
+            return fault.verdict, fault.reason, {}
+    lost = next((run for run in runs[:2] if run.observation is None), None)
+    if lost is not None:
+        return Verdict.INVALID, complaint_of(lost), {}
+    alone, together, control = (_answers_of(run) for run in runs)
+    partings = [parting for one in together if (parting := part(alone[0], one)) is not None]
+    details: dict[str, Json] = {"requests": len(together), "equal": len(together) - len(partings)}
+    details["tokens"] = len(alone[0].steps)
+    if not partings:
+        return Verdict.PASS, f"{len(together)} requests at once gave the tokens of one alone", details
+    first = min(partings, key=lambda one: (one.position, -one.shift))
+    noise = max((noise_between(one, other) for one, other in zip(together, control, strict=False)), default=0.0)
+    details |= {"noise": _finite(noise), "shift": _finite(first.shift), "position": first.position}
+    details |= {"expected_token": first.expected, "actual_token": first.actual, "margin": first.margin}
+    where = f"{len(partings)} of {len(together)} requests part from the one alone, first at token {first.position}"
+    if not control:
+        return Verdict.INVALID, f"{where}; and the control could not be judged: {complaint_of(seen.control)}", details
+    moved = f"the margin moved by {first.shift:.3g}, between two fresh servers by up to {noise:.3g}"
+    if first.shift <= noise < math.inf:
+        return Verdict.PASS, f"{where}, within what fresh servers differ by: {moved}", details
+    return Verdict.INVALID, f"{where}, and whether the build or the batch did it cannot be told: {moved}", details
+
+
+def part(expected: Answer, actual: Answer) -> Parting | None:
+    """Where an answer parts from another; None where they are of the same tokens."""
+    for position, (one, other) in enumerate(zip_longest(expected.steps, actual.steps)):
+        if one is None or other is None:
+            return Parting(
+                position=position,
+                expected=one.token if one else None,
+                actual=other.token if other else None,
+                margin=one.margin if one else None,
+                shift=math.inf,
+            )
+        if one.token != other.token:
+            return Parting(
+                position=position,
+                expected=one.token,
+                actual=other.token,
+                margin=one.margin,
+                shift=_shift(one, other),
+            )
+    return None
+
+
+def noise_between(one: Answer, other: Answer) -> float:
+    """By how much the margins of two answers differ at most, in nats, up to and with their first different token. A
+    jump that is no turned tie says nothing of noise and is left out."""
+    found = 0.0
+    for mine, theirs in zip(one.steps, other.steps, strict=False):
+        shift = _shift(mine, theirs)
+        if math.isfinite(shift):
+            found = max(found, shift)
+        if mine.token != theirs.token:
+            break
+    return found
+
+
+def _shift(one: Step, other: Step) -> float:
+    """By how much the margin between the two best tokens moved. Where the best two changed places, what was the margin
+    is now its negative."""
+    if one.margin is None or other.margin is None:
+        return math.inf
+    if (one.token, one.second) == (other.token, other.second):
+        return abs(one.margin - other.margin)
+    if (one.token, one.second) == (other.second, other.token):
+        return one.margin + other.margin
+    return math.inf
+
+
+def _answer(one: Mapping[str, Any]) -> Answer:
+    """An answer's tokens, with the two best where they are told. Raises what a document of another shape raises."""
+    told = one.get("completion_probabilities") or []
+    steps = []
+    for token, best in zip_longest([int(token) for token in one["tokens"]], told):
+        if token is None:
+            break
+        steps.append(_step(token, best))
+    return Answer(steps=tuple(steps), slot=int(one["id_slot"]))
+
+
+def _step(token: int, best: Mapping[str, Any] | None) -> Step:
+    top = (best or {}).get("top_logprobs") or []
+    if best is None or int(best["id"]) != token or len(top) < 2:
+        return Step(token=token)
+    first, second = top[0], top[1]
+    margin = float(first["logprob"]) - float(second["logprob"])
+    if int(first["id"]) != token or not math.isfinite(margin):
+        return Step(token=token)
+    return Step(token=token, second=int(second["id"]), margin=margin)
+
+
+def _answers_of(run: Observed) -> tuple[Answer, ...]:
+    seen = run.observation
+    return (read_answers(seen.replies[0].body) or ()) if seen is not None and seen.replies else ()
+
+
+def _attempts(seen: Together) -> tuple[Attempt, ...]:
+    return (*seen.alone.attempts, *seen.together.attempts, *seen.control.attempts)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

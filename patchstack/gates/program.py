@@ -1,0 +1,95 @@
+"""A program of a build with its arguments: what several gate kinds run, under one environment or another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from patchstack.gates.exits import fault_of
+from patchstack.gates.protocol import Complete, Invocation, Model, Observation
+from patchstack.gates.reading import Environment, arguments, bounded, environment, merged, pattern
+from patchstack.gates.sentinel import loses_output, sentinel_missing, sentinel_of
+from patchstack.verdict import Verdict
+from patchstack.workspace.mapping import Mapping as Node
+
+SECONDS = 600
+TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What is run. `sentinel` is a pattern of the line that shows that all was printed, None where there is no such
+    line. `seconds` is wall time; `tries` is how often a run that cannot be judged is tried in all."""
+
+    name: str
+    args: tuple[str, ...] = ()
+    models: tuple[Model, ...] = ()
+    env: Environment = ()
+    sentinel: str | None = None
+    seconds: int = SECONDS
+    tries: int = TRIES
+
+    def invocation(self, what: str, env: Environment = (), *, brings: tuple[str, ...] = ()) -> Invocation:
+        """One run of it, with more variables than it always has."""
+        return Invocation(
+            what=what,
+            program=self.name,
+            args=self.args,
+            env=merged(self.env, env),
+            models=self.models,
+            brings=brings,
+            seconds=float(self.seconds),
+        )
+
+    @property
+    def pinned(self) -> bool:
+        """Whether all its models are known to be the ones of their digests."""
+        return all(model.sha256 is not None for model in self.models)
+
+    def complete(self) -> Complete:
+        """Judges whether a run can be judged: it ended by its own doing, and printed what it prints last. A run that
+        the build is to blame for can."""
+
+        def complaint(seen: Observation) -> str | None:
+            if fault := fault_of(seen, pinned=self.pinned):
+                return fault.reason if fault.verdict is Verdict.INVALID else None
+            return self.lost(seen)
+
+        return complaint
+
+    def lost(self, seen: Observation) -> str | None:
+        """Why what a run printed may not be all; None where it is, or where no line shows it."""
+        if self.sentinel is None:
+            return None
+        missing = sentinel_missing(seen.stderr, self.sentinel)
+        # llama.cpp's tools write to stdout what their model says, which may be anything.
+        if missing and not loses_output(self.name):
+            return sentinel_missing(seen.stdout, self.sentinel)
+        return missing
+
+
+def read_program(node: Node, models: Mapping[str, Model], name: str | None = None) -> Program:
+    """`program`, `args` (where `{model:NAME}` is a model's path), `env`, `sentinel`, `seconds`, `tries`."""
+    name = name or node.text("program", required=True) or ""
+    if "/" in name or name in (".", ".."):
+        node.complain("program", f"{name!r} is a path; a program is named as it is below the build's bin")
+    args, named = arguments(node, models)
+    return Program(
+        name=name,
+        args=args,
+        models=named,
+        env=environment(node),
+        sentinel=pattern(node, "sentinel", default=sentinel_of(name)),
+        seconds=read_seconds(node),
+        tries=read_tries(node),
+    )
+
+
+def read_seconds(node: Node) -> int:
+    """The time that a run may take."""
+    return bounded(node, "seconds", default=SECONDS, least=1, most=86_400)
+
+
+def read_tries(node: Node) -> int:
+    """How often a run that cannot be judged is tried."""
+    return bounded(node, "tries", default=TRIES, least=1, most=20)

@@ -1,0 +1,128 @@
+"""A prompt to a model, as arguments of llama.cpp's tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from patchstack.gates.program import SECONDS, TRIES, Program, read_seconds, read_tries
+from patchstack.gates.protocol import Model
+from patchstack.gates.reading import (
+    Environment,
+    arguments,
+    bounded,
+    environment,
+    model,
+    pattern,
+    pattern_problem,
+    placeholder_problem,
+    variable_problem,
+)
+from patchstack.gates.sentinel import GRAPHS_REUSED
+from patchstack.workspace.mapping import Mapping as Node
+
+COMPLETION = "llama-completion"
+SERVER = "llama-server"
+_TAKEN = {
+    "--no-perf": "takes away the line that shows that nothing was lost",
+    "--log-disable": "takes away the line that shows that nothing was lost",
+    "-p": "is prompt:",
+    "-m": "is model:",
+    "-n": "is tokens:",
+    "-c": "is context:",
+    "-s": "is seed:",
+    "--seed": "is seed:",
+    "-ngl": "is gpu_layers:",
+    "-fa": "is flash_attention:",
+    "-fit": "is always off: sizes would follow the memory that is free",
+    "--temp": "is always 0",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompting:
+    """A prompt, and how it is put. The defaults are those of the notebook's canonical run. `models` are those that
+    `args` names beside `model`."""
+
+    model: Model
+    prompt: str
+    tokens: int
+    context: int = 4096
+    gpu_layers: int = 99
+    seed: int = 1
+    flash_attention: str = "on"
+    args: tuple[str, ...] = ()
+    models: tuple[Model, ...] = ()
+    env: Environment = field(default=())
+    sentinel: str = GRAPHS_REUSED
+    seconds: int = SECONDS
+    tries: int = TRIES
+
+    def completion(self) -> Program:
+        """`llama-completion`, greedy. Never with `-no-cnv` unless `args` has it: a transcript belongs to its exact
+        arguments. `-fit off`: else sizes follow the memory that is free. `--perf` makes it print the sentinel."""
+        sampling = ("--temp", "0", "--seed", str(self.seed), "-n", str(self.tokens), "-p", self.prompt)
+        return self._program(COMPLETION, (*self._loading(self.context), *sampling, "-fit", "off", "--perf"))
+
+    def server(self, slots: int) -> Program:
+        """`llama-server` with so many slots, each with the context of the completion."""
+        return self._program(SERVER, (*self._loading(self.context * slots), "-np", str(slots), "-fit", "off"))
+
+    def _loading(self, context: int) -> tuple[str, ...]:
+        layers, attention = str(self.gpu_layers), self.flash_attention
+        return ("-m", f"{{model:{self.model.name}}}", "-ngl", layers, "-fa", attention, "-c", str(context))
+
+    def _program(self, name: str, args: tuple[str, ...]) -> Program:
+        return Program(
+            name=name,
+            args=(*args, *self.args),
+            models=(self.model, *(one for one in self.models if one.name != self.model.name)),
+            env=self.env,
+            sentinel=self.sentinel if name == COMPLETION else None,
+            seconds=self.seconds,
+            tries=self.tries,
+        )
+
+
+def read_prompting(node: Node, models: Mapping[str, Model]) -> Prompting:
+    """`model`, `prompt`, `tokens`, and what else a `Prompting` has, of a suite's entry."""
+    args, named = arguments(node, models)
+    prompting = Prompting(
+        model=model(node, models),
+        prompt=node.text("prompt", required=True) or "",
+        tokens=bounded(node, "tokens", default=48, least=1, most=1 << 20),
+        context=bounded(node, "context", default=4096, least=16, most=1 << 24),
+        gpu_layers=bounded(node, "gpu_layers", default=99, least=0, most=9999),
+        seed=bounded(node, "seed", default=1, least=0, most=(1 << 32) - 1),
+        flash_attention=node.text("flash_attention") or "on",
+        args=args,
+        models=named,
+        env=environment(node),
+        sentinel=pattern(node, "sentinel", default=GRAPHS_REUSED) or GRAPHS_REUSED,
+        seconds=read_seconds(node),
+        tries=read_tries(node),
+    )
+    for key, problem in prompting_problems(prompting):
+        if key != "prompt" or node.node.get(key) is not None:
+            node.complain(key if key in node.node else None, problem)
+    return prompting
+
+
+def prompting_problems(prompting: Prompting) -> list[tuple[str, str]]:
+    """What is wrong with the settings of a prompt: each with the key it is about."""
+    found = []
+    if not prompting.prompt.strip():
+        found.append(("prompt", "the prompt is empty"))
+    if problem := placeholder_problem(prompting.prompt):
+        found.append(("prompt", problem))
+    if "\0" in prompting.prompt:
+        found.append(("prompt", "no argument of a program can hold a NUL"))
+    if prompting.flash_attention not in ("on", "off", "auto"):
+        found.append(("flash_attention", f"{prompting.flash_attention!r} is none of on, off and auto"))
+    found += [("args", f"{text} {_TAKEN[text]}") for text in prompting.args if text in _TAKEN]
+    if prompting.tokens >= prompting.context:
+        found.append(("tokens", f"{prompting.tokens} do not fit into a context of {prompting.context}"))
+    found += [("env", problem) for name, _ in prompting.env if (problem := variable_problem(name))]
+    if problem := pattern_problem(prompting.sentinel):
+        found.append(("sentinel", problem))
+    return found

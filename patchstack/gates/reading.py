@@ -1,0 +1,120 @@
+"""Settings that several gate kinds have in common, read from YAML: environments, patterns, programs, limits."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+
+from patchstack.gates.protocol import Model
+from patchstack.workspace.mapping import Mapping as Node
+
+Environment = tuple[tuple[str, str], ...]
+"""Names and values, sorted by name."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_OURS = ("PATH", "HOME", "LC_ALL")  # every job has them, from the engine
+_MODEL = re.compile(r"\{model:([^{}]*)\}")
+_PATH = re.compile(r"\{(?:model|input|kept|work)(?::[^{}]*)?\}")
+
+
+def environment(node: Node, key: str = "env") -> Environment:
+    """A mapping of names to texts or whole numbers. `true`, `1.0` and `0x10` are complained about: what a program gets
+    is text, and YAML keeps no text of them."""
+    child = node.mapping(key)
+    found = {}
+    for name in child.node if child is not None else ():
+        value = child.node[name] if child is not None else None
+        if problem := variable_problem(str(name)):
+            node.complain(key, problem)
+        elif isinstance(value, str) or type(value) is int:
+            found[str(name)] = str(value)
+        else:
+            node.complain(key, f"the value of {name} is not text; put it in quotes")
+    return tuple(sorted(found.items()))
+
+
+def variable_problem(name: str) -> str | None:
+    """Why a variable cannot be set for a gate; None where it can."""
+    if not _NAME.match(name):
+        return f"{name!r} is no name of a variable"
+    if name in _OURS or name.startswith("LD_"):
+        return f"{name} is set by the engine: a gate that sets it would run other programs, or with other libraries"
+    return None
+
+
+def merged(*parts: Environment) -> dict[str, str]:
+    """One environment of several, later ones over earlier ones."""
+    return {name: value for part in parts for name, value in part}
+
+
+def bounded(node: Node, key: str, *, default: int, least: int, most: int) -> int:
+    """A whole number within bounds."""
+    value = node.integer(key, default=default)
+    if least <= value <= most:
+        return value
+    node.complain(key, f"{value} is not from {least} to {most}")
+    return default
+
+
+def pattern(node: Node, key: str, *, default: str | None = None, required: bool = False) -> str | None:
+    """A regular expression, as Python has them."""
+    text = node.text(key, required=required)
+    if text is not None and (problem := pattern_problem(text)):
+        node.complain(key, problem)
+        return default
+    return text if text is not None else default
+
+
+def patterns(node: Node, key: str) -> tuple[str, ...]:
+    """A list of regular expressions, or one of them."""
+    one = node.node.get(key)
+    texts = node.texts(key) or () if isinstance(one, list) else tuple(filter(None, [node.text(key)]))
+    for problem in filter(None, map(pattern_problem, texts)):
+        node.complain(key, problem)
+    return tuple(text for text in texts if pattern_problem(text) is None)
+
+
+def pattern_problem(text: str) -> str | None:
+    """Why a text cannot be used as a regular expression that must be found; None where it can."""
+    try:
+        found = re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"{text!r} is no regular expression: {error}"
+    return f"{text!r} is found in every text, and says nothing" if found.search("") else None
+
+
+def model(node: Node, models: Mapping[str, Model], key: str = "model") -> Model:
+    """One of the workspace's models, by name."""
+    name = node.text(key, required=True)
+    if name is None:
+        return Model(name="", path="")
+    if name not in models:
+        node.complain(key, unknown_model(name, models))
+        return Model(name=name, path="")
+    return models[name]
+
+
+def unknown_model(name: str, models: Iterable[str]) -> str:
+    """The complaint about a model that is none."""
+    known = list(models)
+    near = difflib.get_close_matches(name, known, 1)
+    return f"there is no model {name!r}" + (
+        f", perhaps you meant {near[0]}" if near else f" (known: {', '.join(known) or 'none; list it below models:'})"
+    )
+
+
+def arguments(node: Node, models: Mapping[str, Model], key: str = "args") -> tuple[tuple[str, ...], tuple[Model, ...]]:
+    """A list of arguments, and the models that they name as `{model:NAME}`."""
+    args = node.texts(key) or ()
+    named = [name for text in args for name in _MODEL.findall(text)]
+    for name in named:
+        if name not in models:
+            node.complain(key, unknown_model(name, models))
+    return args, tuple(models[name] for name in dict.fromkeys(named) if name in models)
+
+
+def placeholder_problem(text: str) -> str | None:
+    """Why a text cannot be an argument as it stands: what looks like a path's placeholder would become a path."""
+    found = _PATH.search(text)
+    return f"{found.group(0)} would be replaced with a path" if found else None

@@ -1,0 +1,81 @@
+"""Transcripts: what a model wrote, as bytes; their digests, and where two of them part."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+_DIGEST = re.compile(r"[0-9a-f]{32}(?:[0-9a-f]{32})?\Z")
+_CONTEXT = 24
+_BLANK = (b"", b"\n", b"\n\n", b"\n\n\n", b" ", b"\r\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Where two texts part. `position` counts characters from 0; `expected` and `actual` are what stands around it
+    there, `before` what both have just before."""
+
+    position: int
+    before: str
+    expected: str
+    actual: str
+
+    def __str__(self) -> str:
+        after = f"after {self.before!r}, " if self.before else ""
+        return f"first difference at character {self.position}: {after}{_quoted(self.expected)} became " + _quoted(
+            self.actual
+        )
+
+
+def digest_like(text: bytes, reference: str) -> str:
+    """The digest of a transcript, of the kind that a reference is: MD5 (32 digits) or SHA-256 (64)."""
+    return sha256_of(text) if len(reference) == 64 else md5_of(text)
+
+
+def md5_of(text: bytes) -> str:
+    """MD5 in hex, as `md5sum` prints it: the notebook's references are that."""
+    return hashlib.md5(text, usedforsecurity=False).hexdigest()
+
+
+def sha256_of(text: bytes) -> str:
+    """SHA-256 in hex."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def reference_problem(reference: str) -> str | None:
+    """What is wrong with a reference digest; None where nothing is."""
+    if not _DIGEST.match(reference):
+        return f"{reference!r} is no digest: 32 (MD5) or 64 (SHA-256) lower-case hexadecimal digits"
+    if any(reference in (md5_of(blank), sha256_of(blank)) for blank in _BLANK):
+        return f"{reference} is the digest of nothing: the run that it was taken from lost its output"
+    return None
+
+
+def difference(expected: bytes, actual: bytes) -> Difference | None:
+    """Where two transcripts part; None where they are equal. Bytes that are no UTF-8 are shown as `\\xff`."""
+    if expected == actual:
+        return None
+    one, other = (text.decode("utf-8", "backslashreplace") for text in (expected, actual))
+    same = (mine == theirs for mine, theirs in zip(one, other, strict=False))
+    position = next((index for index, equal in enumerate(same) if not equal), min(len(one), len(other)))
+    return Difference(
+        position=position,
+        before=one[max(0, position - _CONTEXT) : position],
+        expected=one[position : position + _CONTEXT],
+        actual=other[position : position + _CONTEXT],
+    )
+
+
+def as_text(transcript: bytes, limit: int = 8192) -> str | None:
+    """A transcript as text, where it is one and not longer than `limit` bytes."""
+    if len(transcript) > limit:
+        return None
+    try:
+        return transcript.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _quoted(text: str) -> str:
+    return repr(text) if text else "the end"
