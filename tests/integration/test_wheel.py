@@ -24,4 +24,6 @@ def test_the_demo_ships_in_the_wheel(tmp_path: Path) -> None:
     }
     assert len(wanted) > 50
     assert wanted <= names
+    builders = {path.relative_to(ROOT).as_posix() for path in (ROOT / "builders").rglob("*") if path.is_file()}
+    assert {f"patchstack/{name}" for name in builders} <= names
     assert not any(name.startswith(("tests/", "ci/", "benchmarks/", "patches/")) for name in names)
