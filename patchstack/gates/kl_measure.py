@@ -1,0 +1,320 @@
+"""One measurement of a KL divergence: a base is made where it is not kept yet, and a model is compared with it.
+
+A base holds the log probabilities of a model over a text. It is named by everything that it was made from, so it is
+made once. What names the build, and the machine, is the key of an observation of its `--version`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from patchstack.evidence.key import canonical
+from patchstack.gates.exits import fault_of
+from patchstack.gates.perplexity_output import (
+    Log,
+    Statistics,
+    base_size,
+    positions_of,
+    read_log,
+    read_statistics,
+)
+from patchstack.gates.protocol import Attempt, Bench, Invocation, Model, Observation
+from patchstack.gates.reading import Environment, merged
+from patchstack.gates.sentinel import MEMORY_BREAKDOWN, sentinel_missing
+from patchstack.gates.trying import Settled, tried
+from patchstack.verdict import Verdict
+
+PROGRAM = "llama-perplexity"
+LEAST = 100  # positions: below it the tool draws no statistics
+_ENVIRONMENT: Environment = (("GGML_NO_BACKTRACE", "1"),)
+_FIXED = ("-ngl", "99", "-fa", "on", "-fit", "off", "--perf", "-lv", "4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of the two that are compared: a model, and how it is run. `args` come last, and win."""
+
+    model: Model
+    args: tuple[str, ...] = ()
+    env: Environment = ()
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the model is known to be the one of its digest."""
+        return self.model.sha256 is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What is compared, over what. `context`, `batch` and `ubatch` are in tokens: another batch gives other figures, so
+    both sides have the same. `chunks` of `context` tokens are taken from the start of the text, all that it has for
+    None."""
+
+    base: Side
+    test: Side
+    text: bytes = field(repr=False)
+    context: int = 512
+    batch: int = 512
+    ubatch: int = 512
+    chunks: int | None = None
+    seconds: int = 3600
+    tries: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What came of a comparison. `fault` is why there are no `statistics`, `failed` whether that is a FAIL; `kept` is
+    the base's name and `size` its size in bytes as it must be, where these are known."""
+
+    context: int
+    statistics: Statistics | None
+    log: Log | None = None
+    positions: int = 0
+    fault: str = ""
+    failed: bool = False
+    kept: str = ""
+    size: int = 0
+    attempts: tuple[Attempt, ...] = ()
+
+
+@runtime_checkable
+class KnowsSizes(Protocol):
+    """A bench that can tell how large a kept file is."""
+
+    def size_of(self, kept: str) -> int | None:
+        """Its size in bytes; None where it is not there."""
+        ...
+
+
+class _Unmeasured(Exception):
+    """A step that gave nothing to go on with."""
+
+    def __init__(self, reason: str, *, failed: bool = False) -> None:
+        super().__init__(reason)
+        self.failed = failed
+
+
+def comparison_problem(context: int, batch: int, ubatch: int, chunks: int | None) -> str | None:
+    """Why the tool would not take these; None where it does."""
+    if not 8 <= context <= 1 << 20:
+        return f"a context of {context} is not from 8 to {1 << 20}"
+    if batch >= context and batch % context:
+        return f"a batch of {batch} is neither below the context of {context} nor a multiple of it"
+    if not 1 <= ubatch <= batch:
+        return f"a physical batch of {ubatch} is not from 1 to the batch of {batch}"
+    if chunks is not None and chunks < 1:
+        return f"{chunks} chunks are none"
+    if chunks is not None and (short := too_few(chunks, context)):
+        return short
+    return None
+
+
+def too_few(chunks: int, context: int) -> str | None:
+    """Why so many chunks give no statistics; None where they do."""
+    positions = positions_of(chunks, context)
+    if positions >= LEAST:
+        return None
+    return f"{chunks} chunks of {context} tokens give {positions} positions, and statistics need {LEAST}"
+
+
+def measure(comparison: Comparison, bench: Bench, base_bench: Bench, *, salt: str = "") -> Measured:
+    """Compare. `base_bench` has the programs that make the base. Raises what a bench raises."""
+    attempts: list[Attempt] = []
+    kept, size, log = "", 0, None
+    try:
+        if problem := _hopeless(comparison):
+            raise _Unmeasured(problem)
+        kept = _name(comparison, _build_of(base_bench, attempts), base_bench.digest_of(comparison.base.model))
+        base = _made(comparison, kept, base_bench, attempts, own=base_bench is bench)
+        assert base.chunks is not None
+        size = base_size(base.chunks, comparison.context, base.vocabulary or 0) if base.vocabulary else 0
+        log, statistics = _compared(comparison, kept, base, bench, attempts, salt)
+    except _Unmeasured as unmeasured:
+        fault, failed = str(unmeasured), unmeasured.failed
+        return Measured(
+            context=comparison.context,
+            statistics=None,
+            fault=fault,
+            failed=failed,
+            kept=kept,
+            size=size,
+            attempts=tuple(attempts),
+        )
+    return Measured(
+        context=comparison.context,
+        statistics=statistics,
+        log=log,
+        positions=positions_of(base.chunks, comparison.context),
+        kept=kept,
+        size=size,
+        attempts=tuple(attempts),
+    )
+
+
+def base_invocation(comparison: Comparison, kept: str) -> Invocation:
+    """The run that makes the base."""
+    chunks = ("--chunks", str(comparison.chunks)) if comparison.chunks is not None else ()
+    own = ("-f", "{input:text}", *chunks, "--kl-divergence-base", f"{{kept:{kept}}}")
+    return _invocation(comparison, comparison.base, "base", own, inputs={"text": comparison.text}, keeps=(kept,))
+
+
+def compare_invocation(comparison: Comparison, kept: str, what: str = "compare") -> Invocation:
+    """The run that compares: it takes the text's tokens from the base."""
+    own = ("--kl-divergence", "--kl-divergence-base", f"{{kept:{kept}}}")
+    return _invocation(comparison, comparison.test, what, own, inputs={}, keeps=())
+
+
+def base_complaint(seen: Observation, comparison: Comparison, *, size: int | None = None) -> str | None:
+    """Why a base cannot be trusted; None where it can, or its build is at fault. `size` is the file's, in bytes, where
+    it is known."""
+    if complaint := _ended_badly(seen, comparison.base.pinned):
+        return complaint
+    if seen.code != 0:
+        return None
+    log = read_log(seen.stderr)
+    told = "; ".join(log.complaints)
+    if "you need at least" in told:
+        return Settled(f"the text is too short: {told}")
+    if log.complaints:
+        return f"the base could not be made: {told}"
+    if log.chunks is None or log.estimate is None:
+        return "the base could not be made: its log does not say that it was computed to the end"
+    if not math.isfinite(log.estimate):
+        return Settled("the base model gives no numbers: its perplexity is not finite")
+    if log.context != comparison.context:
+        return Settled(f"the base was computed with a context of {log.context}, not {comparison.context}")
+    if comparison.chunks is not None and log.chunks != comparison.chunks:
+        return Settled(f"the text is too short: it has {log.chunks} chunks of {log.context}, not {comparison.chunks}")
+    if short := too_few(log.chunks, comparison.context):
+        return Settled(short)
+    if size is not None and log.vocabulary and size != (right := base_size(log.chunks, log.context, log.vocabulary)):
+        return f"the base has {size} bytes, not {right}: is the disk full?"
+    return None
+
+
+def compare_complaint(seen: Observation, base: Log, *, pinned: bool) -> str | None:
+    """Why a comparison cannot be judged; None where it can, or the build is at fault."""
+    if complaint := _ended_badly(seen, pinned):
+        return complaint
+    if seen.code != 0:
+        return None
+    log, statistics = read_log(seen.stderr), read_statistics(seen.stdout)
+    told = "; ".join(log.complaints)
+    if "inconsistent vocabulary" in told or (log.vocabulary or base.vocabulary) != base.vocabulary:
+        return Settled(f"the models have different vocabularies ({log.vocabulary} and {base.vocabulary} tokens)")
+    if log.complaints:
+        return f"nothing was compared: {told}"
+    if (log.chunks, log.context, log.batch, log.sequences) != (base.chunks, base.context, base.batch, base.sequences):
+        return f"it compared {_shape(log)}, and the base is {_shape(base)}"
+    if statistics is None:
+        return "the statistics are not there"
+    if statistics.rows != base.chunks:
+        return f"it printed {statistics.rows} of {base.chunks} chunks"
+    if not math.isfinite(statistics.base_perplexity):
+        return Settled("the base gives no numbers: its perplexity is not finite")
+    return None
+
+
+def _hopeless(comparison: Comparison) -> str | None:
+    return comparison_problem(comparison.context, comparison.batch, comparison.ubatch, comparison.chunks)
+
+
+def _build_of(bench: Bench, attempts: list[Attempt]) -> str:
+    """What names the bench's build, and the machine it runs on."""
+    invocation = Invocation(what="version", program=PROGRAM, args=("--version",), seconds=60)
+    observed = tried(bench, invocation, _version_complaint, tries=3)
+    attempts += observed.attempts
+    if observed.observation is None:
+        raise _Unmeasured(observed.complaint)
+    return observed.observation.key
+
+
+def _made(comparison: Comparison, kept: str, bench: Bench, attempts: list[Attempt], *, own: bool) -> Log:
+    """The base, made or kept from before, and the log of its making."""
+
+    def complaint(seen: Observation) -> str | None:
+        size = bench.size_of(kept) if isinstance(bench, KnowsSizes) else None
+        return base_complaint(seen, comparison, size=size)
+
+    observed = tried(bench, base_invocation(comparison, kept), complaint, tries=comparison.tries)
+    attempts += observed.attempts
+    if observed.observation is None:
+        raise _Unmeasured(observed.complaint)
+    if fault := fault_of(observed.observation, pinned=comparison.base.pinned):
+        raise _Unmeasured(f"the base could not be made: {fault.reason}", failed=own)
+    if not bench.has(kept):
+        raise _Unmeasured("the base was made, and is not there")
+    return read_log(observed.observation.stderr)
+
+
+def _compared(
+    comparison: Comparison, kept: str, base: Log, bench: Bench, attempts: list[Attempt], salt: str
+) -> tuple[Log, Statistics]:
+    invocation = compare_invocation(comparison, kept, salt or "compare")
+
+    def complaint(seen: Observation) -> str | None:
+        return compare_complaint(seen, base, pinned=comparison.test.pinned)
+
+    observed = tried(bench, invocation, complaint, tries=comparison.tries, salt=salt)
+    attempts += observed.attempts
+    seen = observed.observation
+    if seen is None:
+        raise _Unmeasured(observed.complaint)
+    if fault := fault_of(seen, pinned=comparison.test.pinned):
+        raise _Unmeasured(fault.reason, failed=fault.verdict is Verdict.FAIL)
+    statistics = read_statistics(seen.stdout)
+    assert statistics is not None
+    return read_log(seen.stderr), statistics
+
+
+def _name(comparison: Comparison, build: str, model: str) -> str:
+    """The name of a base: the digest of all that it is made from."""
+    parts = {
+        "build": build,
+        "model": model,
+        "text": hashlib.sha256(comparison.text).hexdigest(),
+        "shape": [comparison.context, comparison.batch, comparison.ubatch, comparison.chunks],
+        "args": list(comparison.base.args),
+        "env": list(map(list, comparison.base.env)),
+    }
+    return f"kl-{hashlib.sha256(canonical(parts).encode()).hexdigest()[:40]}.base"
+
+
+def _invocation(
+    comparison: Comparison,
+    side: Side,
+    what: str,
+    own: tuple[str, ...],
+    *,
+    inputs: dict[str, bytes],
+    keeps: tuple[str, ...],
+) -> Invocation:
+    shape = ("-c", str(comparison.context), "-b", str(comparison.batch), "-ub", str(comparison.ubatch))
+    return Invocation(
+        what=f"{what} at {comparison.context}",
+        program=PROGRAM,
+        args=("-m", f"{{model:{side.model.name}}}", *shape, *own, *_FIXED, *side.args),
+        env=merged(_ENVIRONMENT, side.env),
+        models=(side.model,),
+        inputs=inputs,
+        keeps=keeps,
+        seconds=float(comparison.seconds),
+    )
+
+
+def _ended_badly(seen: Observation, pinned: bool) -> str | None:
+    """Why a run cannot be judged, as far as its end tells."""
+    if fault := fault_of(seen, pinned=pinned):
+        return fault.reason if fault.verdict is Verdict.INVALID else None
+    return sentinel_missing(seen.stderr, MEMORY_BREAKDOWN)
+
+
+def _version_complaint(seen: Observation) -> str | None:
+    return None if seen.code == 0 else f"{PROGRAM} --version exits with {seen.code}"
+
+
+def _shape(log: Log) -> str:
+    return f"{log.chunks} chunks of {log.context} in batches of {log.batch}, {log.sequences} at once"
