@@ -1,0 +1,94 @@
+"""Servers of a build, one after the other, asked the same questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from patchstack.gates.program import Program
+from patchstack.gates.protocol import Attempt, Bench
+from patchstack.gates.reading import Environment
+from patchstack.gates.server_replies import (
+    Divergence,
+    Generated,
+    Question,
+    first_difference,
+    incomplete,
+    read_answers,
+    server_fault,
+)
+from patchstack.verdict import Verdict
+
+_TAKEN = (
+    *("-np", "--parallel", "--host", "--port", "--reuse-port", "--api-key", "--api-key-file", "--api-prefix"),
+    *("--log-disable", "--models-dir", "-to", "--timeout"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Servers with the answers of each, all complete; or, where `reason` is given, why there are none to compare:
+    FAIL where the build failed at its work, INVALID where that cannot be said."""
+
+    answers: tuple[tuple[Generated, ...], ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    verdict: Verdict = Verdict.PASS
+    reason: str = ""
+
+    def unsteady(self) -> Divergence | None:
+        """Where a fresh server's answers differ from those of the first."""
+        for answers in self.answers[1:]:
+            for one, two in zip(answers, self.answers[0], strict=True):
+                if (found := first_difference(one, two.ids, two)) is not None:
+                    return found
+        return None
+
+
+def ask(
+    program: Program,
+    questions: Sequence[Question],
+    bench: Bench,
+    *,
+    runs: int = 1,
+    env: Environment = (),
+    what: str = "server",
+) -> Asked:
+    """Start so many servers, one after the other, and ask each. Stops at the first that gives nothing to compare. The
+    first is the one that is known from before, where it is."""
+    answers: list[tuple[Generated, ...]] = []
+    attempts: list[Attempt] = []
+    complete = incomplete(questions, pinned=program.pinned)
+    for number in range(1, runs + 1):
+        invocation = program.invocation(f"{what} {number}", env)
+        invocation = replace(invocation, requests=tuple(question.request() for question in questions))
+        salt = "" if number == 1 else f"run {number}"
+        observed = bench.observe(invocation, complete=complete, tries=program.tries, salt=salt)
+        attempts += observed.attempts
+        if observed.observation is None:
+            return Asked(attempts=tuple(attempts), verdict=Verdict.INVALID, reason=observed.complaint)
+        fault = server_fault(observed.observation, pinned=program.pinned)
+        read = fault.reason if fault is not None else read_answers(observed.observation, questions)
+        if isinstance(read, str):
+            return Asked(attempts=tuple(attempts), verdict=Verdict.FAIL, reason=read)
+        answers.append(read)
+    return Asked(answers=tuple(answers), attempts=tuple(attempts))
+
+
+def near_or_not(found: Divergence, margin: float, reason: str) -> tuple[Verdict, str]:
+    """What a difference means: a near tie cannot be judged, anything else does not hold."""
+    if found.within(margin):
+        return Verdict.INVALID, f"{reason}; a near tie, within the margin of {margin:g}"
+    return Verdict.FAIL, reason
+
+
+def worst(verdicts: Sequence[Verdict]) -> Verdict:
+    """FAIL before INVALID before PASS; INVALID for none."""
+    return next(
+        (one for one in (Verdict.FAIL, Verdict.INVALID) if one in verdicts),
+        verdicts[0] if verdicts else Verdict.INVALID,
+    )
+
+
+def arguments_taken(args: Sequence[str]) -> list[str]:
+    """Arguments that would change who answers, or how many at a time."""
+    return [text for text in args if text.partition("=")[0] in _TAKEN]
