@@ -1,0 +1,313 @@
+"""Gate kind `rollback`: state that is taken back leaves no trace, in recurrent memory above all.
+
+Three checks, each of which can be left out:
+
+- `program`: a test program of the build, by default llama.cpp's `test-recurrent-state-rollback`, says that what it
+  restored gives the same logits. It exits 0 too where it skips (a model that is not recurrent), so its words count.
+- `speculative`: a greedy continuation with speculative decoding is, id by id, the one without. Something must have been
+  drafted, and something rejected: else nothing was rolled back. (A server that is given a draft model but no
+  `--spec-type` may draft nothing, and says nothing.)
+- `reuse`: a server that is asked the same again goes back to the prompt in its cache and gives the same ids. Something
+  must have come from the cache.
+
+    - name: rollback
+      kind: rollback
+      checks: [program, speculative, reuse]
+      model: q36-35b
+      prompt: The capital of France is
+      tokens: 48
+      speculative: [--spec-type, draft-mtp, --spec-draft-n-max, "3"]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from patchstack.gates.asking import Asked, arguments_taken, ask, near_or_not, worst
+from patchstack.gates.exits import fault_of
+from patchstack.gates.program import Program, read_seconds, read_tries
+from patchstack.gates.prompting import Prompting, read_prompting
+from patchstack.gates.protocol import Attempt, Bench, Json, Judgement, Model, Observation
+from patchstack.gates.reading import arguments, environment, model, pattern
+from patchstack.gates.server_replies import Divergence, Generated, Question, first_difference
+from patchstack.gates.tokens import read_margin
+from patchstack.verdict import Verdict
+from patchstack.workspace.mapping import Mapping as Node
+
+KIND = "rollback"
+VERSION = 1
+
+CHECKS = ("program", "speculative", "reuse")
+PROGRAM = "test-recurrent-state-rollback"
+SAYS = r"rollback checkpoint restored successfully"
+_SKIPS = re.compile(r"\bskip(ping|ped)\b", re.IGNORECASE)
+_DENIES = re.compile(r"mismatch|rollback failed|replay failed|missing (dirty )?logits")
+_AGAIN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """`program` is the test program, and `says` a pattern of the line by which it tells of success. `speculative` are
+    the arguments that make the server speculate, `draft` the model that drafts, where it is another one. `margin` as
+    for `tokens`. What is None, or empty, is not checked."""
+
+    program: Program | None = None
+    says: str = SAYS
+    prompting: Prompting | None = None
+    speculative: tuple[str, ...] = ()
+    draft: Model | None = None
+    reuse: bool = False
+    margin: float = 0.0
+
+    @property
+    def speculates(self) -> bool:
+        return bool(self.speculative) or self.draft is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one check comes to."""
+
+    check: str
+    verdict: Verdict
+    reason: str
+    attempts: tuple[Attempt, ...] = ()
+    facts: Mapping[str, Json] | None = None
+
+    def document(self) -> dict[str, Json]:
+        return {"check": self.check, "verdict": str(self.verdict), "reason": self.reason, **(self.facts or {})}
+
+
+# Settings
+
+
+def read(node: Node, models: Mapping[str, Model]) -> Spec:
+    """The settings of a suite's entry: `checks` (by default `program`, and `speculative` where its settings are
+    there), `model`; `program`, `args`, `says`; for the others those of a `Prompting`, `speculative`, `draft`,
+    `margin`."""
+    said = node.texts("checks")
+    default = ("program", "speculative") if {"speculative", "draft"} & set(node.node) else ("program",)
+    checks = said if said is not None else default
+    for name in checks:
+        if name not in CHECKS:
+            node.complain("checks", f"{name!r} is none of {', '.join(CHECKS)}")
+    if not checks:
+        node.complain("checks", "the list is empty: nothing would be checked")
+    asks = "speculative" in checks or "reuse" in checks
+    prompting = read_prompting(node, models) if asks else None
+    speculative, named = arguments(node, models, "speculative")
+    draft = model(node, models, "draft") if "draft" in node.node else None
+    spec = Spec(
+        program=_read_program(node, models, prompting) if "program" in checks else None,
+        says=pattern(node, "says", default=SAYS) or SAYS,
+        prompting=prompting,
+        speculative=speculative if "speculative" in checks else (),
+        draft=draft if "speculative" in checks else None,
+        reuse="reuse" in checks,
+        margin=read_margin(node),
+    )
+    if spec.prompting is not None and named:
+        spec = replace(spec, prompting=replace(spec.prompting, models=(*spec.prompting.models, *named)))
+    for key, problem in spec_problems(spec, checks):
+        node.complain(key if key in node.node else None, problem)
+    node.finish()
+    return spec
+
+
+def spec_problems(spec: Spec, checks: Sequence[str]) -> list[tuple[str, str]]:
+    """What is wrong with the settings, each with the key it is about."""
+    found = []
+    if "speculative" in checks and not spec.speculates:
+        found.append(("speculative", "with what? speculative: the server's arguments, or draft: a model"))
+    found += [("speculative", f"{text} is the gate's own") for text in arguments_taken(spec.speculative)]
+    if spec.prompting is not None:
+        found += [("args", f"{text} is the gate's own") for text in arguments_taken(spec.prompting.args)]
+    return found
+
+
+def rollback_program(name: str, model: Model, prompting: Prompting | None) -> Program:
+    """The test program on a model. `-fit off`: else sizes follow the memory that is free."""
+    layers, attention, context = (99, "on", 4096)
+    if prompting is not None:
+        layers, attention, context = prompting.gpu_layers, prompting.flash_attention, prompting.context
+    args = ("-m", f"{{model:{model.name}}}", "-ngl", str(layers), "-fa", attention, "-c", str(context))
+    return Program(name=name, args=(*args, "-fit", "off"), models=(model,))
+
+
+def _read_program(node: Node, models: Mapping[str, Model], prompting: Prompting | None) -> Program:
+    name = node.text("program") or PROGRAM
+    if "/" in name or name in (".", ".."):
+        node.complain("program", f"{name!r} is a path; a program is named as it is below the build's bin")
+    if prompting is not None:
+        program = rollback_program(name, prompting.model, prompting)
+        return replace(program, env=prompting.env, seconds=prompting.seconds, tries=prompting.tries)
+    program = rollback_program(name, model(node, models), None)
+    return replace(program, env=environment(node), seconds=read_seconds(node), tries=read_tries(node))
+
+
+# Running
+
+
+def run(spec: Spec, bench: Bench) -> Judgement:
+    """Every check that the settings have; the worst of them counts."""
+    findings = []
+    if spec.program is not None:
+        findings.append(_run_program(spec.program, spec.says, bench))
+    if spec.prompting is not None and spec.speculates:
+        findings.append(_run_speculative(spec, spec.prompting, bench))
+    if spec.prompting is not None and spec.reuse:
+        findings.append(_run_reuse(spec, spec.prompting, bench))
+    verdict = worst([one.verdict for one in findings])
+    return Judgement(
+        verdict=verdict,
+        reason="; ".join(f"{one.check}: {one.reason}" for one in findings if one.verdict is verdict)
+        or "there is nothing to check",
+        actual=", ".join(f"{one.check} {one.verdict}" for one in findings),
+        expected=", ".join(f"{one.check} {Verdict.PASS}" for one in findings),
+        details={"checks": [one.document() for one in findings]},
+        attempts=tuple(attempt for one in findings for attempt in one.attempts),
+    )
+
+
+def _run_program(program: Program, says: str, bench: Bench) -> Finding:
+    def complaint(seen: Observation) -> str | None:
+        verdict, reason = judge_program(seen, says, pinned=program.pinned)
+        return reason if verdict is Verdict.INVALID and not _skipped(seen) else None
+
+    observed = bench.observe(program.invocation(program.name), complete=complaint, tries=program.tries)
+    if observed.observation is None:
+        return Finding(check="program", verdict=Verdict.INVALID, reason=observed.complaint, attempts=observed.attempts)
+    verdict, reason = judge_program(observed.observation, says, pinned=program.pinned)
+    return Finding(check="program", verdict=verdict, reason=reason, attempts=observed.attempts)
+
+
+def _run_speculative(spec: Spec, prompting: Prompting, bench: Bench) -> Finding:
+    plain, drafting = prompting.server(1), speculating(spec, prompting)
+    questions = (_question(prompting, cache=False),)
+
+    def both(runs: int) -> tuple[Asked, Asked]:
+        return (
+            ask(plain, questions, bench, runs=runs, what="plain server"),
+            ask(drafting, questions, bench, runs=runs, what="speculating server"),
+        )
+
+    asked = both(1)
+    if judge_speculative(*asked, spec.margin).verdict is Verdict.FAIL and all(one.answers for one in asked):
+        asked = both(2)
+    return judge_speculative(*asked, spec.margin)
+
+
+def _run_reuse(spec: Spec, prompting: Prompting, bench: Bench) -> Finding:
+    questions = (_question(prompting, cache=True),) * _AGAIN
+    asked = ask(prompting.server(1), questions, bench)
+    if asked.answers and judge_reuse(asked, spec.margin).verdict is Verdict.FAIL:
+        asked = ask(prompting.server(1), questions, bench, runs=2)
+    return judge_reuse(asked, spec.margin)
+
+
+def speculating(spec: Spec, prompting: Prompting) -> Program:
+    """The server that speculates. A draft model alone does not make it: `--spec-type` does, at llama.cpp of June 2026
+    (common/arg.cpp), so it is named where the settings do not."""
+    program = prompting.server(1)
+    args: tuple[str, ...] = spec.speculative
+    if spec.draft is not None:
+        args = ("-md", f"{{model:{spec.draft.name}}}", *args)
+        if "--spec-type" not in args:
+            args = (*args, "--spec-type", "draft-simple")
+    models = program.models
+    if spec.draft is not None and spec.draft.name not in [one.name for one in models]:
+        models = (*models, spec.draft)
+    return replace(program, args=(*program.args, *args), models=models)
+
+
+def _question(prompting: Prompting, *, cache: bool) -> Question:
+    return Question(prompt=prompting.prompt, tokens=prompting.tokens, seed=prompting.seed, cache=cache)
+
+
+# Judging
+
+
+def judge_program(seen: Observation, says: str, *, pinned: bool) -> tuple[Verdict, str]:
+    """A test program's exit code and words: a mismatch that it tells of is a FAIL, a test that it skips INVALID."""
+    lines = [line.strip() for line in (seen.stderr + b"\n" + seen.stdout).decode("utf-8", "replace").splitlines()]
+    if denied := next((line for line in lines if _DENIES.search(line)), None):
+        return Verdict.FAIL, denied[:300]
+    if fault := fault_of(seen, pinned=pinned):
+        return fault.verdict, fault.reason
+    if said := next((line for line in lines if re.search(says, line)), None):
+        return Verdict.PASS, said[:300]
+    if skipped := next((line for line in lines if _SKIPS.search(line)), None):
+        return Verdict.INVALID, f"nothing was tested: {skipped[:300]}"
+    return Verdict.INVALID, f"it exited with 0, and no line says {says!r}"
+
+
+def judge_speculative(plain: Asked, drafting: Asked, margin: float) -> Finding:
+    """The same ids with and without, drafts made, and some of them rejected."""
+    attempts = plain.attempts + drafting.attempts
+    for asked, name in ((plain, "without speculation"), (drafting, "with speculation")):
+        if not asked.answers:
+            return _speculative(asked.verdict, f"{name}: {asked.reason}", attempts)
+        if (where := asked.unsteady()) is not None:
+            reason = f"{name}, servers started afresh do not agree: {where.words}"
+            return _speculative(Verdict.INVALID, reason, attempts, where=where)
+    one, two = plain.answers[0][0], drafting.answers[0][0]
+    if (where := first_difference(two, one.ids, one)) is not None:
+        verdict, reason = near_or_not(where, margin, f"speculation changes what comes: {where.words}")
+        return _speculative(verdict, reason, attempts, two, where)
+    rejected = two.drafted - two.accepted
+    drafts = f"{two.drafted} drafted, {two.accepted} accepted"
+    if one.drafted:
+        reason = f"the server without speculation drafts too ({one.drafted} tokens): both ways are the same"
+    elif not two.drafted:
+        reason = "nothing was drafted: both ways are the same; does the server want --spec-type?"
+    elif rejected <= 0:
+        reason = f"nothing was rolled back: {drafts}"
+    else:
+        return _speculative(Verdict.PASS, f"{len(two.ids)} equal tokens; {drafts}", attempts, two)
+    return _speculative(Verdict.INVALID, reason, attempts, two)
+
+
+def judge_reuse(asked: Asked, margin: float) -> Finding:
+    """The same ids from a prompt in the cache as from one that was computed."""
+    if not asked.answers:
+        return _reuse(asked.verdict, asked.reason, asked)
+    if (where := asked.unsteady()) is not None:
+        return _reuse(Verdict.INVALID, f"servers started afresh do not agree: {where.words}", asked, where)
+    first, *again = asked.answers[0]
+    for one in again:
+        if (where := first_difference(one, first.ids, first)) is not None:
+            reason = f"going back to the prompt changes what comes: {where.words}"
+            return _reuse(*near_or_not(where, margin, reason), asked, where)
+    if first.cached:
+        return _reuse(Verdict.INVALID, f"{first.cached} tokens came from the cache of a fresh server", asked)
+    if not all(one.cached for one in again):
+        return _reuse(Verdict.INVALID, "nothing came from the cache: nothing was gone back to", asked)
+    cached = again[-1].cached
+    reason = f"{len(first.ids)} equal tokens; {cached} of {cached + again[-1].prompt} of the prompt from the cache"
+    return _reuse(Verdict.PASS, reason, asked)
+
+
+def _speculative(
+    verdict: Verdict,
+    reason: str,
+    attempts: tuple[Attempt, ...],
+    answer: Generated | None = None,
+    where: Divergence | None = None,
+) -> Finding:
+    facts: dict[str, Json] = {"divergence": where.document() if where is not None else None}
+    if answer is not None:
+        facts |= {"drafted": answer.drafted, "accepted": answer.accepted, "ids": list(answer.ids)}
+    return Finding(check="speculative", verdict=verdict, reason=reason, attempts=attempts, facts=facts)
+
+
+def _reuse(verdict: Verdict, reason: str, asked: Asked, where: Divergence | None = None) -> Finding:
+    facts: dict[str, Json] = {"divergence": where.document() if where is not None else None}
+    facts["cached"] = [one.cached for answers in asked.answers[:1] for one in answers]
+    return Finding(check="reuse", verdict=verdict, reason=reason, attempts=asked.attempts, facts=facts)
+
+
+def _skipped(seen: Observation) -> bool:
+    """Whether a program says that it skipped: trying again would not help."""
+    return seen.code == 0 and bool(_SKIPS.search(seen.stderr.decode("utf-8", "replace")))
