@@ -104,6 +104,55 @@ def list_command(
     print_table(Table(titles=("suite", "gate", "kind", "where"), rows=rows, styles={}))
 
 
+@gate_app.command("record")
+def record_command(
+    gate: Annotated[str, typer.Argument(metavar="GATE", help="The gate whose reference is taken.")],
+    why: Annotated[str, typer.Option(metavar="TEXT", help="Why this is what it must give; stands beside it.")],
+    because: Annotated[
+        str | None, typer.Option(metavar="GATE", help="The kl, drift or tokens gate that allows a changed one.")
+    ] = None,
+    suite: SuiteOption = None,
+    build: BuildOption = None,
+    bin: ProgramsOption = None,  # noqa: A002  (the option's name)
+    engine: EngineOption = None,
+    image: ImageOption = None,
+    again: AgainOption = False,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Take what a gate gives as its new reference. A changed one needs a gate that shows the model is the same."""
+    from datetime import UTC, datetime
+
+    from patchstack.errors import NotHeldError
+    from patchstack.gates.record import EVIDENCE, changed, references, write_references
+    from patchstack.gates.suite import run_suite
+    from patchstack.verdict import Verdict
+
+    if not why.strip():
+        raise UsageError("a reference without a reason is worth nothing", hint='--why "what changed, and why it may"')
+    found = the_workspace(workspace)
+    whole = _suite(found, suite)
+    chosen = whole.only([gate, *([because] if because is not None else [])])
+    if because is not None and not any(one.name == because and one.kind in EVIDENCE for one in chosen.gates):
+        raise UsageError(f"gate {because} is no evidence", hint=f"one of kind {', '.join(EVIDENCE)} is")
+    with _bench(found, build, bin, engine, image, again=again) as (bench, what):
+        talk(f"recording {gate} from {what}")
+        judged = {one.name: judgement for one, judgement in run_suite(chosen, bench, lambda _: None)}
+    kind = next(one.kind for one in chosen.gates if one.name == gate)
+    taken = references(kind, judged[gate])
+    replaced = changed(taken)
+    if replaced and kind == "completion" and (because is None or judged[because].verdict is not Verdict.PASS):
+        told = f"; {because} is {judged[because].verdict}: {judged[because].reason}" if because is not None else ""
+        raise NotHeldError(
+            f"the transcript changed, and nothing shows that the model is the same{told}",
+            problems=[f"{'.'.join(one.keys)}: {one.old} to {one.new}" for one in replaced],
+            hint="--because GATE names a kl, drift or tokens gate of the suite that passes on this build",
+        )
+    stamp = f"{datetime.now(UTC):%Y-%m-%d}: {why.strip()}" + (f" ({because}: PASS)" if because is not None else "")
+    write_references(found.path, whole.name, gate, taken, stamp)
+    for one in taken:
+        print(f"{whole.name}/{gate} {'.'.join(one.keys)}: {one.old if one.old is not None else 'nothing'} -> {one.new}")
+
+
 @gate_app.command("summary")
 def summary_command(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where `gate run --report` wrote.")],

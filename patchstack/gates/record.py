@@ -1,0 +1,119 @@
+"""New references: what a gate gave becomes what it must give, with the reason beside it in `patchstack.yaml`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from patchstack.errors import ConfigError, NotHeldError, UsageError
+from patchstack.gates.protocol import Judgement
+from patchstack.workspace import read_yaml
+
+EVIDENCE = ("kl", "drift", "tokens")
+"""The kinds whose PASS allows a changed transcript."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """One value of a gate's entry: the keys that lead to it, what stood there (None: nothing), and what is to."""
+
+    keys: tuple[str, ...]
+    old: str | int | None
+    new: str | int
+
+
+def references(kind: str, judgement: Judgement) -> tuple[Reference, ...]:
+    """What a judgement gives as references.
+
+    Raises `UsageError` for a kind that has none, `NotHeldError` where the gate did not give an answer to take.
+    """
+    details: Mapping[str, Any] = judgement.details
+    match kind:
+        case "completion":
+            found = [_transcript(one) for one in details.get("states", ())]
+        case "tokens":
+            found = [_ids(one) for one in details.get("states", ())]
+        case "backend-ops":
+            found = _cases(details)
+        case _:
+            raise UsageError(
+                f"a gate of kind {kind} has no reference to record", hint="its thresholds are its settings"
+            )
+    kept = tuple(one for one in found if one is not None)
+    if not kept:
+        raise NotHeldError(f"nothing to record: {judgement.reason}", hint="a reference is taken from a whole answer")
+    return kept
+
+
+def changed(found: Sequence[Reference]) -> tuple[Reference, ...]:
+    """Those that replace another value: for these, evidence is due."""
+    return tuple(one for one in found if one.old is not None and one.old != one.new)
+
+
+def write_references(path: Path, suite: str, gate: str, found: Sequence[Reference], note: str) -> None:
+    """Write references into a workspace file, with a note as a comment behind each. All else stays as it is.
+
+    Raises `ConfigError` where the file has no such gate any more.
+    """
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+    from ruamel.yaml.comments import CommentedMap
+
+    document = read_yaml(path)
+    try:
+        entry = next(one for one in document["suites"][suite]["gates"] if one["name"] == gate)
+    except (KeyError, TypeError, StopIteration) as error:
+        raise ConfigError(f"{path} has no gate {gate} in suite {suite}") from error
+    for one in found:
+        node = entry
+        for key in one.keys[:-1]:
+            if not isinstance(node.get(key), CommentedMap):
+                node[key] = CommentedMap()
+            node = node[key]
+        node[one.keys[-1]] = one.new
+        node.yaml_add_eol_comment(" ".join(note.split()), key=one.keys[-1])
+    out = StringIO()
+    yaml = YAML()
+    yaml.width = 4096
+    yaml.preserve_quotes = True
+    yaml.dump(document, out)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(out.getvalue(), encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _transcript(state: Mapping[str, Any]) -> Reference | None:
+    """The digest of a state's one transcript; none for a state that is only compared with another."""
+    if state["md5"] is None or (state["same_as"] is not None and state["expected"] is None):
+        return None
+    old = state["expected"]
+    new = state["sha256"] if old is not None and len(old) == 64 else state["md5"]
+    return Reference(keys=_keys(state["state"]), old=old, new=new)
+
+
+def _ids(state: Mapping[str, Any]) -> Reference | None:
+    if state["sha256"] is None:
+        return None
+    return Reference(keys=_keys(state["name"]), old=state.get("expected"), new=state["sha256"])
+
+
+def _cases(details: Mapping[str, Any]) -> list[Reference | None]:
+    whole = details.get("reference")
+    if not whole or not whole["count"] or details.get("passed") != details.get("total"):
+        return []
+    return [
+        Reference(keys=("expect",), old=None, new=details["passed"]),
+        Reference(keys=("cases", "count"), old=None, new=whole["count"]),
+        Reference(keys=("cases", "sha256"), old=None, new=whole["sha256"]),
+    ]
+
+
+def _keys(state: str) -> tuple[str, ...]:
+    return ("states", state, "expect") if state else ("expect",)
