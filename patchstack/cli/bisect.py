@@ -38,9 +38,7 @@ def bisect_command(
     ] = "",
     to: Annotated[
         str | None,
-        typer.Option(
-            "--over-upstream", metavar="REF", help="Go over upstream's commits to REF, with the series on top."
-        ),
+        typer.Option("--to", metavar="REF", help="Go over upstream's commits to REF, with the series on top."),
     ] = None,
     good: Annotated[int | None, typer.Option(metavar="N", help="The last good patch [default: 0, the pin].")] = None,
     bad: Annotated[int | None, typer.Option(metavar="N", help="The first known bad patch [default: the last].")] = None,

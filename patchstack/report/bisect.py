@@ -30,7 +30,8 @@ def answer_lines(found: Bisected) -> Iterator[str]:
             yield f"{command} fails at {points[0].name} ({points[0].subject}) already: no point after it made it fail"
         case Ending.END_SKIPPED:
             end = points[candidates[0]]
-            yield f"{end.name} ({end.subject}) was skipped, and it is an end: without it there is no search"
+            why = found.tried[-1].why or "the command exited 125"
+            yield f"{end.name} ({end.subject}) is an end and was skipped, so there is no search: {why}"
     if found.turns_back is not None:
         bad, good = (points[place] for place in found.turns_back)
         yield (

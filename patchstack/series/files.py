@@ -54,7 +54,7 @@ def replace_file(path: Path, content: bytes) -> None:
     path = path.resolve()
     draft = path.with_name(f".{path.name}.patchstack-{os.getpid()}")
     try:
-        draft.unlink(missing_ok=True)
+        _sweep(path)
         write_new(draft, content)
         if path.exists():
             draft.chmod(path.stat().st_mode & 0o7777)
@@ -63,6 +63,25 @@ def replace_file(path: Path, content: bytes) -> None:
         draft.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def _sweep(path: Path) -> None:
+    """Remove drafts of a file that runs which are no more have left."""
+    start = f".{path.name}.patchstack-"
+    for left in path.parent.iterdir():
+        owner = left.name.removeprefix(start)
+        if left.name != owner and owner.isdigit() and (owner == str(os.getpid()) or not _runs(int(owner))):
+            left.unlink(missing_ok=True)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def sync_directory(directory: Path) -> None:

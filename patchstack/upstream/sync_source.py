@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import MissingError, NotHeldError, UsageError
+from patchstack.errors import UsageError
 from patchstack.git.objects import Commit, Objects, Repository, read_only_git
 from patchstack.git.overlay import SUBMODULE
 from patchstack.git.transport import Cache
@@ -17,6 +17,7 @@ from patchstack.series.history import ForkHistory
 from patchstack.series.lock import FILE_NAME, Lock
 from patchstack.series.model import PatchFile, Series
 from patchstack.series.result import Row
+from patchstack.upstream.history import UpstreamRange, read_range
 from patchstack.upstream.sync_state import Item
 from patchstack.upstream.sync_worktree import SyncTree
 from patchstack.workspace import is_url
@@ -24,50 +25,29 @@ from patchstack.workspace import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The new pin, the upstream repository that has it, and how many upstream commits lie between the pins."""
+    """The new pin, the upstream repository that has it, and the upstream commits between the pins."""
 
     commit: Commit
     repository: Repository
-    distance: int
+    range: UpstreamRange
 
 
 def open_target(cache: Cache, upstream: str, pin: Commit, to: str, objects: Objects) -> Target:
     """Find the new pin in the upstream, along with its history back to the old one.
 
-    Raises `NotHeldError` where it does not descend from the pin, `MissingError` where that cannot be told here.
+    Raises `UsageError` where it does not descend from the pin, `MissingError` where that cannot be told here.
     """
     if is_url(upstream):
         repository, oid = cache.history(upstream, to, pin.oid)
     else:
         repository, oid = Repository.open(upstream, Path(upstream)), to
+    # A ref is the upstream's own: found there, and not by chance among the fork's objects.
     alone = Objects()
     alone.add_directory(repository.object_directory, repository.name)
     commit = repository.resolve_commit(oid, "--to", alone)
     objects.add_directory(repository.object_directory, repository.name)
-    if not repository.is_ancestor(pin.oid, commit.oid):
-        raise _no_descent(repository, pin, commit, to)
-    told = read_only_git(repository.path, "rev-list", "--count", "--first-parent", f"{pin.oid}..{commit.oid}")
-    return Target(commit=commit, repository=repository, distance=int(told.stdout or b"0"))
-
-
-def _no_descent(repository: Repository, pin: Commit, commit: Commit, to: str) -> Exception:
-    if repository.is_ancestor(commit.oid, pin.oid):
-        return NotHeldError(
-            f"{to} ({commit.oid[:12]}) is older than the pin {pin.oid[:12]}",
-            hint="a sync goes forward; give a later commit of the upstream",
-        )
-    if repository.shallow:
-        return MissingError(
-            f"{repository.name} is shallow: whether {to} descends from the pin {pin.oid[:12]} cannot be told",
-            hint=f"git -C {repository.name} fetch --deepen=1000",
-        )
-    base = read_only_git(repository.path, "merge-base", pin.oid, commit.oid).stdout.decode().strip()
-    where = f"they part at {base[:12]}" if base else "they have no commit in common"
-    return NotHeldError(
-        f"{to} ({commit.oid[:12]}) does not descend from the pin {pin.oid[:12]}: {where}",
-        hint="is it on another branch, or did the upstream rewrite its history? "
-        "Then export the fork on the newest pin that both have, and sync from there",
-    )
+    found = read_range(repository, objects, pin, commit, to)
+    return Target(commit=commit, repository=repository, range=found)
 
 
 def patches_of(

@@ -17,7 +17,8 @@ FILE_NAME = "state.json"
 
 
 class Phase(StrEnum):
-    """What a sync is at. `stopped` waits for a person, `ready` for `--accept`."""
+    """What a sync is at. `stopped` waits for a person, `ready` for `--accept`; in `closing` all is written, and its
+    repository goes."""
 
     PREPARING = "preparing"
     PICKING = "picking"
@@ -25,6 +26,7 @@ class Phase(StrEnum):
     PICKED = "picked"
     READY = "ready"
     ACCEPTING = "accepting"
+    CLOSING = "closing"
 
 
 class Fate(StrEnum):

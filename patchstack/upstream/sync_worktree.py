@@ -6,6 +6,7 @@ the same branch, down to the ids, on every machine.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -233,14 +234,25 @@ class SyncTree:
         return bool(self._git("status", "--porcelain", "--ignored").strip())
 
     def remove(self) -> None:
-        """Remove the repository with all it holds. Raises `UsageError` for a directory that is not ours."""
-        if self.directory.exists():
-            if not self.is_ours and any(self.directory.iterdir()):
-                raise UsageError(
-                    f"{self.directory} is not the repository that this sync made; nothing was removed",
-                    hint="move it away and run the command again",
-                )
-            shutil.rmtree(self.directory)
+        """Remove the repository with all it holds, what says that it is ours last: a killed run can do it again.
+
+        Raises `UsageError` for a directory that is not ours."""
+        if not self.directory.exists():
+            return
+        if not self.is_ours and any(files for _, _, files in os.walk(self.directory)):
+            raise UsageError(
+                f"{self.directory} is not the repository that this sync made; nothing was removed",
+                hint="move it away and run the command again",
+            )
+        for directory, last in ((self.directory, ".git"), (self.git_dir, MARK)):
+            for path in directory.iterdir() if directory.is_dir() else ():
+                if path.name == last:
+                    continue
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+        shutil.rmtree(self.directory)
 
     def _markers(self, path: str) -> list[int]:
         shown = self._run("cat-file", "blob", f":0:{path}")

@@ -34,11 +34,7 @@ def begin(bench: Bench, to: str, *, worktree: Path | None = None, branch: str | 
                 f"a sync of {bench.config.name} to {old.to_name} is under way ({old.phase})",
                 hint=f"patchstack sync {bench.config.name} --continue, or --abort",
             )
-        try:
-            return _begin(bench, to, worktree, branch)
-        finally:
-            if bench.state() is None:
-                bench.clear()
+        return _begin(bench, to, worktree, branch)
 
 
 def _begin(bench: Bench, to: str, worktree: Path | None, branch: str | None) -> SyncState | None:
@@ -151,7 +147,7 @@ def abort(bench: Bench) -> SyncState:
     """
     with bench.alone():
         state = bench.the_state()
-        if state.phase is Phase.ACCEPTING:
+        if state.phase in (Phase.ACCEPTING, Phase.CLOSING):
             raise UsageError(
                 "--accept has begun to write and was interrupted",
                 hint=f"patchstack sync {bench.config.name} --accept finishes it",
@@ -163,7 +159,7 @@ def abort(bench: Bench) -> SyncState:
 
 def _usable(bench: Bench) -> SyncState:
     state = bench.the_state()
-    if state.phase is Phase.ACCEPTING:
+    if state.phase in (Phase.ACCEPTING, Phase.CLOSING):
         raise UsageError(
             "--accept has begun to write and was interrupted",
             hint=f"patchstack sync {bench.config.name} --accept finishes it",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,6 +47,8 @@ def accept(bench: Bench) -> Accepted:
     """
     with bench.alone():
         state = bench.the_state()
+        if state.phase is Phase.CLOSING:
+            return _closed(bench, state)
         if state.phase is not Phase.ACCEPTING:
             _refuse(bench, state)
             _require(bench, state)
@@ -58,10 +59,19 @@ def accept(bench: Bench) -> Accepted:
         with_fork = bench.config.fork is not None
         move_pin(bench.workspace.path, bench.config.name, state.to, state.branch if with_fork else None)
         share(tree_of(state).git_dir / "rr-cache", bench.shared)
-        record = _record(bench, state)
-        kept = _leave(state, with_fork=with_fork)
-        bench.clear()
-        return Accepted(state=state, record=record, kept=kept)
+        _record(bench, state)
+        tree = tree_of(state)
+        if not with_fork or tree.left_over():
+            bench.clear()
+            return Accepted(state=state, record=_record_file(bench, state), kept=tree.directory)
+        return _closed(bench, bench.save(replace(state, phase=Phase.CLOSING)))
+
+
+def _closed(bench: Bench, state: SyncState) -> Accepted:
+    """Remove the repository: the fork has the branch, and nobody put anything there."""
+    tree_of(state).remove()
+    bench.clear()
+    return Accepted(state=state, record=_record_file(bench, state), kept=None)
 
 
 def _refuse(bench: Bench, state: SyncState) -> None:
@@ -169,24 +179,16 @@ def _publish(config: SeriesConfig, state: SyncState) -> None:
         )
 
 
-def _record(bench: Bench, state: SyncState) -> Path:
+def _record_file(bench: Bench, state: SyncState) -> Path:
+    return bench.workspace.root / OURS / "synced" / f"{state.series}-{state.to[:12]}.json"
+
+
+def _record(bench: Bench, state: SyncState) -> None:
     """Keep what was decided, the reasons among it, as a file that can be committed."""
-    path = bench.workspace.root / OURS / "synced" / f"{state.series}-{state.to[:12]}.json"
+    path = _record_file(bench, state)
     document = {**sync_document(state), "phase": "accepted", "worktree": None}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, json.dumps(document, indent=1).encode() + b"\n")
     except OSError as error:
         raise MissingError(f"{path} cannot be written: {error.strerror or error}") from error
-    return path
-
-
-def _leave(state: SyncState, *, with_fork: bool) -> Path | None:
-    """Remove the repository, unless it is the only one that has the branch or holds what somebody put there."""
-    tree = tree_of(state)
-    if not tree.directory.exists():
-        return None
-    if not with_fork or tree.left_over():
-        return tree.directory
-    shutil.rmtree(tree.directory)
-    return None

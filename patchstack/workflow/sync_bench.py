@@ -79,7 +79,11 @@ class Bench:
         except OSError as error:
             raise MissingError(f"{self.directory} cannot be made: {error.strerror}") from error
         with alone_in(self.directory, WHO):
-            yield
+            try:
+                yield
+            finally:
+                if not (self.directory / FILE_NAME).exists():
+                    self.clear()
 
 
 def tree_of(state: SyncState) -> SyncTree:

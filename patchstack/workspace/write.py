@@ -85,7 +85,7 @@ def _scalar(value: str, quote: str) -> str:
 
 def _replace(path: Path, text: str) -> None:
     path = path.resolve()
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.patchstack-draft")
     try:
         with draft.open("w", encoding="utf-8", newline="") as file:
             file.write(text)
