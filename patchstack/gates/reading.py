@@ -27,7 +27,7 @@ def environment(node: Node, key: str = "env") -> Environment:
         value = child.node[name] if child is not None else None
         if problem := variable_problem(str(name)):
             node.complain(key, problem)
-        elif isinstance(value, str) or type(value) is int:
+        elif isinstance(value, str) or type(value) is int or _zero(value):
             found[str(name)] = str(value)
         else:
             node.complain(key, f"the value of {name} is not text; put it in quotes")
@@ -50,11 +50,20 @@ def merged(*parts: Environment) -> dict[str, str]:
 
 def bounded(node: Node, key: str, *, default: int, least: int, most: int) -> int:
     """A whole number within bounds."""
-    value = node.integer(key, default=default)
+    if _zero(node.node.get(key)):
+        node.used.append(key)
+        value = 0
+    else:
+        value = node.integer(key, default=default)
     if least <= value <= most:
         return value
     node.complain(key, f"{value} is not from {least} to {most}")
     return default
+
+
+def _zero(value: object) -> bool:
+    """Whether a value was written as `0`: ruamel gives that as a number with a width, like `007`."""
+    return isinstance(value, int) and type(value) is not bool and value == 0 and getattr(value, "_width", 0) == 1
 
 
 def pattern(node: Node, key: str, *, default: str | None = None, required: bool = False) -> str | None:

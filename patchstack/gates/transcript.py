@@ -56,14 +56,14 @@ def difference(expected: bytes, actual: bytes) -> Difference | None:
     """Where two transcripts part; None where they are equal. Bytes that are no UTF-8 are shown as `\\xff`."""
     if expected == actual:
         return None
-    one, other = (text.decode("utf-8", "backslashreplace") for text in (expected, actual))
+    one, other = (text.decode("utf-8", "surrogateescape") for text in (expected, actual))
     same = (mine == theirs for mine, theirs in zip(one, other, strict=False))
     position = next((index for index, equal in enumerate(same) if not equal), min(len(one), len(other)))
     return Difference(
         position=position,
-        before=one[max(0, position - _CONTEXT) : position],
-        expected=one[position : position + _CONTEXT],
-        actual=other[position : position + _CONTEXT],
+        before=_shown(one[max(0, position - _CONTEXT) : position]),
+        expected=_shown(one[position : position + _CONTEXT]),
+        actual=_shown(other[position : position + _CONTEXT]),
     )
 
 
@@ -75,6 +75,10 @@ def as_text(transcript: bytes, limit: int = 8192) -> str | None:
         return transcript.decode("utf-8")
     except UnicodeDecodeError:
         return None
+
+
+def _shown(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _quoted(text: str) -> str:

@@ -1,0 +1,472 @@
+"""Gate kind completion: what a run's end says, what a transcript is held against, and what is not judged."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from patchstack.engine.protocol import Ending
+from patchstack.gates import completion
+from patchstack.gates.completion import Spec, State, read, run, spec_problems
+from patchstack.gates.exits import fault_of
+from patchstack.gates.prompting import Prompting, prompting_problems
+from patchstack.gates.protocol import (
+    Attempt,
+    Complete,
+    Invocation,
+    Judgement,
+    Model,
+    Observation,
+    Observed,
+)
+from patchstack.gates.sentinel import GRAPHS_REUSED, MEMORY_BREAKDOWN, sentinel_missing
+from patchstack.gates.transcript import difference, md5_of, reference_problem, sha256_of
+from patchstack.verdict import Verdict
+from patchstack.workspace import read_yaml
+from patchstack.workspace.mapping import Mapping as Node
+from tests.programs import a_bench, program
+
+DATA = Path(__file__).parent.parent / "data" / "llama"
+WHOLE = (DATA / "completion.stderr").read_bytes()
+TEXT = (DATA / "completion.stdout").read_bytes()
+MODEL = Model(name="tiny", path="/models/tiny.gguf")
+PINNED = replace(MODEL, sha256="0" * 64)
+PROMPTING = Prompting(model=MODEL, prompt="The capital of France is", tokens=48)
+
+
+def an_observation(stdout: bytes = TEXT, stderr: bytes = WHOLE, code: int = 0) -> Observation:
+    return Observation(key="k", ending=Ending.EXITED, code=code, stdout=stdout, stderr=stderr, seconds=1.0)
+
+
+class Scripted:
+    """A bench that gives what it was told to, by the run's environment, in order; the last for ever."""
+
+    def __init__(self, by_switch: Mapping[str, list[Observation]]) -> None:
+        self.by_switch = {switch: list(given) for switch, given in by_switch.items()}
+        self.invocations: list[Invocation] = []
+        self.salts: list[str] = []
+
+    def observe(self, invocation: Invocation, *, complete: Complete, tries: int = 3, salt: str = "") -> Observed:
+        self.invocations.append(invocation)
+        self.salts.append(salt)
+        given = self.by_switch[",".join(f"{name}={value}" for name, value in sorted(invocation.env.items()))]
+        attempts: list[Attempt] = []
+        for _ in range(tries):
+            seen = given.pop(0) if len(given) > 1 else given[0]
+            complaint = complete(seen)
+            attempts.append(Attempt(what=invocation.what, key="k", code=seen.code, seconds=1, complaint=complaint))
+            if complaint is None:
+                return Observed(observation=seen, attempts=tuple(attempts))
+        return Observed(observation=None, attempts=tuple(attempts))
+
+    def has(self, kept: str) -> bool:
+        return False
+
+    def digest_of(self, model: Model) -> str:
+        return "0" * 64
+
+    def programs(self) -> frozenset[str]:
+        return frozenset()
+
+
+def judged(*seen: Observation, expect: str | None = None, prompting: Prompting = PROMPTING, **more: int) -> Judgement:
+    spec = Spec(prompting=prompting, states=(State(expect=expect),), runs=more.get("runs", 1))
+    return run(spec, Scripted({"": list(seen)}))
+
+
+# What is run
+
+
+def test_the_command_line_is_the_canonical_one_and_the_environment_is_the_entrys() -> None:
+    bench = Scripted({"GGML_NO_BACKTRACE=1,LLAMA_KV_PAGED=1": [an_observation()]})
+    prompting = replace(PROMPTING, env=(("GGML_NO_BACKTRACE", "1"),), args=("-t", "2"))
+    run(Spec(prompting=prompting, states=(State(name="paged", env=(("LLAMA_KV_PAGED", "1"),)),)), bench)
+    (invocation,) = bench.invocations
+    assert invocation.program == "llama-completion"
+    assert " ".join(invocation.args) == (
+        "-m {model:tiny} -ngl 99 -fa on -c 4096 --temp 0 --seed 1 -n 48 -p The capital of France is "
+        "-fit off --perf -t 2"
+    )
+    assert dict(invocation.env) == {"GGML_NO_BACKTRACE": "1", "LLAMA_KV_PAGED": "1"}
+    assert "-no-cnv" not in invocation.args
+
+
+# What is judged
+
+
+def test_the_reference_s_transcript_passes_and_another_fails_with_where_they_part() -> None:
+    passed = judged(an_observation(), expect=md5_of(TEXT))
+    assert (passed.verdict, passed.actual) == (Verdict.PASS, md5_of(TEXT))
+    state = State(expect=sha256_of(TEXT), transcript=TEXT)
+    other = TEXT.replace(b"cbT5", b"cbU5")
+    failed = run(Spec(prompting=PROMPTING, states=(state,)), Scripted({"": [an_observation(other)]}))
+    assert failed.verdict is Verdict.FAIL
+    assert failed.actual == sha256_of(other)
+    assert f"first difference at character {TEXT.index(b'T5')}: after 'e capital of France iscb', 'T5" in failed.reason
+    assert "became 'U5" in failed.reason
+    assert failed.details["changed"] == [""]
+
+
+def test_without_a_reference_nothing_passes_and_the_digest_is_told() -> None:
+    found = judged(an_observation())
+    assert (found.verdict, found.reason) == (Verdict.INVALID, "no reference yet: gate record")
+    assert found.actual == md5_of(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("seen", "complaint"),
+    [
+        (an_observation(stderr=b""), "its output was lost"),
+        (an_observation(b"", b""), "its output was lost"),
+        (
+            an_observation(stderr=WHOLE.replace(b"graphs reused =         46\n", b"graphs reused =         4")),
+            "was lost",
+        ),
+        (an_observation(TEXT + b"common_perf_print:    graphs reused =         46\n", b""), "its output was lost"),
+        (an_observation(b""), "the transcript is empty"),
+        (an_observation(b"\n\n"), "the transcript is empty"),
+        (an_observation(stderr=WHOLE.replace(b"    47 runs", b"     0 runs")), "the model ended at once"),
+        (an_observation(code=137), "it was ended by SIGKILL (exit code 137)"),
+        (an_observation(code=143), "it was ended by SIGTERM"),
+        (an_observation(code=127, stderr=b"x: error while loading shared libraries: libggml.so.0\n"), "be started"),
+        (an_observation(code=1, stderr=b""), "it exited with 1 and did not say why"),
+        (an_observation(code=1, stderr=b"error: invalid argument: --nope\n"), "does not take its arguments"),
+        (an_observation(code=134, stderr=b"CUDA error: out of memory\n"), "it ran out of memory"),
+    ],
+)
+def test_what_cannot_be_judged_is_tried_again_counted_and_neither_passes_nor_fails(
+    seen: Observation, complaint: str
+) -> None:
+    found = judged(seen, expect=md5_of(TEXT))
+    assert found.verdict is Verdict.INVALID
+    assert complaint in found.reason
+    assert "(5 of 5 tries could not be judged)" in found.reason
+    assert len(found.attempts) == 5
+    recovered = judged(seen, seen, an_observation(), expect=md5_of(TEXT))
+    assert recovered.verdict is Verdict.PASS
+    assert recovered.details["tries_lost"] == 2
+
+
+@pytest.mark.parametrize("code", [134, 139, 136, 132, 135])
+def test_a_crash_fails_before_its_output_is_looked_at_and_names_the_assertion(code: int) -> None:
+    backtrace = b"#0  0x00007f ggml_abort\n"
+    stderr = b"0.00.1 I loading\n/src/ggml/src/ggml.c:77: GGML_ASSERT(ne0 == 4) failed\n"
+    found = judged(an_observation(TEXT + backtrace, stderr, code), expect=md5_of(TEXT))
+    assert found.verdict is Verdict.FAIL
+    assert "GGML_ASSERT(ne0 == 4) failed" in found.reason
+    assert f"exit code {code}" in found.reason
+    assert len(found.attempts) == 1, "a crash is an answer: it is not tried away"
+
+
+def test_a_crash_that_left_its_backtrace_on_stdout_alone_is_told_by_it() -> None:
+    found = judged(an_observation(b"The cap\n#0  0x00007f in ggml_abort ()\n", b"", 134))
+    assert found.reason == "it crashed with SIGABRT (exit code 134): #0  0x00007f in ggml_abort ()"
+
+
+def test_words_of_a_transcript_do_not_excuse_a_crash() -> None:
+    found = judged(an_observation(b"CUDA error: out of memory\n", b"", 139))
+    assert found.verdict is Verdict.FAIL
+
+
+def test_a_model_that_cannot_be_loaded_is_the_builds_fault_only_where_the_model_is_known_to_be_the_right_one() -> None:
+    stderr = (DATA / "completion-truncated.stderr").read_bytes()
+    seen = an_observation(b"", stderr, 1)
+    unknown, known = fault_of(seen, pinned=False), fault_of(seen, pinned=True)
+    assert unknown is not None
+    assert known is not None
+    assert (unknown.verdict, known.verdict) == (Verdict.INVALID, Verdict.FAIL)
+    assert "is not within the file bounds" in unknown.reason
+
+
+def test_the_complaint_is_the_one_that_names_a_cause() -> None:
+    silent, told = an_observation(b"", b"", 1), an_observation(b"", b"1.1 E error loading model: bad magic\n", 1)
+    found = judged(silent, told, silent, silent, silent)
+    assert found.reason.startswith("it cannot load the model: error loading model: bad magic")
+
+
+def test_every_run_must_give_the_same_and_the_reason_counts() -> None:
+    other = TEXT.replace(b"5", b"6")
+    found = judged(an_observation(), an_observation(other), an_observation(), expect=md5_of(TEXT), runs=3)
+    assert found.verdict is Verdict.FAIL
+    assert f"3 runs gave 2 transcripts: 2 times {md5_of(TEXT)}, 1 times {md5_of(other)}" in found.reason
+    held = judged(an_observation(), expect=md5_of(TEXT), runs=3)
+    assert (held.verdict, held.reason) == (Verdict.PASS, "the reference's transcript, 3 times of 3")
+
+
+def test_repetitions_are_observations_of_their_own() -> None:
+    bench = Scripted({"": [an_observation()]})
+    run(Spec(prompting=PROMPTING, runs=3), bench)
+    assert bench.salts == ["", "run 2", "run 3"]
+
+
+def test_a_run_that_differs_fails_though_a_later_one_could_not_be_judged() -> None:
+    lost = an_observation(stderr=b"")
+    found = judged(an_observation(TEXT + b"x"), lost, expect=md5_of(TEXT), runs=2)
+    assert found.verdict is Verdict.FAIL
+
+
+# States
+
+OFF, ON = State(name="off"), State(name="on", env=(("S", "1"),), same_as="off")
+
+
+def compared(off: Observation, on: Observation, *states: State) -> Judgement:
+    spec = Spec(prompting=PROMPTING, states=states or (OFF, ON))
+    return run(spec, Scripted({"": [off], "S=1": [on]}))
+
+
+def test_on_must_be_off_only_where_a_reference_says_so() -> None:
+    other = an_observation(TEXT.replace(b"T", b"Q"))
+    assert compared(an_observation(), an_observation()).verdict is Verdict.PASS
+    apart = compared(an_observation(), other)
+    assert apart.verdict is Verdict.FAIL
+    assert apart.reason.startswith("on: not the transcript of off; first difference at character 0: 'The capital")
+    own = (State(name="off", expect=md5_of(TEXT)), State(name="on", env=ON.env, expect=md5_of(other.stdout)))
+    assert compared(an_observation(), other, *own).verdict is Verdict.PASS
+
+
+def test_a_state_with_nothing_to_be_held_against_is_not_judged_beside_one_that_passes() -> None:
+    found = compared(
+        an_observation(), an_observation(), State(name="off", expect=md5_of(TEXT)), replace(ON, same_as=None)
+    )
+    assert (found.verdict, found.reason) == (Verdict.INVALID, "on: no reference yet: gate record")
+
+
+def test_one_state_that_fails_outweighs_one_that_could_not_be_judged() -> None:
+    lost = an_observation(stderr=b"")
+    states = (State(name="off", expect=md5_of(b"else")), State(name="on", env=ON.env, expect=md5_of(TEXT)))
+    assert compared(an_observation(), lost, *states).verdict is Verdict.FAIL
+    assert compared(lost, an_observation()).verdict is Verdict.INVALID
+
+
+def test_a_state_is_not_compared_with_a_crash() -> None:
+    found = compared(an_observation(code=134, stderr=b"a.c:1: boom\n"), an_observation())
+    assert found.verdict is Verdict.FAIL
+    states = {one["state"]: one["verdict"] for one in found.details["states"]}  # type: ignore[union-attr,index]
+    assert states == {"off": "FAIL", "on": "INVALID"}
+
+
+@pytest.mark.parametrize(
+    ("states", "problem"),
+    [
+        ((), "there are none"),
+        ((replace(ON, same_as="of"),), "there is no state 'of' for same_as"),
+        ((replace(ON, same_as="on"),), "same_as is itself"),
+        ((OFF, replace(ON, env=())), "has the environment of off: a run would be compared with itself"),
+        ((OFF, ON, State(name="x", same_as="on")), "same_as on, which is compared itself: name off"),
+        ((State(expect="d41d8cd98f00b204e9800998ecf8427e"),), "is the digest of nothing"),
+        ((State(expect=hashlib.sha256(b"\n").hexdigest()),), "is the digest of nothing"),
+        ((State(expect="12"),), "is no digest"),
+        ((State(expect=md5_of(TEXT), transcript=b"other"),), "is not the one of the digest expected"),
+    ],
+)
+def test_states_that_make_no_sense_are_refused(states: tuple[State, ...], problem: str) -> None:
+    (found,) = spec_problems(Spec(prompting=PROMPTING, states=states))
+    assert problem in found[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"prompt": " "}, "the prompt is empty"),
+        ({"prompt": "see {work}"}, "{work} would be replaced with a path"),
+        ({"args": ("--no-perf",)}, "takes away the line that shows that nothing was lost"),
+        ({"args": ("-n", "9")}, "-n is tokens:"),
+        ({"tokens": 4096}, "do not fit into a context of 4096"),
+        ({"env": (("LD_PRELOAD", "x"),)}, "LD_PRELOAD is set by the engine"),
+        ({"env": (("A B", "x"),)}, "is no name of a variable"),
+        ({"flash_attention": "maybe"}, "is none of on, off and auto"),
+        ({"sentinel": "("}, "is no regular expression"),
+        ({"sentinel": "x*"}, "is found in every text"),
+    ],
+)
+def test_prompts_that_cannot_be_put_are_refused(change: dict[str, object], problem: str) -> None:
+    (found,) = prompting_problems(replace(PROMPTING, **change))  # type: ignore[arg-type]
+    assert problem in found[1]
+
+
+# Sentinels and texts
+
+
+@pytest.mark.parametrize("name", ["completion.stderr", "completion-verbose.stderr"])
+def test_the_sentinel_is_found_in_what_the_tool_printed_whatever_follows_it(name: str) -> None:
+    stderr = (DATA / name).read_bytes()
+    assert sentinel_missing(stderr, GRAPHS_REUSED) is None
+    assert sentinel_missing(stderr.replace(b"0.0", b"\x1b[34m0.0\x1b[0m"), GRAPHS_REUSED) is None
+    cut = stderr[: stderr.index(b"graphs reused") + 20]
+    assert sentinel_missing(cut, GRAPHS_REUSED) is not None, "half a line is not the line"
+
+
+def test_the_sentinel_of_perplexity_is_in_verbose_output_alone() -> None:
+    assert sentinel_missing((DATA / "completion-verbose.stderr").read_bytes(), MEMORY_BREAKDOWN) is None
+    assert sentinel_missing(WHOLE, MEMORY_BREAKDOWN) is not None
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "told"),
+    [
+        (b"abc", b"abd", "first difference at character 2: after 'ab', 'c' became 'd'"),
+        (b"abc", b"ab", "first difference at character 2: after 'ab', 'c' became the end"),
+        (b"", b"x", "first difference at character 0: the end became 'x'"),
+        (b"a\xff", b"a\xfe", "first difference at character 1: after 'a', '\\\\xff' became '\\\\xfe'"),
+        ("é1".encode(), "é2".encode(), "first difference at character 1: after 'é', '1' became '2'"),
+    ],
+)
+def test_a_difference_is_told_by_position_and_surroundings(expected: bytes, actual: bytes, told: str) -> None:
+    assert told in str(difference(expected, actual))
+    assert difference(expected, expected) is None
+
+
+def test_only_digests_of_something_are_references() -> None:
+    assert reference_problem(md5_of(TEXT)) is None
+    assert reference_problem(sha256_of(TEXT)) is None
+    assert reference_problem(md5_of(TEXT).upper()) is not None
+
+
+# Settings
+
+
+def settings(text: str, tmp_path: Path) -> tuple[Spec, list[str]]:
+    path = tmp_path / "suite.yaml"
+    path.write_text(text)
+    problems: list[str] = []
+    spec = read(Node(read_yaml(path), path, "", problems), {"tiny": PINNED})
+    return spec, [problem.removeprefix(f"{path}:") for problem in problems]
+
+
+def test_an_entry_of_a_suite_is_read(tmp_path: Path) -> None:
+    spec, problems = settings(
+        """\
+model: tiny
+prompt: The capital of France is
+tokens: 48
+gpu_layers: 0
+args: [-md, "{model:tiny}"]
+env: {GGML_NO_BACKTRACE: 0}
+states:
+  paged: {env: {LLAMA_KV_PAGED: 1}, expect: 8CB0CE23777BF55F92F63D0292C756B0}
+  off: {expect: 07db32c2bcb78d17a43ed18bc22705cd}
+  stable: {env: {LLAMA_PAGED_DECODE_STABLE: "1"}, same_as: off}
+runs: 2
+tries: 3
+""",
+        tmp_path,
+    )
+    assert problems == []
+    assert spec.prompting == Prompting(
+        model=PINNED,
+        prompt="The capital of France is",
+        tokens=48,
+        gpu_layers=0,
+        args=("-md", "{model:tiny}"),
+        models=(PINNED,),
+        env=(("GGML_NO_BACKTRACE", "0"),),
+        tries=3,
+    )
+    assert spec.prompting.completion().models == (PINNED,)
+    assert spec.runs == 2
+    assert [(state.name, state.env, state.expect, state.same_as) for state in spec.states] == [
+        ("paged", (("LLAMA_KV_PAGED", "1"),), "8cb0ce23777bf55f92f63d0292c756b0", None),
+        ("off", (), "07db32c2bcb78d17a43ed18bc22705cd", None),
+        ("stable", (("LLAMA_PAGED_DECODE_STABLE", "1"),), None, "off"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("model: tin\nprompt: x\n", "1: model: there is no model 'tin', perhaps you meant tiny"),
+        ("model: tiny\n", "1: prompt is missing"),
+        ("model: tiny\nprompt: x\nexpct: y\n", "3: expct: unknown key, perhaps you meant expect"),
+        ("model: tiny\nprompt: x\nenv: {A: true}\n", "3: env: the value of A is not text; put it in quotes"),
+        ("model: tiny\nprompt: x\nenv: {A: 00}\n", "3: env: the value of A is not text; put it in quotes"),
+        ("model: tiny\nprompt: x\nenv: {LD_PRELOAD: y}\n", "3: env: LD_PRELOAD is set by the engine"),
+        ("model: tiny\nprompt: x\ntokens: 0\n", "3: tokens: 0 is not from 1"),
+        ("model: tiny\nprompt: x\ncontext: 32\n", "48 do not fit into a context of 32"),
+        ("model: tiny\nprompt: x\nargs: [-n, '5']\n", "3: args: -n is tokens:"),
+        ("model: tiny\nprompt: x\nargs: ['{model:other}']\n", "3: args: there is no model 'other'"),
+        ("model: tiny\nprompt: x\nsentinel: '['\n", "3: sentinel: '[' is no regular expression"),
+        ("model: tiny\nprompt: x\nexpect: d41d8cd98f00b204e9800998ecf8427e\n", "3: expect: d41d8cd98f00b204e98"),
+        ("model: tiny\nprompt: x\nstates: {}\n", "3: states: there are none: nothing would be checked"),
+        ("model: tiny\nprompt: x\nstates: {a: {exp: b}}\n", "3: states.a.exp: unknown key"),
+        ("model: tiny\nprompt: x\nexpect: " + "a" * 32 + "\nstates: {a: {}}\n", "each state has its own expect"),
+        ("model: tiny\nprompt: x\nparallel: 1\n", "3: parallel: one request is not parallel"),
+        (
+            "model: tiny\nprompt: x\nparallel: 2\nexpect: " + "a" * 32,
+            "3: parallel: requests at once are held against one",
+        ),
+    ],
+)
+def test_an_entry_that_cannot_be_used_is_complained_about_with_its_line(
+    text: str, problem: str, tmp_path: Path
+) -> None:
+    _, problems = settings(text, tmp_path)
+    assert len(problems) == 1, problems
+    assert problem in problems[0]
+
+
+# On a real bench
+
+
+def a_completion(tmp_path: Path, script: str, *, seconds: int = 20, tries: int = 2) -> Judgement:
+    """What the gate says of a program of that script, on this host."""
+    (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
+    program(tmp_path / "bin", "llama-completion", script)
+    model = Model(name="tiny", path=str(tmp_path / "tiny.gguf"))
+    prompting = replace(PROMPTING, model=model, seconds=seconds, tries=tries)
+    with a_bench(tmp_path / "bin", tmp_path) as bench:
+        return run(Spec(prompting=prompting, states=(State(expect=md5_of(b"hello\n")),)), bench)
+
+
+SAYS_IT_IS_DONE = 'echo "common_perf_print:    graphs reused =  5" >&2'
+
+
+@pytest.mark.parametrize(
+    ("script", "verdict", "reason"),
+    [
+        (f"echo hello; {SAYS_IT_IS_DONE}", Verdict.PASS, "the reference's transcript"),
+        (f"echo hallo; {SAYS_IT_IS_DONE}", Verdict.FAIL, "another one"),
+        ("echo hello", Verdict.INVALID, "its output was lost"),
+        ("true", Verdict.INVALID, "its output was lost"),
+        (f"{SAYS_IT_IS_DONE}", Verdict.INVALID, "the transcript is empty"),
+        ("kill -SEGV $$", Verdict.FAIL, "it crashed with SIGSEGV"),
+        ("kill -TERM $$", Verdict.INVALID, "it was ended by SIGTERM"),
+        (f"cat; echo hello; {SAYS_IT_IS_DONE}", Verdict.PASS, "the reference's transcript"),
+        ("echo 'x: symbol lookup error: no y' >&2; exit 127", Verdict.INVALID, "it could not be started"),
+    ],
+)
+def test_a_program_s_end_and_words_make_the_verdict(script: str, verdict: Verdict, reason: str, tmp_path: Path) -> None:
+    found = a_completion(tmp_path, script)
+    assert found.verdict is verdict, found
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize("hang", ["sleep 60", "kill -STOP $$", "trap '' TERM; while :; do sleep 1; done"])
+def test_a_program_that_hangs_is_ended_in_time_and_not_judged(hang: str, tmp_path: Path) -> None:
+    found = a_completion(tmp_path, f"echo hello; {SAYS_IT_IS_DONE}; {hang}", seconds=1)
+    assert found.verdict is Verdict.INVALID
+    assert "it took over 1 s and was ended" in found.reason
+
+
+def test_a_program_that_prints_without_end_is_ended_and_not_judged(tmp_path: Path) -> None:
+    found = a_completion(tmp_path, f"{SAYS_IT_IS_DONE}; yes hello", tries=1)
+    assert found.verdict is Verdict.INVALID
+    assert "it printed over 64 MiB and was ended" in found.reason
+
+
+def test_the_verdict_is_drawn_anew_from_what_is_kept(tmp_path: Path) -> None:
+    a_completion(tmp_path, f"echo hello; {SAYS_IT_IS_DONE}; echo run >>{tmp_path}/runs")
+    model = Model(name="tiny", path=str(tmp_path / "tiny.gguf"))
+    prompting = replace(PROMPTING, model=model)
+    with a_bench(tmp_path / "bin", tmp_path) as bench:
+        found = run(Spec(prompting=prompting, states=(State(expect="0" * 32),)), bench)
+    assert found.verdict is Verdict.FAIL
+    assert (tmp_path / "runs").read_text() == "run\n", "the reference changed, and nothing was run again"
+
+
+def test_the_kind_and_its_version_are_part_of_what_is_kept() -> None:
+    assert (completion.KIND, completion.VERSION) == ("completion", 1)
