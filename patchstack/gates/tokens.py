@@ -17,7 +17,7 @@ a file beside the workspace file, or only its digest; states are those of `compl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from patchstack.gates.asking import Asked, arguments_taken, ask, near_or_not, worst
 from patchstack.gates.prompting import Prompting, read_prompting
@@ -34,12 +34,13 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """One environment, with the ids it must give, or the state whose ids it must give, or both. The only state of a
-    gate without states has no name."""
+    """One environment, with the ids it must give, or the state whose ids it must give, or both. `file` is where the
+    reference's ids are kept, as it is written. The only state of a gate without states has no name."""
 
     name: str = ""
     env: Environment = ()
     reference: Reference | None = None
+    file: str | None = None
     same_as: str | None = None
 
 
@@ -65,11 +66,12 @@ class Spec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one state comes to."""
+    """What one state comes to. `steady`: all its answers were one and the same, so that it can be a reference."""
 
     state: State
     verdict: Verdict
     reason: str
+    steady: bool = False
     answer: Generated | None = None
     expected: str = ""
     divergence: Divergence | None = None
@@ -79,7 +81,9 @@ class Finding:
         return told(self.answer.digest, len(self.answer.ids)) if self.answer is not None else ""
 
     def document(self) -> dict[str, Json]:
-        answer = self.answer
+        """Of answers that are not steady, no ids are told: they are nothing to compare with."""
+        answer = self.answer if self.steady else None
+        reference = self.state.reference
         return {
             "name": self.state.name,
             "verdict": str(self.verdict),
@@ -87,6 +91,9 @@ class Finding:
             "ids": list(answer.ids) if answer is not None else None,
             "sha256": answer.digest if answer is not None else None,
             "text": answer.content if answer is not None else None,
+            "expected": reference.sha256 if reference is not None else None,
+            "expect_file": self.state.file,
+            "same_as": self.state.same_as,
             "divergence": self.divergence.document() if self.divergence is not None else None,
         }
 
@@ -98,7 +105,7 @@ def read(node: Node, models: Mapping[str, Model]) -> Spec:
     """The settings of a suite's entry: those of a `Prompting`, `states` (or `expect`, `expect_file` for the only one),
     `repeats`, `runs`, `probabilities`, `margin`."""
     prompting = read_prompting(node, models)
-    alone = State(reference=read_reference(node))
+    alone = _read_expected(State(), node)
     named = node.mapping("states")
     states = tuple(_read_state(name, one) for name, one in named.children()) if named is not None else (alone,)
     if named is not None and alone.reference is not None:
@@ -147,9 +154,14 @@ def spec_problems(spec: Spec) -> list[tuple[str, str]]:
 
 
 def _read_state(name: str, node: Node) -> State:
-    state = State(name=name, env=environment(node), reference=read_reference(node), same_as=node.text("same_as"))
+    state = _read_expected(State(name=name, env=environment(node), same_as=node.text("same_as")), node)
     node.finish()
     return state
+
+
+def _read_expected(state: State, node: Node) -> State:
+    file = node.node.get("expect_file")
+    return replace(state, reference=read_reference(node), file=file if isinstance(file, str) else None)
 
 
 # Running
@@ -180,27 +192,47 @@ def _ask_all(spec: Spec, bench: Bench, runs: int) -> dict[str, Asked]:
 
 def judge(spec: Spec, asked: Mapping[str, Asked]) -> tuple[Finding, ...]:
     """What each state comes to, from what was asked in it and in the state it must be like."""
-    return tuple(judge_state(state, asked, spec.margin) for state in spec.states)
+    followed = {state.same_as for state in spec.states}
+    return tuple(judge_state(state, asked, spec.margin, state.name in followed) for state in spec.states)
 
 
-def judge_state(state: State, asked: Mapping[str, Asked], margin: float) -> Finding:
-    """PASS needs a reference or another state, and ids equal to the end with it, and all answers equal."""
+def judge_state(state: State, asked: Mapping[str, Asked], margin: float, followed: bool = False) -> Finding:
+    """PASS needs a reference or another state, and ids equal to the end with it, and all answers equal. A state without
+    either holds where it is `followed`: another state is compared with it, and has the verdict."""
     own = asked[state.name]
     if not own.answers:
         return Finding(state=state, verdict=own.verdict, reason=own.reason)
     answer = own.answers[0][0]
 
-    def finding(verdict: Verdict, reason: str, expected: str = "", where: Divergence | None = None) -> Finding:
-        return Finding(state=state, verdict=verdict, reason=reason, answer=answer, expected=expected, divergence=where)
-
     if (where := own.unsteady()) is not None:
-        return finding(Verdict.INVALID, f"servers started afresh do not agree: {where.words}", where=where)
+        return Finding(
+            state=state,
+            verdict=Verdict.INVALID,
+            reason=f"servers started afresh do not agree: {where.words}",
+            answer=answer,
+            divergence=where,
+        )
     for again in own.answers[0][1:]:
         if (where := first_difference(again, answer.ids, answer)) is not None:
             reason = f"the same server, asked again, answers otherwise: {where.words}"
-            return finding(*near_or_not(where, margin, reason), where=where)
+            verdict, reason = near_or_not(where, margin, reason)
+            return Finding(state=state, verdict=verdict, reason=reason, answer=answer, divergence=where)
+
+    def finding(verdict: Verdict, reason: str, expected: str = "", where: Divergence | None = None) -> Finding:
+        return Finding(
+            state=state,
+            verdict=verdict,
+            reason=reason,
+            steady=True,
+            answer=answer,
+            expected=expected,
+            divergence=where,
+        )
+
     expectations = _expectations(state, asked)
     if isinstance(expectations, str):
+        if followed and state.same_as is None:
+            return finding(Verdict.PASS, f"{len(answer.ids)} tokens, for others to compare with")
         return finding(Verdict.INVALID, expectations)
     for reference, other, name in expectations:
         expected = told(reference.sha256, len(reference.ids) if reference.ids is not None else None)
