@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test lint types contract docs check fuzz bench clean
+.PHONY: help demo test lint types contract docs check fuzz bench bench-build clean
 
 help:                ## what one can do here
-	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 18
 
 $(VENV)/.installed: pyproject.toml ci/setup.sh ci/constraints.txt
 	PYTHON="$(PYTHON)" ci/setup.sh $(VENV)
@@ -41,6 +41,9 @@ fuzz: $(VENV)/.installed   ## the apply fuzz against git, long (FUZZ=20000 examp
 
 bench: $(VENV)/.installed  ## verify against git, side by side
 	$(BIN)/python -m benchmarks.verify_speed
+
+bench-build: $(VENV)/.installed  ## build against cmake by hand, side by side (BENCH="--engine host")
+	$(BIN)/python -m benchmarks.build_speed $(BENCH)
 
 clean:               ## remove what the targets made
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

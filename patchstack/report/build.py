@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from patchstack.build.runner import Inputs
     from patchstack.build.store import Stored
-    from patchstack.build.variant import Setting
 
 _STYLES = {"PASS": "green", "FAIL": "bold red", "INVALID": "yellow"}
 _PHASES = {
@@ -50,12 +49,14 @@ def options_lines(inputs: Inputs) -> Iterator[str]:
         rows.append(("toolkit", plan.toolkit.value, plan.toolkit.origin))
     rows += [(tool, version, "") for tool, version in toolchain.versions.items() if tool in ("c++", "nvcc", "cmake")]
     rows.append(("targets", " ".join(plan.targets.value), plan.targets.origin))
-    for name, settings in (("cmake", plan.cmake), ("compile", plan.compile)):
+    for name, settings in (("define", plan.cmake), ("compile", plan.compile)):
         rows += [(name, f"{key}={one.value}", one.origin) for key, one in sorted(settings.items())]
     rows += [
         ("jobs", str(plan.jobs.value), plan.jobs.origin),
-        ("memory", _gib(plan.memory), plan.memory.origin),
+        ("memory", _amount(plan.memory.value), plan.memory.origin),
+        *([("cpus", f"{plan.cpus.value:g}", plan.cpus.origin)] if plan.cpus.value is not None else []),
         ("time", _clock(plan.seconds.value), plan.seconds.origin),
+        *([] if plan.ccache else [("ccache", "off", "--no-ccache")]),
     ]
     width = min(60, max(len(value) for _, value, _ in rows))
     last = ""
@@ -122,7 +123,7 @@ class BuildScreen:
         """What the commands print: only its progress is shown."""
         elapsed = time.monotonic() - self._start
         for progress in self._reader.feed(chunk, elapsed):
-            left = f"about {_clock(progress.remaining)} left" if progress.remaining is not None else ""
+            left = f"about {_clock(progress.remaining)} left" if progress.remaining else ""
             if self._bar is not None and self._task is not None:
                 self._bar.update(self._task, total=progress.total, completed=progress.done, left=left)
             elif self._pulse.due(progress, elapsed):
@@ -220,8 +221,10 @@ def _plain(progress: Progress, left: str) -> str:
     return "  ".join(filter(None, (f"[{progress.done}/{progress.total}]", share, left)))
 
 
-def _gib(setting: Setting[int | None]) -> str:
-    return "unlimited" if setting.value is None else f"{setting.value / (1 << 30):.1f} GiB"
+def _amount(memory: int | None) -> str:
+    if memory is None:
+        return "unlimited"
+    return f"{memory / (1 << 30):.1f} GiB" if memory >= 1 << 30 else f"{memory / (1 << 20):.0f} MiB"
 
 
 def _size(count: int) -> str:
