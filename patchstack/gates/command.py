@@ -45,14 +45,17 @@ class Spec:
 
 def read(node: Node, models: Mapping[str, Model]) -> Spec:
     """The settings of a suite's entry."""
+    before = len(node.problems)
+    must = patterns(node, "must")
+    unusable = len(node.problems) > before
     spec = Spec(
         program=read_program(node, models),
-        must=patterns(node, "must"),
+        must=must,
         must_not=patterns(node, "must_not"),
         exit=bounded(node, "exit", default=0, least=0, most=255),
     )
     for key, problem in spec_problems(spec):
-        if key != "must" or key not in node.node:
+        if key != "must" or not unusable:
             node.complain(key if key in node.node else None, problem)
     node.finish()
     return spec
@@ -62,7 +65,9 @@ def spec_problems(spec: Spec) -> list[tuple[str, str]]:
     """What is wrong with the settings: each with the key it is about."""
     found = []
     if not spec.must:
-        found.append(("must", "must is missing: a program that did nothing has an exit code too; what must it print?"))
+        found.append(
+            ("must", "must is missing or empty: a program that did nothing has an exit code too; what must it print?")
+        )
     if both := [text for text in spec.must if text in spec.must_not]:
         found.append(("must_not", f"{both[0]!r} must be printed, and must not"))
     return found
@@ -103,6 +108,8 @@ def judge(spec: Spec, runs: Sequence[Observed]) -> Judgement:
     """The verdict of the runs: one, or several where a line that must be there was not."""
     attempts = tuple(attempt for one in runs for attempt in one.attempts)
     seen = [one.observation for one in runs if one.observation is not None]
+    if not spec.must:
+        return _judgement(spec, Verdict.INVALID, spec_problems(spec)[0][1], None, attempts)
     if not seen:
         why = complaint_of(runs[-1]) if runs else "nothing was run"
         return _judgement(spec, Verdict.INVALID, why, None, attempts)

@@ -77,8 +77,11 @@ def pattern(node: Node, key: str, *, default: str | None = None, required: bool 
 
 def patterns(node: Node, key: str) -> tuple[str, ...]:
     """A list of regular expressions, or one of them."""
-    one = node.node.get(key)
-    texts = node.texts(key) or () if isinstance(one, list) else tuple(filter(None, [node.text(key)]))
+    if isinstance(node.node.get(key), list):
+        texts = node.texts(key) or ()
+    else:
+        one = node.text(key)
+        texts = (one,) if one is not None else ()
     for problem in filter(None, map(pattern_problem, texts)):
         node.complain(key, problem)
     return tuple(text for text in texts if pattern_problem(text) is None)
