@@ -143,7 +143,7 @@ class _Forecaster:
             after = self._chain.touched.entries(commit.tree)
             week = self._weeks - 1 - min(self._weeks - 1, (self._newest - commit.when) // (7 * 86_400))
             for place in self._paths:
-                if before[place] != after[place]:
+                if before[place] is not None and before[place] != after[place]:
                     counts[place][week] += 1
                     names = self._changed(before[place], after[place])
                     known[place] = known[place] and names is not None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _HEAD = re.compile(rb"[A-Za-z_$][^;]*\(|(?:struct|class|enum|union|namespace|def|function)\b[^;]*\Z")
-_LABEL = re.compile(rb"\w+:\s*\Z")
+_NONE = re.compile(rb"\w+:\s*\Z|.*;\s*\Z")  # a label, a declaration
 _NAME = re.compile(
     rb"([A-Za-z_$][\w:~$]*)\s*\(|(?:struct|class|enum|union|namespace|def|function)\s+(?:class\s+)?(\w+)"
 )
@@ -32,7 +32,7 @@ def functions(lines: Sequence[bytes]) -> list[Function]:
         if start is not None and line[:1] == b"}":
             found.append(_function(lines, start, number + 1))
             start = None
-        elif (line[:1].isalpha() or line[:1] in (b"_", b"$")) and _HEAD.match(line) and not _LABEL.match(line):
+        elif (line[:1].isalpha() or line[:1] in (b"_", b"$")) and _HEAD.match(line) and not _NONE.match(line):
             if start is not None:
                 found.append(_function(lines, start, number))
             start = number

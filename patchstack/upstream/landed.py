@@ -16,7 +16,7 @@ from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
 from patchstack.git.trees import compare_trees
 from patchstack.series.model import PatchFile
-from patchstack.upstream.carry import Lines
+from patchstack.upstream.carry import Lines, compare, lay
 from patchstack.upstream.culprits import Culprits
 from patchstack.upstream.diagnose import Diagnoser
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange, tree_before
@@ -67,6 +67,9 @@ class Landing:
         tip = self._range.tip.tree
         if self._diagnoser.carried(tip).nothing[index]:
             return self._since("tree", index)
+        with_it = self._together(tip, index)
+        if with_it is not None:
+            return self._since("tree", with_it)
         if self._backwards(tip, index):
             return self._since("reverse", index)
         return None
@@ -115,18 +118,39 @@ class Landing:
             return Likeness(how="similar", score=best[0], commit=best[1])
         return Likeness(how="title", score=titled[0], commit=titled[1]) if titled is not None else None
 
+    def _together(self, tree: str, index: int) -> int | None:
+        """A later patch on the same lines that has landed, where the two have landed as one: alone, the earlier one
+        collides with what the later one made of it."""
+        own = self._diagnoser.own
+        nothing = self._diagnoser.carried(tree).nothing
+        paths = own.of(index).keys()
+        later = [one for one in range(index + 1, len(own)) if nothing[one] and paths & own.of(one).keys()]
+        entries = self._diagnoser.chain.touched.entries(tree)
+        for path in paths if later else ():
+            last = max((one for one in later if path in own.of(one)), default=index)
+            slots = own.of(index)[path].old, entries[self._diagnoser.chain.touched.place[path]], own.of(last)[path].new
+            before, here, after = (own.lines(slot) for slot in slots)
+            if before is None or here is None or after is None:
+                return None
+            if not lay(before, here, after, compare(before, here), compare(before, after)).nothing:
+                return None
+        return later[-1] if later else None
+
     def _since(self, how: str, index: int) -> Likeness:
         """Which commit brought it: the first since which it is so at every one that touches the files."""
-        first: UpstreamCommit | None = None
-        for commit in reversed(self._culprits.changing(sorted(self._diagnoser.own.of(index)))):
-            if how == "tree":
-                there = self._diagnoser.landed_at(commit.tree, index)
-            else:
-                there = self._backwards(commit.tree, index)
-            if not there:
-                break
-            first = commit
-        return Likeness(how=how, score=1.0, commit=first)
+        commits = self._culprits.changing(sorted(self._diagnoser.own.of(index)))
+        trees = [self._range.pin.tree, *(commit.tree for commit in commits)]
+        first = len(commits)
+        while first >= 0 and self._there(how, trees[first], index):
+            first -= 1
+        if first < 0:
+            return Likeness(how=how, score=1.0, commit=None)
+        return Likeness(how=how, score=1.0, commit=commits[min(first, len(commits) - 1)])
+
+    def _there(self, how: str, tree: str, index: int) -> bool:
+        if how == "tree":
+            return self._diagnoser.landed_at(tree, index)
+        return self._backwards(tree, index)
 
     def _backwards(self, tree: str, index: int) -> bool:
         """Whether a patch applies backwards, as `git apply --reverse` would, to a tree of upstream."""

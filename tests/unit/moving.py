@@ -1,0 +1,62 @@
+"""An upstream that moves on from the pin, and what canary says of the series."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.builders import Changes, Fork, RepoBuilder, a_fork, an_upstream, format_patch, numbered, run_git
+from tests.conftest import Ran, RunCli
+
+Steps = tuple[tuple[str, Changes], ...]
+
+
+def moved(directory: Path, steps: Steps | None, *upstream: tuple[str, Changes], files: Changes | None = None) -> Fork:
+    """A fork of some steps (None: three changes of a kernel), and an upstream with commits behind the pin.
+
+    `files` are upstream's at the pin, instead of the builders'."""
+    fork = a_fork(directory, 3, steps) if files is None else _fork_of(directory, files, steps or ())
+    for subject, changes in upstream:
+        fork.upstream.commit(subject, changes)
+    return fork
+
+
+def _fork_of(directory: Path, files: Changes, steps: Steps) -> Fork:
+    upstream, pin = an_upstream(directory, files)
+    run_git("clone", "-q", "--template=", "--no-checkout", upstream.path, directory / "fork", cwd=directory)
+    fork = Fork(
+        upstream=upstream,
+        pin=pin,
+        repo=RepoBuilder(directory / "fork"),
+        ref="product",
+        commits=[],
+        series=directory / "patches",
+    )
+    fork.repo.branch("product", pin)
+    fork.commits = [fork.repo.commit(subject, changes) for subject, changes in steps]
+    fork.patches = format_patch(fork.repo, pin, fork.ref, fork.series)
+    return fork
+
+
+def kernel(**changed: str) -> Changes:
+    """The builders' kernel with some lines changed: `kernel(l10="x")`."""
+    return {"src/kernel.cu": numbered(300, {int(name[1:]): text for name, text in changed.items()})}
+
+
+def look(fork: Fork, run_cli: RunCli, *options: str) -> dict[str, Any]:
+    """The document of a canary run on upstream's main."""
+    ran = asked(fork, run_cli, *options, "--json")
+    assert ran.code in (0, 1), ran
+    found: dict[str, Any] = ran.document
+    assert ran.code == (0 if found["applies"] else 1)
+    return found
+
+
+def asked(fork: Fork, run_cli: RunCli, *options: str) -> Ran:
+    """A canary run on upstream's main."""
+    to = () if "--to" in options else ("--to", "main")
+    return run_cli("canary", *fork.sources, *to, *options)
+
+
+def states(document: dict[str, Any]) -> list[str]:
+    return [patch["state"] for patch in document["patches"]]

@@ -1,0 +1,113 @@
+"""Patches that upstream has already, as they were or changed: the commit is named, and the drop is suggested."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.builders import numbered
+from tests.conftest import RunCli
+from tests.unit.moving import Steps, asked, kernel, look, moved, states
+
+BLOCK = "".join(f"    value = compute(value, {number});\n" for number in range(10))
+
+
+def with_block(block: str, **changed: str) -> dict[str, str]:
+    text = numbered(300, {int(name[1:]): line for name, line in changed.items()})
+    return {"src/kernel.cu": text.replace("line 50\n", "line 50\n" + block)}
+
+
+def test_a_patch_that_landed_as_it_is_names_its_commit_and_the_words_for_the_drop(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    fork = moved(
+        tmp_path,
+        None,
+        ("Other (#1)", {"src/other.cpp": "x\n"}),
+        ("Take the change (#2)", kernel(l20="changed by commit 2")),
+        ("Something else (#3)", kernel(l20="changed by commit 2", l250="x")),
+    )
+    found = look(fork, run_cli)
+    assert states(found) == ["clean", "landed", "clean"]
+    second = found["patches"][1]
+    assert (second["like"]["how"], second["like"]["score"], second["threeway"]) == ("tree", 1.0, "landed")
+    assert second["like"]["commit"]["pr"] == 2
+    landed = found["patches"][1]["like"]["commit"]["commit"][:12]
+    assert second["like"]["drop_why"] == f"landed as upstream #2 ({landed}, 2025-06-15)"
+    told = asked(fork, run_cli).stdout
+    assert f'    drop it: --why "landed as upstream #2 ({landed}, 2025-06-15)"' in told
+
+
+def test_a_patch_on_top_of_one_that_landed_with_it_has_landed_too(tmp_path: Path, run_cli: RunCli) -> None:
+    steps: Steps = (("One", kernel(l10="p1")), ("Two", kernel(l10="p1", l11="p2")))
+    fork = moved(tmp_path, steps, ("Both", kernel(l10="p1", l11="p2")))
+    assert states(look(fork, run_cli)) == ["landed", "landed"]
+
+
+def test_a_wholly_landed_series_has_nothing_left_to_carry(tmp_path: Path, run_cli: RunCli) -> None:
+    changed = {f"l{number}0": f"changed by commit {number}" for number in (1, 2, 3)}
+    ran = asked(moved(tmp_path, None, ("All of it", kernel(**changed))), run_cli)
+    assert ran.code == 1
+    assert "patches: all 3 patches have landed in " in ran.stdout
+    assert ": nothing is left to carry" in ran.stdout
+
+
+def test_what_landed_and_was_changed_again_is_known_by_its_patch_id(tmp_path: Path, run_cli: RunCli) -> None:
+    steps: Steps = (("Block", with_block(BLOCK)),)
+    fork = moved(
+        tmp_path,
+        steps,
+        ("Take the block (#7)", with_block(BLOCK)),
+        ("Rework it (#8)", with_block("    everything = other;\n", l49="x", l52="y")),
+    )
+    (patch,) = look(fork, run_cli)["patches"]
+    assert (patch["state"], patch["like"]["how"], patch["like"]["commit"]["pr"]) == ("landed", "patch-id", 7)
+
+
+@pytest.mark.parametrize("algorithm", ["patience", "histogram", "minimal", "myers"])
+def test_the_patch_id_is_found_whatever_algorithm_wrote_the_patch(
+    algorithm: str, tmp_path: Path, run_cli: RunCli
+) -> None:
+    old = "a\nb\nc\n}\n\nx\ny\n}\n" + numbered(30)
+    new = "x\ny\n}\n\na\nb\nc\n}\n\nb\n}\n" + numbered(30)
+    fork = moved(
+        tmp_path,
+        (("Turn", {"src/t.c": new}),),
+        ("Turn (#4)", {"src/t.c": new}),
+        ("Away (#5)", {"src/t.c": "gone\n" * 30}),
+        files={"src/t.c": old},
+    )
+    for path in fork.series.iterdir():
+        path.unlink()
+    fork.repo.git("format-patch", "-q", f"--diff-algorithm={algorithm}", "-o", fork.series, f"{fork.pin}..product")
+    (patch,) = look(fork, run_cli)["patches"]
+    assert (patch["state"], patch["like"]["how"], patch["like"]["commit"]["pr"]) == ("landed", "patch-id", 4)
+
+
+def test_a_patch_that_landed_with_changes_is_told_with_how_much_of_it(tmp_path: Path, run_cli: RunCli) -> None:
+    theirs = BLOCK.replace("value, 3", "value, 33").replace("value, 7", "value, 77")
+    fork = moved(tmp_path, (("Block", with_block(BLOCK)),), ("Their block (#6)", with_block(theirs)))
+    (patch,) = look(fork, run_cli)["patches"]
+    assert (patch["state"], patch["like"]["how"], patch["like"]["score"]) == ("landed", "similar", 0.8)
+    assert patch["like"]["drop_why"].endswith(": 80% of its lines")
+    (quick,) = look(fork, run_cli, "--quick")["patches"]
+    assert (quick["state"], quick["like"]) == ("conflict", None)
+
+
+def test_a_commit_of_the_same_name_is_mentioned_but_is_no_landing(tmp_path: Path, run_cli: RunCli) -> None:
+    steps: Steps = (("perf: NVFP4 activation-quantize de-dup", kernel(l10="ours")),)
+    fork = moved(
+        tmp_path,
+        steps,
+        *((f"Other work {number}", {"src/other.cpp": f"{number}\n"}) for number in range(3)),
+        ("CUDA: dedup MoE activation quantization (#25)", kernel(l10="theirs")),
+    )
+    (patch,) = look(fork, run_cli)["patches"]
+    assert (patch["state"], patch["like"]["how"], patch["like"]["drop_why"]) == ("conflict", "title", None)
+    assert "upstream has something of that name: #25 (CUDA: dedup MoE activation quantization)" in patch["detail"]
+
+
+def test_a_change_that_upstream_took_back_has_not_landed(tmp_path: Path, run_cli: RunCli) -> None:
+    fork = moved(tmp_path, None, ("Take", kernel(l10="changed by commit 1")), ("Revert", kernel()))
+    assert states(look(fork, run_cli)) == ["clean", "clean", "clean"]
