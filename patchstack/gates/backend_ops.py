@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from patchstack.errors import PatchstackError
-from patchstack.gates.backend_ops_output import Supported, Tested, contradiction, read_supported, read_tested
+from patchstack.gates.backend_ops_output import ConsoleOutput, Supported, contradiction, read_supported, read_tested
 from patchstack.gates.case_list import CaseList, Coverage, case_list, compared, is_digest, read_case_list
 from patchstack.gates.exits import crashed, fault_of
 from patchstack.gates.protocol import Attempt, Bench, Complete, Invocation, Json, Judgement, Model, Observation
@@ -133,7 +133,7 @@ def run(spec: Spec, bench: Bench) -> Judgement:
 def judged(
     spec: Spec,
     seen: Observation,
-    tested: Tested,
+    tested: ConsoleOutput,
     supported: Supported | None,
     *,
     alone: Sequence[Alone] = (),
@@ -157,7 +157,7 @@ def judged(
 def _complaints(
     spec: Spec,
     seen: Observation,
-    tested: Tested,
+    tested: ConsoleOutput,
     coverage: Coverage,
     supported: Supported | None,
     alone: Sequence[Alone],
@@ -186,7 +186,7 @@ def _complaints(
     return wrong, unclear
 
 
-def _praise(spec: Spec, tested: Tested, coverage: Coverage) -> list[str]:
+def _praise(spec: Spec, tested: ConsoleOutput, coverage: Coverage) -> list[str]:
     told = [f"{tested.passed}/{tested.total} cases pass on {spec.backend}"]
     if coverage.new:
         told.append(f"{len(coverage.new)} of them are not in the reference: {_some(coverage.new)}")
@@ -196,7 +196,7 @@ def _praise(spec: Spec, tested: Tested, coverage: Coverage) -> list[str]:
 
 
 def _details(
-    spec: Spec, tested: Tested, coverage: Coverage, supported: Supported | None, alone: Sequence[Alone]
+    spec: Spec, tested: ConsoleOutput, coverage: Coverage, supported: Supported | None, alone: Sequence[Alone]
 ) -> dict[str, Json]:
     ran = case_list(tested.ran)
     details: dict[str, Json] = {
@@ -274,7 +274,7 @@ def _alone(spec: Spec, bench: Bench, name: str) -> tuple[Alone, tuple[Attempt, .
     return Alone(name=name, failed=failed, runs=runs), tuple(attempts)
 
 
-def _failures(tested: Tested, alone: Sequence[Alone]) -> str:
+def _failures(tested: ConsoleOutput, alone: Sequence[Alone]) -> str:
     rates = {one.name: f"fails {one.failed} of {one.runs} alone" for one in alone if one.runs}
     told = []
     for case in tested.failed:

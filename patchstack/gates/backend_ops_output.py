@@ -35,7 +35,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tested:
+class ConsoleOutput:
     """What `test` printed, for one backend. `devices` are all it knows. `skipped`: the backend is one of them, and was
     not tested. `passed` of `total` is what it says of its cases; None where it does not. `failing` are the names it
     lists as failing. `holds` is what it says of the backend, `ended` the words it ends with, `backends` what it says of
@@ -77,7 +77,7 @@ class Supported:
     no: tuple[str, ...]
 
 
-def read_tested(stdout: bytes, backend: str) -> Tested:
+def read_tested(stdout: bytes, backend: str) -> ConsoleOutput:
     """The console output of `test -b BACKEND`. Never raises: what is not there is None or empty."""
     devices: list[str] = []
     skipped = listing = False
@@ -113,7 +113,7 @@ def read_tested(stdout: bytes, backend: str) -> Tested:
             else:
                 note = line[: found.start("name")].strip()
                 cases.append(Case(name=found["name"], passed=found["status"] == "OK", note=note))
-    return Tested(
+    return ConsoleOutput(
         devices=tuple(devices),
         skipped=skipped,
         cases=tuple(cases),
@@ -127,7 +127,7 @@ def read_tested(stdout: bytes, backend: str) -> Tested:
     )
 
 
-def contradiction(tested: Tested, code: int) -> str | None:
+def contradiction(tested: ConsoleOutput, code: int) -> str | None:
     """Why the output of a backend that was run cannot be believed; None where every part of it says the same."""
     if tested.passed is None or tested.total is None:
         return "the number of tests passed is not there"
