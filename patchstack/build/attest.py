@@ -69,6 +69,8 @@ def _materials(source: Source, toolchain: Toolchain) -> Iterable[Resource]:
         yield provenance.image(toolchain.image, toolchain.image_digest)
     if toolchain.base_image is not None and toolchain.base_digest is not None:
         yield provenance.image(toolchain.base_image, toolchain.base_digest, name="base image")
+    if toolchain.toolkit_digest is not None:
+        yield provenance.file("toolkit", toolchain.toolkit_digest.removeprefix("sha256:"))
     yield provenance.file("toolchain", toolchain.digest.removeprefix("sha256:"), versions=dict(toolchain.versions))
 
 

@@ -41,6 +41,8 @@ class Diagnostic:
 
 _SEVERE = r"(?:fatal error|error|internal compiler error|sorry, unimplemented|Error|Fatal error)"
 _GNU = re.compile(rf"([^\s:(\[][^:]*):(\d+)(?::\d+)?: {_SEVERE}: (.+)\Z")
+_COMMAND_LINE = re.compile(rf"<(?:command-line|built-in)>(?::\d+)?(?::\d+)?: {_SEVERE}: (.+)\Z")
+_EXPANDED = re.compile(r"([^\s:(\[<][^:]*):(\d+)(?::\d+)?: note: in expansion of macro")
 _EDG = re.compile(r"(\S.*?)\((\d+)\): (?:catastrophic |internal )?error(?: #[\w-]+)?: (.+)\Z")
 _EDG_END = re.compile(r"At end of source: (?:catastrophic |internal )?error(?: #[\w-]+)?: (.+)\Z")
 _NVIDIA = re.compile(
@@ -114,17 +116,20 @@ def excerpt(lines: Iterable[str]) -> tuple[str, ...]:
 
 def _gnu(lines: Sequence[str], at: int) -> Diagnostic | None:
     match = _GNU.match(lines[at])
-    if match is None:
+    given = _COMMAND_LINE.match(lines[at]) if match is None else None
+    if match is None and given is None:
         return None
     start = _context_start(lines, at)
     before, after = lines[start:at], _after(lines, at)
-    sites = [(match[1], int(match[2]))]
+    sites = [(match[1], int(match[2]))] if match is not None else []
+    if given is not None:  # a definition that was given: it is wrong where its name is used
+        sites += [(m[1], int(m[2])) for line in after if (m := _EXPANDED.match(line))]
     for pattern, told in ((_REQUIRED, before), (_REQUESTED, after), (_INCLUDED, before)):
         sites += [(m[1], int(m[2])) for line in told if (m := pattern.match(line))]
     return Diagnostic(
         style=Style.GNU,
         at=at,
-        message=match[3].strip(),
+        message=(match[3] if match is not None else given[1] if given is not None else "").strip(),
         sites=tuple(sites),
         block=excerpt([*before[-_CONTEXT:], lines[at], *after]),
         directive=any(_ERROR_DIRECTIVE.match(line) for line in after[:2]),

@@ -49,7 +49,7 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
             return OutOfSpace(
                 f"the disk of {plan.engine.spec} is full: {failure.message}",
                 problems=shown,
-                hint="docker system df, or patchstack build --gc, says what takes it" if plan.engine.isolated else None,
+                hint="docker system df on the engine's machine says what takes it" if plan.engine.isolated else None,
             )
         case FailureKind.TOOLKIT_TOO_OLD:
             need = toolkit_complaint(plan.arch, (0, 0)) if plan.arch else None
@@ -83,7 +83,10 @@ def _origin(failure: Failure, source: Source) -> tuple[str | None, str]:
     if failure.line is None:
         return None, "no line is named" + _changed_by(found.touched_by)
     if found.patch is not None:
-        return found.patch, f"line written by {found.patch}"
+        order = [step.file for step in source.steps]
+        since = tuple(one for one in found.touched_by if order.index(one) > order.index(found.patch))
+        told = _changed_by(since).replace("in this file", "in this file since")
+        return found.patch, f"line written by {found.patch}{told}"
     # A header of upstream's that a patch's code instantiates or includes: the first place on the way that is a patch's.
     inside = [place for place in failure.sites if not place[0].startswith("/")]
     places = zip(inside, who_wrote_each(source.objects, source.base_tree, steps, inside), strict=True)

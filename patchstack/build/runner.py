@@ -80,6 +80,10 @@ def _usable(store: Store, key: Key, inputs: Inputs, watch: Watch) -> Stored | No
     if found is None:
         return None
     if found.record.get("status") == BUILT:
+        with_ccache = bool(found.record.get("options", {}).get("ccache", {}).get("value", True))
+        if with_ccache and not inputs.plan.ccache:
+            watch.talk(f"the stored build {key.short} was made with ccache: made again without")
+            return None
         recorded = set(binaries_of(found.record))
         if not recorded or recorded != set(_binaries(found.directory)):
             watch.talk(f"the stored build {key.short} is not what it was: made again")

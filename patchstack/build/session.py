@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import secrets
+import shlex
 import socket
 import time
 from collections.abc import Iterator
@@ -79,7 +80,7 @@ class Session:
         self.draft = draft
         self.keep = keep
         on_host = not plan.engine.isolated
-        name = "work" if on_host else _work_name(key)
+        name = "work" if on_host else _work_name(key, "kept" if keep else "work")
         self.work = Volume(name=name, target=_WORK)
         self.cache = Volume(name=f"patchstack-ccache-{plan.platform.value.replace('/', '-')}", target=_CACHE)
         work, cache = engine.place(self.work), engine.place(self.cache)
@@ -103,7 +104,8 @@ class Session:
             self.engine.remove(self.work.name)
             files = _below("src", source)
             self.engine.put(self.work.name, pack(files, mtime=EPOCH), image=self.image)
-            self.engine.put(self.cache.name, pack(()), image=self.image)
+            if self.plan.ccache:
+                self.engine.put(self.cache.name, pack(()), image=self.image)
 
     def job(self, what: str, argv: tuple[str, ...], *, seconds: float | None = None, compiling: bool = True) -> Job:
         """A job of this build."""
@@ -123,7 +125,7 @@ class Session:
             platform=self.plan.platform.value,
             env=environment(self.plan, self.layout) if compiling else running,
             workdir=self.layout.source,
-            volumes=(self.work, self.cache) if compiling else (self.work,),
+            volumes=(self.work, self.cache) if compiling and self.plan.ccache else (self.work,),
             paths=toolkit_paths(self.plan),
             limits=limits,
         )
@@ -182,8 +184,9 @@ class Session:
     def close(self) -> None:
         """Remove the work volume, unless it is kept."""
         if self.keep and self.ran:
-            line = " ".join(self.engine.shell(self.job("shell", ("sh",))))
-            self.watch.talk(f"kept: the build is in volume {self.work.name}; to look into it:\n  {line}")
+            line = shlex.join(self.engine.shell(self.job("shell", ("sh",))))
+            gone = f"; docker volume rm {self.work.name} removes it" if self.plan.engine.isolated else ""
+            self.watch.talk(f"kept: the build is in volume {self.work.name}{gone}; to look into it:\n  {line}")
         else:
             self.engine.remove(self.work.name)
 
@@ -270,11 +273,13 @@ def open_session(
 def out_of_memory(plan: Plan) -> NotJudged:
     """The error of a build that ran out of memory."""
     memory = plan.memory.value
-    limit = f" of {memory / (1 << 30):.1f} GiB ({plan.memory.origin})" if memory else ""
-    fewer = max(1, plan.jobs.value // 2)
+    limit = f" of {memory >> 20} MiB ({plan.memory.origin})" if memory else ""
+    jobs = plan.jobs.value
+    ways = [f"--jobs {jobs // 2} needs less"] if jobs > 1 else []
+    ways += ["--memory gives more"] if memory else []
     return NotJudged(
-        f"the build ran out of memory{limit} with {plan.jobs.value} jobs",
-        hint=f"--jobs {fewer} needs less; --memory gives more" if memory else f"--jobs {fewer} needs less",
+        f"the build ran out of memory{limit} with {jobs} {'job' if jobs == 1 else 'jobs'}",
+        hint="; ".join(ways) or "an engine with more memory is needed",
     )
 
 
@@ -297,8 +302,8 @@ def _below(directory: str, source: Source) -> Iterator[Entry]:
         yield Entry(path=f"{directory}/{entry.path}", data=entry.data, link=entry.link, executable=entry.executable)
 
 
-def _work_name(key: Key) -> str:
-    return f"patchstack-work-{key.short}-{_host()}-{os.getpid()}-{secrets.token_hex(3)}"
+def _work_name(key: Key, word: str) -> str:
+    return f"patchstack-{word}-{key.short}-{_host()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def _host() -> str:

@@ -130,6 +130,13 @@ class Store:
         limit = time.time() - days * 86400
         return tuple(stored for stored in self.all() if (stored.directory / RECORD).stat().st_mtime < limit)
 
+    def clear_logs(self, days: float) -> None:
+        """Remove the logs of builds without an answer that are older than so many days."""
+        limit = time.time() - days * 86400
+        for path in self.root.glob("failed-*.log"):
+            if path.stat().st_mtime < limit:
+                path.unlink(missing_ok=True)
+
     def touch(self, stored: Stored) -> None:
         """Note that a build was used."""
         with contextlib.suppress(OSError):

@@ -92,11 +92,16 @@ def build_command(
 ) -> None:
     """Build pin + series for a GPU, in a container, and prove what came out. The same inputs are built once."""
     from patchstack.build.plan import Request, parse_definitions
+    from patchstack.build.proofs.claim import IDS
     from patchstack.build.store import Store
 
     store = Store(cache_directory() / "builds")
+    if strangers := set(unproven or ()) - set(IDS):
+        raise UsageError(
+            f"--unproven {', '.join(sorted(strangers))}: no such proof", hint=f"there are {', '.join(IDS)}"
+        )
     if list_ or gc:
-        _store(store, list_=list_, days=30.0 if older_than is None else older_than, json=json)
+        _store(store, list_=list_, gc=gc, days=30.0 if older_than is None else older_than, json=json)
         return
     if older_than is not None:
         raise UsageError("--older-than without --gc")
@@ -244,11 +249,8 @@ def _report(stored: Stored, *, hit: bool, unproven: frozenset[str], output: Path
     if stored.record["status"] != BUILT:
         return Exit.DOES_NOT_HOLD
     proofs = proofs_of(stored.record)
-    if strangers := unproven - {proof.id for proof in proofs}:
-        known = ", ".join(proof.id for proof in proofs)
-        raise UsageError(f"--unproven {', '.join(sorted(strangers))}: no such proof", hint=f"this build has {known}")
     if output is not None:
-        shutil.copytree(bin_directory(stored), output, symlinks=True, dirs_exist_ok=True)
+        _copy(bin_directory(stored), output)
         talk(f"copied to {output}")
     return exit_code(
         Verdict.PASS if proof.verdict is Verdict.INVALID and proof.id in unproven else proof.verdict for proof in proofs
@@ -267,18 +269,27 @@ def _shell(inputs: Inputs, engine: Engine, store: Store, screen: BuildScreen) ->
     return Exit.HOLDS
 
 
-def _store(store: Store, *, list_: bool, days: float, json: bool) -> None:
+def _copy(binaries: Path, into: Path) -> None:
+    """Copy a build's binaries and their links; what has their names there is replaced."""
+    into.mkdir(parents=True, exist_ok=True)
+    for path in sorted(binaries.iterdir()):
+        (into / path.name).unlink(missing_ok=True)
+        shutil.copy2(path, into / path.name, follow_symlinks=False)
+
+
+def _store(store: Store, *, list_: bool, gc: bool, days: float, json: bool) -> None:
     """`--list` and `--gc`."""
     from patchstack.report.build import print_builds
 
-    if not list_:
+    if gc:
         gone = store.older_than(days)
         freed = sum(stored.bytes for stored in gone)
         for stored in gone:
             store.remove(stored)
+        store.clear_logs(days)
         talk(f"removed {len(gone)} of {len(gone) + len(store.all())} builds, {freed / 1e6:.0f} MB")
-        return
-    print_builds(store.all(), json=json)
+    if list_ or json:
+        print_builds(store.all(), json=json)
 
 
 def _size(text: str | None) -> int | None:

@@ -142,9 +142,26 @@ def test_a_definition_that_cmake_does_not_use_is_refused(toy: Toy) -> None:
     assert "no builds yet" in toy.build("--list").stderr
 
 
-def test_the_binaries_are_copied_where_one_wants_them(toy: Toy, tmp_path: Path) -> None:
-    toy.build("-o", str(tmp_path / "out"), check=True)
-    assert os.access(tmp_path / "out" / "toy", os.X_OK)
+def test_the_binaries_are_copied_where_one_wants_them_also_twice(toy: Toy, tmp_path: Path) -> None:
+    for _ in range(2):
+        toy.build("-o", str(tmp_path / "out"), check=True)
+        assert os.access(tmp_path / "out" / "toy", os.X_OK)
+
+
+def test_a_build_made_with_ccache_is_not_given_to_one_that_wants_none(toy: Toy) -> None:
+    assert toy.build("--json", check=True).document["ccache"] is not None
+    without = toy.build("--json", "--no-ccache", check=True)
+    assert without.document["hit"] is False
+    assert "was made with ccache: made again without" in without.stderr
+    assert toy.build("--json", "--no-ccache", check=True).document["hit"] is True
+    assert toy.build("--json", check=True).document["hit"] is True
+
+
+def test_a_definition_that_is_no_value_is_a_rejection_where_it_is_used(toy: Toy) -> None:
+    built = toy.build("--compile-define", "TOY_ROWS=four")
+    assert built.code == 1
+    assert "rows.h:4: " in built.stdout
+    assert f"line written by {toy.fork.patches[0].name}" in built.stdout
 
 
 def test_a_target_that_is_not_there_is_an_answer(toy: Toy) -> None:

@@ -91,7 +91,7 @@ def test_a_build_that_runs_out_of_memory_says_so_and_what_helps(toy: Toy) -> Non
     toy.commit("Eat", {"CMakeLists.txt": HEAD + eat})
     built = toy.build("--memory", "256MiB", "--jobs", "2")
     assert built.code == 4
-    assert "the build ran out of memory of 0.2 GiB (--memory) with 2 jobs" in built.stderr
+    assert "the build ran out of memory of 256 MiB (--memory) with 2 jobs" in built.stderr
     assert "hint: --jobs 1 needs less; --memory gives more" in built.stderr
 
 
@@ -139,14 +139,28 @@ def test_an_image_that_is_not_there_is_told_offline(toy: Toy) -> None:
     assert "hint: " in built.stderr
 
 
-def test_what_is_kept_can_be_looked_into(toy: Toy) -> None:
-    before = work_volumes()
+def kept_volumes() -> set[str]:
+    return {name for name in docker_says("volume", "ls", "-q") if name.startswith("patchstack-kept-")}
+
+
+def test_what_is_kept_can_be_looked_into_and_outlives_the_next_build(toy: Toy) -> None:
+    before = kept_volumes()
     built = toy.build("--compile-define", "TOY_ROWS=3", "--keep-container")
-    kept = work_volumes() - before
+    kept = kept_volumes() - before
     try:
-        assert len(kept) == 1
-        assert "docker" in built.stderr
-        assert next(iter(kept)) in built.stderr
+        (name,) = kept
+        line = next(line.strip() for line in built.stderr.splitlines() if line.strip().startswith("docker "))
+        assert name in line
+        toy.build(check=True)
+        assert name in kept_volumes()
+        look = subprocess.run(
+            ["sh", "-c", line.replace(" -it ", " -i ").replace(" --tty", "")],
+            input="ls /patchstack/work/src\n",
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert "rows.h" in look.stdout, (line, look)
     finally:
         for name in kept:
             docker_says("volume", "rm", name)

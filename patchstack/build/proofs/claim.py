@@ -9,6 +9,8 @@ from pathlib import Path
 
 from patchstack.verdict import Verdict
 
+IDS = ("exists", "machine", "runs", "commit", "cuda-arch", "cuda-ptx", "fp4", "paths")
+"""Every proof there is, in the order in which they are given."""
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
 
 
