@@ -6,9 +6,11 @@ import contextlib
 import json as writer
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from patchstack.cli.failures import talk
 from patchstack.cli.gates.standing import AgainOption, ImageOption
@@ -27,7 +29,27 @@ if TYPE_CHECKING:
     from patchstack.report.gate import Checked
     from patchstack.workspace import Workspace
 
-gate_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The checks that a build must pass.")
+
+class WithKinds(TyperGroup):
+    """The group's own commands, and behind them a command for each gate kind, imported when one is asked for."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        return [*self.commands, *self._kinds()]
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
+        return self.commands.get(cmd_name) or self._kinds().get(cmd_name)
+
+    def _kinds(self) -> dict[str, Any]:
+        from patchstack.cli.gates.kinds import kinds_app
+
+        group = get_command(kinds_app)
+        assert isinstance(group, TyperGroup)
+        return dict(group.commands)
+
+
+gate_app = typer.Typer(
+    cls=WithKinds, no_args_is_help=True, rich_markup_mode=None, help="The checks that a build must pass."
+)
 
 SuiteOption = Annotated[str | None, typer.Option("--suite", metavar="NAME", help="The suite [default: the only one].")]
 BuildOption = Annotated[
