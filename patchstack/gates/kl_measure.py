@@ -178,6 +178,8 @@ def base_complaint(seen: Observation, comparison: Comparison, *, size: int | Non
     told = "; ".join(log.complaints)
     if "you need at least" in told:
         return Settled(f"the text is too short: {told}")
+    if "Unexpected negative" in told:  # what is printed for a perplexity that is NaN
+        return Settled(f"the base model gives no numbers: {told}")
     if log.complaints:
         return f"the base could not be made: {told}"
     if log.chunks is None or log.estimate is None:

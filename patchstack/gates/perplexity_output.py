@@ -19,7 +19,8 @@ _COMPUTING = re.compile(
 )
 _VOCABULARY = re.compile(r"print_info: n_vocab +=\s*(\d+)\Z")
 _COMPLAINT = re.compile(
-    r" E (?:perplexity|kl_divergence)\s*: (.*)\Z|(?:perplexity|kl_divergence) : (failed to decode)\Z"
+    r" E (?:perplexity|kl_divergence)\s*: (.*)\Z| E (Unexpected negative .*)\Z"
+    r"|(?:perplexity|kl_divergence) : (failed to decode)\Z"
 )
 _FINAL = re.compile(r"Final estimate: PPL = (\S+) \+/- (\S+)\Z")
 _TRAINED = re.compile(r"model was trained on only (\d+) context tokens")
@@ -85,7 +86,7 @@ def read_log(stderr: bytes) -> Log:
         elif found := _VOCABULARY.search(line):
             vocabulary = int(found[1])
         elif found := _COMPLAINT.search(line):
-            complaints.append(found[1] or found[2])
+            complaints.append(next(filter(None, found.groups()), ""))
         elif found := _FINAL.search(line):
             estimate = _number(found[1])
         elif found := _TRAINED.search(line):
