@@ -1,0 +1,96 @@
+"""What kind of GPU a machine has, and what results from there say about a GB10. Decides only."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+
+class GpuClass(StrEnum):
+    """Kinds of GPUs whose results may not be mixed. The first two are words of the serving harnesses' hardware.txt."""
+
+    GB10_OR_WORKSTATION_BLACKWELL = "gb10_or_workstation_blackwell"
+    DATACENTER_BLACKWELL = "datacenter_blackwell"
+    OTHER_DATACENTER = "other_datacenter"
+    OTHER = "other"
+    MIXED = "mixed"
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+
+_DATACENTER = re.compile(
+    r"\b(?:A100|A800|A30|A40|A16|A10G?|A2|L40S?|L20|L4|L2|T4G?|V100S?|P100|P40|P4|H100|H200|H800|H20|GH200|PG\d+)\b"
+)
+_BY_NAME = (
+    (re.compile(r"\bGB10\b|\bRTX PRO \d+|\bRTX 50\d0\b"), GpuClass.GB10_OR_WORKSTATION_BLACKWELL),
+    (re.compile(r"\b(?:GB200|GB300|B100|B200|B300)\b"), GpuClass.DATACENTER_BLACKWELL),
+    (_DATACENTER, GpuClass.OTHER_DATACENTER),
+    (re.compile(r"\b(?:GeForce|Quadro|TITAN|RTX|GTX|Orin|Xavier|Thor)\b"), GpuClass.OTHER),
+)
+
+
+def classify(name: str, capability: str | None) -> GpuClass:
+    """The class of a GPU: by its compute capability (CUDA C++ Programming Guide, compute capabilities), and where
+    datacenter and consumer chips share one, or none is told, by its name."""
+    if capability is None:
+        return next((kind for pattern, kind in _BY_NAME if pattern.search(name)), GpuClass.UNKNOWN)
+    if capability in ("12.0", "12.1"):
+        return GpuClass.GB10_OR_WORKSTATION_BLACKWELL
+    if capability in ("10.0", "10.3"):
+        return GpuClass.DATACENTER_BLACKWELL
+    if capability in ("9.0", "8.0", "7.0", "6.0") and "TITAN" not in name:
+        return GpuClass.OTHER_DATACENTER
+    return GpuClass.OTHER_DATACENTER if _DATACENTER.search(name) else GpuClass.OTHER
+
+
+def of_all(classes: list[GpuClass]) -> GpuClass:
+    """The class of a machine with GPUs of these."""
+    if not classes:
+        return GpuClass.NONE
+    return classes[0] if len(set(classes)) == 1 else GpuClass.MIXED
+
+
+_NO_FP4 = (
+    "ggml compiles its FP4 tensor core kernels for compute capability 12.x alone: NVFP4 and MXFP4 ran another path here"
+)
+_NO_FIGURES = "throughput, latency and kernel profiles say nothing about a GB10: measure there"
+_NO_DIGESTS = "transcript digests and op totals taken on a GB10 are no reference here; take references of this GPU"
+
+
+def conclusions(kind: GpuClass, capabilities: frozenset[str]) -> tuple[str, ...]:
+    """What may be concluded for a GB10 from results of a GPU of that class; sentences, the most weighty first.
+
+    That 12.x alone has the FP4 kernels is ggml's `BLACKWELL_MMA_AVAILABLE` (ggml-cuda/common.cuh).
+    """
+    if kind is GpuClass.GB10_OR_WORKSTATION_BLACKWELL:
+        if capabilities == {"12.1"}:
+            return (
+                "this is the GPU that sm_121 builds are for: digests, op totals and figures hold for a GB10",
+                "they do not carry over to datacenter Blackwell (sm_100, sm_103), which needs a fresh run",
+            )
+        return (
+            "the FP4 kernels of compute capability 12.x ran, built for sm_120: correctness carries over to a GB10 as "
+            "far as the code has no branch for sm_121",
+            _NO_FIGURES + " (other memory, other number of multiprocessors)",
+        )
+    if kind is GpuClass.DATACENTER_BLACKWELL:
+        return (
+            _NO_FP4 + ", though the chip has FP4",
+            _NO_DIGESTS,
+            "conclusions of a GB10 do not hold here, nor the other way: a fresh run of the same method is needed",
+        )
+    if kind in (GpuClass.OTHER_DATACENTER, GpuClass.OTHER):
+        return (
+            _NO_FP4,
+            "that the CUDA code builds, runs and agrees with the CPU outside the FP4 paths is shown",
+            _NO_DIGESTS,
+            _NO_FIGURES,
+        )
+    if kind is GpuClass.NONE:
+        return (
+            "CPU only: plumbing. That programs, files and verdicts work is shown; no CUDA kernel ran",
+            _NO_FIGURES,
+        )
+    if kind is GpuClass.MIXED:
+        return ("GPUs of several classes: which one ran what is not known; let CUDA_VISIBLE_DEVICES name one",)
+    return ("this GPU is not known: nothing may be concluded for a GB10",)
