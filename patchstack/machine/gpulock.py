@@ -1,0 +1,384 @@
+"""One run at a time on a GPU: a lock on the machine that has it, whoever asks and from where.
+
+The lock is a directory with an owner file (see `lockfile`), read and changed by one small script that is run through
+`ask`. A change is made only where the file is still the one that was judged, under a flock(2) that the kernel lets go
+of when the script ends, so that two never both get it. Its owner writes a sign of life every few seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+
+from patchstack.errors import Exit, MissingError, PatchstackError
+from patchstack.machine.ask import PART, PLACES, Ask, Place, Said, ask_parts
+from patchstack.machine.lockfile import (
+    ODD,
+    File,
+    Holder,
+    Now,
+    Owner,
+    Standing,
+    free_line,
+    judge,
+    record_line,
+    taken_line,
+    this_process,
+)
+
+__all__ = ["GpuTaken", "Held", "Holder", "LockLost", "Place", "Standing", "gpu_lock", "let_go_of", "look"]
+
+TOKEN = "PATCHSTACK_GPU_LOCK"  # noqa: S105  (the name of a variable)
+"""The variable that tells programs below `patchstack gpu lock` whose lock they are under."""
+BEAT = 15.0
+STALE = 120.0
+_LONGEST_POLL = 5.0
+_QUICKER = 5
+_ABSENT = "none"
+
+SCRIPT = (
+    PART
+    + """
+LC_ALL=C; export LC_ALL
+verb=$1; shift
+uptime() { sed 's/ .*//' /proc/uptime 2>/dev/null || echo -; }
+boot() { cat /proc/sys/kernel/random/boot_id 2>/dev/null || echo -; }
+digest() {
+    if [ -f "$1" ] && [ ! -L "$1" ]; then cksum <"$1"
+    elif [ -e "$1" ] || [ -L "$1" ]; then echo odd
+    else echo none
+    fi
+}
+expand() { case $1 in '~/'*) dir=$HOME/${1#'~/'} ;; *) dir=$1 ;; esac; }
+now() { boot; uptime; date +%s; readlink /proc/self/ns/pid || echo -; }
+process() {
+    pid=$(sed -n 's/^{.*"pid": \\([0-9][0-9]*\\)[,}].*/\\1/p' "$dir/owner")
+    [ -n "$pid" ] && [ -e /proc/1 ] || return 1
+    cat "/proc/$pid/stat" 2>/dev/null || true
+}
+change() {
+    expected=$1; first=$2; second=$3
+    if [ -L "$dir" ]; then echo 'it is a symbolic link'; return 5; fi
+    [ -d "$dir" ] || (umask 000; mkdir "$dir") || [ -d "$dir" ] || return 5
+    command -v flock >/dev/null || { echo 'there is no flock program'; return 5; }
+    if [ -L "$dir/guard" ]; then echo 'its guard is a symbolic link'; return 5; fi
+    [ -f "$dir/guard" ] || (umask 000; set -C; : >"$dir/guard") 2>/dev/null
+    [ -f "$dir/guard" ] || { echo 'its guard cannot be made'; return 5; }
+    exec 9<"$dir/guard" || return 5
+    n=0
+    until flock -n 9
+    do
+        n=$((n + 1))
+        if [ $n -gt 100 ]; then echo 'somebody has held its guard for 10 s'; return 5; fi
+        sleep 0.1
+    done
+    was=$(digest "$dir/owner")
+    [ "$was" = "$expected" ] || return 3
+    if [ "$was" = odd ]; then echo 'owner in it is no file'; return 5; fi
+    rm -f "$dir/owner.new" || return 5
+    time=$(date +%s)
+    (
+        set -C
+        umask 022
+        {
+            printf '%s %s\\n' "$first" $time &&
+                { [ -z "$second" ] || printf '%s\\nbeat %s %s %s\\n' "$second" "$(boot)" "$(uptime)" $time; }
+        } >"$dir/owner.new"
+    ) && mv -f "$dir/owner.new" "$dir/owner" || { rm -f "$dir/owner.new"; return 5; }
+    digest "$dir/owner"
+}
+part now now
+if [ "$verb" = change ]
+then
+    expand "$1"
+    part change change "$2" "$3" "$4"
+else
+    n=0
+    for place
+    do
+        expand "$place"
+        part digest$n digest "$dir/owner"
+        part text$n head -c 20000 "$dir/owner"
+        part modified$n stat -c %Y "$dir/owner"
+        part process$n process
+        n=$((n + 1))
+    done
+fi
+part done :
+"""
+)
+"""For `/bin/sh -c`. `look PLACE…` writes nothing; `change PLACE DIGEST FIRST SECOND` replaces the owner file where its
+digest (cksum(1)) is still that one: exit code 3 where it is not, 5 where it cannot be done."""
+
+
+class GpuTaken(PatchstackError):
+    """Somebody else has the GPU. Nothing can be judged now."""
+
+    exit_code = Exit.INVALID
+
+
+class LockLost(PatchstackError):
+    """The lock was taken from us, or no sign of life could be written for so long that it may have been."""
+
+    exit_code = Exit.INVALID
+
+
+Tell = Callable[[str], None]
+
+
+def look(
+    ask: Ask, places: tuple[Place, ...] = PLACES, *, tokens: Collection[str] = (), stale: float = STALE
+) -> tuple[Holder, ...]:
+    """Who has the GPU, by every place that counts. `tokens` are ours. Writes nothing."""
+    files, now = _read(ask, places)
+    return tuple(judge(file, now, tokens=(*tokens, *_inherited()), stale=stale) for file in files)
+
+
+def let_go_of(ask: Ask, holder: Holder) -> bool:
+    """Make a lock free that somebody else holds, or held; False where it is no longer as it was seen."""
+    return _change(ask, holder.place, holder.digest, free_line(holder.owner), "") is not None
+
+
+@contextlib.contextmanager
+def gpu_lock(
+    ask: Ask,
+    purpose: str,
+    *,
+    places: tuple[Place, ...] = PLACES,
+    wait: float = 0.0,
+    every: float = 30.0,
+    tell: Tell | None = None,
+    beat: float = BEAT,
+    stale: float = STALE,
+) -> Iterator[Held]:
+    """Have the GPU for the time of a `with`. An owner who is gone is taken over from; one who is not is waited for, up
+    to `wait` seconds, said every `every` seconds. `beat` is how often a sign of life is written: `ask` is called from a
+    thread for that. Below a process that has the lock already (see `TOKEN`) it is that lock.
+
+    Raises `GpuTaken` where somebody has it and keeps it, `MissingError` where the machine does not answer or cannot
+    keep a lock.
+    """
+    held = Held(ask, this_process(secrets.token_hex(8), purpose), tell=tell, beat=beat, stale=stale)
+    try:
+        held.acquire(places, wait=wait, every=every)
+        yield held
+    finally:
+        held.release()
+
+
+class Held:
+    """A lock that this process has. `notes` say from whom it was taken over; `lost` why it is no longer ours."""
+
+    def __init__(self, ask: Ask, owner: Owner, *, tell: Tell | None, beat: float, stale: float) -> None:
+        self.owner = owner
+        self.notes: list[str] = []
+        self.lost: str | None = None
+        self._ask = ask
+        self._tell = tell or (lambda _: None)
+        self._beat = beat
+        self._stale = stale
+        self._digests: dict[Place, str] = {}
+        self._inherited = False
+        self._places: tuple[Place, ...] = ()
+        self._in_the_way: list[Holder] = []
+        self._quicker = 0
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def token(self) -> str:
+        return self.owner.token
+
+    def check(self) -> None:
+        """Raises `LockLost` where the GPU may have been somebody else's in the meantime."""
+        if self._inherited and not any(holder.standing is Standing.OURS for holder in look(self._ask, self._places)):
+            self.lost = "the lock that this ran under is gone"
+        if self.lost is not None:
+            raise LockLost(
+                f"the GPU was not ours all the time: {self.lost}", hint="run again; what was measured does not count"
+            )
+
+    def acquire(self, places: tuple[Place, ...], *, wait: float, every: float) -> None:
+        """As `gpu_lock` says."""
+        self._places = places
+        began = told = time.monotonic()
+        watched: dict[Place, tuple[str, float]] = {}
+        first = True
+        while not self._try(places, watched):
+            seconds = time.monotonic() - began
+            if self._quicker and self._quicker <= _QUICKER:
+                continue  # it changed between looking and taking: look again, whoever waits or not
+            words = "; ".join(holder.words for holder in self._in_the_way)
+            if seconds >= wait:
+                tried = f" (waited {seconds:.0f} s)" if wait else ""
+                raise GpuTaken(f"the GPU is taken: {words}{tried}", hint=_hint(self._in_the_way))
+            if first or time.monotonic() - told >= every:
+                self._tell(f"waiting for the GPU, {seconds:.0f} of {wait:.0f} s: {words}")
+                told, first = time.monotonic(), False
+            time.sleep(min(1.0 + seconds / 20, _LONGEST_POLL, max(0.05, wait - seconds)))
+        for note in self.notes:
+            self._tell(f"note: the GPU's lock is taken over: {note}")
+        if not self._inherited:
+            self._thread = threading.Thread(target=self._live, name="GPU lock", daemon=True)
+            self._thread.start()
+
+    def release(self) -> None:
+        """Let go of the lock. Failing to is said, not raised: without a sign of life it ends by itself."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+            self._thread = None
+        for place in reversed(list(self._digests)):
+            try:
+                self._free(place)
+            except KeyboardInterrupt:  # once more, and then we go
+                self._free(place)
+                raise
+            except (MissingError, OSError) as error:
+                self._tell(
+                    f"warning: the GPU's lock could not be let go of: {error}; others take it after {self._stale:.0f} s"
+                )
+
+    def _free(self, place: Place) -> None:
+        digest = self._digests[place]
+        # A change that was cut off may or may not have been made: what counts is whose token is there.
+        for _ in range(3):
+            if digest and _change(self._ask, place, digest, free_line(self.owner), "") is not None:
+                break
+            holder = self._look_at(place)
+            if holder is None or holder.standing is not Standing.OURS:
+                break
+            digest = holder.digest
+        del self._digests[place]
+
+    def _look_at(self, place: Place) -> Holder | None:
+        files, now = _read(self._ask, (place,))
+        return next((judge(file, now, tokens=(self.token,), stale=self._stale) for file in files), None)
+
+    def _try(self, places: tuple[Place, ...], watched: dict[Place, tuple[str, float]]) -> bool:
+        """Take every place, or none."""
+        files, now = _read(self._ask, places)
+        if not files:
+            raise MissingError("there is no place for the GPU's lock", hint="name a directory for it")
+        inherited = _inherited()
+        holders = []
+        for file in files:
+            if watched.get(file.place, ("", 0.0))[0] != file.digest:
+                watched[file.place] = (file.digest, time.monotonic())
+            unchanged = time.monotonic() - watched[file.place][1]
+            holders.append(judge(file, now, tokens=inherited, stale=self._stale, unchanged=unchanged))
+        self._in_the_way = [
+            holder for holder in holders if holder.standing in (Standing.LIVE, Standing.FOREIGN, Standing.UNREADABLE)
+        ]
+        if self._in_the_way:
+            self._quicker = 0
+            return False
+        if any(holder.standing is Standing.OURS for holder in holders):
+            self._inherited = True
+            return True
+        self.owner = replace(self.owner, since=now.epoch)
+        for holder in holders:
+            self._digests[holder.place] = ""  # from here on it may be ours
+            digest = _change(self._ask, holder.place, holder.digest, taken_line(self.owner), record_line(self.owner))
+            if digest is None:  # somebody was quicker
+                del self._digests[holder.place]
+                self._in_the_way = [replace(holder, words="somebody was quicker")]
+                self._quicker += 1
+                for place in list(self._digests):
+                    self._free(place)
+                return False
+            self._digests[holder.place] = digest
+        self.notes = [holder.words for holder in holders if holder.standing is Standing.DEAD]
+        return True
+
+    def _live(self) -> None:
+        """Write a sign of life until the lock is let go of."""
+        good = time.monotonic()
+        while not self._ended.wait(self._beat):
+            try:
+                for place, digest in list(self._digests.items()):
+                    changed = _change(self._ask, place, digest, taken_line(self.owner), record_line(self.owner))
+                    if changed is None:
+                        self.lost = f"{place.path}: {self._whose(place)}"
+                        return
+                    self._digests[place] = changed
+            except (PatchstackError, OSError) as error:
+                silent = time.monotonic() - good
+                if silent > self._stale:
+                    self.lost = f"no sign of life could be written for {silent:.0f} s: {error}"
+            else:
+                good = time.monotonic()
+
+    def _whose(self, place: Place) -> str:
+        with contextlib.suppress(PatchstackError, OSError):
+            holder = self._look_at(place)
+            if holder is not None:
+                return holder.words
+        return "somebody changed it"
+
+
+def _hint(holders: list[Holder]) -> str:
+    if any(holder.standing in (Standing.FOREIGN, Standing.UNREADABLE) for holder in holders):
+        return "where nobody uses the GPU any more: patchstack gpu unlock --force"
+    return "--wait SECONDS waits for it; patchstack gpu status says who has it"
+
+
+def _inherited() -> tuple[str, ...]:
+    token = os.environ.get(TOKEN, "")
+    return (token,) if token else ()
+
+
+def _read(ask: Ask, places: tuple[Place, ...]) -> tuple[list[File], Now]:
+    parts = ask_parts(ask, SCRIPT, "look", *(place.path for place in places))
+    now = _now(parts)
+    files = []
+    for number, place in enumerate(places):
+        digest, text, modified, process = (
+            parts[f"{name}{number}"] for name in ("digest", "text", "modified", "process")
+        )
+        found = digest.text.strip() if (digest.ok and text.ok) or digest.text.strip() == _ABSENT else ODD
+        there = found != _ABSENT
+        if place.if_there and not there:
+            continue
+        files.append(
+            File(
+                place=place,
+                text=(text.text if text.ok else "") if there else None,
+                digest=found,
+                modified=float(modified.text) if modified.ok and modified.text.strip().isdecimal() else None,
+                process=process.text if process.ok else None,
+            )
+        )
+    return files, now
+
+
+def _change(ask: Ask, place: Place, digest: str, first: str, second: str) -> str | None:
+    """Replace an owner file, and give its new digest; None where it is no longer the one of `digest`."""
+    said = ask_parts(ask, SCRIPT, "change", place.path, digest, first, second)["change"]
+    if said.code == 3:
+        return None
+    if said.code:
+        words = " ".join(said.text.split())[:300] or f"exit code {said.code}"
+        raise MissingError(
+            f"the GPU's lock at {place.path} cannot be written: {words}",
+            hint="is its disk full, or its directory somebody else's? flock is in the package util-linux",
+        )
+    return said.text.strip()
+
+
+def _now(parts: dict[str, Said]) -> Now:
+    boot, uptime, epoch, namespace = (parts["now"].text.split("\n") + [""] * 4)[:4]
+    try:
+        return Now(
+            boot="" if boot == "-" else boot,
+            namespace="" if namespace == "-" else namespace,
+            uptime=None if uptime == "-" else float(uptime),
+            epoch=float(epoch),
+        )
+    except ValueError as error:
+        raise MissingError(f"the machine does not tell its time: {parts['now'].text[:200]!r}") from error
