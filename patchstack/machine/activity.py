@@ -1,0 +1,159 @@
+"""What is going on at a machine: read from the probe's parts. Decides only; None is what could not be read."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+from patchstack.machine.ask import Said
+from patchstack.machine.probe import APP_FIELDS, STATE_FIELDS, Parts, number, rows
+
+# nvml.h, nvmlClocksEventReasons
+_REASONS = {
+    0x8: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+"""Those that take clocks away for heat or for want of power. The others are somebody's setting, or nothing to do; the
+power cap is where a GPU under load should be, and some are at it when idle."""
+_CAP = 0x4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class App:
+    """A compute process on a GPU, as nvidia-smi lists it. `memory` is in MiB."""
+
+    pid: str
+    name: str
+    memory: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuState:
+    """A GPU now. `load` is in percent, `memory` in MiB, `temperature` in degrees Celsius, `power` in watts; `slowed`
+    are the reasons, of heat or power, why its clocks are down, None where they are not told; `capped`: it is at its
+    power limit."""
+
+    index: int
+    load: float | None
+    memory: float | None
+    temperature: float | None
+    power: float | None
+    slowed: tuple[str, ...] | None
+    capped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """A container that runs. `owner` and `job` are the labels that patchstack gives to its own."""
+
+    id: str
+    name: str
+    image: str
+    owner: str
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What is going on. `busy` is how many CPUs were busy in the last half second, `load` the load average of the last
+    minute; `containers_problem` says why containers cannot be listed, with `containers` None."""
+
+    contained: str | None
+    cpus: int | None
+    gpus: tuple[GpuState, ...] | None
+    apps: tuple[App, ...] | None
+    busy: float | None
+    load: float | None
+    containers: tuple[Container, ...] | None
+    containers_problem: str = ""
+
+
+def read_activity(parts: Parts) -> Activity:
+    """What is going on, in the parts of a probe with state."""
+    contained = parts.get("contained")
+    inside = contained.text.strip() if contained is not None else ""
+    cpus = parts["cpus"].text.strip() if "cpus" in parts else ""
+    containers, problem = _containers(parts, inside)
+    count = int(cpus) if cpus.isdecimal() else None
+    return Activity(
+        contained=inside or None,
+        cpus=count,
+        gpus=_gpus(parts),
+        apps=_apps(parts.get("apps")),
+        busy=_busy(parts, count),
+        load=number(parts["load"].text) if "load" in parts and parts["load"].ok else None,
+        containers=containers,
+        containers_problem=problem,
+    )
+
+
+def _gpus(parts: Parts) -> tuple[GpuState, ...] | None:
+    table = rows(parts.get("state"), len(STATE_FIELDS) - 1)
+    if table is None:
+        return None
+    reasons = _reasons(parts.get("reasons")) or _reasons(parts.get("reasons_of_old"))
+    return tuple(_gpu(row, reasons.get(row[0])) for row in table if row[0].isdecimal())
+
+
+def _gpu(row: list[str], reasons: int | None) -> GpuState:
+    return GpuState(
+        index=int(row[0]),
+        load=number(row[1]),
+        memory=number(row[2]),
+        temperature=number(row[3]),
+        power=number(row[4]),
+        slowed=None if reasons is None else tuple(words for bit, words in _REASONS.items() if reasons & bit),
+        capped=bool((reasons or 0) & _CAP),
+    )
+
+
+def _reasons(said: Said | None) -> dict[str, int]:
+    """The bit mask of each GPU by its index."""
+    found = {}
+    for row in rows(said, 1) or ():
+        with contextlib.suppress(ValueError):
+            found[row[0]] = int(row[1], 16)
+    return found
+
+
+def _apps(said: Said | None) -> tuple[App, ...] | None:
+    table = rows(said, len(APP_FIELDS))
+    if table is None:
+        return None
+    return tuple(App(pid=row[1], name=row[3], memory=number(row[2])) for row in table)
+
+
+def _busy(parts: Parts, cpus: int | None) -> float | None:
+    """proc(5), /proc/stat: user nice system idle iowait irq softirq steal, in ticks."""
+    before, after = (_ticks(parts.get(name)) for name in ("stat", "stat_later"))
+    if before is None or after is None or cpus is None or sum(after) <= sum(before):
+        return None
+    idle = (after[3] + after[4]) - (before[3] + before[4])
+    return max(0.0, cpus * (1 - idle / (sum(after) - sum(before))))
+
+
+def _ticks(said: Said | None) -> list[int] | None:
+    words = said.text.split() if said is not None and said.ok else []
+    if len(words) < 9 or words[0] != "cpu" or not all(word.isdecimal() for word in words[1:9]):
+        return None
+    return [int(word) for word in words[1:9]]
+
+
+def _containers(parts: Parts, inside: str) -> tuple[tuple[Container, ...] | None, str]:
+    engines = [(name, parts[name]) for name in ("docker1", "docker2", "podman") if name in parts]
+    found: dict[str, Container] = {}
+    for name, said in engines:
+        if not said.ok:
+            words = " ".join(said.text.split())[:200] or f"exit code {said.code}"
+            return None, f"{name.rstrip('12')} does not list its containers: {words}"
+        for line in filter(str.strip, said.text.splitlines()):
+            fields = line.split("\t")
+            if len(fields) != 5:
+                return None, f"{name.rstrip('12')} lists its containers oddly: {line.strip()[:120]}"
+            identity, owner, job, image, names = (field.strip() for field in fields)
+            found[identity] = Container(id=identity, name=names, image=image, owner=owner, job=job)
+    if inside and not engines:
+        return None, f"this is the inside of a container ({inside}): those beside it cannot be seen"
+    return tuple(found.values()), ""

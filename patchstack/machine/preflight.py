@@ -1,0 +1,274 @@
+"""Is the machine fit to be judged on? Idle GPU, no containers but ours, calm CPUs, no throttling, and whose the GPU is.
+
+A machine that is not fit makes a gate INVALID, never FAIL: what is checked here is the machine, not the build.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from patchstack.engine.owner import own_label
+from patchstack.errors import UsageError
+from patchstack.machine.activity import Activity, Container, read_activity
+from patchstack.machine.ask import PLACES, Ask, Place
+from patchstack.machine.gpulock import Held, Holder, Standing, look
+from patchstack.machine.hardware import Hardware, read_hardware
+from patchstack.machine.probe import probe
+from patchstack.verdict import Verdict
+
+GPU_CHECKS = ("gpu", "gpu-apps", "gpu-load", "throttle", "lock")
+NAMES = (*GPU_CHECKS, "containers", "cpu-load")
+_SETTLING = ("gpu-apps", "gpu-load", "throttle", "cpu-load")
+"""What may be over in a moment: a profiler or a build that has just ended."""
+_HIDDEN_MEMORY = 1024.0
+"""MiB on a GPU that are somebody's, where processes cannot be seen: a CUDA context alone takes a few hundred."""
+_POLL = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a run asks of the machine. `gpu`: it runs on one. `allow` are names of checks that need not hold.
+    `apps` and `containers` are patterns (`*/Xorg`) of programs, and of containers by name or image, that may run. A GPU
+    may be `gpu_load` percent busy, and that share of the CPUs, `cpu_load`. `settle` is how long, in seconds, to wait
+    for what may be over in a moment."""
+
+    gpu: bool = True
+    allow: frozenset[str] = frozenset()
+    apps: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
+    gpu_load: float = 5.0
+    cpu_load: float = 0.25
+    settle: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One check: PASS, FAIL (it was seen not to hold) or INVALID (it could not be read). `words` say what was seen."""
+
+    name: str
+    verdict: Verdict
+    words: str
+    allowed: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict is Verdict.PASS or self.allowed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """All checks, the hardware they were made on, and how long it took to settle, in seconds."""
+
+    checks: tuple[Check, ...]
+    hardware: Hardware
+    waited: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.checks) and all(check.ok for check in self.checks)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What a gate's verdict is where the machine decides it: INVALID, never FAIL; PASS is: go on."""
+        return Verdict.PASS if self.ok else Verdict.INVALID
+
+    @property
+    def reason(self) -> str:
+        """Why the machine is not fit, in one line; empty where it is."""
+        return "; ".join(f"{check.name}: {check.words}" for check in self.checks if not check.ok)
+
+
+def allowed(names: tuple[str, ...]) -> frozenset[str]:
+    """Names of checks as a user gives them. Raises `UsageError` for one that is none."""
+    for name in names:
+        if name not in NAMES:
+            near = difflib.get_close_matches(name, NAMES, 1)
+            perhaps = f"perhaps you meant {near[0]}; " if near else ""
+            raise UsageError(f"{name!r} is no check of the machine", hint=f"{perhaps}there are: {', '.join(NAMES)}")
+    return frozenset(names)
+
+
+def preflight(
+    ask: Ask,
+    wanted: Wanted,
+    *,
+    places: tuple[Place, ...] = PLACES,
+    held: Held | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Preflight:
+    """Look at the machine until all holds, or what does not will not get better by waiting, or `wanted.settle` is over.
+
+    `held` is the lock that the caller has. Raises `MissingError` where the machine does not answer.
+    """
+    allowed(tuple(wanted.allow))
+    began = time.monotonic()
+    looks = 0
+    while True:
+        parts = probe(ask, state=True)
+        machine = read_hardware(parts)
+        holders = look(ask, places, tokens=(held.token,) if held is not None else ()) if wanted.gpu else ()
+        checks = judge(machine, read_activity(parts), holders, wanted, own=own_label())
+        waited = time.monotonic() - began
+        bad = [check.name for check in checks if not check.ok]
+        lasting = [each for each in checks if not each.ok and not _may_settle(each)]
+        if not bad or lasting or waited + _POLL > wanted.settle:
+            return Preflight(checks=_timed(checks, waited) if looks else checks, hardware=machine, waited=waited)
+        if tell is not None and not looks:
+            tell(f"the machine is not calm yet ({', '.join(bad)}): waiting up to {wanted.settle:g} s")
+        looks += 1
+        time.sleep(_POLL)
+
+
+def judge(
+    machine: Hardware, activity: Activity, holders: tuple[Holder, ...], wanted: Wanted, *, own: str
+) -> tuple[Check, ...]:
+    """The checks on what was seen. `own` is the owner label of this process's containers."""
+    checks = [_containers(activity, wanted, own), _cpu(activity, wanted)]
+    if wanted.gpu:
+        checks = [_gpu(machine), *(_running(machine, activity, wanted) if machine.gpus else ()), *checks]
+        checks.append(_lock(holders))
+    return tuple(
+        replace(check, allowed=check.verdict is not Verdict.PASS and check.name in wanted.allow) for check in checks
+    )
+
+
+def _gpu(machine: Hardware) -> Check:
+    if machine.gpu_problem:
+        return _check("gpu", Verdict.INVALID, machine.gpu_problem)
+    if not machine.gpus:
+        return _check("gpu", Verdict.FAIL, f"{machine.host} has no NVIDIA GPU")
+    return _check("gpu", Verdict.PASS, machine.identity())
+
+
+def _running(machine: Hardware, activity: Activity, wanted: Wanted) -> list[Check]:
+    return [_apps(machine, activity, wanted), _load(machine, activity, wanted), _throttle(activity)]
+
+
+def _apps(machine: Hardware, activity: Activity, wanted: Wanted) -> Check:
+    if activity.apps is None:
+        return _check("gpu-apps", Verdict.INVALID, "nvidia-smi does not list the compute processes")
+    strange = [app for app in activity.apps if not any(fnmatchcase(app.name, pattern) for pattern in wanted.apps)]
+    if strange:
+        words = ", ".join(f"{app.name} (pid {app.pid})" for app in strange[:4])
+        more = f" and {len(strange) - 4} more" if len(strange) > 4 else ""
+        return _check("gpu-apps", Verdict.FAIL, f"{_count(len(strange), 'compute process')}: {words}{more}")
+    if activity.contained is None:
+        return _check("gpu-apps", Verdict.PASS, "no compute processes" if not activity.apps else "none but allowed")
+    # Processes of other containers and of the machine itself are not listed here. Their memory is counted.
+    used = [gpu.memory for gpu in activity.gpus or ()]
+    known = [memory for memory in used if memory is not None]
+    if any(memory > _HIDDEN_MEMORY for memory in known):
+        return _check(
+            "gpu-apps",
+            Verdict.FAIL,
+            f"{max(known):g} MiB are in use by what cannot be seen from inside {activity.contained}",
+        )
+    if known and len(known) == len(machine.gpus):
+        return _check("gpu-apps", Verdict.PASS, f"none seen from inside {activity.contained}, and no memory in use")
+    return _check("gpu-apps", Verdict.INVALID, f"compute processes cannot be seen from inside {activity.contained}")
+
+
+def _load(machine: Hardware, activity: Activity, wanted: Wanted) -> Check:
+    loads = [gpu.load for gpu in activity.gpus or ()]
+    known = [load for load in loads if load is not None]
+    if any(load > wanted.gpu_load for load in known):
+        return _check("gpu-load", Verdict.FAIL, f"the GPU is {max(known):g}% busy; {wanted.gpu_load:g}% may be")
+    if len(known) < len(machine.gpus):
+        cut = [gpu for gpu in machine.gpus if gpu.mig_mode]
+        why = "a GPU cut into MIG instances tells none" if cut else "nvidia-smi tells none"
+        return _check("gpu-load", Verdict.INVALID, f"the GPU's load cannot be read: {why}")
+    return _check("gpu-load", Verdict.PASS, f"{max(known):g}% busy")
+
+
+def _throttle(activity: Activity) -> Check:
+    gpus = activity.gpus or ()
+    heat = ", ".join(f"{gpu.temperature:g} °C" for gpu in gpus if gpu.temperature is not None)
+    power = ", ".join(f"{gpu.power:g} W" for gpu in gpus if gpu.power is not None)
+    power += " (at its power cap)" if any(gpu.capped for gpu in gpus) else ""
+    state = "; ".join(filter(None, (heat, power)))
+    slowed = [f"GPU {gpu.index}: {', '.join(gpu.slowed)}" for gpu in gpus if gpu.slowed]
+    if slowed:
+        return _check("throttle", Verdict.FAIL, f"clocks are held down ({'; '.join(slowed)}){_after(state)}")
+    if not gpus or any(gpu.slowed is None for gpu in gpus):
+        return _check("throttle", Verdict.INVALID, f"whether clocks are held down is not told{_after(state)}")
+    return _check("throttle", Verdict.PASS, f"clocks are free{_after(state)}")
+
+
+def _containers(activity: Activity, wanted: Wanted, own: str) -> Check:
+    if activity.containers is None:
+        return _check("containers", Verdict.INVALID, activity.containers_problem)
+    strange = [each for each in activity.containers if not _ours(each, own) and not _permitted(each, wanted)]
+    if strange:
+        words = ", ".join(_called(each) for each in strange[:4])
+        more = f" and {len(strange) - 4} more" if len(strange) > 4 else ""
+        verb = "runs" if len(strange) == 1 else "run"
+        return _check("containers", Verdict.FAIL, f"{_count(len(strange), 'other container')} {verb}: {words}{more}")
+    return _check("containers", Verdict.PASS, "none but ours" if activity.containers else "none")
+
+
+def _ours(container: Container, own: str) -> bool:
+    return bool(container.owner) and container.owner == own
+
+
+def _permitted(container: Container, wanted: Wanted) -> bool:
+    return any(fnmatchcase(text, p) for p in wanted.containers for text in (container.name, container.image))
+
+
+def _called(container: Container) -> str:
+    """A job of another patchstack is said to be one; an image that has only an id is left out."""
+    if container.job:
+        return f"{container.name} (a patchstack job: {container.job})"
+    return container.name if container.image.startswith("sha256:") else f"{container.name} ({container.image})"
+
+
+def _cpu(activity: Activity, wanted: Wanted) -> Check:
+    """By what is busy now: the load average of a minute remembers the build that has just ended."""
+    average = f"; load average {activity.load:g}" if activity.load is not None else ""
+    busy = activity.busy if activity.busy is not None else activity.load
+    if busy is None or activity.cpus is None:
+        return _check("cpu-load", Verdict.INVALID, "the load of the CPUs cannot be read")
+    words = f"{busy:.1f} of {activity.cpus} CPUs busy{average}"
+    if busy > wanted.cpu_load * activity.cpus:
+        return _check("cpu-load", Verdict.FAIL, f"{words}; {wanted.cpu_load * activity.cpus:.1f} may be")
+    return _check("cpu-load", Verdict.PASS, words)
+
+
+def _lock(holders: tuple[Holder, ...]) -> Check:
+    taken = [holder for holder in holders if holder.standing in (Standing.LIVE, Standing.FOREIGN)]
+    if taken:
+        return _check("lock", Verdict.FAIL, "; ".join(holder.words for holder in taken))
+    unclear = [holder for holder in holders if holder.standing is Standing.UNREADABLE]
+    if unclear:
+        return _check("lock", Verdict.INVALID, "; ".join(holder.words for holder in unclear))
+    if not holders:
+        return _check("lock", Verdict.INVALID, "there is no place for a lock")
+    return _check("lock", Verdict.PASS, "; ".join(holder.words for holder in holders))
+
+
+def _may_settle(check: Check) -> bool:
+    return check.name in _SETTLING and check.verdict is Verdict.FAIL
+
+
+def _timed(checks: tuple[Check, ...], waited: float) -> tuple[Check, ...]:
+    """What was waited for says how long."""
+    return tuple(
+        replace(check, words=f"{check.words} (after {waited:.0f} s)") if check.name in _SETTLING else check
+        for check in checks
+    )
+
+
+def _check(name: str, verdict: Verdict, words: str) -> Check:
+    return Check(name=name, verdict=verdict, words=words)
+
+
+def _count(number: int, what: str) -> str:
+    plural = f"{what}es" if what.endswith("s") else f"{what}s"
+    return f"1 {what}" if number == 1 else f"{number} {plural}"
+
+
+def _after(words: str) -> str:
+    return f"; {words}" if words else ""
