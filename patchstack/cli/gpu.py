@@ -1,0 +1,146 @@
+"""`patchstack gpu`: the machine that has the GPU. Is it fit, whose is it, and a command with it to itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.options import EngineOption, nearest_workspace, open_chosen_engine
+from patchstack.errors import Exit, NotHeldError, UsageError
+
+if TYPE_CHECKING:
+    from patchstack.machine.ask import Reach
+
+gpu_app = typer.Typer(
+    name="gpu", help="The machine that has the GPU: is it fit to be judged on, and whose is it?", no_args_is_help=True
+)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.gpu/1 document.")]
+ImageOption = Annotated[
+    str | None,
+    typer.Option("--image", metavar="NAME", help="An image, where only a container can look."),
+]
+PlaceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--lock", metavar="DIR", help="The lock's directory on that machine, instead of the usual. Repeatable."
+    ),
+]
+
+
+@gpu_app.command("status", short_help="Hardware, who has the GPU, and whether the machine is calm.")
+def status_command(
+    engine: EngineOption = None,
+    image: ImageOption = None,
+    lock: PlaceOption = None,
+    allow: Annotated[
+        list[str] | None, typer.Option("--allow", metavar="CHECK", help="A check that need not hold. Repeatable.")
+    ] = None,
+    settle: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for a calm machine.")] = 0.0,
+    gpu: Annotated[bool, typer.Option("--gpu/--no-gpu", help="For runs on the GPU, or on the CPU alone.")] = True,
+    json: JsonOption = False,
+) -> None:
+    """Look at the machine that has the GPU: what hardware it is and what may be concluded from it, who holds the lock,
+    and whether it is fit to be judged on. Writes nothing. Exits with 0 where it is fit, else with 4."""
+    from patchstack.machine.gpulock import look
+    from patchstack.machine.preflight import Wanted, allowed, preflight
+    from patchstack.report.machine import gpu_document, hardware_lines, preflight_table
+    from patchstack.report.table import print_table
+    from patchstack.report.text import printable
+
+    permitted = allowed(tuple(allow or ()))
+    with _reached(engine, image, lock, gpus=gpu) as reached:
+        wanted = Wanted(gpu=gpu, allow=permitted, settle=settle)
+        flight = preflight(reached.ask, wanted, places=reached.places, tell=talk)
+        holders = look(reached.ask, reached.places)
+    if json:
+        from json import dumps
+
+        print(dumps(gpu_document(reached.how, flight, holders)))
+    else:
+        print(printable("\n".join(hardware_lines(flight.hardware))))
+        print()
+        print_table(preflight_table(flight))
+        if not gpu:
+            print(printable("\n".join(f"lock: {holder.words}" for holder in holders)))
+    raise typer.Exit(int(Exit.HOLDS if flight.ok else Exit.INVALID))
+
+
+@gpu_app.command("lock", short_help="Run a command that has the GPU to itself.")
+def lock_command(
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="What to run, after --.")],
+    purpose: Annotated[str | None, typer.Option(metavar="TEXT", help="What others are told it is for.")] = None,
+    wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for who has it.")] = 0.0,
+    engine: EngineOption = None,
+    image: ImageOption = None,
+    lock: PlaceOption = None,
+) -> None:
+    """Run a command on this machine while holding the lock of the GPU, and exit with its exit code: for a profiler, or
+    a script of your own. patchstack below it knows that it has the lock. Exits with 4 where somebody else has the GPU,
+    or took it meanwhile."""
+    from patchstack.machine.below import end_below
+    from patchstack.machine.gpulock import TOKEN, gpu_lock
+    from patchstack.process import attached
+
+    with _reached(engine, image, lock) as reached:
+        what = purpose or " ".join(command)
+        with gpu_lock(reached.ask, what, places=reached.places, wait=wait, tell=talk) as held:
+            os.environ.setdefault(TOKEN, held.token)
+            try:
+                code = attached(command)
+            except BaseException:
+                end_below(TOKEN, held.token)  # what still runs has the GPU no longer
+                raise
+            finally:
+                if os.environ.get(TOKEN) == held.token:
+                    del os.environ[TOKEN]
+            held.check()
+    raise typer.Exit(code if code >= 0 else 128 - code)
+
+
+@gpu_app.command("unlock", short_help="Let go of a lock whose owner is gone.")
+def unlock_command(
+    force: Annotated[bool, typer.Option("--force", help="Also one whose owner is there, or is not known.")] = False,
+    engine: EngineOption = None,
+    image: ImageOption = None,
+    lock: PlaceOption = None,
+) -> None:
+    """Make the lock of the GPU free where its owner is gone; with --force, whoever has it. Writes the lock's file
+    alone. Exits with 1 where it stays taken."""
+    from patchstack.machine.gpulock import Standing, let_go_of, look
+
+    with _reached(engine, image, lock) as reached:
+        for holder in look(reached.ask, reached.places):
+            if holder.standing is Standing.FREE:
+                print(f"{holder.place.path}: {holder.words}")
+            elif holder.standing is not Standing.DEAD and not force:
+                raise NotHeldError(
+                    f"{holder.place.path}: {holder.words}", hint="--force takes it from its owner, who is not stopped"
+                )
+            elif let_go_of(reached.ask, holder):
+                print(f"{holder.place.path}: let go of; {holder.words}")
+            else:
+                raise NotHeldError(f"{holder.place.path}: it changed meanwhile", hint="run again")
+
+
+@contextlib.contextmanager
+def _reached(engine: str | None, image: str | None, lock: list[str] | None, *, gpus: bool = True) -> Iterator[Reach]:
+    """The machine of an engine: the one named, configured, or else this machine."""
+    from dataclasses import replace
+
+    from patchstack.machine.ask import Place, reach
+
+    workspace = nearest_workspace(None)
+    configured = os.environ.get("PATCHSTACK_ENGINE") or (workspace.engine if workspace is not None else None)
+    spec = engine or configured or "host"
+    if any(not path.startswith(("/", "~/")) for path in lock or ()):
+        raise UsageError("--lock is a directory of the machine that has the GPU: /PATH or ~/PATH")
+    with contextlib.closing(open_chosen_engine(spec, None)) as chosen:
+        reached = reach(chosen, lambda: open_chosen_engine(spec, None), image=image, gpus=gpus)
+        places = tuple(Place(path=path) for path in lock or ())
+        yield replace(reached, places=places) if places else reached
