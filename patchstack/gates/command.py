@@ -22,7 +22,7 @@ from patchstack.gates.exits import Fault, cause_of_crash, complaint_of, crashed,
 from patchstack.gates.program import Program, read_program
 from patchstack.gates.protocol import Attempt, Bench, Complete, Judgement, Model, Observation, Observed
 from patchstack.gates.reading import bounded, patterns
-from patchstack.gates.sentinel import loses_output
+from patchstack.gates.sentinel import all_lines_of, loses_output
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 
@@ -133,7 +133,7 @@ def judge(spec: Spec, runs: Sequence[Observed]) -> Judgement:
 
 def missing_of(wanted: Sequence[str], seen: Observation) -> tuple[str, ...]:
     """The patterns that are found in no line of a run."""
-    lines = _lines(seen)
+    lines = all_lines_of(seen.stdout, seen.stderr)
     return tuple(text for text in wanted if not any(re.search(text, line) for line in lines))
 
 
@@ -150,7 +150,7 @@ def _contradiction(spec: Spec, seen: Observation) -> str | None:
         fault = fault_of(seen, pinned=spec.program.pinned) or Fault(verdict=Verdict.FAIL, reason="it exited with 0")
         told = cause_of_crash(seen) if crashed(seen.code) else fault.reason
         return f"exit code {seen.code}, not {spec.exit}: {told}"
-    lines = _lines(seen)
+    lines = all_lines_of(seen.stdout, seen.stderr)
     for text in spec.must_not:
         if (line := next((line for line in lines if re.search(text, line)), None)) is not None:
             return f"it prints what it must not ({text!r}): {line.strip()[:300]}"
@@ -168,17 +168,11 @@ def _may_be_lost(spec: Spec) -> bool:
     return spec.program.sentinel is None and loses_output(spec.program.name)
 
 
-def _lines(seen: Observation) -> list[str]:
-    return [
-        line for text in (seen.stdout, seen.stderr) for line in text.decode("utf-8", "backslashreplace").splitlines()
-    ]
-
-
 def _judgement(
     spec: Spec, verdict: Verdict, reason: str, seen: Observation | None, attempts: tuple[Attempt, ...]
 ) -> Judgement:
     missing = missing_of(spec.must, seen) if seen is not None else spec.must
-    last = _lines(seen)[-20:] if seen is not None else []
+    last = all_lines_of(seen.stdout, seen.stderr)[-20:] if seen is not None else []
     return Judgement(
         verdict=verdict,
         reason=reason,

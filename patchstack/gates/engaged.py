@@ -24,6 +24,7 @@ from patchstack.gates.program import Program, read_program
 from patchstack.gates.prompting import read_prompting
 from patchstack.gates.protocol import Bench, Judgement, Model, Observation, Observed
 from patchstack.gates.reading import Environment, bounded, environment, merged, pattern
+from patchstack.gates.sentinel import all_lines_of
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 
@@ -33,6 +34,7 @@ VERSION = 1
 OUTPUT, FILE = "output", "file:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _SHOWN = 3
+_STAMP = re.compile(r"^[\d.]+ [IWED] ")  # of llama.cpp's logger; a thread that writes past it may get behind one too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +150,8 @@ def marks_of(spec: Spec, seen: Observation) -> Marks:
             if spec.where in (OUTPUT, name)
         ]
     search = re.compile(spec.mark).search
-    lines = [line for stream in streams for line in stream.decode("utf-8", "backslashreplace").splitlines()]
-    found = [line for line in lines if search(line)]
+    lines = all_lines_of(*streams)
+    found = [line for line in lines if search(line) or search(_STAMP.sub("", line))]
     return Marks(count=len(found), shown=tuple(line[:300] for line in found[:_SHOWN]))
 
 

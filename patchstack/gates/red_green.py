@@ -26,6 +26,7 @@ from patchstack.gates.exits import cause_of_crash, complaint_of, crashed, fault_
 from patchstack.gates.program import Program, read_program
 from patchstack.gates.protocol import Attempt, Bench, Complete, Judgement, Model, Observation, Observed
 from patchstack.gates.reading import bounded, pattern
+from patchstack.gates.sentinel import all_lines_of
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 from patchstack.workspace.places import located
@@ -119,9 +120,7 @@ def judge(spec: Spec, green: Observed, red: Observed) -> Judgement:
 
 def colour(spec: Spec, seen: Observation) -> Colour:
     """What a run of the test came to."""
-    lines = [
-        line for text in (seen.stdout, seen.stderr) for line in text.decode("utf-8", "backslashreplace").splitlines()
-    ]
+    lines = all_lines_of(seen.stdout, seen.stderr)
     failing = next((line.strip() for line in lines if re.search(spec.red, line)), None)
     if seen.code == 0:
         return _passed(spec, lines, failing)

@@ -36,8 +36,12 @@ def loses_output(program: str) -> bool:
 
 def lines_of(stream: bytes) -> list[str]:
     """The lines of a stream, without colours; a last one that was not ended is left out: it may be half of one."""
-    text = _COLOUR.sub("", stream.decode("utf-8", "backslashreplace"))
-    return [line.rstrip("\r") for line in text.split("\n")[:-1]]
+    return [line.rstrip("\r") for line in _plain(stream).split("\n")[:-1]]
+
+
+def all_lines_of(*streams: bytes) -> list[str]:
+    """Every line of some streams, without colours (`test-backend-ops` colours even what it writes to a file)."""
+    return [line for stream in streams for line in _plain(stream).splitlines()]
 
 
 def sentinel_missing(stream: bytes, pattern: str) -> str | None:
@@ -46,3 +50,7 @@ def sentinel_missing(stream: bytes, pattern: str) -> str | None:
     if any(search(line) for line in reversed(lines_of(stream))):
         return None
     return "its output was lost: the line that it prints last is not there"
+
+
+def _plain(stream: bytes) -> str:
+    return _COLOUR.sub("", stream.decode("utf-8", "backslashreplace"))

@@ -29,6 +29,7 @@ def judged(script: str, tmp_path: Path, spec: Spec = SPEC) -> Judgement:
     [
         ("echo all is well", Verdict.PASS, "exit code 0, and what it must print"),
         ("echo all is well >&2", Verdict.PASS, "exit code 0, and what it must print"),
+        ("printf 'all is \\033[1;32mwell\\033[0m'", Verdict.PASS, "exit code 0, and what it must print"),
         ("echo nothing to do", Verdict.FAIL, "it does not print 'all is well'"),
         ("true", Verdict.INVALID, "it printed nothing"),
         ("echo all is well; echo loss NaN", Verdict.FAIL, "it prints what it must not ('NaN'): loss NaN"),

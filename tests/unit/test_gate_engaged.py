@@ -76,6 +76,11 @@ def test_the_mark_may_be_in_a_file_of_the_run(tmp_path: Path) -> None:
     assert (nothing.verdict, nothing.reason) == (Verdict.FAIL, "on leaves no mark: the switch does nothing here")
 
 
+def test_a_mark_at_the_start_of_a_line_is_one_behind_the_loggers_stamp_too(tmp_path: Path) -> None:
+    stamped = "[ -z $TRACE ] || { echo '0.00.193.885 I [shape] a' >&2; echo '[shape] b' >&2; }; echo done"
+    assert judged(stamped, tmp_path).verdict is Verdict.PASS
+
+
 def test_a_switch_may_be_another_value_instead_of_none(tmp_path: Path) -> None:
     spec = replace(SPEC, on=(("TRACE", "yes"),), off=(("TRACE", "no"),))
     found = judged(f"[ $TRACE = no ] || {{ {LEAVES}; }}; echo done", tmp_path, spec)

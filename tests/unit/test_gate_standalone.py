@@ -1,0 +1,148 @@
+"""The commands of single gates: their documents, exit codes and complaints."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from patchstack.cli.failures import guarded
+from patchstack.cli.gates.command import command_command
+from patchstack.cli.gates.completion import completion_command
+from patchstack.cli.gates.engaged import engaged_command
+from patchstack.cli.gates.red_green import red_green_command
+from patchstack.gates.transcript import md5_of
+from tests.programs import program
+
+DONE = 'echo "common_perf_print:    graphs reused =  5" >&2'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.stdout)
+        return found
+
+
+Gate = Callable[..., Answer]
+
+
+@pytest.fixture
+def gate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """Runs one gate's command on the programs of `bin` here, with a model."""
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command("completion")(completion_command)
+    app.command("engaged")(engaged_command)
+    app.command("command")(command_command)
+    app.command("red-green")(red_green_command)
+    (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
+
+    def run(kind: str, *options: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["gate", kind, "--bin", str(tmp_path / "bin"), *options])
+        code = guarded(app)
+        printed = capsys.readouterr()
+        return Answer(code=code, stdout=printed.out, stderr=printed.err)
+
+    return run
+
+
+def test_completion_tells_the_digest_then_holds_it(gate: Gate, tmp_path: Path) -> None:
+    program(tmp_path / "bin", "llama-completion", f'echo "hello $S"; {DONE}')
+    asked = ("completion", "--model", "tiny.gguf", "--prompt", "x", "--tokens", "8")
+    first = gate(*asked, "--json")
+    assert first.code == 4
+    assert first.document["schema"] == "patchstack.gate/1"
+    assert first.document["reason"] == "no reference yet: gate record"
+    assert first.document["actual"] == md5_of(b"hello \n")
+    held = gate(*asked, "--expect", md5_of(b"hello \n").upper(), "--runs", "2")
+    assert (held.code, held.stdout.splitlines()[0]) == (0, "PASS  completion: the reference's transcript, 2 times of 2")
+    assert gate(*asked, "--expect", md5_of(b"bye\n")).code == 1
+    assert gate(*asked, "--env", "S=1", "--expect", md5_of(b"hello 1\n")).code == 0
+    switched = gate(*asked, "--switch", "S=1")
+    assert switched.code == 1
+    assert "on: not the transcript of off; first difference at character 6" in switched.stdout
+    assert gate(*asked, "--switch", "OTHER=1").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            ("--expect", "d41d8cd98f00b204e9800998ecf8427e"),
+            "d41d8cd98f00b204e9800998ecf8427e is the digest of nothing",
+        ),
+        (("--env", "LD_PRELOAD=x", "--env", "Y"), "--env Y: written as NAME=VALUE"),
+        (("--runs", "0"), "--runs: 0 is less than 1"),
+        (("--tokens", "5000"), "--tokens: 5000 do not fit into a context of 4096"),
+        (("--arg=--no-perf",), "--args: --no-perf takes away the line"),
+        (("--sentinel", "("), "--sentinel: '(' is no regular expression"),
+        (("--switch", "S=1", "--env", "S=1"), "a run would be compared with itself"),
+        (("--parallel", "1"), "--parallel: one request is not parallel"),
+    ],
+)
+def test_completion_refuses_what_proves_nothing(
+    options: tuple[str, ...], told: str, gate: Gate, tmp_path: Path
+) -> None:
+    program(tmp_path / "bin", "llama-completion", f"echo hello; {DONE}; touch {tmp_path}/ran")
+    found = gate("completion", "--model", "tiny.gguf", "--prompt", "x", *options)
+    assert found.code == 2
+    assert told in found.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_is_not_there_is_said(gate: Gate, tmp_path: Path) -> None:
+    no_bin = gate("completion", "--model", "tiny.gguf", "--prompt", "x")
+    assert (no_bin.code, "there are no programs" in no_bin.stderr) == (3, True)
+    program(tmp_path / "bin", "other", "true")
+    no_program = gate("completion", "--model", "tiny.gguf", "--prompt", "x")
+    assert (no_program.code, "llama-completion is not in" in no_program.stderr) == (3, True)
+    program(tmp_path / "bin", "llama-completion", "true")
+    no_model = gate("completion", "--model", "none.gguf", "--prompt", "x")
+    assert (no_model.code, "none.gguf: No such file" in no_model.stderr) == (3, True)
+
+
+def test_engaged(gate: Gate, tmp_path: Path) -> None:
+    program(tmp_path / "bin", "llama-completion", f'[ -z "$T" ] || echo "[t] x" >&2; echo hi; {DONE}')
+    asked = ("engaged", "--mark", r"^\[t\]", "--json")
+    prompt = ("--model", "tiny.gguf", "--prompt", "x")
+    found = gate(*asked, *prompt, "--on", "T=1")
+    assert (found.code, found.document["actual"]) == (0, "on: 1; off: 0")
+    assert gate(*asked, *prompt, "--on", "TT=1").code == 1
+    assert gate(*asked, *prompt, "--on", "T=1", "--off", "T=1").code == 2
+    neither = gate(*asked, "--on", "T=1")
+    assert (neither.code, "--model and --prompt, or --program" in neither.stderr) == (2, True)
+    program(tmp_path / "bin", "tool", '[ -z "$T" ] || echo "[t] x"; echo done')
+    assert gate(*asked, "--on", "T=1", "--program", "tool", "--sentinel", "^done$").code == 0
+    unsure = gate(*asked, "--on", "T=1", "--program", "tool")
+    assert (unsure.code, "none is known of tool" in unsure.stderr) == (2, True)
+
+
+def test_command(gate: Gate, tmp_path: Path) -> None:
+    program(tmp_path / "bin", "tool", 'cat "$1"; exit 2')
+    asked = ("command", "--program", "tool", "--arg", "{model:model}", "--model", "tiny.gguf")
+    assert gate(*asked, "--must", "GGUF", "--exit", "2").code == 0
+    assert gate(*asked, "--must", "GGUF").code == 1
+    assert gate(*asked, "--must", "").code == 2
+    assert gate(*asked, "--must", "GGUF", "--exit", "2", "--must-not", "GG").code == 1
+
+
+def test_red_green(gate: Gate, tmp_path: Path) -> None:
+    program(tmp_path / "bin", "test-x", "echo 4 passed")
+    program(tmp_path / "red", "test-x", "echo x FAILED; exit 1")
+    asked = ("red-green", "--program", "test-x", "--red", "FAILED", "--green", r"(\d+) passed")
+    found = gate(*asked, "--without", str(tmp_path / "red"))
+    assert (found.code, found.stdout.splitlines()[0].split(":")[0]) == (0, "PASS  red-green")
+    assert gate(*asked, "--without", str(tmp_path / "none")).code == 4
+    assert gate(*asked, "--without", str(tmp_path / "bin")).code == 4
+    assert gate(*asked, "--without", str(tmp_path / "red"), "--red-exit", "0").code == 2
