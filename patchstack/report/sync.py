@@ -38,15 +38,15 @@ def _collision(collision: Mapping[str, Any]) -> Iterator[str]:
     for mover in collision["upstream"]:
         # A subject on GitHub ends in the pull request's number.
         count = mover["lines"]
-        lines = f"{count} of the colliding lines" if count > 1 else "one of the colliding lines" if count else "near it"
-        who = f"{mover['author']}, {mover['date']}, {lines}"
+        share = f"{count} of the colliding lines" if count > 1 else "one of the colliding lines" if count else "near it"
+        who = f"{mover['author']}, {mover['date']}, {share}"
         yield f"  upstream {mover['commit'][:12]} {mover['subject']} ({who})"
     if collision["left_out"]:
         yield f"  it builds on {', '.join(collision['left_out'])}, left out before"
     for region in collision["regions"][:_REGIONS]:
         yield f"  line {region['line']}:"
         for side, name in (("ours", "new pin"), ("base", "old base"), ("theirs", "patch")):
-            lines = region[side] or ["(nothing)"]
+            lines: list[str] = region[side] or ["(nothing)"]
             if len(lines) > _LINES + 1:
                 lines = [*lines[:_LINES], "…"]
             yield f"    {name:<9}| {lines[0]}"

@@ -15,10 +15,10 @@ from patchstack.git.trees import PathChange, compare_trees, content, want_conten
 
 _COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 _OPTION = re.compile(
-    r"^\s*(?:option|cmake_dependent_option)\s*\(\s*([A-Z]\w+)\s+\"(?:[^\"\\]|\\.)*\"\s*([^\s)]*)",
+    r"^\s*(?:option|cmake_dependent_option)\s*\(\s*([A-Z]\w*)\s+\"(?:[^\"\\]|\\.)*\"\s*([^\s)]*)",
     re.MULTILINE | re.IGNORECASE,
 )
-_CACHED = re.compile(r"^\s*set\s*\(\s*([A-Z]\w+)\s+(\"[^\"]*\"|\S*)\s+CACHE\s+(?!INTERNAL)", re.MULTILINE)
+_CACHED = re.compile(r"^\s*set\s*\(\s*([A-Z]\w*)\s+(\"[^\"]*\"|\S*)\s+CACHE\s+(?!INTERNAL)", re.MULTILINE)
 _CUDA_ASKED = re.compile(
     r"(?:CUDAToolkit_VERSION|CUDA_VERSION|CMAKE_CUDA_COMPILER_VERSION)\s+VERSION_\w+\s+\"?(\d+(?:\.\d+)*)"
 )
@@ -129,7 +129,7 @@ def _settings(texts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     for file, text in texts.items():
         for pattern in (_OPTION, _CACHED):
             for name, default in pattern.findall(text):
-                found.setdefault(name, (default.strip('"') or "OFF", file))
+                found.setdefault(name, (default.strip('"') or ("OFF" if pattern is _OPTION else "empty"), file))
     return found
 
 
