@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from patchstack.git.diff import Hunk, Unsupported
 
 # How far from its line a hunk is looked for one by one, before the whole file is searched.
 _NEAR = 200
+_COMMON = 50  # a line found more often than this does not tell where a hunk should stand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,10 +119,20 @@ def _position(lines: list[bytes], hunk: Hunk, placed: list[tuple[int, int]]) -> 
         for at in (wanted + distance, wanted - distance):
             if 0 <= at <= last and lines[at] == before[0] and _complete(lines, at, count) and fits(at):
                 return at
-    first = before[0]
-    candidates = [at for at in range(last + 1) if lines[at] == first and _complete(lines, at, count)]
+    candidates = [at for at in _where(lines, before[0], last) if _complete(lines, at, count)]
     candidates.sort(key=lambda at: (abs(at - wanted), at < wanted))
     return next((at for at in candidates if fits(at)), None)
+
+
+def _where(lines: list[bytes], line: bytes, last: int) -> Iterator[int]:
+    """The places of a line, up to and including `last`."""
+    at = -1
+    while True:
+        try:
+            at = lines.index(line, at + 1, max(last + 1, 0))
+        except ValueError:
+            return
+        yield at
 
 
 def _complete(lines: list[bytes], at: int, count: int) -> bool:
@@ -143,14 +155,10 @@ def _misfit(lines: list[bytes], number: int, hunk: Hunk) -> Misfit:
     wanted = min(max(hunk.new_start - 1, 0), total)
     body = lines[:total]
     positions: dict[int, int] = {wanted: 0}
-    where: dict[bytes, list[int]] = {}
-    needed = set(before)
-    for index, line in enumerate(body):
-        if line in needed:
-            where.setdefault(line, []).append(index)
+    where = {line: list(islice(_where(body, line, total), _COMMON + 1)) for line in dict.fromkeys(before)}
     for offset, line in enumerate(before):
-        found = where.get(line, [])
-        if len(found) <= 50:
+        found = where[line]
+        if len(found) <= _COMMON:
             for index in found:
                 if index >= offset:
                     positions[index - offset] = positions.get(index - offset, 0) + 1
@@ -164,6 +172,6 @@ def _misfit(lines: list[bytes], number: int, hunk: Hunk) -> Misfit:
         found_line = body[best] if best < total else None
     after = list(hunk.after)
     already = bool(after) and any(
-        body[at : at + len(after)] == after for at in range(len(body) - len(after) + 1) if body[at] == after[0]
+        body[at : at + len(after)] == after for at in _where(body, after[0], len(body) - len(after))
     )
     return Misfit(number=number, hunk=hunk, at=best + offset + 1, expected=line, found=found_line, already=already)

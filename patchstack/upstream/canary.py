@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from patchstack.git.objects import Objects
 from patchstack.series.model import PatchFile, Series
-from patchstack.upstream.blame import blame_strict, blame_threeway
 from patchstack.upstream.culprits import Culprits
 from patchstack.upstream.diagnose import Diagnoser, Diagnosis
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
@@ -38,6 +37,8 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
         diagnoser = Diagnoser(objects, chain, range_.pin.tree)
         broken: Sequence[Broken | None] = [None] * len(series.patches)
         if question.blame:
+            from patchstack.upstream.blame import blame_strict, blame_threeway
+
             find = blame_strict if question.strict else blame_threeway
             broken = find(diagnoser, range_, series.patches)
         rows = _Rows(objects, series.patches, range_, diagnoser, search=question.search)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 _HEAD = re.compile(rb"[A-Za-z_$][^;]*\(|(?:struct|class|enum|union|namespace|def|function)\b[^;]*\Z")
 _NONE = re.compile(rb"\w+:\s*\Z|.*;\s*\Z")  # a label, a declaration
+_FIRST = frozenset(bytes((letter,)) for letter in b"}_$abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _NAME = re.compile(
     rb"([A-Za-z_$][\w:~$]*)\s*\(|(?:struct|class|enum|union|namespace|def|function)\s+(?:class\s+)?(\w+)"
 )
@@ -28,11 +29,13 @@ def functions(lines: Sequence[bytes]) -> list[Function]:
     """The functions of a text, in order; they do not overlap."""
     found: list[Function] = []
     start: int | None = None
-    for number, line in enumerate(lines):
-        if start is not None and line[:1] == b"}":
-            found.append(_function(lines, start, number + 1))
+    for number in [number for number, line in enumerate(lines) if line[:1] in _FIRST]:
+        line = lines[number]
+        if line[:1] == b"}":
+            if start is not None:
+                found.append(_function(lines, start, number + 1))
             start = None
-        elif (line[:1].isalpha() or line[:1] in (b"_", b"$")) and _HEAD.match(line) and not _NONE.match(line):
+        elif _HEAD.match(line) and not _NONE.match(line):
             if start is not None:
                 found.append(_function(lines, start, number))
             start = number
