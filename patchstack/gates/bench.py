@@ -313,6 +313,7 @@ class EngineBench:
             stderr=content(found / "stderr"),
             seconds=outcome.seconds,
             overflowed=code == _OVERFLOW,
+            lost=not said,
             files={name: content(found / "files" / name) for name in invocation.brings},
         )
 
@@ -344,6 +345,8 @@ def _incomplete(seen: Observation, invocation: Invocation) -> str | None:
         return f"it printed over {invocation.output >> 20} MiB and was ended"
     if seen.code == 128 + 9:
         return "it was killed"
+    if seen.lost:
+        return "what it gave could not be written down: is the engine's disk full?"
     return None
 
 

@@ -74,8 +74,9 @@ class Reply:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """What a run gave. `key` names it: the digest of all that can change it. `code` is the exit code (128 + signal
-    where a signal ended it); `overflowed`: a stream was longer than allowed, and the run was ended. `files` are what
-    was asked to be brought. `cached`: it was known, and nothing was run."""
+    where a signal ended it); `overflowed`: a stream was longer than allowed, and the run was ended; `lost`: what it
+    gave could not all be written down. `files` are what was asked to be brought. `cached`: it was known, and nothing
+    was run."""
 
     key: str
     ending: Ending
@@ -84,6 +85,7 @@ class Observation:
     stderr: bytes
     seconds: float
     overflowed: bool = False
+    lost: bool = False
     replies: tuple[Reply, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     cached: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,18 +69,22 @@ def write_references(path: Path, suite: str, gate: str, found: Sequence[Referenc
         entry = next(one for one in document["suites"][suite]["gates"] if one["name"] == gate)
     except (KeyError, TypeError, StopIteration) as error:
         raise ConfigError(f"{path} has no gate {gate} in suite {suite}") from error
+    entry.fa.set_block_style()  # a comment ends its line
     for one in found:
         node = entry
         for key in one.keys[:-1]:
             if not isinstance(node.get(key), CommentedMap):
                 node[key] = CommentedMap()
             node = node[key]
+            node.fa.set_block_style()
         node[one.keys[-1]] = one.new
         node.yaml_add_eol_comment(" ".join(note.split()), key=one.keys[-1])
     out = StringIO()
     yaml = YAML()
     yaml.width = 4096
     yaml.preserve_quotes = True
+    if _indented(path.read_text(encoding="utf-8")):
+        yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.dump(document, out)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -87,6 +92,12 @@ def write_references(path: Path, suite: str, gate: str, found: Sequence[Referenc
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _indented(text: str) -> bool:
+    """Whether the file indents its lists below their keys."""
+    match = re.search(r"^( *)gates:[^\n]*\n(?: *#[^\n]*\n)*( *)- ", text, re.MULTILINE)
+    return match is not None and len(match.group(2)) > len(match.group(1))
 
 
 def _transcript(state: Mapping[str, Any]) -> Reference | None:

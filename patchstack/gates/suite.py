@@ -135,7 +135,7 @@ def _read_models(top: Node, root: Path) -> dict[str, Model]:
         place = Path(path or ".").expanduser()
         found[name] = Model(
             name=name,
-            path=str(place if place.is_absolute() else root / place),
+            path=str((root / place).absolute()),  # a path that is absolute stays what it is
             sha256=digest,
             what=one.text("what") or "",
         )

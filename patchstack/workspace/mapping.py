@@ -61,8 +61,8 @@ class Mapping:
 
     def integer(self, key: str, *, default: int) -> int:
         value = self._get(key, required=False)
-        if value is None or type(value) is int:
-            return default if value is None else value
+        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+            return default if value is None else int(value)
         self.complain(key, f"{_brief(value)} is not a whole number")
         return default
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from patchstack.engine.host import HostEngine
 from patchstack.engine.protocol import Ending
 from patchstack.errors import MissingError, UsageError
+from patchstack.evidence.store import Observations
+from patchstack.gates.bench import EngineBench
+from patchstack.gates.place import Programs
 from patchstack.gates.protocol import Invocation, Model, Observation
 from tests.programs import a_bench, program
 
@@ -145,3 +150,23 @@ def test_nothing_stays_on_the_engine_but_what_is_kept(tmp_path: Path) -> None:
         bench.observe(Invocation(what="run", program="run"), complete=anything)
         engine = bench.engine
     assert engine.volumes() == ("patchstack-kept",)
+
+
+def test_on_a_full_disk_nothing_is_judged_and_nothing_kept(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", small], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("root may mount a small file system; we may not")
+    try:
+        program(tmp_path / "bin", "talk", "head -c 400000 /dev/zero | tr '\\0' x; echo sentinel >&2; exit 0")
+        engine = HostEngine(small / "engine")
+        programs = Programs(directory=tmp_path / "bin", platform=engine.about().platform)
+        observations = Observations(tmp_path / "evidence", tmp_path / "outputs")
+        with EngineBench(engine, programs, observations=observations, memory=tmp_path / "m", kind="test/1") as bench:
+            tried = bench.observe(Invocation(what="talk", program="talk"), complete=anything, tries=1)
+        assert tried.observation is None
+        assert tried.complaint == "what it gave could not be written down: is the engine's disk full?"
+        assert not (tmp_path / "evidence").exists()
+    finally:
+        subprocess.run(["umount", small], check=True)
