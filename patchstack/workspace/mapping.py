@@ -18,7 +18,9 @@ def read_yaml(path: Path, *, comments: bool = True) -> Any:
     from ruamel.yaml.error import MarkedYAMLError
 
     try:
-        return YAML(typ="rt" if comments else "safe").load(path.read_text(encoding="utf-8"))
+        yaml = YAML(typ="rt" if comments else "safe")
+        yaml.preserve_quotes = comments
+        return yaml.load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     except MarkedYAMLError as error:

@@ -1,0 +1,197 @@
+"""Suites: read with every complaint, run in order, reported to people and machines, recorded with a reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from patchstack.errors import ConfigError, NotHeldError, UsageError
+from patchstack.gates.protocol import Judgement
+from patchstack.gates.record import Reference, changed, references, write_references
+from patchstack.gates.suite import KINDS, find_suite, kind_of, read_suites
+from patchstack.report.gate import Checked, junit, markdown, tsv
+from patchstack.verdict import Verdict
+from tests.conftest import ROOT
+from tests.programs import program
+
+HEAD = """\
+# my workspace
+series:
+  x: {patches: p, upstream: u, pin: "0000000000000000000000000000000000000000"}
+"""
+SUITES = """\
+suites:
+  quick:   # before every push
+    what: a look
+    gates:
+      - {name: hello, kind: command, program: hello, must: "^hello$"}
+      - {name: silent, kind: command, program: hello, must: "^hello$", must_not: world}
+      - name: gone
+        kind: command
+        program: gone
+        must: x
+"""
+
+
+def a_workspace(directory: Path, suites: str = SUITES) -> Path:
+    path = directory / "patchstack.yaml"
+    path.write_text(HEAD + suites)
+    return path
+
+
+def run(directory: Path, *arguments: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "patchstack", "gate", *arguments],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_every_kind_is_a_module_with_its_name_and_version() -> None:
+    for name in KINDS:
+        assert name == kind_of(name).KIND
+        assert kind_of(name).VERSION >= 1
+
+
+def test_a_suite_keeps_the_order_of_its_gates(tmp_path: Path) -> None:
+    (suite,) = read_suites(a_workspace(tmp_path))
+    assert [(gate.name, gate.kind, gate.line) for gate in suite.gates] == [
+        ("hello", "command", 8),
+        ("silent", "command", 9),
+        ("gone", "command", 10),
+    ]
+    assert [gate.name for gate in suite.only(["gone"]).gates] == ["gone"]
+    with pytest.raises(UsageError, match="suite quick has no gate helo") as error:
+        suite.only(["helo"])
+    assert error.value.hint == "perhaps you meant hello"
+
+
+def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
+    text = (
+        "models:\n  tiny: {path: m.gguf, sha256: abc}\n"
+        "suites:\n  quick:\n    gates:\n"
+        "      - {name: one, kind: comand, program: x}\n"
+        "      - {name: two, kind: command, program: hello, must: x}\n"
+        "      - {name: two, kind: command, program: hello, must: x, mustnt: y}\n"
+        "      - {kind: command, program: hello, must: x}\n"
+    )
+    path = a_workspace(tmp_path, text)
+    with pytest.raises(ConfigError) as error:
+        read_suites(path)
+    told = "\n".join(error.value.problems)
+    assert f"{path}:5: models.tiny.sha256: not 64 lower-case hexadecimal digits" in told
+    assert f"{path}:9: suites.quick.gates.kind: 'comand' is none of" in told
+    assert "perhaps command" in told
+    assert f"{path}:11: suites.quick.gates.name: the suite has a gate two already" in told
+    assert f"{path}:11: suites.quick.gates.mustnt: unknown key, perhaps you meant must_not" in told
+    assert "name is missing" in told
+
+
+def test_one_suite_is_the_one_meant_and_of_several_one_is_named(tmp_path: Path) -> None:
+    path = a_workspace(tmp_path)
+    suites = read_suites(path)
+    assert find_suite(suites, None, path).name == "quick"
+    with pytest.raises(UsageError, match="there is no suite slow"):
+        find_suite(suites, "slow", path)
+    with pytest.raises(UsageError, match="which suite"):
+        find_suite([*suites, *suites], None, path)
+    with pytest.raises(UsageError, match="has no suites"):
+        find_suite([], None, path)
+
+
+def test_a_run_tells_every_gate_and_exits_by_the_worst(tmp_path: Path) -> None:
+    a_workspace(tmp_path)
+    program(tmp_path / "bin", "hello", "echo hello")
+    code, stdout, _ = run(tmp_path, "run", "--bin", "bin", "--json", "hello", "silent")
+    assert code == 0
+    document = json.loads(stdout)
+    assert document["schema"] == "patchstack.gates/1"
+    assert document["verdicts"] == {"PASS": 2, "FAIL": 0, "INVALID": 0}
+    code, stdout, stderr = run(tmp_path, "run", "--bin", "bin")
+    assert code == 4
+    assert "INVALID  gone: gone is not in " in stdout
+    assert "  hello (command)" in stderr
+    program(tmp_path / "bin", "hello", "echo hello; echo world")
+    code, stdout, _ = run(tmp_path, "run", "--bin", "bin", "--report", "out")
+    assert code == 1, "a FAIL goes before an INVALID"
+    assert "FAIL" in stdout
+    lines = (tmp_path / "out" / "gate_summary.tsv").read_text().splitlines()
+    assert lines[0] == "phase\tcheck\tstatus\tactual\texpected\tdetails"
+    assert [line.split("\t")[:3] for line in lines[1:]] == [
+        ["quick", "hello", "PASS"],
+        ["quick", "silent", "FAIL"],
+        ["quick", "gone", "INVALID"],
+    ]
+    again = run(tmp_path, "summary", "out")
+    assert again[0] == 1
+    assert again[1] == stdout
+    (tmp_path / "out" / "gates.json").write_text("{")
+    assert run(tmp_path, "summary", "out")[0] == 2
+
+
+def test_what_is_known_is_answered_without_running(tmp_path: Path) -> None:
+    a_workspace(tmp_path)
+    program(tmp_path / "bin", "hello", f"echo run >>{tmp_path}/count; echo hello")
+    for _ in range(3):
+        assert run(tmp_path, "run", "--bin", "bin", "hello", "silent")[0] == 0
+    assert (tmp_path / "count").read_text().count("run") == 1, "both gates ask the same of the same program"
+    assert len(list((tmp_path / "evidence").glob("*.json"))) == 1
+    changed_suite = SUITES.replace("must_not: world", "must_not: hello")
+    a_workspace(tmp_path, changed_suite)
+    assert run(tmp_path, "run", "--bin", "bin", "silent")[0] == 1, "the verdict is drawn anew"
+    assert (tmp_path / "count").read_text().count("run") == 1
+
+
+def a_judgement(verdict: Verdict = Verdict.FAIL, **details: object) -> Judgement:
+    return Judgement(
+        verdict=verdict,
+        reason="a | b\nc",
+        actual="1\t2",
+        expected="<3>",
+        details=details,  # type: ignore[arg-type]
+    )
+
+
+def test_the_files_for_others_are_whole_whatever_the_texts_hold() -> None:
+    checks = [Checked(phase="s", check="g", kind="command", judgement=a_judgement(verdict)) for verdict in Verdict]
+    assert [len(line.split("\t")) for line in tsv(checks).splitlines()] == [6] * 4
+    assert markdown(checks).splitlines()[2].count(" | ") == 4
+    assert "a \\| b c" in markdown(checks)
+    suite = ElementTree.fromstring(junit(checks))  # noqa: S314  (our own)
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
+
+
+def test_references_come_from_what_a_gate_gave() -> None:
+    state = {"state": "paged", "md5": "a" * 32, "sha256": "b" * 64, "same_as": None, "expected": "c" * 32}
+    (found,) = references("completion", a_judgement(states=[state]))
+    assert found == Reference(keys=("states", "paged", "expect"), old="c" * 32, new="a" * 32)
+    assert changed([found]) == (found,)
+    assert not changed([Reference(keys=("expect",), old=None, new="x")])
+    with pytest.raises(NotHeldError, match="nothing to record"):
+        references("completion", a_judgement(states=[{**state, "md5": None}]))
+    with pytest.raises(UsageError, match="a gate of kind kl has no reference"):
+        references("kl", a_judgement())
+
+
+def test_a_reference_is_written_with_its_reason_and_the_rest_stays(tmp_path: Path) -> None:
+    path = a_workspace(tmp_path)
+    found = [Reference(keys=("states", "on", "expect"), old=None, new="d" * 32)]
+    write_references(path, "quick", "gone", found, "why\nnot")
+    text = path.read_text()
+    assert "expect: dddddddddddddddddddddddddddddddd  # why not" in text
+    before, after = (HEAD + SUITES).splitlines(), text.splitlines()
+    assert [line for line in before if line not in after] == []
+    with pytest.raises(ConfigError, match="has no gate lost"):
+        write_references(path, "quick", "lost", [], "x")
