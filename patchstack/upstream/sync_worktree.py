@@ -100,9 +100,8 @@ class SyncTree:
         absent: Sequence[bytes],
     ) -> None:
         """Make the repository and check `start` out. `absent` are files whose contents are nowhere: the work tree is
-        sparse without them. What an earlier, killed run left is replaced."""
-        if self.directory.exists():
-            shutil.rmtree(self.directory)
+        sparse without them. What an earlier, killed run left is replaced; `UsageError` for what is not ours."""
+        self.remove()
         for name in ("objects/info", "objects/pack", "refs/heads", "info"):
             (self.git_dir / name).mkdir(parents=True)
         (self.git_dir / MARK).write_text("made by patchstack sync\n")

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from patchstack.errors import MissingError, NotHeldError, UsageError
+from patchstack.errors import MissingError, NotHeldError, PatchstackError, UsageError
 from patchstack.git.objects import Objects, Repository, read_only_git
 from patchstack.git.scratch import isolated_environment
 from patchstack.git.transport import shown_url
@@ -54,7 +54,11 @@ def accept(bench: Bench) -> Accepted:
             _require(bench, state)
             state = bench.save(replace(state, phase=Phase.ACCEPTING))
         objects = opened(bench, state)
-        _publish(bench.config, state)
+        try:
+            _publish(bench.config, state)
+        except PatchstackError:
+            bench.save(replace(state, phase=Phase.READY))  # nothing was written
+            raise
         carry_out(plan_series(bench, state, objects, objects.commit(state.to), bench.config.patches))
         with_fork = bench.config.fork is not None
         move_pin(bench.workspace.path, bench.config.name, state.to, state.branch if with_fork else None)

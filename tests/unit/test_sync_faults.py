@@ -57,10 +57,11 @@ def test_a_branch_that_came_in_between_is_not_overwritten(
 ) -> None:
     branch = ready.git("symbolic-ref", "--short", "HEAD")
     ready.fork.repo.branch(branch, ready.fork.pin)
+    before = ready.files()
     told = refused(patchstack, capsys, 2, "--accept")
     assert f"error: the fork ./fork has another branch {branch} by now" in told
     assert ready.fork.repo.git("rev-parse", branch) == ready.fork.pin
-    assert "--accept has begun to write and was interrupted" in refused(patchstack, capsys, 2, "--abort")
+    assert ready.files() == before and f"pin: {ready.fork.pin}" in ready.settings.read_text()
     ready.fork.repo.git("branch", "-m", branch, "theirs")
     assert patchstack("sync", "--accept") == 0
     assert patchstack("verify") == 0
@@ -89,6 +90,40 @@ def test_a_damaged_state_is_named_and_never_a_traceback(
     path.write_text(damage)
     told = refused(patchstack, capsys, 2, "--continue")
     assert "state.json is not a state of patchstack sync" in told and "begin again" in told
+
+
+def test_while_accept_is_half_way_only_accept_goes_on(ready: Moved, patchstack: Patchstack, capsys: Printed) -> None:
+    path = ready.root / ".patchstack" / "sync" / "product" / "state.json"
+    path.write_text(path.read_text().replace('"phase": "ready"', '"phase": "accepting"'))
+    for option in ("--abort", "--continue", "--skip"):
+        told = refused(patchstack, capsys, 2, option)
+        assert "error: --accept has begun to write and was interrupted" in told
+        assert "hint: patchstack sync product --accept finishes it" in told
+    assert patchstack("sync", "--accept") == 0
+    assert patchstack("verify") == 0
+
+
+def test_a_fork_by_url_is_not_pushed_to(ready: Moved, patchstack: Patchstack, capsys: Printed) -> None:
+    text = ready.settings.read_text()
+    ready.settings.write_text(text.replace("fork: fork", f"fork: file://{ready.fork.repo.path}"))
+    told = refused(patchstack, capsys, 3, "--accept")
+    assert "is not on this machine, and patchstack never pushes" in told
+    assert f"hint: git -C {ready.work} push file://{ready.fork.repo.path} product-sync-" in told
+    assert patchstack("sync", "--abort") == 0
+
+
+def test_what_somebody_put_where_a_killed_run_began_is_not_removed(
+    ready: Moved, patchstack: Patchstack, capsys: Printed
+) -> None:
+    path = ready.root / ".patchstack" / "sync" / "product" / "state.json"
+    path.write_text(path.read_text().replace('"phase": "ready"', '"phase": "preparing"'))
+    shutil.rmtree(ready.work)
+    ready.work.mkdir()
+    (ready.work / "mine").write_text("mine\n")
+    assert "is not the repository that this sync made" in refused(patchstack, capsys, 2, "--continue")
+    assert (ready.work / "mine").read_text() == "mine\n"
+    (ready.work / "mine").unlink()
+    assert patchstack("sync", "--continue") == 0
 
 
 def test_a_work_tree_that_is_gone_is_named(ready: Moved, patchstack: Patchstack, capsys: Printed) -> None:
