@@ -76,7 +76,9 @@ def judged(specs: Sequence[kl.Spec], checked: Sequence[kl.Checked]) -> Judgement
     return Judgement(
         verdict=verdict,
         reason="; ".join([*told, *([grows] if grows else [])]),
-        actual=", ".join(f"{context}: {found.mean:.2g}" if found else f"{context}: ?" for context, found in means),
+        actual=", ".join(
+            f"{context}: {found.mean + 0.0:.2g}" if found else f"{context}: ?" for context, found in means
+        ),
         expected=kl.wanted(checked[-1].limits),
         details={"contexts": rows, "grows": grows is not None},
         attempts=tuple(attempt for one in checked for attempt in one.attempts),

@@ -310,7 +310,9 @@ def _invocation(
 def _ended_badly(seen: Observation, pinned: bool) -> str | None:
     """Why a run cannot be judged, as far as its end tells."""
     if fault := fault_of(seen, pinned=pinned):
-        return fault.reason if fault.verdict is Verdict.INVALID else None
+        if fault.verdict is not Verdict.INVALID:
+            return None
+        return Settled(fault.reason) if "does not take its arguments" in fault.reason else fault.reason
     return sentinel_missing(seen.stderr, MEMORY_BREAKDOWN)
 
 

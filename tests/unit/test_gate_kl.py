@@ -345,6 +345,15 @@ def test_a_crash_is_a_fail_and_an_end_from_outside_is_invalid(
     assert tool.judged().verdict is verdict
 
 
+def test_a_device_that_is_not_in_the_build_is_invalid_at_once(tool: Tool) -> None:
+    (tool.root / "base.err").write_text('error while handling argument "-dev": invalid device: CUDA0\n')
+    (tool.root / "base.code").write_text("1")
+    judgement = tool.judged()
+    assert judgement.verdict is Verdict.INVALID
+    assert "invalid device: CUDA0" in judgement.reason
+    assert tool.ran == ["base b.gguf"]
+
+
 def test_a_crash_of_another_builds_programs_is_not_this_builds_fault(tool: Tool, tmp_path: Path) -> None:
     program(tmp_path / "old", "llama-perplexity", SCRIPT.replace("ROOT", str(tmp_path)) + "# the old build\n")
     (tool.root / "base.code").write_text("134")
