@@ -26,6 +26,7 @@ from patchstack.cli.options import (
 from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
+    from patchstack.build.plan import Request
     from patchstack.build.source import Source
     from patchstack.build.store import Stored
     from patchstack.engine.protocol import Engine
@@ -80,7 +81,8 @@ def accept_command(
     request = Request(variant=variant or (config.variant if arch is None else None), arch=arch, image=image)
     steps: list[Step] = []
     with contextlib.closing(open_chosen_engine(engine, found)) as ready:
-        machine = _Machine(found, ready, request, offline=offline, dry=dry_run)
+        allow = terms.suite.allow if terms.suite is not None else ()
+        machine = _Machine(found, ready, request, spec=engine, allow=allow, offline=offline)
         if dry_run:
             _plan(way, machine, terms.suite.name if terms.suite else None, [str(path) for path in terms.benchmarks])
             return
@@ -115,17 +117,25 @@ def accept_command(
 class _Machine:
     """Where candidates are built and gated."""
 
-    def __init__(self, workspace: Workspace, engine: Engine, request: object, *, offline: bool, dry: bool) -> None:
-        from patchstack.build.plan import Request
+    def __init__(
+        self,
+        workspace: Workspace,
+        engine: Engine,
+        request: Request,
+        *,
+        spec: str | None,
+        allow: tuple[str, ...],
+        offline: bool,
+    ) -> None:
         from patchstack.build.store import Store
         from patchstack.build.variant import load_variants
 
-        assert isinstance(request, Request)
         self.workspace = workspace
         self.engine = engine
         self.request = request
+        self.spec = spec
+        self.allow = allow
         self.offline = offline
-        self.dry = dry
         self.store = Store(cache_directory() / "builds")
         self.variants = load_variants(workspace.variants)
 
@@ -151,16 +161,35 @@ class _Machine:
 
     @contextlib.contextmanager
     def bench(self, stored: Stored) -> Iterator[EngineBench]:
-        """A bench for a build."""
+        """A bench for a build, on a machine that is fit."""
         from patchstack.evidence.store import Observations
         from patchstack.gates.bench import EngineBench
         from patchstack.gates.built import programs_of
+        from patchstack.gates.fit import fit_machine
 
         cache = cache_directory()
         programs = programs_of(stored, isolated=self.engine.about().isolated)
         observations = Observations(self.workspace.root / "evidence", cache / "outputs")
-        with EngineBench(self.engine, programs, observations=observations, memory=cache / "digests", kind="") as bench:
-            yield bench
+        with fit_machine(
+            self.engine,
+            lambda: open_chosen_engine(self.spec, self.workspace),
+            gpus=programs.gpus,
+            image=programs.image,
+            allow=self.allow,
+            purpose="patchstack accept",
+            wait=600.0,
+            tell=talk,
+        ) as machine:
+            bench = EngineBench(
+                self.engine,
+                programs,
+                observations=observations,
+                memory=cache / "digests",
+                kind="",
+                hardware=machine,
+            )
+            with bench:
+                yield bench
 
 
 def _plan(way: OnTheWay, machine: _Machine, suite: str | None, benchmarks: list[str]) -> None:

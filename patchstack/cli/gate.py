@@ -51,6 +51,8 @@ gate_app = typer.Typer(
     cls=WithKinds, no_args_is_help=True, rich_markup_mode=None, help="The checks that a build must pass."
 )
 
+_WAIT = 600.0  # seconds for who has the GPU
+
 SuiteOption = Annotated[str | None, typer.Option("--suite", metavar="NAME", help="The suite [default: the only one].")]
 BuildOption = Annotated[
     str | None, typer.Option("--build", metavar="KEY", help="The build, by its key [default: the newest].")
@@ -85,7 +87,7 @@ def run_command(
     found = the_workspace(workspace)
     chosen = _suite(found, suite).only(gates) if gates else _suite(found, suite)
     checks: list[Checked] = []
-    with _bench(found, build, bin, engine, image, again=again) as (bench, what):
+    with _bench(found, build, bin, engine, image, chosen, again=again) as (bench, what):
         talk(f"suite {chosen.name} on {what}")
         for gate, judgement in run_suite(chosen, bench, lambda gate: talk(f"  {gate.name} ({gate.kind})")):
             checks.append(Checked(phase=chosen.name, check=gate.name, kind=gate.kind, judgement=judgement))
@@ -156,7 +158,7 @@ def record_command(
     chosen = whole.only([gate, *([because] if because is not None else [])])
     if because is not None and not any(one.name == because and one.kind in EVIDENCE for one in chosen.gates):
         raise UsageError(f"gate {because} is no evidence", hint=f"one of kind {', '.join(EVIDENCE)} is")
-    with _bench(found, build, bin, engine, image, again=again) as (bench, what):
+    with _bench(found, build, bin, engine, image, chosen, again=again) as (bench, what):
         talk(f"recording {gate} from {what}")
         judged = {one.name: judgement for one, judgement in run_suite(chosen, bench, lambda _: None)}
     kind = next(one.kind for one in chosen.gates if one.name == gate)
@@ -206,22 +208,27 @@ def _bench(
     directory: Path | None,
     engine: str | None,
     image: str | None,
+    suite: Suite,
     *,
     again: bool,
 ) -> Iterator[tuple[EngineBench, str]]:
-    """A bench for a build or a directory, with the workspace's observations; and what it is of, in words."""
+    """A bench for a build or a directory on a machine that is fit for the suite, with the workspace's observations; and
+    what it is of, in words."""
     from patchstack.build.store import Store
     from patchstack.evidence.store import Observations
     from patchstack.gates.bench import EngineBench
     from patchstack.gates.built import chosen_build, engine_of, programs_of
+    from patchstack.gates.fit import fit_machine
     from patchstack.gates.place import Programs
 
     if build is not None and directory is not None:
         raise UsageError("give --build or --bin, not both")
     cache = cache_directory()
     stored = None if directory is not None else chosen_build(Store(cache / "builds"), build, None)
-    chosen = open_chosen_engine(engine or (engine_of(stored) if stored is not None else "host"), workspace)
-    with contextlib.closing(chosen):
+    spec = engine or (engine_of(stored) if stored is not None else "host")
+    chosen = open_chosen_engine(spec, workspace)
+    with contextlib.ExitStack() as held:
+        held.enter_context(contextlib.closing(chosen))
         about = chosen.about()
         if stored is not None:
             programs = programs_of(stored, isolated=about.isolated, image=image)
@@ -234,10 +241,28 @@ def _bench(
             raise UsageError(f"{about.spec} runs containers: of which image?", hint="--image NAME")
         programs.names()
         observations = Observations(workspace.root / "evidence", cache / "outputs")
-        with EngineBench(
-            chosen, programs, observations=observations, memory=cache / "digests", kind="", again=again
-        ) as bench:
-            yield bench, what
+        machine = held.enter_context(
+            fit_machine(
+                chosen,
+                lambda: open_chosen_engine(spec, workspace),
+                gpus=programs.gpus,
+                image=programs.image,
+                allow=suite.allow,
+                purpose=f"patchstack gate run {suite.name}",
+                wait=_WAIT,
+                tell=talk,
+            )
+        )
+        bench = EngineBench(
+            chosen,
+            programs,
+            observations=observations,
+            memory=cache / "digests",
+            kind="",
+            hardware=machine,
+            again=again,
+        )
+        yield held.enter_context(bench), what
 
 
 def _write(directory: Path, checks: list[Checked], what: str) -> None:

@@ -22,6 +22,7 @@ from patchstack.cli.doctor import doctor_command
 from patchstack.cli.export import export_command
 from patchstack.cli.failures import guarded
 from patchstack.cli.gate import gate_app
+from patchstack.cli.gpu import gpu_app
 from patchstack.cli.init import init_command
 from patchstack.cli.ledger import ledger_command, reject_command
 from patchstack.cli.lint import lint_command
@@ -63,6 +64,7 @@ app.command("verify", short_help="Prove that pin + series = fork.")(verify_comma
 app.command("canary", short_help="Does the series apply to a newer upstream?")(canary_command)
 app.command("doctor", short_help="Is all here that verify and build need?")(doctor_command)
 app.command("build", short_help="Build pin + series, and prove the binaries.")(build_command)
+app.add_typer(gpu_app, name="gpu", short_help="The machine that has the GPU.")
 app.command("accept", short_help="Verify, build, gate and export a candidate.")(accept_command)
 app.command("reject", short_help="Keep a candidate's diff, and why it was rejected.")(reject_command)
 app.command("ledger", short_help="What was decided, and why.")(ledger_command)
