@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -321,6 +323,35 @@ def test_who_is_quicker_at_the_second_place_makes_the_first_free_again(lock: Dir
         pass
     assert lock.owner.read_text().startswith("FREE ")
     assert agreed.read_text() == "codex-serving 1782890417\n"
+
+
+def test_one_who_waits_for_the_second_place_is_not_in_his_own_way_at_the_first(lock: Directory, agreed: Path) -> None:
+    agreed.write_text(NOTEBOOK)
+    real = here()
+    seen: list[str] = []
+
+    def ask(argv: Sequence[str]) -> tuple[int, str]:
+        if "change" in argv and "change" not in seen:
+            agreed.write_text("codex-serving 1782890417\n")
+        seen.append("change" if "change" in argv else "look")
+        if seen.count("look") == 3:
+            agreed.write_text(NOTEBOOK)
+        return real(argv)
+
+    with gpu_lock(ask, "gate", places=both(lock), wait=20) as held:
+        assert held.notes == []
+
+
+def test_a_change_waits_for_one_that_is_being_made(lock: Directory) -> None:
+    lock.path.mkdir()
+    with open(lock.path / "guard", "w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        letting_go = threading.Timer(1.0, fcntl.flock, (guard, fcntl.LOCK_UN))
+        letting_go.start()
+        began = time.monotonic()
+        with gpu_lock(here(), "me", places=lock.places):
+            assert time.monotonic() - began > 0.9
+        letting_go.join()
 
 
 @pytest.mark.parametrize(

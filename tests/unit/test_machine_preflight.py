@@ -282,10 +282,14 @@ def test_a_machine_that_stays_busy_is_given_up_after_the_time_allowed(
     assert re.match(r"gpu-apps: 1 compute process: python3 \(pid 499\) \(after \d+ s\); gpu-load: ", flight.reason)
 
 
-def test_what_waiting_does_not_mend_is_not_waited_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "what", [smi.failing(smi.MISMATCH, 18), replace(smi.H200, unknown=("query-compute-apps",))], ids=["all", "apps"]
+)
+def test_what_waiting_does_not_mend_is_not_waited_for(tmp_path: Path, what: smi.Smi) -> None:
     told: list[str] = []
-    ask = here(env=smi.install(tmp_path / "bin", smi.failing(smi.MISMATCH, 18)))
-    flight = preflight(ask, Wanted(settle=600.0), places=(Place(path=str(tmp_path / "lock")),), tell=told.append)
+    ask = here(env=smi.install(tmp_path / "bin", what))
+    wanted = Wanted(allow=frozenset({"containers", "cpu-load"}), settle=10.0)
+    flight = preflight(ask, wanted, places=(Place(path=str(tmp_path / "lock")),), tell=told.append)
     assert flight.verdict is Verdict.INVALID
     assert told == []
 
