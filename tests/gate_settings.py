@@ -1,0 +1,21 @@
+"""Settings of a gate, as its kind reads them from YAML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from patchstack.gates.protocol import Model
+from patchstack.workspace import read_yaml
+from patchstack.workspace.mapping import Mapping as Node
+
+
+def read_settings(kind: Any, directory: Path, text: str) -> tuple[Any, list[str]]:
+    """What the kind reads from a workspace file in a directory that has `t.txt`, with the models `a` and `b`; and its
+    complaints."""
+    path = directory / "patchstack.yaml"
+    path.write_text(text)
+    (directory / "t.txt").write_text("words")
+    problems: list[str] = []
+    models = {name: Model(name=name, path=name) for name in ("a", "b")}
+    return kind.read(Node(read_yaml(path), path, "", problems), models), problems
