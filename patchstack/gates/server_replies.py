@@ -162,7 +162,7 @@ def read_generated(reply: Reply, question: Question) -> Generated | str:
         return f"the server answered {reply.status}: {_error(reply)}"
     try:
         body = json.loads(reply.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "the answer is not JSON"
     if not isinstance(body, dict):
         return "the answer is no JSON object"
@@ -291,7 +291,12 @@ def _text(entry: dict[str, Any]) -> str:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def _count(mapping: dict[str, Any], name: str) -> int:
@@ -308,7 +313,7 @@ def _named(token: int | None, text: str | None) -> str:
 def _error(reply: Reply) -> str:
     try:
         return str(json.loads(reply.body)["error"]["message"])[:200]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return repr(reply.body[:80].decode("utf-8", "replace"))
 
 
