@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.builders import Changes, Fork, RepoBuilder, a_fork, an_upstream, format_patch, numbered, run_git
+from tests.builders import Changes, Fork, RepoBuilder, a_fork, an_upstream, format_patch, numbered, run_git, the_oracle
 from tests.conftest import Ran, RunCli
 
 Steps = tuple[tuple[str, Changes], ...]
@@ -60,3 +60,19 @@ def asked(fork: Fork, run_cli: RunCli, *options: str) -> Ran:
 
 def states(document: dict[str, Any]) -> list[str]:
     return [patch["state"] for patch in document["patches"]]
+
+
+def told_by_git(fork: Fork, directory: Path) -> list[tuple[str, list[str]]]:
+    """Every commit behind the pin, with the patches that a chain of strict applies leaves out there."""
+    oracle = the_oracle(directory / "oracle", fork.upstream, fork.repo)
+    listed = fork.upstream.git("rev-list", "--reverse", "--first-parent", f"{fork.pin}..main").split()
+    found = []
+    for commit in listed:
+        tree, failed = fork.upstream.tree(commit), []
+        for path in sorted(fork.series.iterdir()):
+            after = oracle.apply(tree, path.read_bytes())
+            if after is None:
+                failed.append(path.name)
+            tree = after or tree
+        found.append((commit, failed))
+    return found

@@ -108,6 +108,24 @@ def test_a_commit_of_the_same_name_is_mentioned_but_is_no_landing(tmp_path: Path
     assert "upstream has something of that name: #25 (CUDA: dedup MoE activation quantization)" in patch["detail"]
 
 
+def test_a_change_that_landed_elsewhere_in_the_file_applies_backwards(tmp_path: Path, run_cli: RunCli) -> None:
+    lines = numbered(300).splitlines(keepends=True)
+    block = [line.replace("line 10\n", "changed by commit 1\n") for line in lines[:40]]
+    fork = moved(tmp_path, None, ("Move it down (#8)", {"src/kernel.cu": "".join([*lines[40:], *block])}))
+    first = look(fork, run_cli)["patches"][0]
+    assert (first["state"], first["like"]["how"], first["like"]["commit"]["pr"]) == ("landed", "reverse", 8)
+
+
+def test_what_upstream_had_at_the_pin_has_landed_long_ago(tmp_path: Path, run_cli: RunCli) -> None:
+    fork = moved(tmp_path, None, ("Elsewhere", kernel(l250="u")))
+    data = fork.patch(1).read_bytes()
+    swapped = data.replace(b"\n-line 10\n+changed by commit 1\n", b"\n-changed by commit 1\n+line 10\n")
+    assert swapped != data
+    fork.patch(1).write_bytes(swapped)
+    first = look(fork, run_cli)["patches"][0]
+    assert (first["state"], first["threeway"]) == ("conflict", None), "it never applied, so nothing of it can land"
+
+
 def test_a_change_that_upstream_took_back_has_not_landed(tmp_path: Path, run_cli: RunCli) -> None:
     fork = moved(tmp_path, None, ("Take", kernel(l10="changed by commit 1")), ("Revert", kernel()))
     assert states(look(fork, run_cli)) == ["clean", "clean", "clean"]

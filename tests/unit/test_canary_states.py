@@ -117,6 +117,22 @@ def test_a_patch_that_upstream_breaks_as_well_is_no_cascade_but_names_what_it_st
     assert found["patches"][1]["caused_by"] is None
 
 
+def test_a_patch_on_top_of_one_that_applies_is_no_cascade_of_it(tmp_path: Path, run_cli: RunCli) -> None:
+    steps = (("One", kernel(l10="p1")), ("Two", kernel(l10="p1", l12="p2")))
+    found = look(moved(tmp_path, steps, ("Below both", kernel(l15="upstream"))), run_cli)
+    assert states(found) == ["clean", "conflict"]
+    assert "stands on" not in found["patches"][1]["detail"]
+
+
+def test_a_patch_whose_own_change_merges_is_a_cascade_though_upstream_stands_close_to_it_too(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    steps = (("One", kernel(l10="p1")), ("Two", kernel(l10="p1", l12="p2", l100="p2")))
+    found = look(moved(tmp_path, steps, ("Both", kernel(l10="upstream", l102="upstream"))), run_cli)
+    assert states(found) == ["conflict", "cascade"]
+    assert found["patches"][1]["threeway"] == "clean"
+
+
 def test_a_patch_beside_a_failing_one_is_not_its_cascade(tmp_path: Path, run_cli: RunCli) -> None:
     steps = (("One", kernel(l10="p1")), ("Two", kernel(l10="p1", l100="p2")))
     fork = moved(tmp_path, steps, ("Two lines", kernel(l10="upstream", l102="upstream")))

@@ -11,25 +11,9 @@ import pytest
 from patchstack.git.objects import Objects
 from patchstack.series.model import load_series
 from patchstack.upstream.strict import StrictChain
-from tests.builders import Changes, Content, File, Fork, executable, numbered, symlink, the_oracle
+from tests.builders import Changes, Content, File, Fork, executable, mail, new_file, numbered, symlink, write_series
 from tests.conftest import RunCli
-from tests.unit.moving import kernel, look, moved
-
-
-def told_by_git(fork: Fork, directory: Path) -> list[tuple[str, list[str]]]:
-    """Every commit behind the pin, with the patches that a chain of strict applies leaves out there."""
-    oracle = the_oracle(directory / "oracle", fork.upstream, fork.repo)
-    listed = fork.upstream.git("rev-list", "--reverse", "--first-parent", f"{fork.pin}..main").split()
-    found = []
-    for commit in listed:
-        tree, failed = fork.upstream.tree(commit), []
-        for path in sorted(fork.series.iterdir()):
-            after = oracle.apply(tree, path.read_bytes())
-            if after is None:
-                failed.append(path.name)
-            tree = after or tree
-        found.append((commit, failed))
-    return found
+from tests.unit.moving import kernel, look, moved, told_by_git
 
 
 def check(fork: Fork, directory: Path, run_cli: RunCli) -> dict[str, Any]:
@@ -84,6 +68,16 @@ def test_a_cascade_is_blamed_on_the_commit_that_broke_its_cause(tmp_path: Path, 
     told = run_cli("canary", *fork.sources, "--to", "main", "--strict", "--blame").stdout
     assert "#9 breaks 2 patches: Ten (#9) (" in told
     assert "    0002 cascade, because of 0001" in told
+
+
+def test_a_file_and_a_directory_of_one_name_are_left_to_git(tmp_path: Path, run_cli: RunCli) -> None:
+    fork = moved(tmp_path, None, ("Nothing", {"docs/notes.txt": "x\n"}), ("A file (#3)", {"new": "theirs\n"}))
+    files = {"0001-file.patch": new_file("new"), "0002-below.patch": new_file("new/below")}
+    for path in fork.series.iterdir():
+        path.unlink()
+    write_series(fork.series, {name: mail(name, diff) for name, diff in files.items()})
+    document = check(fork, tmp_path, run_cli)
+    assert [patch["first_broken"]["index"] for patch in document["patches"]] == [1, 0]
 
 
 PATHS = ("a.c", "b.c", "d/c.c", "d/e.c", "run.sh", "link")
