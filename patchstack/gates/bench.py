@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tarfile
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from patchstack.build.toolkit import recall, remember
-from patchstack.engine.archive import pack, unpack
+from patchstack.engine.archive import Stream, pack, unpack
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome
 from patchstack.errors import MissingError
 from patchstack.evidence.key import Ingredients, observation_key
@@ -89,12 +90,17 @@ class EngineBench:
         return self.files.names()
 
     def has(self, kept: str) -> bool:
+        return self.size_of(kept) is not None
+
+    def size_of(self, kept: str) -> int | None:
+        """The size of a kept file in bytes; None where it is not there."""
         try:
-            for _ in self.engine.get(self._kept.name, kept, image=self.files.image):
-                return True
+            stream = self.engine.get(self._kept.name, kept, image=self.files.image)
+            with tarfile.open(fileobj=Stream(stream), mode="r|") as archive:  # the head alone is read
+                entry = archive.next()
         except MissingError:
-            return False
-        return False
+            return None
+        return entry.size if entry is not None and entry.isreg() else None
 
     def digest_of(self, model: Model) -> str:
         path = Path(model.path).expanduser()

@@ -90,8 +90,10 @@ def test_paths_stand_for_models_inputs_kept_files_and_the_work_directory(tmp_pat
     )
     with a_bench(tmp_path / "bin", tmp_path) as bench:
         assert not bench.has("base")
+        assert bench.size_of("base") is None
         seen = bench.observe(invocation, complete=anything).observation
         assert bench.has("base")
+        assert bench.size_of("base") == len("kept\n")
         again = bench.observe(invocation, complete=anything).observation
     assert seen is not None
     assert again is not None
