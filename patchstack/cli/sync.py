@@ -25,11 +25,11 @@ def sync_command(
     ] = False,
     skip: Annotated[bool, typer.Option("--skip", help="Leave the patch at hand out for now.")] = False,
     drop: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="Leave patch N out for good. Repeatable; needs --why.")
+        list[str] | None, typer.Option(metavar="N", help="Leave patch N out for good. Repeatable; needs --why.")
     ] = None,
     why: Annotated[str | None, typer.Option(metavar="TEXT", help="The reason for --drop, which is recorded.")] = None,
     retry: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="Try patch N again, which was left out. Repeatable.")
+        list[str] | None, typer.Option(metavar="N", help="Try patch N again, which was left out. Repeatable.")
     ] = None,
     abort: Annotated[bool, typer.Option("--abort", help="Give the sync up: all is as before.")] = False,
     accept: Annotated[
@@ -97,9 +97,9 @@ def _step(
     *,
     continue_: bool,
     skip: bool,
-    drop: list[int] | None,
+    drop: list[str] | None,
     why: str | None,
-    retry: list[int] | None,
+    retry: list[str] | None,
 ) -> SyncState | None:
     from patchstack.workflow import sync
 

@@ -29,8 +29,10 @@ def stop_lines(state: SyncState) -> Iterator[str]:
         yield f"resolved as remembered: {', '.join(state.stop['remembered'])}"
     yield ""
     yield f"in {state.worktree}: edit, git add, then patchstack sync {state.series} --continue"
-    number = f"--drop {item.number} --why TEXT leaves it out for good" if item.number is not None else ""
-    yield "or: " + "; ".join(filter(None, ("--skip leaves it out for now", number, "--abort gives the sync up")))
+    name = item.number if item.number is not None else item.label
+    yield (
+        f"or: --skip leaves it out for now; --drop {name} --why TEXT leaves it out for good; --abort gives the sync up"
+    )
 
 
 def _collision(collision: Mapping[str, Any]) -> Iterator[str]:

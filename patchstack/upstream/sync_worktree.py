@@ -117,22 +117,22 @@ class SyncTree:
             leave_out(self.directory, absent)
         self._git("reset", "--quiet", "--hard", start)
 
-    def merge(self, commit: str, head: str, made: Sequence[bytes]) -> Merged | Unmerged:
-        """Merge a commit's own change three-way onto `head`, in index and work tree. What a killed run left there goes
-        first: `made` are the paths the commit makes, which it may have left as untracked files."""
-        self.reset(head, made)
+    def merge(self, commit: str) -> Merged | Unmerged:
+        """Merge a commit's own change three-way onto what is checked out, in index and work tree, which are clean."""
         done = self._run("cherry-pick", "--no-commit", commit)
         told = done.complaint + "\n" + done.stdout.decode("utf-8", "replace")
         remembered = tuple(dict.fromkeys(_REMEMBERED.findall(told)))
-        if not done.ok and "could not apply" not in done.complaint:
-            raise MissingError(f"git cherry-pick {commit[:12]} in {self.directory} failed: {done.complaint}")
-        paths = self.unmerged()
-        if paths:
-            return Unmerged(paths=paths, remembered=remembered)
+        if not done.ok:
+            if "could not apply" not in done.complaint:
+                raise MissingError(f"git cherry-pick {commit[:12]} in {self.directory} failed: {done.complaint}")
+            paths = self.unmerged()
+            if paths:
+                return Unmerged(paths=paths, remembered=remembered)
         return Merged(tree=self._git("write-tree", "--missing-ok").decode().strip(), remembered=remembered)
 
     def reset(self, head: str, made: Sequence[bytes]) -> None:
-        """Bring branch, index and work tree to a commit. Untracked files stay, but for those at the paths given."""
+        """Bring branch, index and work tree to a commit. Untracked files stay, but for those at the paths given: a
+        killed run may have left them."""
         for lock in ("index.lock", "HEAD.lock", f"refs/heads/{self.branch}.lock"):
             (self.git_dir / lock).unlink(missing_ok=True)
         self._run("rerere", "clear")

@@ -19,6 +19,7 @@ from patchstack.workflow.sync_bench import Bench, tree_of
 from patchstack.workflow.sync_steps import advance, opened, prepare, resolved
 from patchstack.workspace import is_url
 
+_ID = 7  # digits of a commit's id that are taken for one
 _LEFT_OUT = (Fate.SKIPPED, Fate.DROPPED)
 
 
@@ -100,18 +101,14 @@ def skip(bench: Bench) -> SyncState:
         return advance(bench, bench.save(state), opened(bench, state))
 
 
-def drop(bench: Bench, numbers: Sequence[int], why: str) -> SyncState:
+def drop(bench: Bench, names: Sequence[str], why: str) -> SyncState:
     """Leave patches out for good, each with the reason, and go on. Patches that are on the branch already are taken
     from it: those after them are made again. Raises `UsageError` for a number that no patch has."""
     with bench.alone():
         state = _usable(bench)
         if state.phase is Phase.PREPARING:
             raise UsageError("the sync is not prepared yet", hint=_next(state))
-        places = {item.number: place for place, item in enumerate(state.items)}
-        if unknown := [f"{number:04d}" for number in numbers if number not in places]:
-            known = ", ".join(item.label for item in state.items)
-            raise UsageError(f"no patch has number {', '.join(unknown)}", hint=f"the patches are {known}")
-        chosen = sorted(places[number] for number in numbers)
+        chosen = _places(state, names)
         made = [place for place in chosen if state.items[place].fate in (Fate.PICKED, Fate.LANDED)]
         at_hand = state.current if state.phase is Phase.STOPPED else None
         if made:
@@ -126,17 +123,17 @@ def drop(bench: Bench, numbers: Sequence[int], why: str) -> SyncState:
         return state if state.phase is Phase.STOPPED else advance(bench, state, opened(bench, state))
 
 
-def retry(bench: Bench, numbers: Sequence[int]) -> SyncState:
+def retry(bench: Bench, names: Sequence[str]) -> SyncState:
     """Try patches again that were skipped or dropped; those after them are made again. Raises `UsageError`."""
     with bench.alone():
         state = _usable(bench)
-        left_out = {item.number: place for place, item in enumerate(state.items) if item.fate in _LEFT_OUT}
-        if unknown := [f"{number:04d}" for number in numbers if number not in left_out]:
-            listed = ", ".join(state.items[place].label for place in left_out.values()) or "none"
-            raise UsageError(f"{', '.join(unknown)} was not left out", hint=f"left out so far: {listed}")
-        state = state.rewound(min(left_out[number] for number in numbers))
-        for number in numbers:
-            state = state.with_item(left_out[number], fate=Fate.PENDING, reason="")
+        chosen = _places(state, names)
+        if there := [state.items[place].label for place in chosen if state.items[place].fate not in _LEFT_OUT]:
+            listed = ", ".join(item.label for item in state.items if item.fate in _LEFT_OUT) or "none"
+            raise UsageError(f"{', '.join(there)} was not left out", hint=f"left out so far: {listed}")
+        state = state.rewound(chosen[0])
+        for place in chosen:
+            state = state.with_item(place, fate=Fate.PENDING, reason="")
         return advance(bench, bench.save(state), opened(bench, state))
 
 
@@ -165,6 +162,28 @@ def _usable(bench: Bench) -> SyncState:
             hint=f"patchstack sync {bench.config.name} --accept finishes it",
         )
     return state
+
+
+def _places(state: SyncState, names: Sequence[str]) -> list[int]:
+    """The places of patches by their numbers or, for commits without a patch, by the beginning of the commit's id.
+
+    Raises `UsageError` for names that no patch has, or more than one."""
+    found = set()
+    unknown = []
+    for name in names:
+        places = [
+            place
+            for place, item in enumerate(state.items)
+            if (name.isdigit() and item.number == int(name)) or (len(name) >= _ID and item.commit.startswith(name))
+        ]
+        if len(places) == 1:
+            found.add(places[0])
+        else:
+            unknown.append(name)
+    if unknown:
+        known = ", ".join(item.label for item in state.items)
+        raise UsageError(f"no patch is {', '.join(unknown)}", hint=f"the patches are {known}")
+    return sorted(found)
 
 
 def _next(state: SyncState) -> str:

@@ -77,23 +77,28 @@ def opened(bench: Bench, state: SyncState) -> Objects:
 def advance(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
     """Bring over patch after patch until one is in conflict or all are there; then finish."""
     tree = tree_of(state)
+    first = state.current
     while (place := state.current) is not None:
         item = state.items[place]
-        got = tree.merge(item.commit, state.head, sync_source.paths_made(objects, item))
+        if place == first:
+            # What we left ourselves is clean; what was found here may be half a step of a run that was killed.
+            tree.reset(state.head, sync_source.paths_made(objects, item))
+        got = tree.merge(item.commit)
         if isinstance(got, Unmerged):
             collisions = sync_conflict.explain(objects, tree, got.paths, state.pin, state.to, state.items[:place])
             stop = {"collisions": sync_conflict.document(collisions), "remembered": list(got.remembered)}
             return bench.save(replace(state, phase=Phase.STOPPED, stop=stop))
         if got.remembered:
             bench.talk(f"{item.label} {item.subject}: resolved as remembered: {', '.join(got.remembered)}")
-        if got.tree == tree.tree_of(state.head):
+        if got.tree == objects.commit(state.head).tree:
             state = _landed(bench, state, place, objects)
         else:
             oid = tree.commit(objects.read(item.commit)[1], got.tree, state.head)
             state = state.with_item(place, fate=Fate.PICKED, result=oid, remembered=got.remembered)
             state = bench.save(replace(state, head=oid))
     if state.phase is Phase.PICKING:
-        tree.reset(state.head, ())
+        if first is None:
+            tree.reset(state.head, ())
         state = bench.save(replace(state, phase=Phase.PICKED))
     return finish(bench, state, objects)
 

@@ -10,7 +10,7 @@ from patchstack.errors import ConfigError
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import FILE, SUBMODULE, TreeOverlay
 from patchstack.report.sync import toolchain_lines
-from patchstack.upstream.sync_conflict import Region, read_regions, shortened
+from patchstack.upstream.sync_conflict import Mover, Region, _Commit, _ranked, read_regions, shortened
 from patchstack.upstream.sync_document import toolchain_document
 from patchstack.upstream.sync_rerere import bring, share
 from patchstack.upstream.sync_toolchain import compare_toolchains
@@ -37,6 +37,26 @@ def test_long_sides_are_shown_by_their_beginning() -> None:
     lines = [str(number) for number in range(100)]
     assert shortened(lines) == [*lines[:39], "… and 61 lines more"]
     assert shortened(lines[:40]) == lines[:40]
+
+
+def upstreams(**lines: int) -> list[tuple[str, int]]:
+    """What is named of commits that each brought so many of the colliding lines."""
+    commits = [
+        _Commit(
+            mover=Mover(commit=name, author="", date="", subject="", pull_request=None, lines=0),
+            removed=frozenset(),
+            added=frozenset(f"{name} line {number}" for number in range(count)),
+        )
+        for name, count in lines.items()
+    ]
+    region = Region(line=1, ours=tuple(line for one in commits for line in sorted(one.added)), base=(), theirs=())
+    return [(mover.commit, mover.lines) for mover in _ranked(commits, [region])]
+
+
+def test_the_commit_with_most_of_the_colliding_lines_comes_first_and_chance_is_not_named() -> None:
+    assert upstreams(early=3, late=9, none=0) == [("late", 9), ("early", 3)]
+    assert upstreams(refactor=98, elsewhere=4, also=5) == [("refactor", 98), ("also", 5)]
+    assert upstreams() == []
 
 
 def tree(objects: Objects, files: dict[str, str], submodules: dict[str, str] | None = None) -> str:

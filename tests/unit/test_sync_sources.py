@@ -35,8 +35,13 @@ def test_a_fork_with_merges_is_made_linear(tmp_path: Path, patchstack: Patchstac
     )
     assert found.git("rev-list", "--merges", "--count", "HEAD") == "0"
     assert found.git("diff", "--name-only", fork.head(), "HEAD") == "src/other.cpp"
+    capsys.readouterr()
+    assert patchstack("sync", "--drop", "99", "--why", "x") == 2
+    assert "error: no patch is 99\n\nhint: the patches are 0001, " in capsys.readouterr().err
+    assert patchstack("sync", "--drop", topic[:10], "--why", "a commit without a patch goes by its id") == 0
     assert patchstack("sync", "--accept") == 0
     assert patchstack("verify") == 0
+    assert "On a topic" not in fork.git("log", "--format=%s", found.settings.read_text().split()[-1])
 
 
 def test_what_a_merge_itself_changed_is_told(tmp_path: Path, patchstack: Patchstack, capsys: Printed) -> None:
