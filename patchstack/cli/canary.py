@@ -113,7 +113,9 @@ def _looked(ahead: Ahead, question: Question, days: int | None, svg: Path | None
     if svg is not None and outlook is not None:
         from patchstack.report.heatmap import heat_svg
 
-        svg.write_text(heat_svg(outlook), encoding="utf-8")
+        draft = svg.with_name(f".{svg.name}.draft")
+        draft.write_text(heat_svg(outlook), encoding="utf-8")
+        draft.replace(svg)
         talk(f"wrote {svg}")
     return Exit.HOLDS if found.applies else Exit.DOES_NOT_HOLD
 

@@ -162,7 +162,7 @@ class _Rows:
     def _collides(self, index: int) -> tuple[UpstreamCommit, ...]:
         if not self._search or not self._range.commits:
             return ()
-        return self._diagnoser.collides(self._culprits, self._tip, len(self._range.commits) - 1, index)
+        return self._diagnoser.collides(self._culprits, self._tip, index)
 
     def _beside(
         self,

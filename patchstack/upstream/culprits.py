@@ -24,7 +24,7 @@ class Culprits:
         self._touched = touched
         self._steps: list[list[Entry | None]] | None = None
         self._edits: dict[tuple[bytes, int], tuple[Edit, ...]] = {}
-        self._owned: dict[bytes, list[tuple[int, str, Owned]]] = {}
+        self._owned: dict[bytes, list[Owned]] = {}
 
     @property
     def entries(self) -> Sequence[Sequence[Entry | None]]:
@@ -59,20 +59,17 @@ class Culprits:
         indices = {index for path in paths for index, _ in self.versions(path)[1:]}
         return [self._range.commits[index] for index in sorted(indices)]
 
-    def of_path(self, path: bytes, until: int) -> UpstreamCommit | None:
-        """The last commit, up to an index, that changed a path."""
-        indices = [index for index, _ in self.versions(path)[1:] if index <= until]
+    def of_path(self, path: bytes) -> UpstreamCommit | None:
+        """The last commit that changed a path."""
+        indices = [index for index, _ in self.versions(path)[1:]]
         return self._range.commits[indices[-1]] if indices else None
 
-    def of_lines(self, path: bytes, until: int, oid: str, start: int, end: int) -> list[UpstreamCommit]:
-        """The commits that made some lines, or took lines away between them, of the version `oid` that a path has at an
-        index."""
-        for index, blob, owned in reversed(self._owners(path)):
-            if index <= until and blob == oid:
-                return [self._range.commits[by] for by in sorted(owned.within(start, end))]
-        return []
+    def of_lines(self, path: bytes, start: int, end: int) -> list[UpstreamCommit]:
+        """The commits that made some lines of a path at the tip, or took lines away between them."""
+        known = self._owners(path)
+        return [self._range.commits[by] for by in sorted(known[-1].within(start, end))] if known else []
 
-    def _owners(self, path: bytes) -> list[tuple[int, str, Owned]]:
+    def _owners(self, path: bytes) -> list[Owned]:
         known = self._owned.get(path)
         if known is None:
             known = self._owned[path] = []
@@ -86,7 +83,7 @@ class Culprits:
                     found = self._edits[path, index] = compare(text, new)
                     last = owned_after(last, index, found)
                 text = new
-                known.append((index, entry[1] if entry is not None else "", last))
+                known.append(last)
         return known
 
     def _lines(self, path: bytes, entry: Entry | None) -> list[bytes]:

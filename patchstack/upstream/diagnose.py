@@ -188,31 +188,27 @@ class Diagnoser:
                 roots[cause] += count
         return tuple(sorted(roots, key=lambda cause: (-roots[cause], -cause)))
 
-    def collides(self, culprits: Culprits, tree: str, until: int, index: int) -> tuple[UpstreamCommit, ...]:
-        """The upstream commits, up to an index, in whose lines a patch runs on the tree of that commit; those that
-        stand in most of its places first."""
+    def collides(self, culprits: Culprits, tip: str, index: int) -> tuple[UpstreamCommit, ...]:
+        """The upstream commits in whose lines a patch runs on the tip's tree; those that stand in most of its places
+        first."""
         found: Counter[int] = Counter()
         commits: dict[int, UpstreamCommit] = {}
-        for reason in self.diagnose(tree, index).reasons:
-            for commit in self._behind(culprits, tree, until, index, reason):
+        for reason in self.diagnose(tip, index).reasons:
+            for commit in self._behind(culprits, tip, index, reason):
                 commits[commit.index] = commit
                 found[commit.index] += 1
         return tuple(commits[one] for one in sorted(found, key=lambda one: (-found[one], -one)))
 
-    def _behind(
-        self, culprits: Culprits, tree: str, until: int, index: int, reason: Reason
-    ) -> Sequence[UpstreamCommit]:
+    def _behind(self, culprits: Culprits, tip: str, index: int, reason: Reason) -> Sequence[UpstreamCommit]:
         if reason.path not in self.chain.touched.place:
             return ()
         if self._span(reason, index) is None:
-            last = culprits.of_path(reason.path, until)
+            last = culprits.of_path(reason.path)
             return (last,) if last is not None else ()
-        here = self._here(tree, reason.path)
-        assert here is not None or not self._edits_in(tree, index, reason)
         return [
             commit
-            for edit in self._edits_in(tree, index, reason)
-            for commit in culprits.of_lines(reason.path, until, here[1] if here else "", edit.to, edit.to + edit.added)
+            for edit in self._edits_in(tip, index, reason)
+            for commit in culprits.of_lines(reason.path, edit.to, edit.to + edit.added)
         ]
 
     def _edits_in(self, tree: str, index: int, reason: Reason) -> list[Edit]:

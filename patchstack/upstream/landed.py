@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from pygit2.enums import DiffOption
 
-from patchstack.git.diff import FileDiff, Hunk
+from patchstack.git.diff import Hunk
 from patchstack.git.hunks import place_hunks
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
@@ -28,7 +28,8 @@ SAME_LINES = 0.6
 _FEW_LINES = 3
 _SAME_WORDS, _FEW_WORDS = 0.6, 3
 
-# What `git diff --diff-algorithm` can write, as far as libgit2 knows it; a patch file's own hunks come on top.
+# What `git diff --diff-algorithm` can write, as far as libgit2 knows it. Both sides are compared anew: how the patch
+# file was written does not matter.
 _ALGORITHMS = (
     DiffOption.NORMAL,
     DiffOption.INDENT_HEURISTIC,
@@ -84,8 +85,7 @@ class Landing:
             if self._culprits.changed(commit).keys() != paths or not self._nothing_else(commit, paths):
                 continue
             if known is None:
-                diffs = self._diagnoser.chain.steps(index)
-                known = frozenset(_ids(self._own_texts(index))) | ({_id_of_file(diffs)} if diffs else frozenset())
+                known = frozenset(_ids(self._own_texts(index)))
             if commit.index not in self._ids:
                 self._ids[commit.index] = frozenset(_ids(self._commit_texts(commit)))
             if known & self._ids[commit.index]:
@@ -247,23 +247,6 @@ def _id(changes: Sequence[_Change], algorithm: DiffOption) -> str:
             ahead = next((one.at for one in found if one.at >= at and one is not edit), at + _CONTEXT)
             _feed(digest, before[at : min(at + _CONTEXT, ahead)], b" ")
             at = min(at + _CONTEXT, ahead)
-    return digest.hexdigest()
-
-
-def _id_of_file(diffs: Sequence[FileDiff]) -> str:
-    """The id of the diff as a patch file has it, by whatever algorithm it was made."""
-    digest = hashlib.sha256()
-    for diff in sorted(diffs, key=lambda diff: diff.path):
-        digest.update(diff.path + b"\0")
-        for hunk in diff.hunks:
-            old, new = ([*lines, b""] for lines in (hunk.before, hunk.after))
-            at = 0
-            for edit in edits(b"\n".join(old), b"\n".join(new)):
-                _feed(digest, hunk.before[at : edit.at], b" ")
-                _feed(digest, hunk.before[edit.at : edit.at + edit.removed], b"-")
-                _feed(digest, hunk.after[edit.to : edit.to + edit.added], b"+")
-                at = edit.at + edit.removed
-            _feed(digest, hunk.before[at:], b" ")
     return digest.hexdigest()
 
 

@@ -71,16 +71,12 @@ class Staleness:
         return found[0] if len(found) == 1 else None
 
     def _by(self, path: bytes, pin: Lines, tip: Lines, old: Function, new: Function) -> str:
-        entry = self._tip[self._diagnoser.chain.touched.place[path]]
-        if self._culprits is None or entry is None:
+        if self._culprits is None:
             return ""
-        last = len(self._range.commits) - 1
         commits = {
             commit.index: commit.label
             for edit in compare(pin[old.start : old.end], tip[new.start : new.end])
-            for commit in self._culprits.of_lines(
-                path, last, entry[1], new.start + edit.to, new.start + edit.to + edit.added
-            )
+            for commit in self._culprits.of_lines(path, new.start + edit.to, new.start + edit.to + edit.added)
         }
         return f" with {', '.join(commits[one] for one in sorted(commits))}" if commits else ""
 
