@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from typing import Any
 
 from patchstack.errors import ConfigError, NotHeldError, UsageError
 from patchstack.gates.protocol import Judgement
+from patchstack.series.files import replace_file
 from patchstack.workspace import read_yaml
 
 EVIDENCE = ("kl", "drift", "tokens")
@@ -19,11 +20,14 @@ EVIDENCE = ("kl", "drift", "tokens")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """One value of a gate's entry: the keys that lead to it, what stood there (None: nothing), and what is to."""
+    """One value of a gate's entry: the keys that lead to it, what stood there (None: nothing), and what is to. Where
+    the entry names a file of token ids instead, `file` is that (beside the workspace file), and `ids` go there."""
 
     keys: tuple[str, ...]
     old: str | int | None
     new: str | int
+    file: str | None = None
+    ids: tuple[int, ...] = ()
 
 
 def references(kind: str, judgement: Judgement) -> tuple[Reference, ...]:
@@ -71,6 +75,9 @@ def write_references(path: Path, suite: str, gate: str, found: Sequence[Referenc
         raise ConfigError(f"{path} has no gate {gate} in suite {suite}") from error
     entry.fa.set_block_style()  # a comment ends its line
     for one in found:
+        if one.file is not None:
+            replace_file(path.parent / one.file, f"{json.dumps(list(one.ids))}\n".encode())
+            continue
         node = entry
         for key in one.keys[:-1]:
             if not isinstance(node.get(key), CommentedMap):
@@ -86,12 +93,7 @@ def write_references(path: Path, suite: str, gate: str, found: Sequence[Referenc
     if _indented(path.read_text(encoding="utf-8")):
         yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.dump(document, out)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(out.getvalue(), encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    replace_file(path, out.getvalue().encode())
 
 
 def _indented(text: str) -> bool:
@@ -110,9 +112,12 @@ def _transcript(state: Mapping[str, Any]) -> Reference | None:
 
 
 def _ids(state: Mapping[str, Any]) -> Reference | None:
-    if state["sha256"] is None:
+    old, file = state.get("expected"), state.get("expect_file")
+    if state["sha256"] is None or state["ids"] is None or (state.get("same_as") is not None and old is None):
         return None
-    return Reference(keys=_keys(state["name"]), old=state.get("expected"), new=state["sha256"])
+    return Reference(
+        keys=_keys(state["name"]), old=old, new=state["sha256"], file=file, ids=tuple(state["ids"]) if file else ()
+    )
 
 
 def _cases(details: Mapping[str, Any]) -> list[Reference | None]:
