@@ -16,7 +16,7 @@ demo: $(VENV)/.installed   ## make a fork and its series, verify it, break it in
 	$(BIN)/patchstack demo build/demo
 
 test: $(VENV)/.installed   ## run every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(VENV)/.installed   ## ruff: lint and format
 	$(BIN)/ruff check .
