@@ -219,7 +219,7 @@ def _bench(
     from patchstack.gates.bench import EngineBench
     from patchstack.gates.built import chosen_build, engine_of, programs_of
     from patchstack.gates.fit import fit_machine
-    from patchstack.gates.place import Programs
+    from patchstack.gates.place import Programs, uses_gpu
 
     if build is not None and directory is not None:
         raise UsageError("give --build or --bin, not both")
@@ -235,7 +235,8 @@ def _bench(
             what = f"build {stored.key[:12]} ({stored.record['source']['label']}) on {about.spec}"
         else:
             assert directory is not None
-            programs = Programs(directory=directory, platform=about.platform, image=image)
+            gpus = uses_gpu(directory)
+            programs = Programs(directory=directory, platform=about.platform, image=image, gpus=gpus)
             what = f"{directory} on {about.spec}"
         if about.isolated and programs.image is None:
             raise UsageError(f"{about.spec} runs containers: of which image?", hint="--image NAME")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from patchstack.build.elf import DamagedElf, read_elf
 from patchstack.engine.archive import Entry
 from patchstack.engine.protocol import EnginePath, Volume
 from patchstack.errors import MissingError, UsageError
@@ -59,6 +60,19 @@ class Programs:
                 yield Entry(path=f"bin/{name}", link=os.readlink(path))
             else:
                 yield Entry(path=f"bin/{name}", data=path.read_bytes(), executable=os.access(path, os.X_OK))
+
+
+def uses_gpu(directory: Path) -> bool:
+    """Whether a directory of programs has GPU code in it: in any program or library, as a section of its own."""
+    for path in directory.iterdir() if directory.is_dir() else ():
+        if path.is_file() and not path.is_symlink():
+            try:
+                found = read_elf(path)
+            except DamagedElf:
+                continue
+            if found is not None and any(name.startswith((".nv_fatbin", ".nvFatBin")) for name in found.sections or ()):
+                return True
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

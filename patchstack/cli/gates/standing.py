@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.failures import talk
 from patchstack.cli.options import cache_directory, nearest_workspace, open_chosen_engine
 from patchstack.errors import Exit, UsageError
 
@@ -40,23 +41,43 @@ def stand(
     are the gate kind's. Raises `UsageError` for a container engine without an image."""
     from patchstack.evidence.store import Observations
     from patchstack.gates.bench import EngineBench
-    from patchstack.gates.place import Programs
+    from patchstack.gates.fit import fit_machine
+    from patchstack.gates.place import Programs, uses_gpu
 
-    chosen = open_chosen_engine(engine or "host", nearest_workspace(None))
+    spec, workspace = engine or "host", nearest_workspace(None)
+    chosen = open_chosen_engine(spec, workspace)
     cache = cache_directory()
-    with contextlib.closing(chosen):
+    with contextlib.ExitStack() as held:
+        held.enter_context(contextlib.closing(chosen))
         about = chosen.about()
         if about.isolated and image is None:
             raise UsageError(
                 f"{about.spec} runs containers: of which image?", hint="--image NAME; the one the build was made in"
             )
-        programs = Programs(directory=bin, platform=about.platform, image=image)
+        programs = Programs(directory=bin, platform=about.platform, image=image, gpus=uses_gpu(bin))
         programs.names()
-        observations = Observations(cache / "observations", cache / "outputs")
-        with EngineBench(
-            chosen, programs, observations=observations, memory=cache / "digests", kind=f"{kind}/{version}", again=again
-        ) as bench:
-            yield bench
+        machine = held.enter_context(
+            fit_machine(
+                chosen,
+                lambda: open_chosen_engine(spec, workspace),
+                gpus=programs.gpus,
+                image=image,
+                allow=(),
+                purpose=f"patchstack gate {kind}",
+                wait=600.0,
+                tell=talk,
+            )
+        )
+        bench = EngineBench(
+            chosen,
+            programs,
+            observations=Observations(cache / "observations", cache / "outputs"),
+            memory=cache / "digests",
+            kind=f"{kind}/{version}",
+            hardware=machine,
+            again=again,
+        )
+        yield held.enter_context(bench)
 
 
 def a_model(path: Path, name: str = "model") -> Model:
