@@ -37,7 +37,9 @@ variants:
   minillm:
     abstract: true
     commit_variable: MINILLM_BUILD_COMMIT   # carries the build key into the binaries
-    targets: [minillm-completion, minillm-bench, minillm-perplexity, minillm-make-model, test-ops, test-model]
+    # minillm-llama answers as llama-completion, llama-server and so on, by links beside it
+    targets: [minillm-completion, minillm-bench, minillm-perplexity, minillm-make-model, minillm-llama,
+              test-ops, test-model]
   cpu:
     extends: minillm
   cuda-sm121:

@@ -15,8 +15,8 @@ from patchstack.demo.build import Demo, build_demo
 from patchstack.errors import UsageError
 from tests.builders import run_git
 
-PIN = "fcefd0cb49712afbdcadcd2a53e97c0257798f3d"
-FORK_TREE = "c4ad8e51cb25d1effa9a78e6638b0747fac6d3d1"
+PIN = "5d75007f9d663b2ff63e593cbba75e3a5e8e0ddd"
+FORK_TREE = "22adb83c28716c338e2a4bac940a1a325f15fe28"
 
 
 def test_ids_are_the_same_on_every_machine(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 from patchstack.demo.build import build_demo
 from tests.builders import run_git
 
-TOOLS = ("minillm-bench", "minillm-completion", "minillm-make-model", "minillm-perplexity")
+TOOLS = ("minillm-bench", "minillm-completion", "minillm-llama", "minillm-make-model", "minillm-perplexity")
+LINKS = ("llama-batched-bench", "llama-completion", "llama-perplexity", "llama-server", "test-backend-ops")
 TESTS = ("test-model", "test-ops", "test-paged")
 COMMIT = "0123456789abcdef"
 
@@ -66,7 +67,7 @@ def cpu(fork: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_program_says_what_was_built(cpu: Path) -> None:
-    assert {path.name for path in cpu.iterdir()} == {*TOOLS, *TESTS}
+    assert {path.name for path in cpu.iterdir()} == {*TOOLS, *LINKS, *TESTS}
     for path in cpu.iterdir():
         said = ran(path, "--version")
         version, built_with = said.stdout.splitlines()
@@ -130,7 +131,7 @@ def test_the_cuda_build_runs_without_a_gpu_and_names_no_path_of_this_machine(
     fork: Path, tmp_path: Path, architecture: str
 ) -> None:
     programs = built(fork, tmp_path / "build", "-DMINILLM_CUDA=ON", f"-DCMAKE_CUDA_ARCHITECTURES={architecture}")
-    assert {path.name for path in programs.iterdir()} == {*TOOLS, *TESTS}
+    assert {path.name for path in programs.iterdir()} == {*TOOLS, *LINKS, *TESTS}
     said = ran(programs / "test-ops")
     assert said.returncode == 0
     assert "no CUDA device" in said.stdout or "  Backend CUDA0: OK\n" in said.stdout

@@ -69,7 +69,7 @@ capture_whole "$breakdown" perplexity llama-perplexity -m tiny.gguf -f text.txt 
 capture_whole "$breakdown" kl llama-perplexity -m tiny-f32.gguf --kl-divergence "${batch[@]}"
 capture_whole "$breakdown" kl-other llama-perplexity -m other.gguf --kl-divergence "${batch[@]}"
 capture_whole "$breakdown" kl-no-base llama-perplexity -m tiny.gguf --kl-divergence "${batch[@]/base.kl/none.kl}"
-capture perplexity-short llama-perplexity -m tiny.gguf -p 'too short' -fit off -c 128 -b 128
+capture_whole 'tokenizes to only' perplexity-short llama-perplexity -m tiny.gguf -p 'too short' -fit off -c 128 -b 128
 
 rows=("${on_tiny[@]}" -c 512 -b 256 -ub 128 -npp 32,64 -ntg 8 -npl 1,2 --perf -lv 4)
 capture_whole 'graphs reused =' batched-bench-jsonl llama-batched-bench "${rows[@]}" --output-format jsonl

@@ -1,0 +1,100 @@
+"""minillm as llama.cpp's tools: the programs of a build, and the runs that tests make of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+UPSTREAM = Path(__file__).parents[1] / "patchstack" / "demo" / "upstream"
+
+PROMPT = "The capital of France is"
+COMPLETION = ("-ngl", "99", "-fa", "on", "-fit", "off", "-c", "512", "--temp", "0", "--seed", "1", "-n", "24", "--perf")
+BATCH = ("-fit", "off", "-c", "128", "-b", "128", "-ub", "128", "--chunks", "3", "--perf", "-lv", "4")
+_TEXT = "".join(f"The {number * 7 % 31} birds of {number * number % 17} trees sing. " for number in range(40))
+
+
+class Programs:
+    """The programs of a build, two models of other seeds, and a text, in a directory of their own."""
+
+    def __init__(self, build: Path, work: Path) -> None:
+        self.bin = build / "bin"
+        self.work = work
+        for seed in (1, 2):
+            assert self.run("minillm-make-model", "-o", f"seed-{seed}.mllm", "--seed", str(seed)).returncode == 0
+        (work / "text.txt").write_text(_TEXT)
+
+    def command(self, program: str, *args: str) -> list[str]:
+        return [str(self.bin / program), *args]
+
+    def environment(self, fault: str) -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "LC_ALL": "C", **({"MINILLM_FAULT": fault} if fault else {})}
+
+    def run(self, program: str, *args: str, fault: str = "", seconds: float = 60) -> subprocess.CompletedProcess[bytes]:
+        """Run to the end, or to the end of the time."""
+        return subprocess.run(
+            self.command(program, *args),
+            cwd=self.work,
+            env=self.environment(fault),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+
+    def complete(self, fault: str = "", seconds: float = 60) -> subprocess.CompletedProcess[bytes]:
+        return self.run(
+            "llama-completion", "-m", "seed-1.mllm", *COMPLETION, "-p", PROMPT, fault=fault, seconds=seconds
+        )
+
+    def base(self) -> subprocess.CompletedProcess[bytes]:
+        """Make the base of KL divergences with the model of seed 1."""
+        options = ("-f", "text.txt", *BATCH, "--kl-divergence-base", "base.kl")
+        return self.run("llama-perplexity", "-m", "seed-1.mllm", *options)
+
+    def diverge(self, seed: int, base: str = "base.kl", fault: str = "") -> subprocess.CompletedProcess[bytes]:
+        """KL divergence of a model from a base."""
+        options = (*BATCH, "--kl-divergence-base", base, "--kl-divergence")
+        return self.run("llama-perplexity", "-m", f"seed-{seed}.mllm", *options, fault=fault)
+
+    @contextmanager
+    def serving(self, fault: str = "") -> Iterator[tuple[subprocess.Popen[str], int]]:
+        """A server on a port of its own; the process and the port."""
+        command = self.command("llama-server", "-m", "seed-1.mllm", "-fit", "off", "-c", "512", "--metrics")
+        with subprocess.Popen(
+            [*command, "--host", "127.0.0.1", "--port", "0"],
+            cwd=self.work,
+            env=self.environment(fault),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                assert process.stderr is not None
+                listening = next(line for line in process.stderr if "server is listening on" in line)
+                yield process, int(listening.rsplit(":", 1)[1])
+            finally:
+                process.terminate()
+
+
+def built(build: Path, *options: str) -> Path:
+    """Build the multi-call program and what makes models for it; gives the build's directory."""
+    for command in (
+        ("cmake", "-S", str(UPSTREAM), "-B", str(build), "-DMINILLM_FATAL_WARNINGS=ON", *options),
+        (
+            "cmake",
+            "--build",
+            str(build),
+            "-j2",
+            "--target",
+            "minillm-llama",
+            "minillm-make-model",
+            "minillm-completion",
+        ),
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return build
