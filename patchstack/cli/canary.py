@@ -112,10 +112,9 @@ def _looked(ahead: Ahead, question: Question, days: int | None, svg: Path | None
         _show(found, outlook)
     if svg is not None and outlook is not None:
         from patchstack.report.heatmap import heat_svg
+        from patchstack.series.files import replace_file
 
-        draft = svg.with_name(f".{svg.name}.draft")
-        draft.write_text(heat_svg(outlook), encoding="utf-8")
-        draft.replace(svg)
+        replace_file(svg, heat_svg(outlook).encode())
         talk(f"wrote {svg}")
     return Exit.HOLDS if found.applies else Exit.DOES_NOT_HOLD
 

@@ -17,10 +17,12 @@ from patchstack.workspace import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The opened sources: objects of all of them, the pin, and where a fork was named its commits and repository."""
+    """The opened sources: objects of all of them, the pin, upstream's repository (of a URL: ours in the cache), and
+    where a fork was named its commits and repository."""
 
     objects: Objects
     base: Commit
+    upstream: Repository
     fork: ForkHistory | None
     fork_repository: Repository | None
 
@@ -64,7 +66,7 @@ def open_sources(
     _fetch_on_demand(objects, cache, remotes, base, series)
     if cache.offline:
         objects.hint = "it may be had from where the clone came from: run once without --offline"
-    return Sources(objects=objects, base=base, fork=history, fork_repository=fork_repository)
+    return Sources(objects=objects, base=base, upstream=repository, fork=history, fork_repository=fork_repository)
 
 
 def _open(cache: Cache, upstream: str, pin: str, remotes: list[str | Path]) -> Repository:

@@ -58,7 +58,6 @@ class Carrier:
 
     def __init__(self, own: OwnEdits) -> None:
         self._own = own
-        self._compared: dict[tuple[object, object], tuple[Edit, ...]] = {}
 
     def carry(
         self,
@@ -99,14 +98,7 @@ class Carrier:
     def _begin(self, base: Slot, ours: Slot) -> _File:
         if base == ours:
             return _File(ours, self._own.lines(ours), ())
-        old, new = self._own.lines(base), self._own.lines(ours)
-        left: tuple[Edit, ...] = ()
-        if old is not None and new is not None and base is not None and ours is not None:
-            key = (base[1], ours[1])
-            if key not in self._compared:
-                self._compared[key] = compare(old, new)
-            left = self._compared[key]
-        return _File(ours, new, left)
+        return _File(ours, self._own.lines(ours), self._own.between(base, ours))
 
     def _onto(self, file: _File, change: PathEdit) -> _Outcome:
         """One path of a patch onto what stands there (the table of `threeway._Merging`, in edits)."""

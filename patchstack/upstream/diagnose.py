@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import Entry, TreeOverlay
 from patchstack.upstream.carried import Carrier, Verdicts, Way
-from patchstack.upstream.carry import Lines, compare
 from patchstack.upstream.culprits import Culprits
 from patchstack.upstream.history import UpstreamCommit
 from patchstack.upstream.lines import Edit
@@ -52,7 +51,6 @@ class Diagnoser:
         self._dependent: dict[int, bool] = {}
         self._moved: dict[str, dict[bytes, tuple[bytes, Entry]]] = {}
         self._found: dict[tuple[str, int], Diagnosis] = {}
-        self._compared: dict[tuple[Slot, Slot], tuple[Edit, ...]] = {}
 
     def diagnose(self, tree: str, index: int) -> Diagnosis:
         """Why a patch that fails in the strict chain over a tree does so."""
@@ -218,19 +216,14 @@ class Diagnoser:
         if span is None or here is None:
             return []
         before = self.own.of(index)[reason.path].old
-        old, new = self.own.lines(before), self.own.lines(here)
-        if old is None or new is None:
-            return []
         start, end = span
-        return [
-            edit for edit in self._between(before, here, old, new) if edit.at <= end and edit.at + edit.removed >= start
-        ]
-
-    def _between(self, before: Slot, here: Slot, old: Lines, new: Lines) -> tuple[Edit, ...]:
-        found = self._compared.get((before, here))
-        if found is None:
-            found = self._compared[before, here] = compare(old, new)
-        return found
+        found = [edit for edit in self.own.between(before, here) if edit.at <= end and edit.at + edit.removed >= start]
+        pin = self._base[self.chain.touched.place[reason.path]]
+        if pin is None:
+            return found
+        # What is not there because a patch before is not, upstream has not changed.
+        changed = self.own.between(pin, here)
+        return [edit for edit in found if any(_touch(edit, upstream) for upstream in changed)]
 
     def _here(self, tree: str, path: bytes) -> Entry | None:
         return self.chain.touched.entries(tree)[self.chain.touched.place[path]]

@@ -50,6 +50,17 @@ def function_at(found: Sequence[Function], line: int) -> Function | None:
     return found[at] if at >= 0 and line < found[at].end else None
 
 
+def head_at(lines: Sequence[bytes], line: int) -> bytes | None:
+    """The head of the function that a line is in: as `function_at`, without looking through the whole text."""
+    for number in range(min(line, len(lines) - 1), -1, -1):
+        text = lines[number]
+        if text[:1] == b"}" and number < line:
+            return None
+        if text[:1] in _FIRST and _HEAD.match(text) and not _NONE.match(text):
+            return text
+    return None
+
+
 def _function(lines: Sequence[bytes], start: int, end: int) -> Function:
     head = lines[start]
     name = _NAME.search(head)

@@ -83,8 +83,6 @@ def read_range(repository: Repository, objects: Objects, pin: Commit, tip: Commi
     """
     if tip.oid == pin.oid:
         return UpstreamRange(pin=pin, tip=tip, ref=ref, commits=())
-    if not repository.is_ancestor(pin.oid, tip.oid):
-        raise _no_descent(repository, pin, tip, ref)
     asked = read_only_git(
         repository.path,
         *("rev-list", "--reverse", "--first-parent", "--encoding=UTF-8"),
@@ -98,6 +96,9 @@ def read_range(repository: Repository, objects: Objects, pin: Commit, tip: Commi
             hint=f"git -C {repository.name} fsck",
         )
     lines = asked.stdout.decode("utf-8", "replace").split("\n")
+    first = lines[1].split("\0")[1].split(" ") if len(lines) > 1 else []
+    if pin.oid not in first and not repository.is_ancestor(pin.oid, tip.oid):
+        raise _no_descent(repository, pin, tip, ref)
     commits = []
     for index in range(len(lines) // 2):
         tree, parents, author, date, subject = lines[2 * index + 1].split("\0")

@@ -36,6 +36,7 @@ class OwnEdits:
     def __init__(self, chain: StrictChain, pin_tree: str) -> None:
         self.chain = chain
         self._journal = chain.journal(pin_tree)
+        self._compared: dict[tuple[Content, Content], tuple[Edit, ...]] = {}
         self._texts: dict[Content, bool] = {}
         self._changes: list[dict[bytes, PathEdit] | None] = [None] * len(self._journal)
 
@@ -64,8 +65,18 @@ class OwnEdits:
         found = self.chain.lines(slot[1])
         text = self._texts.get(slot[1])
         if text is None:
-            text = self._texts[slot[1]] = not any(b"\0" in line for line in found[:_LOOK])
+            text = self._texts[slot[1]] = b"\0" not in b"".join(found[:_LOOK])
         return found if text else None
+
+    def between(self, old: Slot, new: Slot) -> tuple[Edit, ...]:
+        """The edits between two texts; none where one of the two is no text. Every pair is compared once."""
+        before, after = self.lines(old), self.lines(new)
+        if old is None or new is None or before is None or after is None:
+            return ()
+        key = (old[1], new[1])
+        if key not in self._compared:
+            self._compared[key] = compare(before, after)
+        return self._compared[key]
 
     def _edit(self, path: bytes, old: Slot, new: Slot, diff: FileDiff | None) -> PathEdit:
         before, after = self.lines(old), self.lines(new)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from patchstack.errors import MissingError
 from patchstack.git.objects import Objects, Repository, read_only_git
@@ -44,7 +43,7 @@ def open_ahead(config: SeriesConfig, cache: Cache, to: str | None) -> Ahead:
         return Ahead(series=series, upstream=repository.name, repository=repository, objects=objects, range=range_)
     sources = open_sources(cache, upstream=config.upstream, pin=config.pin, series=series)
     objects = sources.objects
-    repository = Repository.open(config.upstream, Path(config.upstream))
+    repository = sources.upstream
     tip, ref = find_tip(repository, objects, to)
     try:
         range_ = read_range(repository, objects, sources.base, tip, ref)

@@ -11,11 +11,10 @@ from patchstack.git.trees import compare_trees
 from patchstack.upstream.carry import Lines, compare
 from patchstack.upstream.culprits import Culprits
 from patchstack.upstream.diagnose import Diagnoser
-from patchstack.upstream.functions import Function, function_at, functions
+from patchstack.upstream.functions import Function, functions, head_at
 from patchstack.upstream.history import UpstreamRange
-from patchstack.upstream.lines import is_binary
+from patchstack.upstream.lines import Edit
 
-_LARGEST = 1024 * 1024  # bytes of a file that is looked through for names
 _DEFINES = (
     re.compile(rb"^\s*#\s*define\s+(\w+)"),
     re.compile(rb"^\s*(?:typedef\s+)?(?:struct|class|enum|union)\s+(?:class\s+)?(\w+)\s*(?:[:{]|\Z)"),
@@ -24,6 +23,7 @@ _DEFINES = (
     re.compile(rb"getenv\(\s*\"(\w+)\""),
     re.compile(rb"^\s*(?:def|option|function)\s*\(?\s*(\w+)"),
 )
+_WORD = re.compile(rb"\w{5,}")
 _SHORTEST = 5  # letters of a name that tells anything
 
 
@@ -49,8 +49,7 @@ class Staleness:
             lines, pin, tip = own.lines(change.old), own.lines(self._pin[place]), own.lines(self._tip[place])
             if self._pin[place] == self._tip[place] or lines is None or pin is None or tip is None:
                 continue
-            mine = functions(lines)
-            heads = {one.head for edit in change.edits or () if (one := function_at(mine, edit.at)) is not None}
+            heads = {head for edit in change.edits or () if (head := head_at(lines, edit.at)) is not None}
             for head in sorted(heads):
                 old, new = (self._named(path, there, head) for there in (False, True))
                 if old is None:
@@ -87,23 +86,17 @@ class Staleness:
         contents are here.
         """
         defined = {index: self._defined(index) for index in indices}
-        wanted = sorted(set().union(*defined.values())) if defined else []
+        wanted: set[bytes] = set().union(*defined.values())
         if not wanted:
             return {}
-        whole = {name: re.compile(rb"\b" + re.escape(name) + rb"\b") for name in wanted}
         where: dict[bytes, str] = {}
         for path, old, new in self._changed(everywhere):
-            data = self._objects.blob(new[1])
-            come = [name for name in wanted if name not in where and name in data and whole[name].search(data)]
-            if not come or len(data) > _LARGEST or is_binary(data):
-                continue
-            before = b""
-            if old is not None and old[0] in (FILE, EXECUTABLE):
-                if not self._objects.has(old[1]):
-                    continue
-                before = self._objects.blob(old[1])
-            for name in come:
-                if not whole[name].search(before):
+            after = self._diagnoser.own.lines(new) or ()
+            edits = self._diagnoser.own.between(old, new) if old is not None else (Edit(0, 0, 0, len(after)),)
+            added = b"\n".join(line for edit in edits for line in after[edit.to : edit.to + edit.added])
+            for name in wanted & set(_WORD.findall(added)) - where.keys():
+                before = self._diagnoser.own.lines(old) or ()
+                if not re.search(rb"\b" + re.escape(name) + rb"\b", b"\n".join(before)):
                     where[name] = path.decode("utf-8", "replace")
         return {
             index: [f"{name.decode()}, which it adds, is in {where[name]} now" for name in sorted(names & where.keys())]
@@ -136,7 +129,11 @@ class Staleness:
             changes = compare_trees(self._objects, self._range.pin.tree, self._range.tip.tree)
             pairs = [(change.path, change.old, change.new) for change in changes if _kind(change.path) in kinds]
         for path, old, new in pairs:
-            if old != new and new is not None and new[0] in (FILE, EXECUTABLE) and self._objects.has(new[1]):
+            if old == new or new is None or new[0] not in (FILE, EXECUTABLE) or not self._objects.has(new[1]):
+                continue
+            if old is None or old[0] not in (FILE, EXECUTABLE):
+                yield path, None, new
+            elif self._objects.has(old[1]):
                 yield path, old, new
 
 

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from patchstack.report.heatmap import shade
-from patchstack.upstream.functions import function_at, functions
+from patchstack.upstream.functions import function_at, functions, head_at
 from tests.builders import Changes, Fork
 from tests.conftest import Patchstack, RunCli
 from tests.unit.moving import asked, look, moved
@@ -88,6 +88,9 @@ def test_functions_are_found_as_git_s_hunk_headers_find_them() -> None:
     ]
     assert function_at(found, 3) == found[0]
     assert function_at(found, 6) is None and function_at(found, 0) is None
+    for line in range(len(lines)):
+        there = function_at(found, line)
+        assert head_at(lines, line) == (there.head if there is not None else None), line
 
 
 def test_shades_begin_at_one_commit_and_end_at_the_most() -> None:
