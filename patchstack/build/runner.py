@@ -139,9 +139,7 @@ def claim(inputs: Inputs, session: Session | None = None) -> Claim:
 def _has_fp4(source: Source) -> bool:
     """Whether the source names FP4 matrix instructions (PTX ISA: `mma` with `kind::mxf4` or `kind::mxf4nvf4`)."""
     return any(
-        entry.data is not None and any(name in entry.data for name in _FP4)
-        for entry in source.entries()
-        if entry.path.endswith((".cu", ".cuh"))
+        entry.data is not None and any(name in entry.data for name in _FP4) for entry in source.entries((".cu", ".cuh"))
     )
 
 

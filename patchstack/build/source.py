@@ -56,11 +56,11 @@ class Source:
     absent: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def entries(self) -> Iterator[Entry]:
-        """The files to send, in the order of the tree."""
+    def entries(self, suffixes: tuple[str, ...] = ("",)) -> Iterator[Entry]:
+        """The files to send, or those of them whose names end so, in the order of the tree."""
         missing = frozenset(self.absent)
         for path, mode, oid in _walk(self.objects, self.tree):
-            if path in missing:
+            if path in missing or not path.endswith(suffixes):
                 continue
             if mode == SYMLINK:
                 yield Entry(path=path, link=os.fsdecode(self.objects.blob(oid, path)))

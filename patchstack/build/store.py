@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.errors import MissingError, UsageError
+from patchstack.series.files import replace_file, write_new
 
 RECORD = "build.json"
 LOG = "build.log"
@@ -103,7 +104,7 @@ class Store:
 
     def commit(self, key: str, draft: Path, record: Mapping[str, Any]) -> Stored:
         """Put a draft in its place under its key, instead of what was there. To be called under the key's lock."""
-        _write(draft / RECORD, record)
+        write_new(draft / RECORD, _text(record))
         place = self.root / key
         if place.exists():
             old = self.root / f".draft-{key[:12]}-{os.getpid()}-old"
@@ -116,9 +117,7 @@ class Store:
 
     def amend(self, stored: Stored, record: Mapping[str, Any]) -> Stored:
         """Replace the record of a build."""
-        draft = stored.directory / f".{RECORD}.{os.getpid()}"
-        _write(draft, record)
-        draft.replace(stored.directory / RECORD)
+        replace_file(stored.directory / RECORD, _text(record))
         return Stored(key=stored.key, directory=stored.directory, record=record)
 
     def remove(self, stored: Stored) -> None:
@@ -150,9 +149,5 @@ class Store:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _write(path: Path, record: Mapping[str, Any]) -> None:
-    with path.open("w", encoding="utf-8") as out:
-        json.dump(record, out, indent=2, sort_keys=True)
-        out.write("\n")
-        out.flush()
-        os.fsync(out.fileno())
+def _text(record: Mapping[str, Any]) -> bytes:
+    return (json.dumps(record, indent=2, sort_keys=True) + "\n").encode()

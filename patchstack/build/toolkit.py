@@ -10,6 +10,7 @@ from pathlib import Path
 
 from patchstack.engine.protocol import Engine, EnginePath, Job, Limits
 from patchstack.errors import MissingError
+from patchstack.series.files import replace_file
 
 _LISTING = 'cd "$1" && find -L . -type f -printf "%p %s %T@\\n" | LC_ALL=C sort | sha256sum'
 _CONTENT = 'cd "$1" && find -L . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum'
@@ -97,7 +98,5 @@ def recall(memory: Path, name: str) -> dict[str, str] | None:
 def remember(memory: Path, name: str, what: dict[str, str]) -> dict[str, str]:
     """Keep something under a name, and give it back."""
     memory.mkdir(parents=True, exist_ok=True)
-    draft = memory / f".{name}.{os.getpid()}"
-    draft.write_text(json.dumps(what, sort_keys=True) + "\n", encoding="utf-8")
-    draft.replace(memory / f"{name}.json")
+    replace_file(memory / f"{name}.json", (json.dumps(what, sort_keys=True) + "\n").encode())
     return what

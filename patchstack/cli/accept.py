@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from patchstack.cli.failures import talk
+from patchstack.cli.gates.standing import fit_bench
 from patchstack.cli.ledger import RefArgument, SeriesOption
 from patchstack.cli.options import (
     EngineOption,
@@ -27,6 +28,7 @@ from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
     from patchstack.build.plan import Request
+    from patchstack.build.runner import Inputs
     from patchstack.build.source import Source
     from patchstack.build.store import Stored
     from patchstack.engine.protocol import Engine
@@ -139,22 +141,19 @@ class _Machine:
         self.store = Store(cache_directory() / "builds")
         self.variants = load_variants(workspace.variants)
 
-    def key(self, source: Source) -> str:
-        """The key that a build of the source has."""
+    def inputs(self, source: Source) -> Inputs:
+        """What a build of the source is made of."""
         from patchstack.build.prepare import prepare
 
         memory = cache_directory() / "toolchains"
-        inputs = prepare(self.request, source, self.engine, self.variants, memory, talk, offline=self.offline)
-        return inputs.key.hex
+        return prepare(self.request, source, self.engine, self.variants, memory, talk, offline=self.offline)
 
     def build(self, source: Source) -> Stored:
         """Build a source, or find it built."""
-        from patchstack.build.prepare import prepare
         from patchstack.build.runner import build
         from patchstack.report.build import BuildScreen
 
-        memory = cache_directory() / "toolchains"
-        inputs = prepare(self.request, source, self.engine, self.variants, memory, talk, offline=self.offline)
+        inputs = self.inputs(source)
         with BuildScreen() as screen:
             stored, _ = build(inputs, self.engine, self.store, screen)
         return stored
@@ -162,34 +161,17 @@ class _Machine:
     @contextlib.contextmanager
     def bench(self, stored: Stored) -> Iterator[EngineBench]:
         """A bench for a build, on a machine that is fit."""
-        from patchstack.evidence.store import Observations
-        from patchstack.gates.bench import EngineBench
         from patchstack.gates.built import programs_of
-        from patchstack.gates.fit import fit_machine
 
-        cache = cache_directory()
-        programs = programs_of(stored, isolated=self.engine.about().isolated)
-        observations = Observations(self.workspace.root / "evidence", cache / "outputs")
-        with fit_machine(
+        with fit_bench(
             self.engine,
             lambda: open_chosen_engine(self.spec, self.workspace),
-            gpus=programs.gpus,
-            image=programs.image,
-            allow=self.allow,
+            programs_of(stored, isolated=self.engine.about().isolated),
+            observations=self.workspace.root / "evidence",
             purpose="patchstack accept",
-            wait=600.0,
-            tell=talk,
-        ) as machine:
-            bench = EngineBench(
-                self.engine,
-                programs,
-                observations=observations,
-                memory=cache / "digests",
-                kind="",
-                hardware=machine,
-            )
-            with bench:
-                yield bench
+            allow=self.allow,
+        ) as bench:
+            yield bench
 
 
 def _plan(way: OnTheWay, machine: _Machine, suite: str | None, benchmarks: list[str]) -> None:
@@ -197,7 +179,7 @@ def _plan(way: OnTheWay, machine: _Machine, suite: str | None, benchmarks: list[
     print(f"accept {', '.join(commit.oid[:12] for commit in way.new)} of {way.config.name}:")
     print(f"  verify     the series against the fork at {way.before.oid[:12]}")
     for which, commit in (("before", way.before), ("candidate", way.head)):
-        key = machine.key(way.source(commit))
+        key = machine.inputs(way.source(commit)).key.hex
         state = "known" if machine.store.find(key) is not None else "to be built"
         print(f"  build      {which} {commit.oid[:12]}: {key[:12]}, {state}")
         if suite is not None:

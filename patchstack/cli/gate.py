@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from patchstack.cli.failures import talk
-from patchstack.cli.gates.standing import AgainOption, ImageOption
+from patchstack.cli.gates.standing import AgainOption, ImageOption, fit_bench
 from patchstack.cli.options import (
     EngineOption,
     WorkspaceOption,
@@ -50,8 +50,6 @@ class WithKinds(TyperGroup):
 gate_app = typer.Typer(
     cls=WithKinds, no_args_is_help=True, rich_markup_mode=None, help="The checks that a build must pass."
 )
-
-_WAIT = 600.0  # seconds for who has the GPU
 
 SuiteOption = Annotated[str | None, typer.Option("--suite", metavar="NAME", help="The suite [default: the only one].")]
 BuildOption = Annotated[
@@ -215,10 +213,7 @@ def _bench(
     """A bench for a build or a directory on a machine that is fit for the suite, with the workspace's observations; and
     what it is of, in words."""
     from patchstack.build.store import Store
-    from patchstack.evidence.store import Observations
-    from patchstack.gates.bench import EngineBench
     from patchstack.gates.built import chosen_build, engine_of, programs_of
-    from patchstack.gates.fit import fit_machine
     from patchstack.gates.place import Programs, uses_gpu
 
     if build is not None and directory is not None:
@@ -226,9 +221,7 @@ def _bench(
     cache = cache_directory()
     stored = None if directory is not None else chosen_build(Store(cache / "builds"), build, None)
     spec = engine or (engine_of(stored) if stored is not None else "host")
-    chosen = open_chosen_engine(spec, workspace)
-    with contextlib.ExitStack() as held:
-        held.enter_context(contextlib.closing(chosen))
+    with contextlib.closing(open_chosen_engine(spec, workspace)) as chosen:
         about = chosen.about()
         if stored is not None:
             programs = programs_of(stored, isolated=about.isolated, image=image)
@@ -240,30 +233,16 @@ def _bench(
             what = f"{directory} on {about.spec}"
         if about.isolated and programs.image is None:
             raise UsageError(f"{about.spec} runs containers: of which image?", hint="--image NAME")
-        programs.names()
-        observations = Observations(workspace.root / "evidence", cache / "outputs")
-        machine = held.enter_context(
-            fit_machine(
-                chosen,
-                lambda: open_chosen_engine(spec, workspace),
-                gpus=programs.gpus,
-                image=programs.image,
-                allow=suite.allow,
-                purpose=f"patchstack gate run {suite.name}",
-                wait=_WAIT,
-                tell=talk,
-            )
-        )
-        bench = EngineBench(
+        with fit_bench(
             chosen,
+            lambda: open_chosen_engine(spec, workspace),
             programs,
-            observations=observations,
-            memory=cache / "digests",
-            kind="",
-            hardware=machine,
+            observations=workspace.root / "evidence",
+            purpose=f"patchstack gate run {suite.name}",
+            allow=suite.allow,
             again=again,
-        )
-        yield held.enter_context(bench), what
+        ) as bench:
+            yield bench, what
 
 
 def _write(directory: Path, checks: list[Checked], what: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.errors import ConfigError, MissingError, UsageError
+from patchstack.series.files import replace_file
 
 SCHEMA = "patchstack.decision/1"
 _NAME = re.compile(r"([0-9a-f]{40})\.json\Z")
@@ -76,17 +76,8 @@ class Ledger:
         """Write a decision down, whole or not at all; the same decision twice is one file."""
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / f"{decision.id}.json"
-        draft = self.directory / f".{decision.id}.{os.getpid()}"
-        try:
-            with draft.open("wb") as out:
-                out.write(
-                    json.dumps(_document(decision), indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
-                )
-                out.flush()
-                os.fsync(out.fileno())
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        text = json.dumps(_document(decision), indent=2, sort_keys=True, ensure_ascii=False)
+        replace_file(path, text.encode() + b"\n")
         return path
 
     def read(self) -> tuple[Decision, ...]:

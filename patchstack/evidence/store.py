@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from patchstack.series.files import replace_file
 
 SCHEMA = "patchstack.observation/1"
 _INLINE = 8192
@@ -58,7 +59,7 @@ class Observations:
             "outputs": {name: self._write(blob) for name, blob in record.blobs.items()},
         }
         path = self._path(record.key)
-        _put(path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode())
+        replace_file(path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode())
         return path
 
     def _path(self, key: str) -> Path:
@@ -74,7 +75,7 @@ class Observations:
                 entry["base64"] = base64.b64encode(blob).decode("ascii")
             return entry
         self.outputs.mkdir(parents=True, exist_ok=True)
-        _put(self.outputs / digest, blob)
+        replace_file(self.outputs / digest, blob)
         return entry
 
     def _read(self, entry: Mapping[str, Any]) -> bytes | None:
@@ -88,12 +89,3 @@ class Observations:
             except OSError:
                 return None
         return blob if hashlib.sha256(blob).hexdigest() == entry["sha256"] else None
-
-
-def _put(path: Path, content: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_bytes(content)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

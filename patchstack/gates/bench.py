@@ -121,11 +121,9 @@ class EngineBench:
 
     def observe(self, invocation: Invocation, *, complete: Complete, tries: int = 3, salt: str = "") -> Observed:
         key = self._key(invocation, salt)
-        kept_there = all(self.has(name) for name in invocation.keeps)
-        if not self.again and kept_there and (known := self._recalled(key)) is not None:
-            if (complaint := complete(known)) is None:
-                return Observed(observation=known, attempts=(_attempt(invocation, known, None),))
-            del complaint  # what could be judged then cannot now: another version judges, so it is run again
+        known = self._recalled(key) if not self.again else None
+        if known is not None and complete(known) is None and all(self.has(name) for name in invocation.keeps):
+            return Observed(observation=known, attempts=(_attempt(invocation, known, None),))
         attempts: list[Attempt] = []
         for _ in range(max(1, tries)):
             seen = self._run(invocation, key)

@@ -36,6 +36,7 @@ TriesOption = Annotated[
 SentinelOption = Annotated[
     str | None, typer.Option("--sentinel", metavar="REGEX", help="The line that shows that no output was lost.")
 ]
+AttentionOption = Annotated[str, typer.Option("--flash-attention", metavar="on|off|auto", help="What -fa gets.")]
 
 
 def completion_command(
@@ -58,9 +59,7 @@ def completion_command(
     context: ContextOption = 4096,
     gpu_layers: LayersOption = 99,
     seed: SeedOption = 1,
-    flash_attention: Annotated[
-        str, typer.Option("--flash-attention", metavar="on|off|auto", help="What -fa gets.")
-    ] = "on",
+    flash_attention: AttentionOption = "on",
     arg: ArgOption = None,
     sentinel: SentinelOption = None,
     seconds: SecondsOption = 600,

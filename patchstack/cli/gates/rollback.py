@@ -9,6 +9,7 @@ import typer
 
 from patchstack.cli.gates.completion import (
     ArgOption,
+    AttentionOption,
     ContextOption,
     LayersOption,
     SecondsOption,
@@ -26,7 +27,7 @@ from patchstack.cli.gates.standing import (
     finish,
     stand,
 )
-from patchstack.cli.gates.tokens import AttentionOption, MarginOption, server_problems
+from patchstack.cli.gates.tokens import MarginOption, server_problems
 from patchstack.cli.gates.variables import EngineOption, EnvOption, usage_problems, variables
 from patchstack.errors import UsageError
 

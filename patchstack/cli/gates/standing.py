@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json as writer
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,8 +15,12 @@ from patchstack.cli.options import cache_directory, nearest_workspace, open_chos
 from patchstack.errors import Exit, UsageError
 
 if TYPE_CHECKING:
+    from patchstack.engine.protocol import Engine
     from patchstack.gates.bench import EngineBench
+    from patchstack.gates.place import Programs
     from patchstack.gates.protocol import Judgement, Model
+
+_WAIT = 600.0  # seconds for who has the GPU
 
 BinOption = Annotated[Path, typer.Option("--bin", metavar="DIR", help="The programs: a build's bin.")]
 ModelOption = Annotated[Path, typer.Option("--model", metavar="FILE", help="The model, on the engine's machine.")]
@@ -39,45 +43,71 @@ def stand(
 ) -> Iterator[EngineBench]:
     """A bench for one gate: the programs of a directory, on this host unless an engine is named. `kind` and `version`
     are the gate kind's. Raises `UsageError` for a container engine without an image."""
-    from patchstack.evidence.store import Observations
-    from patchstack.gates.bench import EngineBench
-    from patchstack.gates.fit import fit_machine
     from patchstack.gates.place import Programs, uses_gpu
 
     spec, workspace = engine or "host", nearest_workspace(None)
-    chosen = open_chosen_engine(spec, workspace)
     cache = cache_directory()
-    with contextlib.ExitStack() as held:
-        held.enter_context(contextlib.closing(chosen))
+    with contextlib.closing(open_chosen_engine(spec, workspace)) as chosen:
         about = chosen.about()
         if about.isolated and image is None:
             raise UsageError(
                 f"{about.spec} runs containers: of which image?", hint="--image NAME; the one the build was made in"
             )
         programs = Programs(directory=bin, platform=about.platform, image=image, gpus=uses_gpu(bin))
-        programs.names()
-        machine = held.enter_context(
-            fit_machine(
-                chosen,
-                lambda: open_chosen_engine(spec, workspace),
-                gpus=programs.gpus,
-                image=image,
-                allow=(),
-                purpose=f"patchstack gate {kind}",
-                wait=600.0,
-                tell=talk,
-            )
-        )
-        bench = EngineBench(
+        with fit_bench(
             chosen,
+            lambda: open_chosen_engine(spec, workspace),
             programs,
-            observations=Observations(cache / "observations", cache / "outputs"),
-            memory=cache / "digests",
+            observations=cache / "observations",
+            purpose=f"patchstack gate {kind}",
             kind=f"{kind}/{version}",
+            again=again,
+        ) as bench:
+            yield bench
+
+
+@contextlib.contextmanager
+def fit_bench(
+    engine: Engine,
+    open_another: Callable[[], Engine],
+    programs: Programs,
+    *,
+    observations: Path,
+    purpose: str,
+    kind: str = "",
+    allow: Sequence[str] = (),
+    again: bool = False,
+) -> Iterator[EngineBench]:
+    """A bench for programs on a machine that is fit, its GPU locked where they use one. Observations are kept below
+    `observations`; `purpose` is what others who want the GPU are told. Raises what `fit_machine` raises."""
+    from patchstack.evidence.store import Observations
+    from patchstack.gates.bench import EngineBench
+    from patchstack.gates.fit import fit_machine
+
+    programs.names()  # said before anybody waits for a GPU
+    cache = cache_directory()
+    with (
+        fit_machine(
+            engine,
+            open_another,
+            gpus=programs.gpus,
+            image=programs.image,
+            allow=allow,
+            purpose=purpose,
+            wait=_WAIT,
+            tell=talk,
+        ) as machine,
+        EngineBench(
+            engine,
+            programs,
+            observations=Observations(observations, cache / "outputs"),
+            memory=cache / "digests",
+            kind=kind,
             hardware=machine,
             again=again,
-        )
-        yield held.enter_context(bench)
+        ) as bench,
+    ):
+        yield bench
 
 
 def a_model(path: Path, name: str = "model") -> Model:

@@ -9,6 +9,7 @@ import typer
 
 from patchstack.cli.gates.completion import (
     ArgOption,
+    AttentionOption,
     ContextOption,
     LayersOption,
     PromptOption,
@@ -38,7 +39,6 @@ MarginOption = Annotated[
     float,
     typer.Option("--margin", metavar="P", help="Tokens no further apart than this in probability: INVALID, not FAIL."),
 ]
-AttentionOption = Annotated[str, typer.Option("--flash-attention", metavar="on|off|auto", help="What -fa gets.")]
 
 
 def tokens_command(
