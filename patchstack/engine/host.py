@@ -21,6 +21,8 @@ from patchstack.errors import MissingError, UsageError
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 _BLOCK = 1 << 16
+_PASSES = 100
+"""A process in the middle of dying, or in a system call that nothing interrupts, is not waited for without end."""
 
 
 class HostEngine:
@@ -194,14 +196,25 @@ def _pump(child: subprocess.Popen[bytes], source: int, output: Output, deadline:
 def _end(child: subprocess.Popen[bytes]) -> None:
     """End all that is left of the job's session, and its process group last: the watcher at the other end of the
     lifeline is one of that, so that until then the number cannot be somebody else's."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            _, group, session = stat.read_text(errors="replace").rpartition(")")[2].split()[1:4]
-            if int(session) == child.pid != int(group):
-                os.kill(int(stat.parent.name), signal.SIGKILL)
+    for _ in range(_PASSES):  # what is forked during one pass over /proc is met by the next
+        if not _kill_other_groups(child.pid):
+            break
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
+
+
+def _kill_other_groups(session: int) -> bool:
+    """Kill the processes of a session that are not in its leader's group; whether there were any, those aside that
+    only wait to be reaped."""
+    found = False
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, group, of = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
+            if int(of) == session != int(group) and state != "Z":
+                found = True
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+    return found
 
 
 def _drain(source: int, output: Output) -> None:

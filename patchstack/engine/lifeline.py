@@ -17,10 +17,16 @@ exec 3<&0 </dev/null
 ( (
     exec >/dev/null 2>&1
     read -r _ <&3
-    for stat in /proc/[0-9]*/stat
+    passes=0 found=1
+    while [ $found = 1 ] && [ $passes -lt 100 ]
     do
-        pid=${stat#/proc/}; pid=${pid%/stat}
-        read -r line <$stat && set -- ${line##*) } && [ "$4" = $$ ] && [ "$3" != $$ ] && kill -KILL $pid
+        passes=$((passes + 1)) found=0
+        for stat in /proc/[0-9]*/stat
+        do
+            pid=${stat#/proc/}; pid=${pid%/stat}
+            read -r line <$stat && set -- ${line##*) } && [ "$4" = $$ ] && [ "$3" != $$ ] && [ "$1" != Z ] &&
+                found=1 && kill -KILL $pid
+        done
     done
     kill -KILL 0
 ) & )
@@ -29,7 +35,8 @@ unset PWD OLDPWD SHLVL
 exec "$@"
 """
 """For `/bin/sh -c`, as leader of a session of its own, the lifeline as stdin: becomes the job (its arguments), and
-leaves a watcher in its process group, no child of the job's, that kills the session, and the group at last."""
+leaves a watcher in its process group, no child of the job's, that kills the session, and the group at last. One pass
+over /proc is not enough: what is forked during it is not in it."""
 
 CONTAINER = """
 nonce=$1; where=$2; drop=$3; shift 3

@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,6 +93,16 @@ def test_what_a_job_leaves_in_the_background_ends_with_it(engine: HostEngine, tm
     outcome, told = ran(engine, shell(left))
     assert outcome.ok and told == "done\n" and outcome.seconds < 2
     eventually(lambda: not running(mark), "something of the job runs on", seconds=2)
+
+
+def test_what_forks_while_it_is_ended_ends_as_well(engine: HostEngine, tmp_path: Path) -> None:
+    """Each of these hops from process to process, each in a group of its own: a single look at the process table
+    catches only where they are, not where they go."""
+    hop = "os.setpgid(0, 0); time.sleep(0.01)"
+    hops = f"import os, time; end = time.time() + 4\nwhile time.time() < end and not os.fork(): {hop}"
+    hopping = f'{sys.executable} -c "{hops}" {tmp_path}/mark'
+    outcome, _ = ran(engine, shell(f"for n in 1 2 3 4 5 6 7 8; do {hopping} & done; sleep 1"))
+    assert outcome.ok and len(running(f"{tmp_path}/mark")) == 0
 
 
 def test_a_job_that_closes_its_output_is_waited_for(engine: HostEngine) -> None:
