@@ -72,7 +72,7 @@ def write_model(
     numpy: Any = importlib.import_module("numpy")
     writer = gguf.GGUFWriter(str(path), architecture)
     _describe(writer, architecture)
-    _add_tokenizer(writer, gguf.TokenType, chat)
+    add_tokenizer(writer, gguf.TokenType, chat)
     generator = numpy.random.default_rng(seed)
     for tensor in tensors(architecture):
         content = _content(numpy, generator, tensor)
@@ -199,7 +199,7 @@ def _describe(writer: Any, architecture: Architecture) -> None:
             writer.add_expert_shared_feed_forward_length(EXPERT_HIDDEN)
 
 
-def _add_tokenizer(writer: Any, kinds: Any, chat: bool) -> None:
+def add_tokenizer(writer: Any, kinds: Any, chat: bool) -> None:
     """GPT-2's way to write bytes, one token each, and no text made longer by a merge but " t"."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]  # GPT-2 writes them as the characters from 256 on
