@@ -24,7 +24,7 @@ WIDTH, HEADS, KV_HEADS, HEAD = 2048, 32, 4, 128
 EXPERTS, EXPERTS_USED, EXPERT_HIDDEN = 128, 8, 768
 CONTEXT = 32768
 _BLOCK_VALUES, _BLOCK_BYTES = 32, 18
-_CHUNK = _BLOCK_BYTES << 20
+_CHUNK = _BLOCK_BYTES << 16
 
 
 def write_model(path: Path, *, layers: int, seed: int = 1) -> Path:
