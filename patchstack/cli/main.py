@@ -16,6 +16,7 @@ from patchstack.cli.bisect import bisect_command
 from patchstack.cli.build import build_command
 from patchstack.cli.canary import canary_command
 from patchstack.cli.checkout import checkout_command
+from patchstack.cli.ci.app import ci_app
 from patchstack.cli.demo import demo_command
 from patchstack.cli.docs import docs_command
 from patchstack.cli.doctor import doctor_command
@@ -68,6 +69,7 @@ app.add_typer(gpu_app, name="gpu", short_help="The machine that has the GPU.")
 app.command("accept", short_help="Verify, build, gate and export a candidate.")(accept_command)
 app.command("reject", short_help="Keep a candidate's diff, and why it was rejected.")(reject_command)
 app.command("ledger", short_help="What was decided, and why.")(ledger_command)
+app.add_typer(ci_app, name="ci", short_help="What continuous integration asks of patchstack.")
 app.add_typer(gate_app, name="gate", short_help="The checks that a build must pass.")
 app.command("show", short_help="One patch, with metadata and context.")(show_command)
 app.command("lint", short_help="Hold a series against rules, each with a reason.")(lint_command)

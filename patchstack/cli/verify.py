@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +24,7 @@ from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
 
 if TYPE_CHECKING:
     from patchstack.series.result import Verification
+    from patchstack.workspace import SeriesConfig
 
 _TREE = re.compile(r"[0-9a-f]{40}\Z")
 
@@ -34,6 +37,9 @@ def verify_command(
     fork: Annotated[str | None, typer.Option(metavar="REPO", help="The fork's repository: a path or URL.")] = None,
     fork_ref: Annotated[str | None, typer.Option(metavar="REF", help="The fork's branch, tag or commit.")] = None,
     expect_tree: Annotated[str | None, typer.Option(metavar="SHA", help="The tree the whole series must give.")] = None,
+    expect: Annotated[
+        str | None, typer.Option(metavar="fork|lock", help="What to compare with, whatever the workspace says.")
+    ] = None,
     apply_only: Annotated[bool, typer.Option("--apply-only", help="Only see whether every patch applies.")] = False,
     tree_only: Annotated[
         bool, typer.Option("--tree-only", help="Compare the last tree alone, not every prefix (a fork with merges).")
@@ -52,11 +58,14 @@ def verify_command(
 
     if expect_tree is not None and not _TREE.match(expect_tree):
         raise UsageError(f"--expect-tree {expect_tree} is not a full tree id of 40 hexadecimal digits")
-    if apply_only and (expect_tree is not None or tree_only):
-        raise UsageError("--apply-only compares with nothing", hint="leave out --expect-tree and --tree-only, or it")
+    if apply_only and (expect_tree is not None or tree_only or expect is not None):
+        hint = "leave out --expect, --expect-tree and --tree-only, or it"
+        raise UsageError("--apply-only compares with nothing", hint=hint)
     configs = chosen_series(
         series or (), workspace, patches=patches, upstream=upstream, pin=pin, fork=fork, fork_ref=fork_ref
     )
+    if expect is not None:
+        configs = _expecting(configs, expect)
     if expect_tree is not None and len(configs) > 1:
         raise UsageError("--expect-tree is for one series", hint="name the series it belongs to")
     code = Exit.HOLDS
@@ -80,6 +89,18 @@ def verify_command(
                 _print_error(config.name, error)
             code = max(code, error.exit_code)
     raise typer.Exit(int(code))
+
+
+def _expecting(configs: Sequence[SeriesConfig], expect: str) -> tuple[SeriesConfig, ...]:
+    """The series, compared with this and nothing else. Raises `UsageError` for one that names no fork."""
+    if expect not in ("fork", "lock"):
+        raise UsageError(f"--expect {expect} is neither fork nor lock")
+    without = [config.name for config in configs if config.fork is None]
+    if expect == "fork" and without:
+        raise UsageError(
+            f"there is no fork to expect for {', '.join(without)}", hint="name fork and fork_ref in the workspace"
+        )
+    return tuple(replace(config, expect=expect) for config in configs)
 
 
 def _print_error(name: str, error: PatchstackError) -> None:

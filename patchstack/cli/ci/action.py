@@ -1,0 +1,266 @@
+"""`patchstack ci prepare` and `ci action`: what the steps of the GitHub Action run.
+
+`prepare` says which directory is cached and by whom. `action` runs the command that was asked for, as a program of its
+own, and turns its documents into annotations, a summary, outputs and files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from patchstack.errors import MissingError, PatchstackError
+
+if TYPE_CHECKING:
+    from patchstack.cli.ci.inputs import Event, Inputs
+    from patchstack.report.annotations import Ground
+    from patchstack.report.documents import Document
+    from patchstack.report.github import Annotation
+    from patchstack.workspace import SeriesConfig
+
+_HOURS = 6 * 3600.0  # a job on GitHub's runners may take six hours
+# With these a program could talk to the runner, or as the job, behind our back.
+_OURS_ALONE = ("GITHUB_OUTPUT", "GITHUB_ENV", "GITHUB_PATH", "GITHUB_STATE", "GITHUB_STEP_SUMMARY", "GITHUB_TOKEN")
+_OURS_PREFIXES = ("ACTIONS_", "INPUT_", "GH_", "PATCHSTACK_CI_")
+
+
+def prepare_command() -> None:
+    """Outputs `read`, `write`, `path`, `key` and `prefix`: what of earlier runs is used, and what is kept for later.
+    Also `report`, an empty directory for what the action writes."""
+    with _told_on_the_runner():
+        _prepare()
+
+
+def _prepare() -> None:
+    from patchstack.cli.ci.cached import cache_plan, told_by
+    from patchstack.cli.ci.inputs import read_event, read_inputs
+    from patchstack.report.github import write_values
+
+    inputs = read_inputs(os.environ)
+    workspace = _root() / inputs.workspace
+    plan = cache_plan(
+        inputs.command,
+        read_event(os.environ),
+        wanted=os.environ.get("PATCHSTACK_CI_CACHE", "true") == "true",
+        content=told_by(workspace, _directories(workspace)),
+        platform=f"{os.environ.get('RUNNER_OS', 'Linux')}-{os.environ.get('RUNNER_ARCH', 'any')}",
+    )
+    cache = _temporary() / "patchstack-cache"
+    report = Path(tempfile.mkdtemp(prefix=f"patchstack-{inputs.command}-", dir=_temporary()))
+    values = {
+        "read": "true" if plan.read else "false",
+        "write": "true" if plan.write else "false",
+        "key": plan.key,
+        "prefix": plan.prefix,
+        "path": str(cache / "repositories"),
+        "cache": str(cache),
+        "report": str(report),
+    }
+    write_values(_file("GITHUB_OUTPUT"), values)
+
+
+def action_command() -> None:
+    """Run what the inputs ask for in a runner's environment, and report it there. Its exit code is the command's."""
+    with _told_on_the_runner():
+        code = _act()
+    raise typer.Exit(code)
+
+
+@contextlib.contextmanager
+def _told_on_the_runner() -> Iterator[None]:
+    """What fails here is told as an annotation: the words of an error may hold what others wrote."""
+    from patchstack.report.github import Annotation, Level
+
+    try:
+        yield
+    except PatchstackError as error:
+        _say(Annotation(level=Level.ERROR, title="patchstack", message=error.render()).command)
+        raise typer.Exit(int(error.exit_code)) from error
+
+
+def _act() -> int:
+    from patchstack.cli.ci.inputs import read_event, read_inputs
+    from patchstack.report.github import Annotation, Level
+
+    inputs = read_inputs(os.environ)
+    event = read_event(os.environ)
+    report = Path(os.environ.get("PATCHSTACK_CI_REPORT") or tempfile.mkdtemp(dir=_temporary()))
+    told: list[Annotation] = []
+    refused: PatchstackError | None = None
+    if event.pull_request and inputs.expect == "fork":
+        try:
+            told = _looked_at(inputs, event)
+        except PatchstackError as error:
+            refused = error
+            told = [Annotation(level=Level.ERROR, title="patchstack", message=error.render(), file=inputs.workspace)]
+    return _run(inputs, report, told, refused)
+
+
+def _looked_at(inputs: Inputs, event: Event) -> list[Annotation]:
+    from patchstack.cli.ci.guard import hold_against_base
+    from patchstack.report.github import Annotation, Level
+
+    new = hold_against_base(_root(), inputs.workspace, event.base)
+    return [Annotation(level=Level.WARNING, title="patchstack", message=text, file=inputs.workspace) for text in new]
+
+
+def _run(inputs: Inputs, report: Path, told: list[Annotation], refused: PatchstackError | None) -> int:
+    """Run the command and report it. A refusal goes before all that it may find."""
+    from patchstack.cli.ci.inputs import arguments
+    from patchstack.process import run
+    from patchstack.report.annotations import remarks
+    from patchstack.report.documents import each, read_documents, title
+    from patchstack.report.foreign import block
+    from patchstack.report.github import commands, stopped, write_values
+    from patchstack.report.summary import failure, in_a_line, part, summary
+
+    root = _root()
+    workspace = root / inputs.workspace
+    by_hand = _by_hand(inputs, workspace) if inputs.upstream_commit and inputs.command.value == "build" else ()
+    words = arguments(inputs, report, by_hand=by_hand)
+    with stopped(_say):
+        _say(f"patchstack {' '.join(words)}")
+        done = run(
+            [sys.executable, "-I", "-m", "patchstack", *words],
+            cwd=root,
+            env={name: value for name, value in os.environ.items() if not _is_ours(name)},
+            timeout=_HOURS,
+            on_stderr=_say,
+        )
+        documents = read_documents(done.stdout.decode("utf-8", "replace"), f"patchstack {inputs.command}")
+        for line in each(documents, in_a_line):
+            _say(line)
+    report.mkdir(parents=True, exist_ok=True)
+    (report / f"{inputs.command}.jsonl").write_bytes(done.stdout)
+    ground = _ground(root, workspace)
+    told = told + [one for made in each(documents, lambda document: remarks(document, ground)) for one in made]
+    parts = each(documents, part)
+    if not documents:
+        parts = [failure(inputs.command.value, done.code, done.complaint)]
+        told = [*told, _unspoken(inputs, done.code, done.complaint)]
+    if refused is not None:
+        parts = [["### refused", "", *block(refused.render().splitlines(), "text")], *parts]
+    with _file("GITHUB_STEP_SUMMARY").open("a", encoding="utf-8") as out:
+        out.write(summary(parts))
+    for line in commands(told):
+        _say(line)
+    code = max(int(refused.exit_code), done.code) if refused is not None else done.code
+    outputs = {"holds": {0: "true", 1: "false"}.get(code, "unknown"), "report": str(report)}
+    outputs |= _outputs(inputs, documents) | _files(inputs, documents, ground, report)
+    write_values(_file("GITHUB_OUTPUT"), outputs)
+    assert {title(document) for document in documents} <= {inputs.command.value}
+    return code if code >= 0 else 128 - code
+
+
+def _outputs(inputs: Inputs, documents: list[Document]) -> dict[str, str]:
+    """What later steps may want to know; of one document, empty where there are several."""
+    from patchstack.cli.ci.inputs import Command
+
+    one = documents[0] if len(documents) == 1 and documents[0].get("error") is None else {}
+    tree = one.get("applied_tree", "") if inputs.command is Command.VERIFY else ""
+    if inputs.command is Command.BUILD and one:
+        tree = one["source"]["tree"]
+    return {
+        "applied-tree": str(tree or ""),
+        "build-key": str(one.get("key", "")) if inputs.command is Command.BUILD else "",
+        "upstream-commit": str(one["upstream"]["commit"]) if inputs.command is Command.CANARY and one else "",
+    }
+
+
+def _files(inputs: Inputs, documents: list[Document], ground: Ground, report: Path) -> dict[str, str]:
+    """Write what other jobs take up: SARIF of lint, the issue of canary. Gives their paths as outputs."""
+    from json import dumps
+
+    from patchstack.cli.ci.inputs import Command
+    from patchstack.cli.ci.render import write_issue
+    from patchstack.report.canary_issue import canary_issue
+    from patchstack.report.sarif import sarif
+
+    if inputs.command is Command.LINT and documents:
+        path = report / "lint.sarif"
+        path.write_text(dumps(sarif(documents, ground), indent=1), encoding="utf-8")
+        return {"sarif": str(path)}
+    if inputs.command is Command.CANARY and documents:
+        write_issue(report / "issue", canary_issue(documents, "canary", os.environ.get("PATCHSTACK_CI_FOOTER", "")))
+        return {"issue": str(report / "issue")}
+    return {}
+
+
+def _unspoken(inputs: Inputs, code: int, complaint: str) -> Annotation:
+    from patchstack.report.github import Annotation, Level
+
+    lines = [line for line in complaint.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("error:")]
+    message = "\n".join(errors[:1] + [line for line in lines if line.startswith("hint:")][:1]) or f"exit {code}"
+    return Annotation(level=Level.ERROR, title=f"patchstack {inputs.command}: exit {code}", message=message)
+
+
+def _by_hand(inputs: Inputs, workspace: Path) -> tuple[str, ...]:
+    """The options of a series on another upstream commit than its pin."""
+    config = _series(inputs, workspace)
+    return (
+        *("--patches", str(config.patches), "--upstream", config.upstream, "--pin", inputs.upstream_commit),
+        *(
+            ("--variant", config.variant)
+            if config.variant and not inputs.arch and "--variant" not in inputs.args
+            else ()
+        ),
+    )
+
+
+def _series(inputs: Inputs, workspace: Path) -> SeriesConfig:
+    from patchstack.cli.options import one_series, the_workspace
+
+    return one_series(the_workspace(workspace), [inputs.series] if inputs.series else [])
+
+
+def _ground(root: Path, workspace: Path) -> Ground:
+    from patchstack.report.annotations import Ground
+
+    return Ground(root=root, directories=_directories(workspace))
+
+
+def _directories(workspace: Path) -> Mapping[str, Path]:
+    """Where the series' patches are; nothing where the workspace cannot be used: the command itself says why."""
+    from patchstack.workspace import read_workspace
+
+    try:
+        return {one.name: one.patches for one in read_workspace(workspace).series}
+    except (PatchstackError, OSError):
+        return {}
+
+
+def _root() -> Path:
+    return Path(os.environ.get("GITHUB_WORKSPACE") or ".")
+
+
+def _temporary() -> Path:
+    return Path(os.environ.get("RUNNER_TEMP") or tempfile.gettempdir())
+
+
+def _file(name: str) -> Path:
+    """A file that the runner reads. Raises `MissingError` where there is no runner."""
+    path = os.environ.get(name)
+    if not path:
+        raise MissingError(
+            f"{name} is not set: there is no runner here",
+            hint="this is what the GitHub Action runs; elsewhere: patchstack verify --json | patchstack ci summary",
+        )
+    return Path(path)
+
+
+def _is_ours(name: str) -> bool:
+    return name in _OURS_ALONE or name.startswith(_OURS_PREFIXES)
+
+
+def _say(line: str) -> None:
+    from patchstack.report.text import printable
+
+    print(printable(line).replace("\n", " "), flush=True)

@@ -1,0 +1,55 @@
+"""What of the action's fetched objects is kept from run to run, and who may write it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack import __version__
+from patchstack.cli.ci.inputs import Command, Event
+
+_FETCHING = (Command.VERIFY, Command.LINT, Command.CANARY)
+_TRUSTED = ("push", "schedule", "workflow_dispatch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachePlan:
+    """Whether a cache is read, whether it is written, and under which key. `prefix` finds an older one."""
+
+    read: bool
+    write: bool
+    key: str
+    prefix: str
+
+
+def cache_plan(command: Command, event: Event, *, wanted: bool, content: Iterable[bytes], platform: str) -> CachePlan:
+    """A cache is a directory of git's, whose configuration git obeys: who writes it decides what git does for others.
+
+    So only runs on the default branch write, for events that need write access; a pull request only reads; and a
+    release (a tag) does neither, since it must not depend on what an earlier job left.
+    """
+    digest = hashlib.sha256()
+    for part in content:
+        digest.update(hashlib.sha256(part).digest())
+    prefix = f"patchstack-{__version__}-{platform}-"
+    usable = wanted and command in _FETCHING and not event.ref.startswith("refs/tags/")
+    return CachePlan(
+        read=usable,
+        write=usable and event.on_default_branch and event.name in _TRUSTED,
+        key=f"{prefix}{digest.hexdigest()[:32]}",
+        prefix=prefix,
+    )
+
+
+def told_by(workspace: Path, directories: Mapping[str, Path]) -> list[bytes]:
+    """What decides which objects are fetched: the workspace's bytes, and every patch's. What cannot be read is left
+    out: the command that follows will say so."""
+    found = []
+    for path in (workspace, *(path for one in directories.values() for path in sorted(one.glob("[0-9]*")))):
+        try:
+            found.append(path.read_bytes())
+        except OSError:
+            continue
+    return found

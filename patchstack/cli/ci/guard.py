@@ -1,0 +1,104 @@
+"""Does a pull request change what its series are compared with?
+
+Whoever edits a patch can edit the lock beside it, and the workspace that names the fork. Comparing with the fork
+catches the first, this the second: where patches, upstream and fork of a series are others than in the base, no
+comparison of the pull request's own choosing may call it good.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from patchstack.errors import MissingError, NotHeldError, PatchstackError
+from patchstack.git.objects import read_only_git
+from patchstack.workspace import SeriesConfig, Workspace, is_url, read_workspace
+
+
+def hold_against_base(root: Path, workspace: str, base: str) -> list[str]:
+    """Hold the workspace of a checkout against that of the commit it is to be merged into. Gives what should be looked
+    at: series that are new.
+
+    Raises `NotHeldError` for series whose comparison is another one, and for those that are gone; `MissingError` where
+    the base is not here: not to know is not to pass.
+    """
+    if not base or not read_only_git(root, "cat-file", "-e", f"{base}^{{commit}}").ok:
+        base = _first_parent(root)
+    found = read_only_git(root, "ls-tree", "-z", "--full-tree", base, "--", workspace)
+    if not found.ok:
+        raise _not_here(found.complaint)
+    if not found.stdout:
+        return [f"{workspace} is new with this pull request: see what its series are compared with"]
+    shown = read_only_git(root, "cat-file", "blob", f"{base}:{workspace}")
+    if not shown.ok:
+        raise _not_here(shown.complaint)
+    with tempfile.TemporaryDirectory(prefix="patchstack-base-") as scratch:
+        path = Path(scratch) / "patchstack.yaml"
+        path.write_bytes(shown.stdout)
+        try:
+            before = read_workspace(path)
+        except PatchstackError as error:
+            raise NotHeldError(
+                f"{workspace} of the base cannot be used, so nothing tells what to compare with",
+                problems=error.problems,
+                hint="mend it on the base branch",
+            ) from error
+        changed, new = differences(before, read_workspace(root / workspace))
+    if changed:
+        raise NotHeldError(
+            "this pull request changes what its series are compared with",
+            problems=changed,
+            hint="a maintainer decides that: change the workspace on the base branch, in a change of its own",
+        )
+    return new
+
+
+def differences(before: Workspace, after: Workspace) -> tuple[list[str], list[str]]:
+    """What of the base's series is compared otherwise, in words; and the series that are new."""
+    now = {one.name: one for one in after.series}
+    changed: list[str] = []
+    for series in before.series:
+        other = now.pop(series.name, None)
+        if other is None:
+            changed.append(f"{series.name} is gone")
+            continue
+        was, is_ = _compared(series, before), _compared(other, after)
+        for (what, old), (_, new) in zip(was, is_, strict=True):
+            if old != new:
+                changed.append(f"{series.name}: {what} is {new or 'none'}, in the base {old or 'none'}")
+    return changed, [f"series {name} is new with this pull request: see what it is compared with" for name in now]
+
+
+def _compared(series: SeriesConfig, workspace: Workspace) -> Sequence[tuple[str, str]]:
+    """What makes the comparison, each path as from the workspace."""
+
+    def place(repository: str | None) -> str:
+        if repository is None or is_url(repository):
+            return repository or ""
+        return os.path.relpath(repository, workspace.root)
+
+    return (
+        ("patches", place(str(series.patches))),
+        ("upstream", place(series.upstream)),
+        ("fork", place(series.fork)),
+        ("fork_ref", series.fork_ref or ""),
+    )
+
+
+def _first_parent(root: Path) -> str:
+    """The base, where what is checked out is the pull request merged into it."""
+    asked = read_only_git(root, "rev-parse", "--verify", "--quiet", "HEAD^2")
+    if not asked.ok:
+        raise _not_here(asked.complaint)
+    found = read_only_git(root, "rev-parse", "--verify", "HEAD^1")
+    return found.stdout.decode("ascii").strip()
+
+
+def _not_here(complaint: str) -> MissingError:
+    told = f": {complaint.splitlines()[0]}" if complaint else ""
+    return MissingError(
+        f"the commit that this pull request is to be merged into is not here{told}",
+        hint="check out with fetch-depth: 2",
+    )

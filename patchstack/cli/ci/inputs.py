@@ -1,0 +1,142 @@
+"""What a runner tells the action: its inputs, and the event. All of it is text that came through the environment."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from patchstack.errors import UsageError
+
+_OID = re.compile(r"[0-9a-f]{40}\Z")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+
+
+class Command(StrEnum):
+    """What the action runs."""
+
+    VERIFY = "verify"
+    LINT = "lint"
+    CANARY = "canary"
+    BUILD = "build"
+    GATE = "gate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """The action's inputs. `workspace` is the path of `patchstack.yaml` from the repository's root; `expect` is `fork`,
+    `lock` or empty; `upstream_commit` is what canary looks at and build puts the series on, empty for the usual."""
+
+    command: Command
+    workspace: str
+    series: str
+    arch: str
+    args: tuple[str, ...]
+    expect: str
+    upstream_commit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What the workflow runs for. `base` is the commit that a pull request is to be merged into, empty elsewhere."""
+
+    name: str
+    ref: str
+    default_branch: str
+    base: str
+
+    @property
+    def pull_request(self) -> bool:
+        return self.name.startswith("pull_request")
+
+    @property
+    def on_default_branch(self) -> bool:
+        return bool(self.default_branch) and self.ref == f"refs/heads/{self.default_branch}"
+
+
+def read_inputs(environment: Mapping[str, str]) -> Inputs:
+    """The inputs as the action's steps set them. Raises `UsageError` for what none can be."""
+
+    def text(name: str, default: str = "") -> str:
+        return environment.get(f"PATCHSTACK_CI_{name}", "").strip() or default
+
+    command, commit, expect, series = text("COMMAND", "verify"), text("UPSTREAM_COMMIT"), text("EXPECT"), text("SERIES")
+    if command not in list(Command):
+        raise UsageError(f"command {command!r} is none of {', '.join(Command)}")
+    if commit and not _OID.match(commit):
+        raise UsageError(f"upstream-commit {commit!r} is not a full commit id of 40 hexadecimal digits")
+    if expect not in ("", "fork", "lock"):
+        raise UsageError(f"expect {expect!r} is neither fork nor lock")
+    if series and not _NAME.match(series):
+        raise UsageError(f"series {series!r} is no name of a series")
+    workspace = text("WORKSPACE", "patchstack.yaml")
+    if Path(workspace).is_absolute() or ".." in Path(workspace).parts:
+        raise UsageError(f"workspace {workspace!r} is not below the repository's root")
+    try:
+        args = tuple(shlex.split(text("ARGS")))
+    except ValueError as error:
+        raise UsageError(f"args cannot be taken apart: {error}", hint="words as a shell would take them") from error
+    return Inputs(
+        command=Command(command),
+        workspace=workspace,
+        series=series,
+        arch=text("ARCH"),
+        args=args,
+        expect=expect,
+        upstream_commit=commit,
+    )
+
+
+def read_event(environment: Mapping[str, str]) -> Event:
+    """The event as the runner tells it. Raises `UsageError` where its file cannot be read."""
+    payload: Any = {}
+    if path := environment.get("GITHUB_EVENT_PATH"):
+        try:
+            payload = json.loads(Path(path).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"GITHUB_EVENT_PATH {path} cannot be read: {error}") from error
+    branch = _inside(payload, "repository", "default_branch")
+    base = _inside(payload, "pull_request", "base", "sha")
+    return Event(
+        name=environment.get("GITHUB_EVENT_NAME", ""),
+        ref=environment.get("GITHUB_REF", ""),
+        default_branch=branch,
+        base=base if _OID.match(base) else "",
+    )
+
+
+def arguments(inputs: Inputs, report: Path, *, by_hand: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The command line of patchstack that the inputs ask for. `by_hand` are the options that describe the series where
+    it is built on another commit than its pin. Raises `UsageError` for inputs that do not go together."""
+    if inputs.arch and inputs.command is not Command.BUILD:
+        raise UsageError("arch is for the command build")
+    if inputs.expect and inputs.command is not Command.VERIFY:
+        raise UsageError("expect is for the command verify")
+    if inputs.upstream_commit and inputs.command not in (Command.CANARY, Command.BUILD):
+        raise UsageError("upstream-commit is for the commands canary and build")
+    if inputs.series and inputs.command is Command.GATE:
+        raise UsageError("series is not for the command gate", hint="a suite is named in args: --suite NAME")
+    words = [inputs.command.value]
+    if inputs.command is Command.GATE:
+        words += ["run", "--report", str(report / "gates")]
+    if by_hand:
+        words += by_hand
+    else:
+        words += [inputs.series] if inputs.series else []
+        words += ["--workspace", inputs.workspace]
+    words += ["--json"]
+    words += ["--arch", inputs.arch] if inputs.arch else []
+    words += ["--expect", inputs.expect] if inputs.expect else []
+    words += ["--to", inputs.upstream_commit] if inputs.upstream_commit and inputs.command is Command.CANARY else []
+    return (*words, *inputs.args)
+
+
+def _inside(payload: Any, *names: str) -> str:
+    for name in names:
+        payload = payload.get(name) if isinstance(payload, dict) else None
+    return payload if isinstance(payload, str) else ""

@@ -1,0 +1,138 @@
+"""`patchstack ci summary`, `annotate`, `comment-body` and `sarif`: documents in, text out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.options import PatchesOption, WorkspaceOption, nearest_workspace
+from patchstack.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from patchstack.report.annotations import Ground
+    from patchstack.report.canary_issue import Issue
+    from patchstack.report.documents import Document
+
+FilesArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="FILE", help="What verify, lint, canary, build, gate run print with --json [default: stdin]."
+    ),
+]
+RootOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="The repository's root [default: GITHUB_WORKSPACE, else the current directory]."),
+]
+
+
+def summary_command(files: FilesArgument = None) -> None:
+    """Documents as Markdown for a step summary or a comment, in which nothing foreign means anything but itself."""
+    from patchstack.report.documents import each
+    from patchstack.report.summary import part, summary
+
+    print(summary(each(given(files), part)), end="")
+
+
+def annotate_command(
+    files: FilesArgument = None,
+    patches: PatchesOption = None,
+    root: RootOption = None,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Documents as workflow commands that annotate the lines of the patch files they are about."""
+    from patchstack.report.annotations import remarks
+    from patchstack.report.documents import each
+    from patchstack.report.github import commands
+
+    documents = given(files)
+    ground = ground_of(documents, patches, root, workspace)
+    found = [one for made in each(documents, lambda document: remarks(document, ground)) for one in made]
+    for line in commands(found):
+        print(line)
+
+
+def sarif_command(
+    files: FilesArgument = None,
+    patches: PatchesOption = None,
+    root: RootOption = None,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """What lint found as SARIF 2.1.0, for code scanning."""
+    from json import dumps
+
+    from patchstack.report.documents import LINT, understood
+    from patchstack.report.sarif import sarif
+
+    documents = given(files)
+    if not any(document["schema"] == LINT for document in documents):
+        raise UsageError("there is no document of lint", hint="patchstack lint --json > FILE")
+    ground = ground_of(documents, patches, root, workspace)
+    with understood(documents[0]):
+        print(dumps(sarif(documents, ground), indent=1))
+
+
+def comment_body_command(
+    files: FilesArgument = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Write body.md, title, marker and state there."),
+    ] = None,
+    name: Annotated[str, typer.Option(metavar="NAME", help="By which the issue is found again.")] = "canary",
+    footer: Annotated[str, typer.Option(metavar="TEXT", help="Markdown for its end.")] = "",
+) -> None:
+    """What canary found as the body of the one issue that tells it, behind a hidden marker."""
+    from patchstack.report.canary_issue import canary_issue
+
+    issue = canary_issue(given(files), name, footer)
+    if output is None:
+        print(issue.body, end="")
+        return
+    write_issue(output, issue)
+    talk(f"wrote body.md, title, marker and state to {output}")
+
+
+def write_issue(directory: Path, issue: Issue) -> None:
+    """The parts of an issue as files, for a job that has nothing else."""
+    directory.mkdir(parents=True, exist_ok=True)
+    state = "open" if issue.open else "closed"
+    for name, text in {"body.md": issue.body, "title": issue.title, "marker": issue.marker, "state": state}.items():
+        (directory / name).write_text(text if name == "body.md" else f"{text}\n", encoding="utf-8")
+
+
+def given(files: Sequence[Path] | None) -> list[Document]:
+    """The documents of files, or of stdin. Raises `UsageError` where there is none."""
+    from patchstack.report.documents import read_documents
+
+    documents: list[Document] = []
+    for path in files or ():
+        documents += read_documents(_read(path), str(path))
+    if not files:
+        documents = read_documents(sys.stdin.buffer.read().decode("utf-8", "replace"), "stdin")
+    if not documents:
+        raise UsageError("there is no document", hint="patchstack verify --json > FILE")
+    return documents
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        raise MissingError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def ground_of(documents: Sequence[Document], patches: Path | None, root: Path | None, workspace: Path | None) -> Ground:
+    """Where the files of the documents' series are."""
+    from patchstack.report.annotations import Ground
+
+    directories: Mapping[str, Path] = {}
+    if patches is not None:
+        directories = {str(document["series"]): patches for document in documents if document.get("series")}
+    elif (found := nearest_workspace(workspace)) is not None:
+        directories = {one.name: one.patches for one in found.series}
+    return Ground(root=root or Path(os.environ.get("GITHUB_WORKSPACE") or "."), directories=directories)

@@ -1,0 +1,144 @@
+"""Documents as annotations on the very lines of the patch files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.report.documents import BUILD, CANARY, GATES, LINT, VERIFY, Document, title
+from patchstack.report.github import Annotation, Level
+from patchstack.report.patch_lines import added_line, edited_line, failing_line
+from patchstack.series.lint.text import PatchText, read_text
+
+_GRAVE_RULES = frozenset({"unreadable", "secrets"})
+_QUIET = ("ok", "inherits", "skipped")
+_CANARY = {"landed": Level.NOTICE, "stale": Level.NOTICE, "cascade": Level.NOTICE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """Where files stand: the repository's root, from which annotations name them, and the directory of every series by
+    its name."""
+
+    root: Path
+    directories: Mapping[str, Path]
+
+    def file(self, series: str, name: str) -> str | None:
+        """A file of a series, or one that is named as it is, from the root; None where it is not below the root."""
+        directory = self.directories.get(series)
+        path = directory / name if directory is not None and os.path.lexists(directory / name) else Path(name)
+        relative = os.path.relpath(path.parent.resolve() / path.name, self.root.resolve())
+        return None if relative.startswith(os.pardir) else relative.replace(os.sep, "/")
+
+    def text(self, series: str, name: str) -> PatchText:
+        """A patch file of a series, taken apart; one without a line where it cannot be read."""
+        directory = self.directories.get(series)
+        try:
+            return read_text((directory / name).read_bytes() if directory is not None else b"")
+        except (OSError, ValueError):
+            return read_text(b"")
+
+
+def remarks(document: Document, ground: Ground) -> list[Annotation]:
+    """What is to be remarked on a document, in its order. Raises `KeyError` and the like for one that is not what its
+    schema says."""
+    if document.get("error") is not None:
+        error = document["error"]
+        message = "\n".join(filter(None, [error["message"], error["hint"] and f"hint: {error['hint']}"]))
+        return [
+            Annotation(level=Level.ERROR, title=f"patchstack {title(document)} {document['series']}", message=message)
+        ]
+    made = {VERIFY: _verify, LINT: _lint, CANARY: _canary, BUILD: _build, GATES: _gates}[document["schema"]]
+    return list(made(document, ground))
+
+
+def _verify(document: Document, ground: Ground) -> Iterator[Annotation]:
+    series = document["series"]
+    drifts = {one["file"]: one for one in (document["drift"] or {}).get("patches", ())}
+    told = False
+    for row in document["patches"]:
+        name, state = row["file"], row["state"]
+        if state in _QUIET:
+            continue
+        told = True
+        remark = f"{name or 'fork commit ' + str(row['fork_commit'])[:12]}: {row['detail'] or state}"
+        if name is None:
+            yield Annotation(level=Level.ERROR, title=f"{series}: {state}", message=f"{remark}: {row['subject']}")
+            continue
+        text = ground.text(series, name)
+        files = drifts[name]["files"] if name in drifts else ()
+        for file in files:
+            yield Annotation(
+                level=Level.ERROR,
+                title=f"{series}: {state}",
+                message=f"{file['path']} is not what fork commit {drifts[name]['fork_commit'][:12]} makes of it; "
+                f"patches are exported, not edited\n{file['diff']}",
+                file=ground.file(series, name),
+                line=edited_line(text, file["path"], file["diff"]),
+            )
+        if not files:
+            line = failing_line(text, row["detail"])
+            file = ground.file(series, name)
+            yield Annotation(level=Level.ERROR, title=f"{series}: {state}", message=remark, file=file, line=line)
+    if document["holds"] is not True and not told:
+        message = document["first_problem"] or "there is nothing to compare it with"
+        yield Annotation(level=Level.ERROR, title=f"{series}: not held", message=message)
+    for warning in document["warnings"]:
+        yield Annotation(level=Level.WARNING, title=series, message=warning)
+
+
+def _lint(document: Document, ground: Ground) -> Iterator[Annotation]:
+    series = document["series"]
+    for finding in document["findings"]:
+        yield Annotation(
+            level=Level.ERROR if finding["rule"] in _GRAVE_RULES else Level.WARNING,
+            title=f"{series}: {finding['rule']}",
+            message=finding["message"],
+            file=ground.file(series, finding["file"]),
+            line=finding["line"],
+        )
+
+
+def _canary(document: Document, ground: Ground) -> Iterator[Annotation]:
+    series = document["series"]
+    for patch in document["patches"]:
+        if patch["state"] in ("clean", "offset"):
+            continue
+        name = patch["file"]
+        yield Annotation(
+            level=_CANARY.get(patch["state"], Level.WARNING),
+            title=f"{series}: {patch['state']}",
+            message=f"{name}: {patch['detail'] or patch['state']}",
+            file=ground.file(series, name),
+            line=failing_line(ground.text(series, name), patch["detail"]),
+        )
+
+
+def _build(document: Document, ground: Ground) -> Iterator[Annotation]:
+    rejection = document["rejection"]
+    variant = document["variant"]
+    if rejection is not None:
+        name = rejection["patch"]
+        place = f"{rejection['file']}:{rejection['line']}: " if rejection["file"] else ""
+        message = f"{place}{rejection['message']}\n{rejection['origin'] or ''}".rstrip()
+        file, line = None, None
+        for series in ground.directories if name else ():
+            if os.path.lexists(ground.directories[series] / name):
+                file = ground.file(series, name)
+                line = added_line(ground.text(series, name), rejection["file"] or "")
+        yield Annotation(
+            level=Level.ERROR, title=f"{variant}: {rejection['kind']}", message=message, file=file, line=line
+        )
+    for proof in document["proofs"]:
+        if proof["verdict"] != "PASS":
+            message = f"{proof['verdict']}: {proof['detail']}"
+            yield Annotation(level=Level.ERROR, title=f"{variant}: proof {proof['id']}", message=message)
+
+
+def _gates(document: Document, ground: Ground) -> Iterator[Annotation]:
+    for gate in document["gates"]:
+        if gate["verdict"] != "PASS":
+            message = f"{gate['verdict']}: {gate['reason']}"
+            yield Annotation(level=Level.ERROR, title=f"{gate['suite']}/{gate['name']}", message=message)

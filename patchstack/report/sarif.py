@@ -1,0 +1,93 @@
+"""What lint found, as SARIF 2.1.0 for code scanning.
+
+The format is OASIS' (sarif-v2.1.0); what of it GitHub reads is in its "SARIF support for code scanning": a rule's
+`shortDescription` and `help`, one location a result, and `primaryLocationLineHash` to know a result again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from patchstack import __version__
+from patchstack.report.annotations import Ground
+from patchstack.report.documents import LINT, Document
+from patchstack.report.text import printable
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+LARGEST = 5000  # results that code scanning shows; it drops what is more
+_GRAVE_RULES = frozenset({"unreadable", "secrets"})
+
+
+def sarif(documents: Sequence[Document], ground: Ground) -> dict[str, Any]:
+    """One run with the findings of all series. Waived findings are left out: they were judged.
+
+    Raises `KeyError` and the like for a document that is not what its schema says.
+    """
+    lints = [document for document in documents if document["schema"] == LINT and "findings" in document]
+    rules = {rule["id"]: rule["reason"] for document in lints for rule in document["rules"]}
+    places = {rule: place for place, rule in enumerate(rules)}
+    seen: Counter[str] = Counter()
+    results = []
+    for document in lints:
+        for finding in document["findings"]:
+            uri = ground.file(document["series"], finding["file"])
+            if uri is not None:
+                results.append(_result(finding, uri, places[finding["rule"]], seen))
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "patchstack lint",
+                        "semanticVersion": __version__,
+                        "rules": [_rule(rule, reason) for rule, reason in rules.items()],
+                    }
+                },
+                "columnKind": "unicodeCodePoints",
+                "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "the repository's root"}}},
+                "results": results[:LARGEST],
+            }
+        ],
+    }
+
+
+def _rule(rule: str, reason: str) -> dict[str, Any]:
+    return {
+        "id": rule,
+        "name": rule,
+        "shortDescription": {"text": reason},
+        "fullDescription": {"text": reason},
+        "help": {"text": reason},
+        "defaultConfiguration": {"level": _level(rule)},
+    }
+
+
+def _level(rule: str) -> str:
+    return "error" if rule in _GRAVE_RULES else "warning"
+
+
+def _result(finding: Document, uri: str, place: int, seen: Counter[str]) -> dict[str, Any]:
+    text = printable(finding["message"])
+    told = hashlib.sha256("\0".join((finding["rule"], uri, text)).encode()).hexdigest()[:16]
+    seen[told] += 1
+    return {
+        "ruleId": finding["rule"],
+        "ruleIndex": place,
+        "level": _level(finding["rule"]),
+        "message": {"text": text.replace("[", "\\[").replace("]", "\\]")},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": quote(uri), "uriBaseId": "%SRCROOT%"},
+                    "region": {"startLine": max(1, int(finding["line"]))},
+                }
+            }
+        ],
+        "partialFingerprints": {"primaryLocationLineHash": f"{told}:{seen[told]}"},
+    }

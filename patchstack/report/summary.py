@@ -1,0 +1,209 @@
+"""Documents as a step summary: Markdown, in which nothing that others wrote means anything but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from patchstack.report.documents import BUILD, CANARY, GATES, LINT, VERIFY, Document, title
+from patchstack.report.foreign import block, code, cut, folded, table
+
+# A step's summary may have 1 MiB.
+LARGEST = 1000 * 1024
+_FOLDED_ABOVE = 25
+_SHOWN_FINDINGS = 200
+
+
+def summary(parts: Sequence[Sequence[str]], size: int = LARGEST) -> str:
+    """The parts below each other, cut to a size in bytes."""
+    return cut([line for part in parts for line in (*part, "")], size)
+
+
+def part(document: Document) -> list[str]:
+    """One document as lines of Markdown. Raises `KeyError` and the like for one that is not what its schema says."""
+    if document.get("error") is not None:
+        return _error(document)
+    made = {VERIFY: _verify, LINT: _lint, CANARY: canary_part, BUILD: _build, GATES: _gates}[document["schema"]]
+    return list(made(document))
+
+
+def failure(command: str, code_: int, talk: str) -> list[str]:
+    """What a command said that ended without a document."""
+    lines = [line for line in talk.splitlines() if line.strip()][-40:]
+    return [
+        f"### patchstack {code(command)}: exit {code_}",
+        "",
+        *(block(lines, "text") if lines else ["It said nothing."]),
+    ]
+
+
+def _error(document: Document) -> list[str]:
+    error = document["error"]
+    told = [error["message"], *([f"hint: {error['hint']}"] if error["hint"] else [])]
+    return [f"### {title(document)} {code(document['series'])}: not looked at", "", *block(told, "text")]
+
+
+def _verify(document: Document) -> Iterator[str]:
+    word = {True: "holds", False: "does not hold", None: "not compared"}[document["holds"]]
+    yield f"### verify {code(document['series'])}: {word}"
+    yield ""
+    applied = f"{document['applied_count']} of {document['patch_count']}"
+    yield (
+        f"Base {code(document['base']['commit'])} with {applied} patches gives tree {code(document['applied_tree'])}; "
+        + (
+            f"expected is {code(document['expected_tree'])}, from {code(document['expected_from'] or '')}."
+            if document["expected_tree"]
+            else "there is nothing to compare it with."
+        )
+    )
+    yield ""
+    if document["first_problem"]:
+        yield f"First problem: {code(document['first_problem'], 600)}"
+        yield ""
+    rows = [
+        [
+            f"{row['number']:04d}" if row["number"] is not None else "-",
+            code(row["subject"]),
+            code((row["tree"] or "-")[:12]),
+            code((row["fork_commit"] or "-")[:12]),
+            row["state"] if row["state"] == "ok" else f"**{code(row['state'])}**",
+        ]
+        for row in document["patches"]
+    ]
+    lines = table(("number", "subject", "prefix tree", "fork commit", "state"), rows)
+    if len(rows) > _FOLDED_ABOVE:
+        good = sum(row["state"] == "ok" for row in document["patches"])
+        lines = folded(f"{len(rows)} patches, {good} ok", lines, opened=document["holds"] is not True)
+    yield from lines
+    drift = document["drift"]
+    for sentence in drift["summary"] if drift else ():
+        yield ""
+        yield f"- {code(sentence, 1000)}"
+    for patch in drift["patches"] if drift else ():
+        for file in patch["files"]:
+            yield ""
+            name = f"{code(patch['file'])}, {code(file['path'])}: - the series, + the fork"
+            yield from folded(name, block(file["diff"].splitlines(), "diff"), opened=True)
+    for warning in document["warnings"]:
+        yield ""
+        yield f"Warning: {code(warning, 1000)}"
+
+
+def _lint(document: Document) -> Iterator[str]:
+    found = document["findings"]
+    waived = f", {len(document['waived'])} waived" if document["waived"] else ""
+    word = "clean" if document["clean"] else f"{len(found)} finding{'s' if len(found) != 1 else ''}"
+    yield f"### lint {code(document['series'])}: {word} in {document['patch_count']} patches{waived}"
+    if not found:
+        return
+    yield ""
+    rows = [
+        [code(one["file"]), str(int(one["line"])), code(one["rule"]), code(one["message"], 500)]
+        for one in found[:_SHOWN_FINDINGS]
+    ]
+    yield from table(("file", "line", "rule", "message"), rows)
+    if len(found) > _SHOWN_FINDINGS:
+        yield ""
+        yield f"and {len(found) - _SHOWN_FINDINGS} more"
+
+
+def canary_part(document: Document) -> Iterator[str]:
+    """A series on a newer upstream: what applies, what breaks it."""
+    upstream = document["upstream"]
+    word = "applies to" if document["applies"] else "does not apply to"
+    yield f"### canary {code(document['series'])}: {word} upstream {code(upstream['commit'][:12])}"
+    yield ""
+    yield (
+        f"{document['applied_count']} of {document['patch_count']} patches apply as they are to "
+        f"{code(upstream['repository'])} {code(upstream['ref'])}, {document['commits']} commits behind the pin "
+        f"{code(document['pin']['commit'][:12])}."
+    )
+    yield ""
+    rows = [
+        [
+            f"{patch['number']:04d}" if patch["number"] is not None else "-",
+            code(patch["subject"]),
+            patch["strict"] or "-",
+            patch["threeway"] or "-",
+            patch["state"] if patch["state"] in ("clean", "offset") else f"**{code(patch['state'])}**",
+            _because(patch),
+        ]
+        for patch in document["patches"]
+    ]
+    lines = table(("number", "subject", "strict", "three-way", "state", "because of"), rows)
+    if len(rows) > _FOLDED_ABOVE:
+        lines = folded(f"{len(rows)} patches", lines, opened=False)
+    yield from lines
+    for commit in document["breaking"]:
+        yield ""
+        number = f" ({code('#' + str(commit['pr']))})" if commit["pr"] is not None else ""
+        names = ", ".join(code(name) for name in commit["patches"][:12])
+        more = f" and {len(commit['patches']) - 12} more" if len(commit["patches"]) > 12 else ""
+        told = f"{code(commit['commit'][:12])}{number} {code(commit['subject'])}, {code(commit['date'])}"
+        yield f"- {told}, breaks {names}{more}"
+    for warning in document["warnings"]:
+        yield ""
+        yield f"Warning: {code(warning, 1000)}"
+
+
+def _because(patch: Document) -> str:
+    broken = patch["first_broken"]
+    if patch["caused_by"]:
+        return code(patch["caused_by"])
+    if patch["like"] and patch["state"] == "landed":
+        commit = patch["like"]["commit"]
+        return code(commit["subject"]) if commit else "the pin"
+    return code(broken["subject"]) if broken and patch["state"] not in ("clean", "offset", "stale") else ""
+
+
+def _build(document: Document) -> Iterator[str]:
+    what = "found" if document.get("hit") else document["status"]
+    yield f"### build {code(document['variant'])}: {code(what)}"
+    yield ""
+    source = document["source"]
+    for_ = " ".join(code(word) for word in (document["platform"], document["arch"]) if word)
+    yield f"{code(source['label'])}, tree {code(source['tree'])}, for {for_}; build key {code(document['key'])}."
+    rejection = document["rejection"]
+    if rejection is not None:
+        yield ""
+        yield f"{code(rejection['message'], 1000)} {code(rejection['origin'] or '', 500)}".rstrip()
+        yield ""
+        yield from block([line for text in rejection["block"] for line in str(text).splitlines()], "text", 80)
+    if document["proofs"]:
+        yield ""
+        rows = [[code(one["id"]), _verdict(one["verdict"]), code(one["detail"], 500)] for one in document["proofs"]]
+        yield from table(("proof", "verdict", "detail"), rows)
+
+
+def _gates(document: Document) -> Iterator[str]:
+    counted = ", ".join(f"{int(count)} {code(word)}" for word, count in document["verdicts"].items() if count)
+    yield f"### gates {code(document['suite'])}: {counted}"
+    yield ""
+    yield f"Of {code(document['programs'])}."
+    yield ""
+    rows = [
+        [code(one["name"]), code(one["kind"]), _verdict(one["verdict"]), code(one["reason"], 500)]
+        for one in document["gates"]
+    ]
+    yield from table(("gate", "kind", "verdict", "reason"), rows)
+
+
+def _verdict(verdict: str) -> str:
+    return verdict if verdict == "PASS" else f"**{code(verdict)}**"
+
+
+def in_a_line(document: Document) -> str:
+    """One document for a log."""
+    name = f"{title(document)} {document.get('series') or document.get('suite') or document.get('variant')}"
+    if document.get("error") is not None:
+        return f"{name}: {document['error']['message']}"
+    if document["schema"] == VERIFY:
+        word = {True: "holds", False: "does not hold", None: "not compared"}[document["holds"]]
+        problem = f": {document['first_problem']}" if document["first_problem"] else ""
+        return f"{name}: {word}, {document['applied_count']} of {document['patch_count']} patches{problem}"
+    if document["schema"] == LINT:
+        return f"{name}: {len(document['findings'])} findings in {document['patch_count']} patches"
+    if document["schema"] == CANARY:
+        return f"{name}: {document['applied_count']} of {document['patch_count']} patches apply"
+    if document["schema"] == BUILD:
+        return f"{name}: {document['status']}, build {document['key'][:12]}"
+    return f"{name}: " + ", ".join(f"{count} {word}" for word, count in document["verdicts"].items())

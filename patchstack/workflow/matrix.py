@@ -1,0 +1,58 @@
+"""Variants and suites as a matrix of jobs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from patchstack.build.variant import Variants
+from patchstack.errors import UsageError
+
+# GitHub's free runners for public repositories, by platform.
+RUNNERS = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}
+
+# What GitHub takes: jobs of one matrix.
+LARGEST = 256
+_DEFAULT = "cpu"
+
+
+def matrix(
+    known: Variants,
+    configured: Sequence[str],
+    known_suites: Sequence[str],
+    *,
+    variants: Sequence[str] = (),
+    suites: Sequence[str] = (),
+    runners: Mapping[str, str],
+) -> list[dict[str, str]]:
+    """A job for every variant and suite: `variant`, `arch` (empty without CUDA), `platform`, `runner`, `suite` (empty
+    where none was asked for).
+
+    A variant stands for itself or, `NAME@OS/ARCH`, for itself on another platform; by default there are `cpu` and those
+    that the series are `configured` for. Raises `UsageError` for names that are not there, and too many jobs.
+    """
+    wanted = list(dict.fromkeys(variants or (_DEFAULT, *configured)))
+    chosen = list(dict.fromkeys(known_suites if "all" in suites else suites)) if suites else [""]
+    if "all" in suites and not known_suites:
+        raise UsageError("there are no suites", hint="docs/guides/gates.md shows one")
+    for suite in chosen:
+        if suite and suite not in known_suites:
+            near = difflib.get_close_matches(suite, known_suites, 1)
+            hint = f"perhaps you meant {near[0]}" if near else f"there are {', '.join(known_suites) or 'none'}"
+            raise UsageError(f"there is no suite {suite}", hint=hint)
+    jobs = []
+    for name in wanted:
+        plain, at, platform = name.partition("@")
+        variant = known.get(plain)
+        own = variant.platform.value if variant.platform is not None else next(iter(runners))
+        platform = platform if at else own
+        if platform not in runners:
+            raise UsageError(f"{name}: no runner for {platform!r}", hint=f"there are {', '.join(runners)}")
+        arch = variant.arch.value if variant.arch is not None else ""
+        for suite in chosen:
+            row = {"variant": plain, "arch": arch, "platform": platform, "runner": runners[platform], "suite": suite}
+            if row not in jobs:
+                jobs.append(row)
+    if len(jobs) > LARGEST:
+        raise UsageError(f"{len(jobs)} jobs are more than the {LARGEST} of a matrix", hint="name fewer with --variant")
+    return jobs
