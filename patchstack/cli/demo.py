@@ -1,62 +1,148 @@
-"""`patchstack demo`: a fork, its series, and what verify says when one of them changes."""
+"""`patchstack demo`: a fork and its series, from verify to accept, with the screens that a user would see."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from patchstack.cli.options import open_cache
-from patchstack.cli.verify import show
+from patchstack.errors import Exit, NotHeldError
+
+_DOES_NOT_HOLD, _MISSING, _INVALID = int(Exit.DOES_NOT_HOLD), int(Exit.MISSING), int(Exit.INVALID)
 
 
 def demo_command(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty directory.")] = Path(
         "patchstack-demo"
     ),
-    build: Annotated[bool, typer.Option("--build/--no-build", help="Build it as well, where compilers are.")] = True,
+    build: Annotated[
+        bool, typer.Option("--build/--no-build", help="Build it as well, gate and accept, where compilers are.")
+    ] = True,
 ) -> None:
-    """Make a small upstream, a fork of it and its series; verify it; break it in three ways; build it."""
-    from patchstack.demo.build import DROPPED, EDITED, MOVED, build_demo
-    from patchstack.series.proof import prove
-    from patchstack.workspace import read_workspace
+    """Make a small upstream, a fork and its series; verify, break, build and gate it; accept and reject commits."""
+    from patchstack.demo.build import build_demo
 
     demo = build_demo(directory)
     print(f"{demo.root}: an upstream (minillm, pinned at {demo.pin[:12]}), a fork of it, and the fork's series\n")
-    cache = open_cache(offline=True)
-
-    def verify(workspace: Path, name: str) -> bool | None:
-        print(f"$ cd {workspace.parent} && patchstack verify {name}")
-        result = prove(read_workspace(workspace).select([name])[0], cache)
-        show(result)
-        print()
-        return result.holds
-
-    held = verify(demo.workspace, "paged")
-    failed = []
-    for broken in (EDITED, DROPPED, MOVED):
-        print(f"Now {broken.what}:\n")
-        failed.append(verify(demo.broken_workspace, broken.name))
-    if held is not True or failed != [False] * 3:
-        raise RuntimeError(f"the demo did not go as told: {held}, {failed}")
+    tour = Tour(demo.root)
+    tour.verify()
+    key = None
     if build:
-        _build(demo.workspace)
-    print(f"Look around: cd {demo.root}; patchstack verify; patchstack verify --json; git -C fork log --oneline")
+        engine = tour.build()
+        if engine is None:
+            print("Left out, without a build: gates, accept and reject. patchstack doctor says what is missing.\n")
+        else:
+            key = tour.gate(engine)
+            tour.accept(engine)
+    if tour.wrong:
+        raise NotHeldError("the demo did not go as told", problems=tour.wrong)
+    print(f"Look around: cd {shlex.quote(str(demo.root))}; patchstack verify; patchstack verify --json; ", end="")
+    print("git -C fork log --oneline")
+    if key is not None:
+        print(f"Go on: patchstack gate run --build {key}; patchstack ledger keys; patchstack --help")
 
 
-def _build(workspace: Path) -> None:
-    """Build the series on this host, and in a container where a Docker engine has the image."""
-    from patchstack.cli.build import make
-    from patchstack.errors import MissingError
+class Tour:
+    """The commands of the demo in its directory, each shown as it is typed, with what it prints. `wrong` are those
+    that ended otherwise than they should."""
 
-    for engine in ("host", "docker"):
-        print(f"$ cd {workspace.parent} && patchstack build paged --engine {engine}", flush=True)
-        try:
-            code = make("paged", workspace=workspace, engine=engine, offline=True)
-        except MissingError as error:
-            print(f"left out: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
-            continue
-        print()
-        if code:
-            raise RuntimeError(f"the demo did not go as told: build exits {code} on {engine}")
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.wrong: list[str] = []
+        self._started = False
+
+    def verify(self) -> None:
+        """The series holds; three broken copies of it do not."""
+        from patchstack.demo.build import DROPPED, EDITED, MOVED
+
+        self._patchstack("verify", "paged")
+        for broken in (EDITED, DROPPED, MOVED):
+            print(f"Now {broken.what}:\n")
+            self._patchstack("verify", broken.name, "--workspace", "broken/patchstack.yaml", codes=(_DOES_NOT_HOLD,))
+
+    def build(self) -> str | None:
+        """Build the series on this host, and in a container where a Docker engine has the image; the first of the two
+        engines that can."""
+        done = []
+        for engine in ("host", "docker"):
+            code = self._patchstack("build", "paged", "--engine", engine, codes=(0, _MISSING))
+            if code == 0:
+                done.append(engine)
+            elif code == _MISSING:
+                print(f"Left out: a build on {engine}. What it lacks stands above.\n")
+        return next(iter(done), None)
+
+    def gate(self, engine: str) -> str:
+        """Take the first references of the build, and run its suite; gives the build's key."""
+        key = self._key(engine)
+        print(
+            "What a build must still do is a suite in patchstack.yaml. Its first references are what this one does:\n"
+        )
+        self._patchstack("gate", "record", "greedy", "--build", key, "--why", "the fork as it was exported")
+        self._patchstack("gate", "run", "--build", key)
+        return key
+
+    def accept(self, engine: str) -> None:
+        """A good commit is accepted, one that changes what the model says is not, nor one that loses output."""
+        from patchstack.demo.build import CHANGED, GOOD, LOST
+
+        print("The fork has a commit that the series lacks. It may come in if all holds with it that held before:\n")
+        self._patchstack("accept", GOOD, "--engine", engine, "--why", "Half as many look-ups, and the same text")
+        self._git("merge", "--quiet", "--ff-only", GOOD)
+        self._patchstack("verify", "paged")
+        print("The next one changes a token of what the model says:\n")
+        self._patchstack("accept", CHANGED, "--engine", engine, codes=(_DOES_NOT_HOLD,))
+        why = "Another text: a quarter is too coarse for keys"
+        self._patchstack("reject", CHANGED, "--why", why, "--tag", "kv")
+        print("And with this one output is lost. Nothing can be said of it, so it is neither good nor bad:\n")
+        self._patchstack("accept", LOST, "--engine", engine, codes=(_INVALID,))
+        self._patchstack("ledger")
+
+    def _key(self, engine: str) -> str:
+        """The key of the build that was just made, in short."""
+        from patchstack.cli.failures import guarded
+        from patchstack.cli.main import app
+
+        said = io.StringIO()
+        with contextlib.chdir(self.root), contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+            guarded(lambda: app(["build", "paged", "--engine", engine, "--json"]))
+        return str(json.loads(said.getvalue())["key"])[:12]
+
+    def _patchstack(self, *args: str, codes: tuple[int, ...] = (0,)) -> int:
+        """Run a command of ours in the demo's directory; gives its exit code."""
+        from patchstack.cli.failures import guarded
+        from patchstack.cli.main import app
+
+        typed = self._type("patchstack", *args)
+        with contextlib.chdir(self.root):
+            code = guarded(lambda: app(list(args)))
+        print(flush=True)
+        if code == Exit.INTERRUPTED:
+            raise KeyboardInterrupt
+        if code not in codes:
+            self.wrong.append(f"{typed}: exit code {code}, not {' or '.join(map(str, codes))}")
+        return code
+
+    def _git(self, *args: str) -> None:
+        from patchstack.process import run
+
+        typed = self._type("git", "-C", "fork", *args)
+        done = run(["git", "-C", "fork", *args], cwd=self.root)
+        print(os.fsdecode(done.stdout + done.stderr))
+        if not done.ok:
+            self.wrong.append(f"{typed}: exit code {done.code}, not 0")
+
+    def _type(self, *words: str) -> str:
+        """Show a command as it is typed."""
+        if not self._started:
+            print(f"$ cd {shlex.quote(str(self.root))}")
+        self._started = True
+        typed = shlex.join(words)
+        print(f"$ {typed}", flush=True)
+        return typed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pygit2
 
-from patchstack.demo.story import FORK, MOVED_ON, UPSTREAM_NEXT, Create, Replace
+from patchstack.demo.model import model_file
+from patchstack.demo.story import COARSE_KEYS, FORK, MOVED_ON, SHORT_LOG, UPSTREAM_NEXT, Create, Replace
 from patchstack.demo.story import Commit as Chapter
 from patchstack.errors import UsageError
 from patchstack.git.objects import Objects, Repository
@@ -47,6 +49,32 @@ variants:
     recipe: cuda
     image: patchstack/cuda
     cmake: {{MINILLM_CUDA: true}}
+
+models:
+  tiny: {{path: models/seed-1.mllm, sha256: {model}, what: random weights}}
+
+# What a build must still do. `patchstack gate run` asks it of a build, `patchstack accept` of a commit.
+suites:
+  quick:
+    what: What every patch must leave as it is
+    gates:
+      - name: greedy              # the same text, and with the paged cache the same again
+        kind: completion
+        model: tiny
+        prompt: The capital of France is
+        context: 512
+        states:
+          plain: {{}}               # `patchstack gate record` writes what it must be
+          paged: {{env: {{MINILLM_KV_PAGED: 1}}, same_as: plain}}
+      - name: trace               # a switch that does nothing makes no difference either
+        kind: engaged
+        model: tiny
+        prompt: The capital of France is
+        context: 512
+        on: {{MINILLM_TRACE: 1}}
+        mark: "^trace: step="
+        at_least: 10
+      - {{name: mul-mat, kind: backend-ops, backend: CPU, op: MUL_MAT, expect: 6}}
 """
 
 _BROKEN_SERIES = """\
@@ -70,6 +98,10 @@ class Broken:
 EDITED = Broken(name="edited", what="a line of patch 0002 was edited by hand")
 DROPPED = Broken(name="dropped", what="patch 0004 was deleted")
 MOVED = Broken(name="moved-on", what="the fork has a commit that was never exported")
+
+GOOD, CHANGED, LOST = "paged-next", "coarse-keys", "short-log"
+"""Branches of the fork with a commit more than the series: one that changes nothing a model says, one that does, one
+that loses what it says. The last two go on from the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +130,16 @@ def build_demo(root: Path) -> Demo:
     upstream.check_out()
     fork.check_out()
     _export(root, pin)
-    fork.branch("paged-next")
+    fork.branch(GOOD)
     fork.tell(MOVED_ON)
+    for name, chapter in ((CHANGED, COARSE_KEYS), (LOST, SHORT_LOG)):
+        fork.aside(name, chapter)
+    model = model_file(1)
+    (root / "models").mkdir()
+    (root / "models" / "seed-1.mllm").write_bytes(model)
     workspace = root / "patchstack.yaml"
-    workspace.write_text(_WORKSPACE.format(pin=pin), encoding="utf-8")
+    text = _WORKSPACE.format(pin=pin, model=hashlib.sha256(model).hexdigest())
+    workspace.write_text(text, encoding="utf-8")
     return Demo(root=root, workspace=workspace, broken_workspace=_break(root, pin), pin=pin)
 
 
@@ -120,7 +158,7 @@ def _break(root: Path, pin: str) -> Path:
     for broken, patches, ref in (
         (EDITED, f"patches/{EDITED.name}", "paged"),
         (DROPPED, f"patches/{DROPPED.name}", "paged"),
-        (MOVED, "../patches/paged", "paged-next"),
+        (MOVED, "../patches/paged", GOOD),
     ):
         lines.append(_BROKEN_SERIES.format(name=broken.name, what=broken.what, patches=patches, pin=pin, ref=ref))
     workspace = root / "broken" / "patchstack.yaml"
@@ -156,6 +194,13 @@ class _Repository:
         self._ref = f"refs/heads/{name}"
         if self._head is not None:
             self._repository.references.create(self._ref, self._head, force=True)
+
+    def aside(self, name: str, chapter: Chapter) -> None:
+        """Make a commit of the story on a branch of its own, and come back to this one."""
+        ref, head, files = self._ref, self._head, dict(self.files)
+        self.branch(name)
+        self.tell(chapter)
+        self._ref, self._head, self.files = ref, head, files
 
     def write(self, files: Iterable[tuple[str, bytes, bool]]) -> None:
         self.files.update({path: (content, executable) for path, content, executable in files})

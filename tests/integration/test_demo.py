@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,12 +14,17 @@ import pytest
 
 from patchstack.cli.failures import guarded
 from patchstack.cli.main import app
-from patchstack.demo.build import Demo, build_demo
+from patchstack.demo.build import Demo, _break, build_demo
+from patchstack.demo.model import model_file
 from patchstack.errors import UsageError
 from tests.builders import run_git
 
 PIN = "5d75007f9d663b2ff63e593cbba75e3a5e8e0ddd"
 FORK_TREE = "22adb83c28716c338e2a4bac940a1a325f15fe28"
+
+needs_compilers = pytest.mark.skipif(
+    shutil.which("cmake") is None or shutil.which("c++") is None, reason="needs cmake and a C++ compiler"
+)
 
 
 def test_ids_are_the_same_on_every_machine(tmp_path: Path) -> None:
@@ -55,26 +63,84 @@ def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_the_demo_tells_what_holds_and_what_does_not(
+def demo(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr("sys.argv", ["patchstack", "demo", *arguments])
+    return guarded(app)
+
+
+def test_the_short_tour_tells_what_holds_and_what_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["patchstack", "demo", "tour"])
-    assert guarded(app) == 0
+    assert demo("tour", "--no-build", monkeypatch=monkeypatch) == 0
     told = capsys.readouterr().out
     assert f"paged: holds: base {PIN} + 6 of 6 patches = {FORK_TREE}" in told
     assert "edited: does not hold" in told
     assert '-    std::fprintf(stderr, "trace2: step=' in told
     assert "has no patch: was it dropped from the series?" in told
     assert "the fork has 1 commit the series lacks; the series matches the fork at" in told
+    assert "patchstack build" not in told
     for workspace, code in (("tour", 0), ("tour/broken", 1)):
         monkeypatch.chdir(tmp_path / workspace)
         monkeypatch.setattr("sys.argv", ["patchstack", "verify"])
         assert guarded(app) == code
 
 
-@pytest.mark.skipif(
-    shutil.which("cmake") is None or shutil.which("c++") is None, reason="needs cmake and a C++ compiler"
-)
+def test_a_demo_that_does_not_go_as_told_says_what_did_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken_but_for_one(root: Path, pin: str) -> Path:
+        workspace = _break(root, pin)
+        shutil.copytree(root / "patches" / "paged", root / "broken" / "patches" / "edited", dirs_exist_ok=True)
+        return workspace
+
+    monkeypatch.setattr("patchstack.demo.build._break", broken_but_for_one)
+    assert demo("tour", "--no-build", monkeypatch=monkeypatch) == 1
+    printed = capsys.readouterr()
+    assert "error: the demo did not go as told" in printed.err
+    assert "patchstack verify edited --workspace broken/patchstack.yaml: exit code 0, not 1" in printed.err
+    assert "Look around" not in printed.out
+
+
+@needs_compilers
+def test_the_whole_demo_accepts_rejects_and_leaves_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert demo("tour", monkeypatch=monkeypatch) == 0
+    printed = capsys.readouterr()
+    screens = {one.split("\n", 1)[0]: one for one in printed.out.split("\n$ ")}
+    told = {
+        name: next(text for line, text in screens.items() if line.startswith(f"patchstack {name}")) for name in _SAID
+    }
+    for name, expected in _SAID.items():
+        assert all(text in told[name] for text in expected), told[name]
+    for line in (
+        "FAIL     gate greedy (candidate): plain: the transcript is another one: ",
+        "INVALID  gate greedy (candidate): plain: its output was lost",
+        "PASS     gate mul-mat (candidate): 6/6 cases pass on CPU",
+    ):
+        assert line in printed.err, printed.err
+    monkeypatch.chdir(tmp_path / "tour")
+    for command in ("verify", "ledger keys", *re.findall(r"patchstack (gate run --build \w+)", told["ledger"])):
+        monkeypatch.setattr("sys.argv", ["patchstack", *command.split()])
+        assert guarded(app) == 0, command
+    assert run_git("status", "--short", cwd=tmp_path / "tour" / "fork").stdout == b""
+    outcomes = [json.loads(path.read_text())["outcome"] for path in Path("ledger").iterdir()]
+    assert sorted(outcomes) == ["accepted", "rejected"]
+
+
+_SAID = {
+    "gate record": ["quick/greedy states.plain.expect: nothing -> "],
+    "gate run": ["greedy   completion   PASS", "trace    engaged      PASS", "mul-mat  backend-ops  PASS"],
+    "accept paged-next": ["accepted 8c1ab49ff0f8: the series paged has it now"],
+    "verify paged": [f"paged: holds: base {PIN}"],
+    "accept coarse-keys": ["not accepted: gate greedy (candidate). Nothing was written"],
+    "reject coarse-keys": ["rejected "],
+    "accept short-log": ["not accepted: gate greedy (candidate), gate trace (candidate). Nothing was written"],
+    "ledger": ["perf(kv): keys in steps of a quarter", "Half as many look-ups", "Look around: cd tour;", "Go on: "],
+}
+
+
+@needs_compilers
 def test_the_fork_builds_runs_and_says_what_upstream_says(tmp_path: Path) -> None:
     demo = build_demo(tmp_path / "demo")
     run_git("switch", "-q", "--detach", PIN, cwd=demo.root / "upstream")
@@ -97,4 +163,8 @@ def test_the_fork_builds_runs_and_says_what_upstream_says(tmp_path: Path) -> Non
             extra = {"MINILLM_KV_PAGED": "1"} if switch == "1" else {}
             said[name, switch] = run(program, "--random-seed", "1", "-p", "Hello", "-n", "16", **extra)
     assert len(set(said.values())) == 1
+    maker = next(path for path in (tmp_path / "build-fork").rglob("minillm-make-model") if path.is_file())
+    run(maker, "-o", tmp_path / "made.mllm", "--seed", "1")
+    if platform.machine() == "x86_64":  # other compilers may round once where this one rounds twice
+        assert (tmp_path / "made.mllm").read_bytes() == model_file(1)
     assert next(iter(said.values())).startswith("Hello")

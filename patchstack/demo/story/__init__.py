@@ -1,7 +1,8 @@
-"""The story of the demo: a fork of minillm, what it did later, and what upstream did meanwhile."""
+"""The story of the demo: a fork of minillm, what it did later, what was tried, and what upstream did meanwhile."""
 
+from .candidates import COARSE_KEYS, SHORT_LOG
 from .edits import Commit, Create, Edit, Replace
 from .fork import FORK, MOVED_ON
 from .upstream import UPSTREAM_NEXT
 
-__all__ = ["FORK", "MOVED_ON", "UPSTREAM_NEXT", "Commit", "Create", "Edit", "Replace"]
+__all__ = ["COARSE_KEYS", "FORK", "MOVED_ON", "SHORT_LOG", "UPSTREAM_NEXT", "Commit", "Create", "Edit", "Replace"]
