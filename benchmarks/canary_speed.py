@@ -3,9 +3,10 @@
 `python -m benchmarks.canary_speed [--repo CLONE --pin SHA --patches DIR --to REF]` measures whole processes: (A)
 `canary --strict --blame`; (L) the same by git, a loop of strict `git apply --cached` over a temporary index, patch by
 patch and commit by commit, failing patches left out; (P) `canary --quick`, which leaves out the search for similar
-commits, and (V) `verify`, interleaved. The answers of A and L are compared: the first commit at which each patch fails,
-and all that fail at the last. Without a clone it generates a tree of llama.cpp's shape and lets its upstream move on.
-Nothing is written into the clone. Standard library and git only; the Python that runs it is the one measured with.
+commits, (F) `canary` with that search, and (V) `verify`, interleaved. The answers of A and L are compared: the first
+commit at which each patch fails, and all that fail at the last. Without a clone it generates a tree of llama.cpp's
+shape and lets its upstream move on. Nothing is written into the clone. Standard library and git only; the Python that
+runs it is the one measured with.
 
 The loop starts a process a patch and commit, so it takes minutes. `TMPDIR=/dev/shm` takes the disk out of it.
 """
@@ -179,13 +180,16 @@ def measure(case: Case, scratch: Path, rounds: int, loops: int) -> tuple[dict[st
         git_loop.append(seconds)
         blame.append((before.seconds + behind.seconds) / 2)
     plain: list[float] = []
+    full: list[float] = []
     verify: list[float] = []
     for number in range(rounds + 1):
         one = canary(case, scratch, "--quick").seconds
         other = run_patchstack(case, scratch, "verify", "--apply-only").seconds
+        all_of_it = canary(case, scratch).seconds
         if number:
             plain.append(one)
             verify.append(other)
+            full.append(all_of_it)
     assert answer is not None
     fails = len(answer.last)
     if wrong:
@@ -196,14 +200,16 @@ def measure(case: Case, scratch: Path, rounds: int, loops: int) -> tuple[dict[st
         ("A patchstack canary --strict --blame", blame),
         ("L git apply --cached, patch by patch, commit by commit", git_loop),
         ("P patchstack canary --quick", plain),
+        ("F patchstack canary", full),
         ("V patchstack verify", verify),
     ):
         print(f"{what:56}{len(times):4} rounds {median(times):9.3f} s")
     print(f"\n{'ratio, round by round':46}{'median':>8}{'range':>19}   target")
     first, fast = report("L/A", git_loop, blame, _TARGETS[0])
     second, near = report("P/V", plain, verify, _TARGETS[1])
+    print(f"{'F/V (no bound)':46}{median(full) / median(verify):8.2f}")
     data = {
-        "seconds": {"A": blame, "L": git_loop, "P": plain, "V": verify},
+        "seconds": {"A": blame, "L": git_loop, "P": plain, "F": full, "V": verify},
         "ratios": {"L/A": first, "P/V": second},
         "same": not wrong,
     }

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
-from patchstack.upstream.carry import compare
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
-from patchstack.upstream.lines import Edit, is_binary
+from patchstack.upstream.lines import Edit, edits, is_binary
 from patchstack.upstream.owners import Owned, owned_after, unowned
 from patchstack.upstream.touched import TouchedPaths
 
@@ -73,21 +72,22 @@ class Culprits:
         known = self._owned.get(path)
         if known is None:
             known = self._owned[path] = []
-            text: list[bytes] = []
+            text = b""
             last = unowned(0)
             for index, entry in self.versions(path):
-                new = self._lines(path, entry)
+                new = self._text(path, entry)
                 if index < 0:
-                    last = unowned(len(new))
+                    last = unowned(new.count(b"\n"))
                 else:
-                    found = self._edits[path, index] = compare(text, new)
+                    found = self._edits[path, index] = edits(text, new)
                     last = owned_after(last, index, found)
                 text = new
                 known.append(last)
         return known
 
-    def _lines(self, path: bytes, entry: Entry | None) -> list[bytes]:
+    def _text(self, path: bytes, entry: Entry | None) -> bytes:
+        """What stands at a path, every line with a newline; nothing for what is no text."""
         if entry is None or entry[0] not in (FILE, EXECUTABLE):
-            return []
+            return b""
         data = self._objects.blob(entry[1], path.decode("utf-8", "replace"))
-        return [] if is_binary(data) else data.split(b"\n")
+        return b"" if is_binary(data) else data + b"\n"

@@ -3,12 +3,7 @@ and by title."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
-
-from pygit2.enums import DiffOption
+from collections.abc import Sequence
 
 from patchstack.git.diff import Hunk
 from patchstack.git.hunks import place_hunks
@@ -16,31 +11,18 @@ from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
 from patchstack.git.trees import compare_trees
 from patchstack.series.model import PatchFile
+from patchstack.upstream.alike import Change, ChangedLines, bare_lines, changed_lines, growth, patch_ids, rare, words
 from patchstack.upstream.carry import Lines, compare, lay
 from patchstack.upstream.culprits import Culprits
 from patchstack.upstream.diagnose import Diagnoser
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange, tree_before
-from patchstack.upstream.lines import Edit, edits, is_binary
+from patchstack.upstream.lines import Edit, is_binary
 from patchstack.upstream.result import Likeness
 
 SAME_LINES = 0.6
 """From this part of a patch's changed lines on, an upstream commit counts as the patch, landed with changes."""
 _FEW_LINES = 3
 _SAME_WORDS, _FEW_WORDS = 0.6, 3
-
-# What `git diff --diff-algorithm` can write, as far as libgit2 knows it. Both sides are compared anew: how the patch
-# file was written does not matter.
-_ALGORITHMS = (
-    DiffOption.NORMAL,
-    DiffOption.INDENT_HEURISTIC,
-    DiffOption.MINIMAL,
-    DiffOption.PATIENCE,
-    DiffOption.PATIENCE | DiffOption.INDENT_HEURISTIC,
-)
-_CONTEXT = 3
-
-_Change = tuple[bytes, bytes, bytes]
-"""A path, and its text before and after."""
 
 
 class Landing:
@@ -60,8 +42,11 @@ class Landing:
         self._diagnoser = diagnoser
         self._culprits = culprits
         self._ids: dict[int, frozenset[str]] = {}
-        self._lines: dict[int, Counter[tuple[bytes, bytes]]] = {}
-        self._rare = _rare(commit.subject for commit in range_.commits)
+        self._lines: dict[int, ChangedLines] = {}
+        self._own_lines: dict[int, ChangedLines] = {}
+        self._every: frozenset[bytes] | None = None
+        self._theirs: dict[str, frozenset[bytes]] = {}
+        self._rare = rare(commit.subject for commit in range_.commits)
 
     def whole(self, index: int) -> Likeness | None:
         """Whether upstream's tip has all that a patch does: it changes nothing there, or applies backwards."""
@@ -80,43 +65,77 @@ class Landing:
         paths = set(self._diagnoser.own.of(index))
         if not paths:
             return None
+        own: list[Change] | None = None
         known: frozenset[str] | None = None
         for commit in self._culprits.changing(sorted(paths)):
             if self._culprits.changed(commit).keys() != paths or not self._nothing_else(commit, paths):
                 continue
+            theirs = self._commit_texts(commit)
+            own = self._own_texts(index) if own is None else own
+            if growth(own) != growth(theirs):
+                continue
             if known is None:
-                known = frozenset(_ids(self._own_texts(index)))
+                known = frozenset(patch_ids(own))
             if commit.index not in self._ids:
-                self._ids[commit.index] = frozenset(_ids(self._commit_texts(commit)))
+                self._ids[commit.index] = frozenset(patch_ids(theirs))
             if known & self._ids[commit.index]:
                 return Likeness(how="patch-id", score=1.0, commit=commit)
         return None
 
     def similar(self, index: int) -> Likeness | None:
         """The commit that is most like a patch: by the lines it changes, or by its title where both touch a file."""
-        own = self._own_texts(index)
-        changes = self._diagnoser.own.of(index)
-        mine = _changed_lines(own, [changes[path].edits for path, _, _ in own])
+        mine = self._mine(index)
         total = sum(mine.values())
         best: tuple[float, UpstreamCommit] | None = None
         titled: tuple[float, UpstreamCommit] | None = None
-        words = _words(self._patches[index].subject) & self._rare
-        for commit in self._culprits.changing(sorted({path for path, _, _ in own})):
-            if commit.index not in self._lines:
-                texts = self._commit_texts(commit)
-                found = [self._culprits.edits(commit, path) for path, _, _ in texts]
-                self._lines[commit.index] = _changed_lines(texts, found)
-            score = sum((mine & self._lines[commit.index]).values()) / total if total >= _FEW_LINES else 0.0
+        told = words(self._patches[index].subject) & self._rare
+        for commit in self._culprits.changing(sorted(path for path, _, _, _ in self._texts_of(index))):
+            score = self._shared(mine, commit) / total if total >= _FEW_LINES else 0.0
             if score >= SAME_LINES and (best is None or score > best[0]):
                 best = score, commit
-            theirs = _words(commit.subject) & self._rare
-            shared = len(words & theirs)
+            theirs = words(commit.subject) & self._rare
+            shared = len(told & theirs)
             part = shared / len(theirs) if shared >= _FEW_WORDS else 0.0
             if part >= _SAME_WORDS and (titled is None or part > titled[0]):
                 titled = part, commit
         if best is not None:
             return Likeness(how="similar", score=best[0], commit=best[1])
         return Likeness(how="title", score=titled[0], commit=titled[1]) if titled is not None else None
+
+    def _mine(self, index: int) -> ChangedLines:
+        """The lines that a patch changes."""
+        found = self._own_lines.get(index)
+        if found is None:
+            texts = self._texts_of(index)
+            found = self._own_lines[index] = changed_lines((old, new, edits) for _, old, new, edits in texts)
+        return found
+
+    def _shared(self, mine: ChangedLines, commit: UpstreamCommit) -> int:
+        """How many lines both change; 0 where they are too few to tell: a commit adds no line that is not in its files
+        then, and takes none away that was not there before."""
+        changed = self._culprits.changed(commit).items()
+        before, after = (
+            frozenset().union(*(self._standing(path, sides[at]) for path, sides in changed)) for at in (0, 1)
+        )
+        most = sum(count for (sign, line), count in mine.items() if line in (after if sign == b"+" else before))
+        if most < SAME_LINES * sum(mine.values()):
+            return 0
+        if commit.index not in self._lines:
+            self._lines[commit.index] = changed_lines(
+                (old.split(b"\n"), new.split(b"\n"), self._culprits.edits(commit, path))
+                for path, old, new in self._commit_texts(commit)
+            )
+        return sum((mine & self._lines[commit.index]).values())
+
+    def _standing(self, path: bytes, entry: Entry | None) -> frozenset[bytes]:
+        """The lines of the series that stand in a file of upstream."""
+        oid = entry[1] if entry is not None else ""
+        if oid not in self._theirs:
+            if self._every is None:
+                every = range(len(self._diagnoser.own))
+                self._every = frozenset(line for index in every for _, line in self._mine(index))
+            self._theirs[oid] = self._every.intersection(bare_lines(self._text(path, entry)))
+        return self._theirs[oid]
 
     def _together(self, tree: str, index: int) -> int | None:
         """A later patch on the same lines that has landed, where the two have landed as one: alone, the earlier one
@@ -174,21 +193,26 @@ class Landing:
                 return False
         return True
 
-    def _own_texts(self, index: int) -> list[_Change]:
+    def _texts_of(self, index: int) -> list[tuple[bytes, Lines, Lines, tuple[Edit, ...] | None]]:
+        """The texts that a patch changes: path, lines before and after, and the edits between them."""
         own = self._diagnoser.own
         found = []
         for path, change in own.of(index).items():
             old, new = (own.lines(slot) if slot is not None else [b""] for slot in (change.old, change.new))
             if old is not None and new is not None:
-                found.append((path, b"\n".join(old), b"\n".join(new)))
+                found.append((path, old, new, change.edits))
         return found
+
+    def _own_texts(self, index: int) -> list[Change]:
+        """The same, each as a whole."""
+        return [(path, b"\n".join(old), b"\n".join(new)) for path, old, new, _ in self._texts_of(index)]
 
     def _nothing_else(self, commit: UpstreamCommit, paths: set[bytes]) -> bool:
         """Whether a commit changes these paths and no others."""
         before = tree_before(self._range, self._objects, commit)
         return {change.path for change in compare_trees(self._objects, before, commit.tree)} == paths
 
-    def _commit_texts(self, commit: UpstreamCommit) -> list[_Change]:
+    def _commit_texts(self, commit: UpstreamCommit) -> list[Change]:
         """What a commit changes of the files that the series touches."""
         return [
             (path, self._text(path, old), self._text(path, new))
@@ -225,73 +249,3 @@ def _reversed(hunk: Hunk) -> Hunk:
         line=hunk.line,
         header=hunk.header,
     )
-
-
-def _ids(changes: Sequence[_Change]) -> set[str]:
-    """A change's id under every algorithm: as `git patch-id`, of the lines with their context, without blanks."""
-    return {_id(changes, algorithm) for algorithm in _ALGORITHMS}
-
-
-def _id(changes: Sequence[_Change], algorithm: DiffOption) -> str:
-    digest = hashlib.sha256()
-    for path, old, new in sorted(changes):
-        before, after = old.split(b"\n"), new.split(b"\n")
-        digest.update(path + b"\0")
-        found = edits(old + b"\n", new + b"\n", algorithm)
-        at = 0
-        for edit in found:
-            _feed(digest, before[max(at, edit.at - _CONTEXT) : edit.at], b" ")
-            _feed(digest, before[edit.at : edit.at + edit.removed], b"-")
-            _feed(digest, after[edit.to : edit.to + edit.added], b"+")
-            at = edit.at + edit.removed
-            ahead = next((one.at for one in found if one.at >= at and one is not edit), at + _CONTEXT)
-            _feed(digest, before[at : min(at + _CONTEXT, ahead)], b" ")
-            at = min(at + _CONTEXT, ahead)
-    return digest.hexdigest()
-
-
-def _feed(digest: hashlib._Hash, lines: Lines, sign: bytes) -> None:
-    for line in lines:
-        digest.update(sign + b"".join(line.split()) + b"\0")
-
-
-def _changed_lines(
-    changes: Sequence[_Change], found: Sequence[tuple[Edit, ...] | None]
-) -> Counter[tuple[bytes, bytes]]:
-    """The lines that a change adds (`+`) and removes (`-`), without blanks; those that say little are left out.
-
-    `found` are its edits of each file, where they are known."""
-    counted: Counter[tuple[bytes, bytes]] = Counter()
-    for (_, old, new), known in zip(changes, found, strict=True):
-        before, after = old.split(b"\n"), new.split(b"\n")
-        for edit in edits(old + b"\n", new + b"\n") if known is None else known:
-            for sign, lines in (
-                (b"-", before[edit.at : edit.at + edit.removed]),
-                (b"+", after[edit.to : edit.to + edit.added]),
-            ):
-                for line in lines:
-                    bare = b"".join(line.split())
-                    if len(_LETTER.findall(bare)) >= 4:
-                        counted[sign, bare] += 1
-    return counted
-
-
-_LETTER = re.compile(rb"\w")
-_WORD = re.compile(r"[a-z0-9]{4,}")
-_PREFIX = re.compile(r"\b([a-z]{2,3})-(?=[a-z])")  # de-dup is dedup
-_STEM = 6  # letters by which two forms of a word are one
-
-
-def _words(title: str) -> frozenset[str]:
-    joined = _PREFIX.sub(r"\1", title.lower())
-    return frozenset(word[:_STEM] for word in _WORD.findall(joined) if not word.isdigit())
-
-
-def _rare(titles: Iterable[str]) -> frozenset[str]:
-    """The words that few of the titles have: those that tell one from another."""
-    counted: Counter[str] = Counter()
-    number = 0
-    for title in titles:
-        number += 1
-        counted.update(_words(title))
-    return frozenset(word for word, count in counted.items() if count <= max(2, number // 20))

@@ -99,6 +99,11 @@ class OwnEdits:
         return PathEdit(path, old, new, compare(before, after), tuple(spans))
 
 
+def is_text(data: bytes) -> bool:
+    """Whether a content counts as text here: no NUL in its first lines."""
+    return b"\0" not in b"".join(data.split(b"\n", _LOOK)[:_LOOK])
+
+
 def _within(hunk: Hunk, start: int, place: int) -> list[Edit]:
     """The edits of one hunk, whose first line is `start` in the old file and `place` in the new one."""
     old, new = ((*lines, b"") for lines in (hunk.before, hunk.after))

@@ -13,7 +13,7 @@ from patchstack.upstream.culprits import Culprits
 from patchstack.upstream.diagnose import Diagnoser
 from patchstack.upstream.functions import Function, functions, head_at
 from patchstack.upstream.history import UpstreamRange
-from patchstack.upstream.lines import Edit
+from patchstack.upstream.own import is_text
 
 _DEFINES = (
     re.compile(rb"^\s*#\s*define\s+(\w+)"),
@@ -23,7 +23,6 @@ _DEFINES = (
     re.compile(rb"getenv\(\s*\"(\w+)\""),
     re.compile(rb"^\s*(?:def|option|function)\s*\(?\s*(\w+)"),
 )
-_WORD = re.compile(rb"\w{5,}")
 _SHORTEST = 5  # letters of a name that tells anything
 
 
@@ -91,13 +90,15 @@ class Staleness:
             return {}
         where: dict[bytes, str] = {}
         for path, old, new in self._changed(everywhere):
-            after = self._diagnoser.own.lines(new) or ()
-            edits = self._diagnoser.own.between(old, new) if old is not None else (Edit(0, 0, 0, len(after)),)
-            added = b"\n".join(line for edit in edits for line in after[edit.to : edit.to + edit.added])
-            for name in wanted & set(_WORD.findall(added)) - where.keys():
-                before = self._diagnoser.own.lines(old) or ()
-                if not re.search(rb"\b" + re.escape(name) + rb"\b", b"\n".join(before)):
-                    where[name] = path.decode("utf-8", "replace")
+            # What is a word of the new text and none of the old one stands in a line that upstream added.
+            text = self._objects.blob(new[1], path.decode("utf-8", "replace"))
+            there = {name for name in wanted - where.keys() if name in text and _is_word(name, text)}
+            if not there or not is_text(text):
+                continue
+            before = self._objects.blob(old[1]) if old is not None else b""
+            if is_text(before):
+                fresh = (name for name in there if not _is_word(name, before))
+                where.update(dict.fromkeys(fresh, path.decode("utf-8", "replace")))
         return {
             index: [f"{name.decode()}, which it adds, is in {where[name]} now" for name in sorted(names & where.keys())]
             for index, names in defined.items()
@@ -135,6 +136,10 @@ class Staleness:
                 yield path, None, new
             elif self._objects.has(old[1]):
                 yield path, old, new
+
+
+def _is_word(name: bytes, text: bytes) -> bool:
+    return re.search(rb"\b" + re.escape(name) + rb"\b", text) is not None
 
 
 def _kind(path: bytes) -> bytes:
