@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test lint types contract docs check fuzz bench bench-build clean
+.PHONY: help demo test lint types contract docs check workflows requirements package fuzz bench bench-build clean
 
 help:                ## what one can do here
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 18
@@ -32,7 +32,23 @@ docs: $(VENV)/.installed   ## write the generated reference and the screens in t
 	$(BIN)/python ci/reference.py
 	$(BIN)/python ci/screens.py
 
-check: lint types contract   ## lint, types, import contract, and that reference and screens are up to date
+workflows: $(VENV)/.installed  ## actionlint and zizmor: this repository's workflows, and those of the docs
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/actionlint
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/actionlint docs/examples/ci/*.yml
+	$(BIN)/zizmor --offline --pedantic --quiet . docs/examples/ci/*.yml
+
+requirements: $(VENV)/.installed  ## lock what the GitHub Action installs, by hash (needs the network)
+	VENV=$(VENV) sh ci/lock.sh
+
+package: $(VENV)/.tools      ## sdist and wheel into dist/, with locked tools
+	$(VENV)/.tools/bin/python -I -m hatchling build --directory dist
+
+$(VENV)/.tools: ci/requirements/dist.txt
+	"$(PYTHON)" -m venv --clear $(VENV)/.tools
+	$(VENV)/.tools/bin/python -I -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+		--require-hashes -r ci/requirements/dist.txt
+
+check: lint types contract workflows   ## lint, types, import contract, workflows, and that reference and screens are up to date
 	$(BIN)/python ci/reference.py --check
 	$(BIN)/python ci/screens.py --check
 

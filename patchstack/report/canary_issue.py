@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patchstack.errors import UsageError
-from patchstack.report.documents import CANARY, Document, each
+from patchstack.report.documents import BUILD, CANARY, Document, each
+from patchstack.report.foreign import references
 from patchstack.report.summary import part, summary
 
 # GitHub takes 65,536 characters of an issue's body.
 LARGEST = 60_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}\Z")
+_URL = re.compile(r"https?://[A-Za-z0-9./:_-]+\Z")
+_UNTRIED = ("", "skipped", "success")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,35 +29,42 @@ class Issue:
     open: bool
 
 
-def canary_issue(documents: Sequence[Document], name: str, footer: str = "") -> Issue:
-    """The issue for what canary found, one document a series. A series that could not be looked at keeps it open.
+def canary_issue(documents: Sequence[Document], name: str, *, run: str = "", compiled: str = "") -> Issue:
+    """The issue for what canary found, one document a series, and for what was built there. A series that could not be
+    looked at keeps it open, and so does a build that ended in anything but success (`compiled`, a job's result).
 
     Raises `UsageError` where there is nothing to tell, or a name that does not fit into a marker.
     """
     if not _NAME.match(name):
         raise UsageError(f"{name!r} cannot mark an issue", hint="letters, digits, dots, dashes and underscores")
     found = [document for document in documents if document["schema"] == CANARY]
+    built = [document for document in documents if document["schema"] == BUILD]
     if not found:
         raise UsageError("there is no document of canary to tell of", hint="patchstack canary --json > FILE")
-    parts = each(found, part)
-    failing = [document for document in found if document["applies"] is not True]
+    failing = [document for document in found if document.get("applies") is not True]
+    broken = compiled not in _UNTRIED or any(one.get("status") != "built" for one in built)
+    lines = each([*found, *built], part)
+    if broken and not built:
+        lines.append([f"### build: the job ended with {references(compiled)}, without an answer"])
+    if _URL.match(run):
+        lines.append([f"Told by [this run]({run}). The pin is moved by a person: `patchstack sync`."])
     marker = f"<!-- patchstack-canary: {name} -->"
-    lines = [*parts, *([[footer]] if footer else [])]
     return Issue(
         marker=marker,
-        title=_title(found, failing),
+        title=_title(found, failing, broken=broken),
         body=f"{marker}\n{summary(lines, LARGEST)}",
-        open=bool(failing),
+        open=bool(failing) or broken,
     )
 
 
-def _title(found: Sequence[Document], failing: Sequence[Document]) -> str:
+def _title(found: Sequence[Document], failing: Sequence[Document], *, broken: bool) -> str:
     if not failing:
-        return f"canary: {_named(found)} applies to upstream"
+        return f"canary: {_named(found)} applies to upstream" + (", and does not compile there" if broken else "")
     counted = sum(one["patch_count"] - one["applied_count"] for one in failing if one["applies"] is False)
     if not counted:
         return f"canary: {_named(failing)} could not be put onto upstream"
-    return f"canary: {counted} patch{'es' if counted != 1 else ''} of {_named(failing)} no longer apply to upstream"
+    patches, apply = ("patch", "applies") if counted == 1 else ("patches", "apply")
+    return f"canary: {counted} {patches} of {_named(failing)} no longer {apply} to upstream"
 
 
 def _named(documents: Sequence[Document]) -> str:

@@ -15,6 +15,9 @@ RUNNERS = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}
 LARGEST = 256
 _DEFAULT = "cpu"
 
+# The word for no variant: an input that is left empty means the default.
+NOTHING = "none"
+
 
 def matrix(
     known: Variants,
@@ -26,12 +29,13 @@ def matrix(
     runners: Mapping[str, str],
 ) -> list[dict[str, str]]:
     """A job for every variant and suite: `variant`, `arch` (empty without CUDA), `platform`, `runner`, `suite` (empty
-    where none was asked for).
+    where none was asked for), and `args`, the options of `patchstack build` on a runner without a GPU: there CUDA
+    programs cannot be started, and the proof `runs` is left open.
 
     A variant stands for itself or, `NAME@OS/ARCH`, for itself on another platform; by default there are `cpu` and those
     that the series are `configured` for. Raises `UsageError` for names that are not there, and too many jobs.
     """
-    wanted = list(dict.fromkeys(variants or (_DEFAULT, *configured)))
+    wanted = [name for name in dict.fromkeys(variants or (_DEFAULT, *configured)) if name != NOTHING]
     chosen = list(dict.fromkeys(known_suites if "all" in suites else suites)) if suites else [""]
     if "all" in suites and not known_suites:
         raise UsageError("there are no suites", hint="docs/guides/gates.md shows one")
@@ -51,6 +55,7 @@ def matrix(
         arch = variant.arch.value if variant.arch is not None else ""
         for suite in chosen:
             row = {"variant": plain, "arch": arch, "platform": platform, "runner": runners[platform], "suite": suite}
+            row["args"] = f"--variant {plain} --platform {platform}" + (" --unproven runs" if arch else "")
             if row not in jobs:
                 jobs.append(row)
     if len(jobs) > LARGEST:

@@ -170,6 +170,7 @@ def _outputs(inputs: Inputs, documents: list[Document]) -> dict[str, str]:
     return {
         "applied-tree": str(tree or ""),
         "build-key": str(one.get("key", "")) if inputs.command is Command.BUILD else "",
+        "build-directory": str(one.get("out_dir") or "") if inputs.command is Command.BUILD else "",
         "upstream-commit": str(one["upstream"]["commit"]) if inputs.command is Command.CANARY and one else "",
     }
 
@@ -181,6 +182,7 @@ def _files(inputs: Inputs, documents: list[Document], ground: Ground, report: Pa
     from patchstack.cli.ci.inputs import Command
     from patchstack.cli.ci.render import write_issue
     from patchstack.report.canary_issue import canary_issue
+    from patchstack.report.gate_predicate import gate_predicate
     from patchstack.report.sarif import sarif
 
     if inputs.command is Command.LINT and documents:
@@ -188,8 +190,12 @@ def _files(inputs: Inputs, documents: list[Document], ground: Ground, report: Pa
         path.write_text(dumps(sarif(documents, ground), indent=1), encoding="utf-8")
         return {"sarif": str(path)}
     if inputs.command is Command.CANARY and documents:
-        write_issue(report / "issue", canary_issue(documents, "canary", os.environ.get("PATCHSTACK_CI_FOOTER", "")))
+        write_issue(report / "issue", canary_issue(documents, "canary"))
         return {"issue": str(report / "issue")}
+    if inputs.command is Command.GATE and documents:
+        path = report / "test-result.json"
+        path.write_text(dumps(gate_predicate(documents[0]), indent=1), encoding="utf-8")
+        return {"predicate": str(path)}
     return {}
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from patchstack.cli.options import WorkspaceOption, nearest_workspace
-from patchstack.errors import UsageError
+from patchstack.errors import MissingError, UsageError
 
 
 def matrix_command(
@@ -15,7 +18,7 @@ def matrix_command(
         list[str] | None,
         typer.Option(
             metavar="NAME[@OS/ARCH]",
-            help="A variant, on its platform or another. Repeatable. [default: cpu, and what the series are built as]",
+            help="Variants, each on its platform or another; none for none. [default: cpu, and the series' own]",
         ),
     ] = None,
     suite: Annotated[
@@ -25,13 +28,17 @@ def matrix_command(
         list[str] | None,
         typer.Option(metavar="OS/ARCH=LABEL", help="The runner's label for a platform. Repeatable."),
     ] = None,
+    output: Annotated[
+        bool, typer.Option("--output", help="Write matrix and jobs (their number) to GITHUB_OUTPUT instead.")
+    ] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Variants × suites as a matrix for jobs: `{"include": [{variant, arch, platform, runner, suite}, …]}`."""
+    """Variants × suites as a matrix for jobs: `{"include": [{variant, arch, platform, runner, suite, args}, …]}`."""
     from json import dumps
 
     from patchstack.build.variant import load_variants
     from patchstack.gates.suite import read_suites
+    from patchstack.report.github import write_values
     from patchstack.workflow.matrix import RUNNERS, matrix
 
     found = nearest_workspace(workspace)
@@ -45,8 +52,20 @@ def matrix_command(
         load_variants(found.variants if found else ()),
         [name for name in (one.variant for one in (found.series if found else ())) if name is not None],
         [one.name for one in read_suites(found.path)] if found is not None and suite else [],
-        variants=tuple(variant or ()),
-        suites=tuple(suite or ()),
+        variants=_words(variant),
+        suites=_words(suite),
         runners=runners,
     )
-    print(dumps({"include": jobs}))
+    text = dumps({"include": jobs})
+    if not output:
+        print(text)
+        return
+    path = os.environ.get("GITHUB_OUTPUT")
+    if not path:
+        raise MissingError("GITHUB_OUTPUT is not set: there is no runner here", hint="leave out --output")
+    write_values(Path(path), {"matrix": text, "jobs": str(len(jobs))})
+
+
+def _words(given: Sequence[str] | None) -> tuple[str, ...]:
+    """What was given, one or several at a time."""
+    return tuple(word for one in given or () for word in one.replace(",", " ").split())

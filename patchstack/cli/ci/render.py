@@ -84,12 +84,15 @@ def comment_body_command(
         typer.Option("--output", "-o", metavar="DIR", help="Write body.md, title, marker and state there."),
     ] = None,
     name: Annotated[str, typer.Option(metavar="NAME", help="By which the issue is found again.")] = "canary",
-    footer: Annotated[str, typer.Option(metavar="TEXT", help="Markdown for its end.")] = "",
+    run: Annotated[str, typer.Option(metavar="URL", help="The run that tells it.")] = "",
+    compiled: Annotated[
+        str, typer.Option(metavar="RESULT", help="What became of the job that compiled: success, failure, skipped, …")
+    ] = "",
 ) -> None:
     """What canary found as the body of the one issue that tells it, behind a hidden marker."""
     from patchstack.report.canary_issue import canary_issue
 
-    issue = canary_issue(given(files), name, footer)
+    issue = canary_issue(given(files), name, run=run, compiled=compiled)
     if output is None:
         print(issue.body, end="")
         return

@@ -1,0 +1,68 @@
+"""Install patchstack for the GitHub Action: from this very checkout, in an environment of its own, every package by hash.
+
+Run with the runner's python3 and nothing beside the standard library. Reads `PATCHSTACK_CI_COMMAND` (which packages are
+needed), `RUNNER_TEMP` (where the environment goes) and writes `python=PATH` to `GITHUB_OUTPUT`. Nothing is built and no
+code of a package is run to install it: wheels alone are taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+OLDEST = (3, 11)
+_BUILDING = ("build", "gate")
+
+
+def requirements(command: str) -> Path:
+    """The locked packages that a command needs."""
+    return CHECKOUT / "ci" / "requirements" / ("all.txt" if command in _BUILDING else "core.txt")
+
+
+def install(lock: Path, place: Path) -> Path:
+    """Make an environment with the locked packages and this checkout; gives its Python. One that is there is taken as
+    it is: its name has the digest of the lock and the Python version."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    digest = hashlib.sha256(lock.read_bytes() + version.encode() + os.fsencode(CHECKOUT)).hexdigest()[:16]
+    directory = place / f"patchstack-venv-{digest}"
+    python = directory / "bin" / "python"
+    ready = directory / ".ready"
+    if ready.exists():
+        return python
+    venv.create(directory, with_pip=True, clear=True)
+    command = [str(python), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*command, "--only-binary", ":all:", "--require-hashes", "-r", str(lock)], check=True)
+    packages = directory / "lib" / f"python{version}" / "site-packages"
+    (packages / "patchstack.pth").write_text(f"{CHECKOUT}\n", encoding="utf-8")
+    ready.touch()
+    return python
+
+
+def main() -> int:
+    """Exit status: 0 installed, 3 this Python is too old, else pip's."""
+    if sys.version_info < OLDEST:
+        found = sys.version.split()[0]
+        print(f"error: patchstack needs Python {OLDEST[0]}.{OLDEST[1]} or newer; this is {found}", file=sys.stderr)
+        print(
+            "\nhint: name another with the action's input python, or run actions/setup-python before", file=sys.stderr
+        )
+        return 3
+    place = Path(os.environ.get("RUNNER_TEMP") or tempfile.gettempdir())
+    try:
+        python = install(requirements(os.environ.get("PATCHSTACK_CI_COMMAND", "")), place)
+    except subprocess.CalledProcessError as error:
+        print("error: the packages that patchstack needs could not be installed", file=sys.stderr)
+        return error.returncode if error.returncode > 0 else 1
+    with Path(os.environ["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as out:
+        out.write(f"python={python}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
