@@ -5,37 +5,29 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json as writer
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from patchstack.cli.failures import talk
-from patchstack.cli.gates.standing import fit_bench
 from patchstack.cli.ledger import RefArgument, SeriesOption
 from patchstack.cli.options import (
     EngineOption,
     OfflineOption,
     WorkspaceOption,
-    cache_directory,
     one_series,
     open_cache,
     open_chosen_engine,
     the_workspace,
 )
+from patchstack.cli.proving import ProvingMachine
 from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from patchstack.build.plan import Request
-    from patchstack.build.runner import Inputs
-    from patchstack.build.source import Source
-    from patchstack.build.store import Stored
-    from patchstack.engine.protocol import Engine
-    from patchstack.gates.bench import EngineBench
     from patchstack.workflow.accept import Step
     from patchstack.workflow.candidate import OnTheWay
-    from patchstack.workspace import Workspace
 
 
 def accept_command(
@@ -84,7 +76,9 @@ def accept_command(
     steps: list[Step] = []
     with contextlib.closing(open_chosen_engine(engine, found)) as ready:
         allow = terms.suite.allow if terms.suite is not None else ()
-        machine = _Machine(found, ready, request, spec=engine, allow=allow, offline=offline)
+        machine = ProvingMachine(
+            found, ready, request, purpose="patchstack accept", spec=engine, allow=allow, offline=offline
+        )
         if dry_run:
             _plan(way, machine, terms.suite.name if terms.suite else None, [str(path) for path in terms.benchmarks])
             return
@@ -116,65 +110,7 @@ def accept_command(
         raise typer.Exit(int(code))
 
 
-class _Machine:
-    """Where candidates are built and gated."""
-
-    def __init__(
-        self,
-        workspace: Workspace,
-        engine: Engine,
-        request: Request,
-        *,
-        spec: str | None,
-        allow: tuple[str, ...],
-        offline: bool,
-    ) -> None:
-        from patchstack.build.store import Store
-        from patchstack.build.variant import load_variants
-
-        self.workspace = workspace
-        self.engine = engine
-        self.request = request
-        self.spec = spec
-        self.allow = allow
-        self.offline = offline
-        self.store = Store(cache_directory() / "builds")
-        self.variants = load_variants(workspace.variants)
-
-    def inputs(self, source: Source) -> Inputs:
-        """What a build of the source is made of."""
-        from patchstack.build.prepare import prepare
-
-        memory = cache_directory() / "toolchains"
-        return prepare(self.request, source, self.engine, self.variants, memory, talk, offline=self.offline)
-
-    def build(self, source: Source) -> Stored:
-        """Build a source, or find it built."""
-        from patchstack.build.runner import build
-        from patchstack.report.build import BuildScreen
-
-        inputs = self.inputs(source)
-        with BuildScreen() as screen:
-            stored, _ = build(inputs, self.engine, self.store, screen)
-        return stored
-
-    @contextlib.contextmanager
-    def bench(self, stored: Stored) -> Iterator[EngineBench]:
-        """A bench for a build, on a machine that is fit."""
-        from patchstack.gates.built import programs_of
-
-        with fit_bench(
-            self.engine,
-            lambda: open_chosen_engine(self.spec, self.workspace),
-            programs_of(stored, isolated=self.engine.about().isolated),
-            observations=self.workspace.root / "evidence",
-            purpose="patchstack accept",
-            allow=self.allow,
-        ) as bench:
-            yield bench
-
-
-def _plan(way: OnTheWay, machine: _Machine, suite: str | None, benchmarks: list[str]) -> None:
+def _plan(way: OnTheWay, machine: ProvingMachine, suite: str | None, benchmarks: list[str]) -> None:
     """What would be done, and what of it is known."""
     print(f"accept {', '.join(commit.oid[:12] for commit in way.new)} of {way.config.name}:")
     print(f"  verify     the series against the fork at {way.before.oid[:12]}")

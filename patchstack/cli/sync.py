@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from patchstack.cli.failures import talk
-from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
+from patchstack.cli.options import (
+    EngineOption,
+    OfflineOption,
+    WorkspaceOption,
+    one_series,
+    open_cache,
+    open_chosen_engine,
+    the_workspace,
+)
 from patchstack.errors import Exit, UsageError
 
 if TYPE_CHECKING:
+    from patchstack.gates.suite import Suite
     from patchstack.upstream.sync_state import SyncState
     from patchstack.workflow.sync_bench import Bench
+    from patchstack.workflow.sync_checks import Proving
 
 
 def sync_command(
     series: Annotated[str | None, typer.Argument(metavar="SERIES", help="A series of the workspace.")] = None,
     to: Annotated[str | None, typer.Option(metavar="REF", help="The upstream commit that is the new pin.")] = None,
     continue_: Annotated[
-        bool, typer.Option("--continue", help="Go on: the conflict is resolved and added, or the run was killed.")
+        bool,
+        typer.Option(
+            "--continue",
+            help="Go on: the conflict is resolved, the run was killed, or what --accept asked for did not hold.",
+        ),
     ] = False,
     skip: Annotated[bool, typer.Option("--skip", help="Leave the patch at hand out for now.")] = False,
     drop: Annotated[
@@ -40,6 +56,10 @@ def sync_command(
     ] = None,
     branch: Annotated[
         str | None, typer.Option(metavar="NAME", help="The new branch [default: the fork's, with -sync- and the pin].")
+    ] = None,
+    engine: EngineOption = None,
+    unproven: Annotated[
+        list[str] | None, typer.Option(metavar="PROOF", help="Let this proof of the build stay INVALID. Repeatable.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.sync/1 document.")] = False,
     offline: OfflineOption = False,
@@ -63,9 +83,13 @@ def sync_command(
         raise UsageError("--drop N and --why TEXT go together", hint="the reason is recorded; a year on it is wanted")
     if to is None and (worktree is not None or branch is not None):
         raise UsageError("--worktree and --branch go with --to", hint="a sync under way keeps what it began with")
+    if (engine is not None or unproven) and not (accept or continue_):
+        raise UsageError(
+            "--engine and --unproven go with --accept", hint="they are for the suite that the policy names"
+        )
     bench = _bench(series, workspace, offline=offline)
-    if accept:
-        _accept(bench, json=json)
+    if accept or (continue_ and _was_accepted(bench)):
+        _accept(bench, engine, frozenset(unproven or ()), json=json)
         return
     if abort:
         _abort(bench)
@@ -104,6 +128,7 @@ def _step(
     from patchstack.workflow import sync
 
     if to is not None:
+        _suite(bench)  # a policy that cannot be asked is told before the work
         return sync.begin(bench, to, worktree=worktree, branch=branch)
     if continue_:
         return sync.go_on(bench)
@@ -123,6 +148,8 @@ def _show(state: SyncState, *, json: bool) -> None:
     from patchstack.report.text import printable
     from patchstack.upstream.sync_document import sync_document
     from patchstack.upstream.sync_state import Phase
+    from patchstack.verdict import Verdict
+    from patchstack.workflow.sync_checks import interrupted
 
     def lines(texts: Iterable[str]) -> None:
         for text in texts:
@@ -143,6 +170,9 @@ def _show(state: SyncState, *, json: bool) -> None:
         talk(next_line(state))
     if state.phase is not Phase.READY:
         raise typer.Exit(int(Exit.DOES_NOT_HOLD))
+    checks = interrupted(state)
+    if checks is not None and checks["verdict"] != Verdict.PASS:
+        raise typer.Exit(int(Exit.INVALID if checks["verdict"] == Verdict.INVALID else Exit.DOES_NOT_HOLD))
 
 
 def _abort(bench: Bench) -> None:
@@ -152,11 +182,56 @@ def _abort(bench: Bench) -> None:
     talk(f"{state.series}: the sync to {state.to_name} is given up, and {state.worktree} is removed; all is as before")
 
 
-def _accept(bench: Bench, *, json: bool) -> None:
+def _was_accepted(bench: Bench) -> bool:
+    """Whether the sync was accepted already, and its checks stood in the way."""
+    from patchstack.workflow.sync_checks import interrupted
+
+    state = bench.state()
+    return state is not None and interrupted(state) is not None
+
+
+def _suite(bench: Bench) -> Suite | None:
+    """The suite that the policy names. Raises `UsageError` where there is none of that name."""
+    if bench.config.sync_suite is None:
+        return None
+    from patchstack.gates.suite import find_suite, read_suites
+
+    path = bench.workspace.path
+    return find_suite(read_suites(path), bench.config.sync_suite, path)
+
+
+@contextlib.contextmanager
+def _proving(
+    bench: Bench, suite: Suite, engine: str | None, unproven: frozenset[str], *, offline: bool
+) -> Iterator[Proving]:
+    """The machine that the suite is run on."""
+    from patchstack.build.plan import Request
+    from patchstack.cli.proving import ProvingMachine
+    from patchstack.workflow.accept import Terms
+    from patchstack.workflow.sync_checks import Proving
+
+    with contextlib.closing(open_chosen_engine(engine, bench.workspace)) as ready:
+        machine = ProvingMachine(
+            bench.workspace,
+            ready,
+            Request(variant=bench.config.variant),
+            purpose="patchstack sync",
+            spec=engine,
+            allow=suite.allow,
+            offline=offline,
+        )
+        yield Proving(terms=Terms(suite=suite, unproven=unproven), build=machine.build, bench=machine.bench)
+
+
+def _accept(bench: Bench, engine: str | None, unproven: frozenset[str], *, json: bool) -> None:
     from patchstack.upstream.sync_document import sync_document
     from patchstack.workflow.sync_accept import accept
 
-    done = accept(bench)
+    suite = _suite(bench)
+    proving = None
+    if suite is not None:
+        proving = functools.partial(_proving, bench, suite, engine, unproven, offline=bench.cache.offline)
+    done = accept(bench, proving)
     state = done.state
     if json:
         from json import dumps

@@ -102,6 +102,11 @@ def report_lines(state: SyncState) -> Iterator[str]:
         )
     else:
         yield f"{state.series}: nothing is left: every patch landed or was left out"
+    checks = report.get("checks")
+    if checks is not None:
+        for step in checks["steps"]:
+            yield f"{step['verdict']:<7}  {step['name']}: {step['detail']}"
+        yield f"{state.series}: checks before the pin moves: {checks['verdict'] or 'not finished'}"
 
 
 def toolchain_lines(found: Mapping[str, Any]) -> Iterator[str]:
@@ -149,5 +154,7 @@ def standing_line(state: SyncState) -> str:
 def next_line(state: SyncState) -> str:
     """What to do next."""
     if state.phase is Phase.READY:
+        if state.report is not None and state.report.get("checks") is not None:
+            return f"next: patchstack sync {state.series} --continue checks again, and moves the pin where all holds"
         return f"next: look at {state.worktree}, then patchstack sync {state.series} --accept"
     return f"next: patchstack sync {state.series} --continue"

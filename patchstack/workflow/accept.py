@@ -24,6 +24,7 @@ from patchstack.errors import ConfigError, MissingError
 from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
 from patchstack.evidence.resemblance import Likeness, resembling
 from patchstack.gates.bench import EngineBench
+from patchstack.gates.built import programs_of
 from patchstack.gates.protocol import Judgement
 from patchstack.gates.suite import Gate, Suite, run_suite
 from patchstack.git.objects import Commit
@@ -68,10 +69,11 @@ def examine(way: OnTheWay, cache: Cache, terms: Terms, build: BuildOf, bench: Be
 
     Raises what verifying, building and the engine raise.
     """
+    built: list[Stored] = []
     for steps in (
         lambda: [_mirrored(way, cache)],
-        lambda: _gated(way, way.before, "before", terms, build, bench),
-        lambda: _gated(way, way.head, "candidate", terms, build, bench),
+        lambda: gated(way, way.before, "before", terms, build, bench, built),
+        lambda: gated(way, way.head, "candidate", terms, build, bench, built),
         lambda: [_measured(path) for path in terms.benchmarks],
     ):
         held = True
@@ -123,9 +125,21 @@ def _mirrored(way: OnTheWay, cache: Cache) -> Step:
     )
 
 
-def _gated(way: OnTheWay, commit: Commit, which: str, terms: Terms, build: BuildOf, bench: BenchOf) -> Iterator[Step]:
-    """Build a commit's tree, hold its proofs, run the suite on it."""
+def gated(
+    way: OnTheWay,
+    commit: Commit,
+    which: str,
+    terms: Terms,
+    build: BuildOf,
+    bench: BenchOf,
+    built: list[Stored] | None = None,
+) -> Iterator[Step]:
+    """Build a commit's tree, hold its proofs, run the suite on it. The last of `built` is what the references of the
+    gates are of, since they passed on it; the new build is added."""
     stored = build(way.source(commit))
+    before = built[-1] if built else None
+    if built is not None:
+        built.append(stored)
     if stored.record["status"] != BUILT:
         rejection = stored.record["rejection"]
         yield Step(
@@ -150,6 +164,8 @@ def _gated(way: OnTheWay, commit: Commit, which: str, terms: Terms, build: Build
     if terms.suite is None or verdict is not Verdict.PASS:
         return
     with bench(stored) as ready:
+        if before is not None:
+            ready.reference = programs_of(before, isolated=ready.about.isolated)
         for gate, judgement in run_suite(terms.suite, ready, lambda _: None):
             yield _gate_step(gate, judgement, which, stored.key)
 

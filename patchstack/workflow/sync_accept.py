@@ -6,7 +6,6 @@ Once writing has begun it is finished, if need be by the next `--accept`: every 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,12 +21,10 @@ from patchstack.upstream.sync_rerere import share
 from patchstack.upstream.sync_source import series_digest
 from patchstack.upstream.sync_state import Fate, Phase, SyncState
 from patchstack.workflow.sync_bench import OURS, Bench, tree_of
+from patchstack.workflow.sync_checks import ProvingOf, check
 from patchstack.workflow.sync_finish import plan_series
 from patchstack.workflow.sync_steps import opened
 from patchstack.workspace import SeriesConfig, is_url, move_pin
-
-_LONGEST = 24 * 3600.0  # seconds a required command may take
-_SHOWN = 20  # lines of its output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +36,13 @@ class Accepted:
     kept: Path | None
 
 
-def accept(bench: Bench) -> Accepted:
-    """Take the new branch over: it goes to the fork, its series to the workspace, and the pin moves.
+def accept(bench: Bench, proving: ProvingOf | None = None) -> Accepted:
+    """Take the new branch over: it goes to the fork, its series to the workspace, and the pin moves. `proving` is for
+    the suite that the policy names.
 
     Raises `UsageError` where the sync is not ready, `NotHeldError` for a patch that was skipped without a reason, a
-    fork or series that changed meanwhile, and a required command that fails; then nothing was written.
+    fork or series that changed meanwhile, and a command or gate of the policy that fails, `NotJudged` for a gate that
+    is INVALID; then nothing was written.
     """
     with bench.alone():
         state = bench.the_state()
@@ -51,7 +50,7 @@ def accept(bench: Bench) -> Accepted:
             return _closed(bench, state)
         if state.phase is not Phase.ACCEPTING:
             _refuse(bench, state)
-            _require(bench, state)
+            state = check(bench, state, opened(bench, state), proving)
             state = bench.save(replace(state, phase=Phase.ACCEPTING))
         objects = opened(bench, state)
         try:
@@ -124,29 +123,6 @@ def _fork_head(bench: Bench, state: SyncState) -> str:
     alone = Objects()
     alone.add_directory(repository.object_directory, repository.name)
     return repository.resolve_commit(config.fork_ref, "fork ref", alone).oid
-
-
-def _require(bench: Bench, state: SyncState) -> None:
-    """Run what the policy names, in the new branch's work tree. Raises `NotHeldError` at the first that fails."""
-    for number, command in enumerate(bench.config.sync_require, 1):
-        told = " ".join(command)
-        bench.talk(f"required: {told}")
-        done = run(command, cwd=Path(state.worktree), env=_environment(bench, state), timeout=_LONGEST)
-        log = bench.directory / f"required-{number}.log"
-        log.write_bytes(done.stdout + done.stderr)
-        if not done.ok:
-            raise NotHeldError(
-                f"the pin stays where it is: {told} exited {done.code}",
-                problems=(done.stdout + done.stderr).decode("utf-8", "replace").splitlines()[-_SHOWN:],
-                hint=f"all it printed is in {log}",
-            )
-
-
-def _environment(bench: Bench, state: SyncState) -> dict[str, str]:
-    """The user's own, without what a hook or CI may have set for git."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    ours = {"PIN": state.to, "BRANCH": state.branch, "TREE": state.worktree, "WORKSPACE": str(bench.workspace.path)}
-    return kept | {f"PATCHSTACK_SYNC_{name}": value for name, value in ours.items()}
 
 
 def _publish(config: SeriesConfig, state: SyncState) -> None:

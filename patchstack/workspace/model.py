@@ -85,7 +85,8 @@ class SeriesConfig:
     `expect` is `fork` or `lock`: what verify compares with. `context` is how many lines export writes around a change,
     `form` is `plain` or `anchored`;
     `require_pushed` lets it refuse a branch that its remote does not have; `variant` is what `build` makes of it;
-    `sync_require` are commands, each a list of words, that must succeed before `sync` moves the pin."""
+    `sync_require` are commands, each a list of words, that must succeed before `sync` moves the pin; `sync_suite` is
+    the suite whose gates must PASS then."""
 
     name: str
     patches: Path
@@ -101,6 +102,7 @@ class SeriesConfig:
     waive: tuple[Waiver, ...] = ()
     variant: str | None = None
     sync_require: tuple[tuple[str, ...], ...] = ()
+    sync_suite: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,7 @@ def _read_series(name: str, node: Mapping, path: Path) -> SeriesConfig:
     elif expect == "fork" and not fork:
         node.complain("expect", "there is no fork to expect")
     patches = node.text("patches", required=True)
+    required, suite = _read_sync(node.mapping("sync"))
     config = SeriesConfig(
         name=name,
         patches=Path(located(patches or ".", path.parent)),
@@ -76,18 +77,20 @@ def _read_series(name: str, node: Mapping, path: Path) -> SeriesConfig:
         lint=_read_lint(node.mapping("lint")),
         waive=tuple(_read_waiver(one) for one in node.items("waive")),
         variant=node.text("variant"),
-        sync_require=_read_sync(node.mapping("sync")),
+        sync_require=required,
+        sync_suite=suite,
     )
     node.finish()
     return config
 
 
-def _read_sync(node: Mapping | None) -> tuple[tuple[str, ...], ...]:
+def _read_sync(node: Mapping | None) -> tuple[tuple[tuple[str, ...], ...], str | None]:
+    """The commands and the suite."""
     if node is None:
-        return ()
-    required = node.commands("require")
+        return (), None
+    required, suite = node.commands("require"), node.text("suite")
     node.finish()
-    return required
+    return required, suite
 
 
 def _form(node: Mapping) -> str:

@@ -1,0 +1,81 @@
+"""The machine that a candidate is built and gated on: what `accept` and `sync` share."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from patchstack.cli.failures import talk
+from patchstack.cli.gates.standing import fit_bench
+from patchstack.cli.options import cache_directory, open_chosen_engine
+
+if TYPE_CHECKING:
+    from patchstack.build.plan import Request
+    from patchstack.build.runner import Inputs
+    from patchstack.build.source import Source
+    from patchstack.build.store import Stored
+    from patchstack.engine.protocol import Engine
+    from patchstack.gates.bench import EngineBench
+    from patchstack.workspace import Workspace
+
+
+class ProvingMachine:
+    """Where candidates are built and gated. `spec` is the engine as the user named it, `purpose` what others who want
+    its GPU are told."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        engine: Engine,
+        request: Request,
+        *,
+        purpose: str,
+        spec: str | None,
+        allow: tuple[str, ...],
+        offline: bool,
+    ) -> None:
+        from patchstack.build.store import Store
+        from patchstack.build.variant import load_variants
+
+        self.workspace = workspace
+        self.engine = engine
+        self.request = request
+        self.purpose = purpose
+        self.spec = spec
+        self.allow = allow
+        self.offline = offline
+        self.store = Store(cache_directory() / "builds")
+        self.variants = load_variants(workspace.variants)
+
+    def inputs(self, source: Source) -> Inputs:
+        """What a build of the source is made of."""
+        from patchstack.build.prepare import prepare
+
+        memory = cache_directory() / "toolchains"
+        return prepare(self.request, source, self.engine, self.variants, memory, talk, offline=self.offline)
+
+    def build(self, source: Source) -> Stored:
+        """Build a source, or find it built."""
+        from patchstack.build.runner import build
+        from patchstack.report.build import BuildScreen
+
+        inputs = self.inputs(source)
+        with BuildScreen() as screen:
+            stored, _ = build(inputs, self.engine, self.store, screen)
+        return stored
+
+    @contextlib.contextmanager
+    def bench(self, stored: Stored) -> Iterator[EngineBench]:
+        """A bench for a build, on a machine that is fit."""
+        from patchstack.gates.built import programs_of
+
+        with fit_bench(
+            self.engine,
+            lambda: open_chosen_engine(self.spec, self.workspace),
+            programs_of(stored, isolated=self.engine.about().isolated),
+            observations=self.workspace.root / "evidence",
+            purpose=self.purpose,
+            allow=self.allow,
+        ) as bench:
+            yield bench

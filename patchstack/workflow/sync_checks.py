@@ -1,0 +1,159 @@
+"""What must hold before a sync moves the pin: the commands that the policy names, and its suite on a build of the new
+branch. Every step is kept in the sync's report as it comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from patchstack.errors import Exit, NotHeldError, PatchstackError
+from patchstack.git.objects import Objects
+from patchstack.process import run
+from patchstack.series.sources import Sources
+from patchstack.upstream.sync_state import Phase, SyncState
+from patchstack.verdict import Verdict, exit_code
+from patchstack.workflow.accept import BenchOf, BuildOf, Step, Terms, gated
+from patchstack.workflow.candidate import OnTheWay
+from patchstack.workflow.sync_bench import Bench
+from patchstack.workflow.sync_finish import made_branch
+
+_LONGEST = 24 * 3600.0  # seconds a required command may take
+_SHOWN = 20  # lines of its output
+
+
+class NotJudged(PatchstackError):
+    """What the policy asks for could not be judged: neither did it hold, nor did it not."""
+
+    exit_code = Exit.INVALID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proving:
+    """The suite that the policy names, and how its build is made and put on a bench."""
+
+    terms: Terms
+    build: BuildOf
+    bench: BenchOf
+
+
+ProvingOf = Callable[[], AbstractContextManager[Proving]]
+"""Opens the engine; asked for only when the commands have succeeded."""
+
+
+def interrupted(state: SyncState) -> Mapping[str, Any] | None:
+    """The checks of an `--accept` that they stopped, or that was killed at them: `verdict` (None while there is none)
+    and `steps`. None where no accept was begun, or the branch is another one since."""
+    if state.phase is not Phase.READY or state.report is None:
+        return None
+    found: Mapping[str, Any] | None = state.report.get("checks")
+    return found
+
+
+def check(bench: Bench, state: SyncState, objects: Objects, proving: ProvingOf | None) -> SyncState:
+    """Hold a finished sync against the policy; gives its state, with every step in the report.
+
+    Raises `NotHeldError` at the first step that fails, `NotJudged` at one that could not be judged.
+    """
+    if not bench.config.sync_require and bench.config.sync_suite is None:
+        return state
+    assert bench.config.sync_suite is None or proving is not None, "a suite that is not run would pass"
+    steps: list[Step] = []
+    state = _kept(bench, state, steps, None)
+    for step in _asked(bench, state, objects, proving):
+        steps.append(step)
+        state = _kept(bench, state, steps, None)
+    bad = [step for step in steps if step.verdict is not Verdict.PASS]
+    code = exit_code(step.verdict for step in steps)
+    verdict = {Exit.HOLDS: Verdict.PASS, Exit.DOES_NOT_HOLD: Verdict.FAIL}.get(code, Verdict.INVALID)
+    state = _kept(bench, state, steps, verdict)
+    if bad:
+        raise _refusal(bench, bad, verdict)
+    return state
+
+
+def _asked(bench: Bench, state: SyncState, objects: Objects, proving: ProvingOf | None) -> Iterator[Step]:
+    """The commands, and behind them, where all of them succeeded, the suite."""
+    for step in _commands(bench, state):
+        yield step
+        if step.verdict is not Verdict.PASS:
+            return
+    if proving is None:
+        return
+    bench.talk(f"suite {bench.config.sync_suite} on the new branch")
+    with proving() as ready:
+        way = _branch(bench, state, objects)
+        for step in gated(way, way.head, "new pin", ready.terms, ready.build, ready.bench):
+            bench.talk(f"{step.verdict:<7}  {step.name}: {step.detail}")
+            yield step
+
+
+def _kept(bench: Bench, state: SyncState, steps: list[Step], verdict: Verdict | None) -> SyncState:
+    told = {"verdict": verdict, "steps": [dataclasses.asdict(step) for step in steps]}
+    return bench.save(replace(state, report={**(state.report or {}), "checks": told}))
+
+
+def _commands(bench: Bench, state: SyncState) -> Iterator[Step]:
+    """Run what the policy names, in the new branch's work tree, up to the first that fails."""
+    for number, command in enumerate(bench.config.sync_require, 1):
+        told = " ".join(command)
+        bench.talk(f"required: {told}")
+        done = run(command, cwd=Path(state.worktree), env=_environment(bench, state), timeout=_LONGEST)
+        log = bench.directory / f"required-{number}.log"
+        log.write_bytes(done.stdout + done.stderr)
+        last = (done.stdout + done.stderr).decode("utf-8", "replace").splitlines()[-_SHOWN:]
+        yield Step(
+            name=told,
+            verdict=Verdict.PASS if done.ok else Verdict.FAIL,
+            detail=f"exited {done.code}",
+            evidence={} if done.ok else {"log": str(log), "last": last},
+        )
+        if not done.ok:
+            return
+
+
+def _environment(bench: Bench, state: SyncState) -> dict[str, str]:
+    """The user's own, without what a hook or CI may have set for git."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    ours = {"PIN": state.to, "BRANCH": state.branch, "TREE": state.worktree, "WORKSPACE": str(bench.workspace.path)}
+    return kept | {f"PATCHSTACK_SYNC_{name}": value for name, value in ours.items()}
+
+
+def _branch(bench: Bench, state: SyncState, objects: Objects) -> OnTheWay:
+    """The new branch as candidates on the new pin."""
+    base = objects.commit(state.to)
+    repository, fork = made_branch(state, objects, base)
+    return OnTheWay(
+        config=bench.config,
+        sources=Sources(objects=objects, base=base, upstream=repository, fork=fork, fork_repository=repository),
+        fork=fork,
+        repository=repository,
+        before=base,
+        new=fork.commits,
+    )
+
+
+def _refusal(bench: Bench, bad: list[Step], verdict: Verdict) -> PatchstackError:
+    again = f"patchstack sync {bench.config.name} --continue"
+    if "log" in bad[0].evidence:
+        return NotHeldError(
+            f"the pin stays where it is: {bad[0].name} {bad[0].detail}",
+            problems=bad[0].evidence["last"],
+            hint=f"all it printed is in {bad[0].evidence['log']}; {again} takes it up again",
+        )
+    problems = [f"{step.verdict} {step.name}: {step.detail}" for step in bad]
+    if verdict is Verdict.FAIL:
+        return NotHeldError(
+            f"the pin stays where it is: suite {bench.config.sync_suite} does not hold on the new branch",
+            problems=problems,
+            hint=f"--drop N --why TEXT leaves a patch out, --abort gives the sync up; {again} asks the suite again",
+        )
+    return NotJudged(
+        f"the pin stays where it is: suite {bench.config.sync_suite} could not be judged",
+        problems=problems,
+        hint=f"{again} asks again: what is known is not run again",
+    )
