@@ -1,4 +1,4 @@
-"""Install patchstack for the GitHub Action: from this very checkout, in an environment of its own, every package by hash.
+"""Install patchstack for the GitHub Action: from this checkout, in an environment of its own, every package by hash.
 
 Run with the runner's python3 and nothing beside the standard library. Reads `PATCHSTACK_CI_COMMAND` (which packages are
 needed), `RUNNER_TEMP` (where the environment goes) and writes `python=PATH` to `GITHUB_OUTPUT`. Nothing is built and no
@@ -25,12 +25,17 @@ def requirements(command: str) -> Path:
     return CHECKOUT / "ci" / "requirements" / ("all.txt" if command in _BUILDING else "core.txt")
 
 
+def directory_for(lock: Path, place: Path) -> Path:
+    """Where the environment for a lock is: named by the digest of the lock, this checkout and the Python version."""
+    told = f"{sys.version_info.major}.{sys.version_info.minor} {CHECKOUT}".encode("utf-8", "surrogateescape")
+    return place / f"patchstack-venv-{hashlib.sha256(lock.read_bytes() + told).hexdigest()[:16]}"
+
+
 def install(lock: Path, place: Path) -> Path:
-    """Make an environment with the locked packages and this checkout; gives its Python. One that is there is taken as
-    it is: its name has the digest of the lock and the Python version."""
+    """Make an environment with the locked packages and this checkout; gives its Python. One that is there already is
+    taken as it is."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    digest = hashlib.sha256(lock.read_bytes() + version.encode() + os.fsencode(CHECKOUT)).hexdigest()[:16]
-    directory = place / f"patchstack-venv-{digest}"
+    directory = directory_for(lock, place)
     python = directory / "bin" / "python"
     ready = directory / ".ready"
     if ready.exists():

@@ -100,7 +100,7 @@ def _act() -> int:
         except PatchstackError as error:
             refused = error
             told = [Annotation(level=Level.ERROR, title="patchstack", message=error.render(), file=inputs.workspace)]
-    return _run(inputs, report, told, refused)
+    return _run(inputs, event, report, told, refused)
 
 
 def _looked_at(inputs: Inputs, event: Event) -> list[Annotation]:
@@ -111,7 +111,7 @@ def _looked_at(inputs: Inputs, event: Event) -> list[Annotation]:
     return [Annotation(level=Level.WARNING, title="patchstack", message=text, file=inputs.workspace) for text in new]
 
 
-def _run(inputs: Inputs, report: Path, told: list[Annotation], refused: PatchstackError | None) -> int:
+def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], refused: PatchstackError | None) -> int:
     """Run the command and report it. A refusal goes before all that it may find."""
     from patchstack.cli.ci.inputs import arguments
     from patchstack.process import run
@@ -142,6 +142,8 @@ def _run(inputs: Inputs, report: Path, told: list[Annotation], refused: Patchsta
     ground = _ground(root, workspace)
     told = told + [one for made in each(documents, lambda document: remarks(document, ground)) for one in made]
     parts = each(documents, part)
+    if event.pull_request:
+        told = [*told, *_against_locks(documents)]
     if not documents:
         parts = [failure(inputs.command.value, done.code, done.complaint)]
         told = [*told, _unspoken(inputs, done.code, done.complaint)]
@@ -153,10 +155,26 @@ def _run(inputs: Inputs, report: Path, told: list[Annotation], refused: Patchsta
         _say(line)
     code = max(int(refused.exit_code), done.code) if refused is not None else done.code
     outputs = {"holds": {0: "true", 1: "false"}.get(code, "unknown"), "report": str(report)}
+    outputs["fetched"] = "true" if (Path(os.environ.get("PATCHSTACK_CACHE", "")) / "repositories").is_dir() else ""
     outputs |= _outputs(inputs, documents) | _files(inputs, documents, ground, report)
     write_values(_file("GITHUB_OUTPUT"), outputs)
     assert {title(document) for document in documents} <= {inputs.command.value}
     return code if code >= 0 else 128 - code
+
+
+def _against_locks(documents: list[Document]) -> list[Annotation]:
+    """What a comparison with a lock is worth where both come from one pull request."""
+    from patchstack.report.github import Annotation, Level
+
+    return [
+        Annotation(
+            level=Level.NOTICE,
+            title=f"{document['series']}: compared with its lock",
+            message="patches and lock are both this pull request's: whoever edits both passes. Compare with the fork",
+        )
+        for document in documents
+        if str(document.get("expected_from") or "").startswith("lock ")
+    ]
 
 
 def _outputs(inputs: Inputs, documents: list[Document]) -> dict[str, str]:

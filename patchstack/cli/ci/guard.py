@@ -7,14 +7,16 @@ comparison of the pull request's own choosing may call it good.
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from patchstack.errors import MissingError, NotHeldError, PatchstackError
 from patchstack.git.objects import read_only_git
-from patchstack.workspace import SeriesConfig, Workspace, is_url, read_workspace
+from patchstack.workspace import read_workspace, read_yaml
+
+# What makes a comparison, and so may not be a pull request's own choice.
+COMPARED = ("patches", "upstream", "fork", "fork_ref")
 
 
 def hold_against_base(root: Path, workspace: str, base: str) -> list[str]:
@@ -38,14 +40,14 @@ def hold_against_base(root: Path, workspace: str, base: str) -> list[str]:
         path = Path(scratch) / "patchstack.yaml"
         path.write_bytes(shown.stdout)
         try:
-            before = read_workspace(path)
+            before = _series(path)
         except PatchstackError as error:
             raise NotHeldError(
                 f"{workspace} of the base cannot be used, so nothing tells what to compare with",
                 problems=error.problems,
                 hint="mend it on the base branch",
             ) from error
-        changed, new = differences(before, read_workspace(root / workspace))
+    changed, new = differences(before, _series(root / workspace))
     if changed:
         raise NotHeldError(
             "this pull request changes what its series are compared with",
@@ -55,36 +57,30 @@ def hold_against_base(root: Path, workspace: str, base: str) -> list[str]:
     return new
 
 
-def differences(before: Workspace, after: Workspace) -> tuple[list[str], list[str]]:
-    """What of the base's series is compared otherwise, in words; and the series that are new."""
-    now = {one.name: one for one in after.series}
+def differences(
+    before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
+) -> tuple[list[str], list[str]]:
+    """What of the base's series is compared otherwise, in words; and the series that are new. Both are given by name,
+    each with what is written of it."""
     changed: list[str] = []
-    for series in before.series:
-        other = now.pop(series.name, None)
-        if other is None:
-            changed.append(f"{series.name} is gone")
+    for name, was in before.items():
+        now = after.get(name)
+        if now is None:
+            changed.append(f"{name} is gone")
             continue
-        was, is_ = _compared(series, before), _compared(other, after)
-        for (what, old), (_, new) in zip(was, is_, strict=True):
+        for key in COMPARED:
+            old, new = was.get(key, ""), now.get(key, "")
             if old != new:
-                changed.append(f"{series.name}: {what} is {new or 'none'}, in the base {old or 'none'}")
-    return changed, [f"series {name} is new with this pull request: see what it is compared with" for name in now]
+                changed.append(f"{name}: {key} is {new or 'not set'}, in the base {old or 'not set'}")
+    fresh = [name for name in after if name not in before]
+    return changed, [f"series {name} is new with this pull request: see what it is compared with" for name in fresh]
 
 
-def _compared(series: SeriesConfig, workspace: Workspace) -> Sequence[tuple[str, str]]:
-    """What makes the comparison, each path as from the workspace."""
-
-    def place(repository: str | None) -> str:
-        if repository is None or is_url(repository):
-            return repository or ""
-        return os.path.relpath(repository, workspace.root)
-
-    return (
-        ("patches", place(str(series.patches))),
-        ("upstream", place(series.upstream)),
-        ("fork", place(series.fork)),
-        ("fork_ref", series.fork_ref or ""),
-    )
+def _series(path: Path) -> dict[str, dict[str, str]]:
+    """What a workspace file says of every series, as it is written: at one place the same words are the same thing."""
+    read_workspace(path)
+    series = read_yaml(path)["series"]
+    return {str(name): {key: str(one[key]) for key in COMPARED if key in one} for name, one in series.items()}
 
 
 def _first_parent(root: Path) -> str:
