@@ -131,7 +131,8 @@ def record_command(
     gate: Annotated[str, typer.Argument(metavar="GATE", help="The gate whose reference is taken.")],
     why: Annotated[str, typer.Option(metavar="TEXT", help="Why this is what it must give; stands beside it.")],
     because: Annotated[
-        str | None, typer.Option(metavar="GATE", help="The kl, drift or tokens gate that allows a changed one.")
+        list[str] | None,
+        typer.Option(metavar="GATE", help="A kl, drift or tokens gate that allows a changed one (repeat)."),
     ] = None,
     suite: SuiteOption = None,
     build: BuildOption = None,
@@ -141,35 +142,32 @@ def record_command(
     again: AgainOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Take what a gate gives as its new reference. A changed one needs a gate that shows the model is the same."""
+    """Take what a gate gives as its new reference. A changed transcript needs evidence that the model is the same."""
     from datetime import UTC, datetime
 
-    from patchstack.errors import NotHeldError
-    from patchstack.gates.record import EVIDENCE, changed, references, write_references
+    from patchstack.gates.allowed import EVIDENCE, allowed
+    from patchstack.gates.record import base_of, changed, references, write_references
     from patchstack.gates.suite import run_suite
-    from patchstack.verdict import Verdict
 
     if not why.strip():
         raise UsageError("a reference without a reason is worth nothing", hint='--why "what changed, and why it may"')
     found = the_workspace(workspace)
     whole = _suite(found, suite)
-    chosen = whole.only([gate, *([because] if because is not None else [])])
-    if because is not None and not any(one.name == because and one.kind in EVIDENCE for one in chosen.gates):
-        raise UsageError(f"gate {because} is no evidence", hint=f"one of kind {', '.join(EVIDENCE)} is")
+    named = tuple(because or ())
+    chosen = whole.only([gate, *named])
+    if strangers := [one.name for one in chosen.gates if one.name in named and one.kind not in EVIDENCE]:
+        raise UsageError(f"gate {', '.join(strangers)} is no evidence", hint=f"one of kind {', '.join(EVIDENCE)} is")
     with _bench(found, build, bin, engine, image, chosen, again=again) as (bench, what):
         talk(f"recording {gate} from {what}")
-        judged = {one.name: judgement for one, judgement in run_suite(chosen, bench, lambda _: None)}
-    kind = next(one.kind for one in chosen.gates if one.name == gate)
-    taken = references(kind, judged[gate])
-    replaced = changed(taken)
-    if replaced and kind == "completion" and (because is None or judged[because].verdict is not Verdict.PASS):
-        told = f"; {because} is {judged[because].verdict}: {judged[because].reason}" if because is not None else ""
-        raise NotHeldError(
-            f"the transcript changed, and nothing shows that the model is the same{told}",
-            problems=[f"{'.'.join(one.keys)}: {one.old} to {one.new}" for one in replaced],
-            hint="--because GATE names a kl, drift or tokens gate of the suite that passes on this build",
-        )
-    stamp = f"{datetime.now(UTC):%Y-%m-%d}: {why.strip()}" + (f" ({because}: PASS)" if because is not None else "")
+        judged = {one.name: (one, judgement) for one, judgement in run_suite(chosen, bench, lambda _: None)}
+        entry, judgement = judged[gate]
+        taken = references(entry.kind, judgement)
+        replaced = changed(taken)
+        told = allowed(judged[gate], replaced, [judged[name] for name in named], bench) if replaced else ""
+        base = base_of(entry.spec, bench.files.key)
+    stamp = f"{datetime.now(UTC):%Y-%m-%d}: {why.strip()}" + (f" ({told})" if told else "")
+    if base is not None:
+        taken = (*taken, base)
     write_references(found.path, whole.name, gate, taken, stamp)
     for one in taken:
         print(f"{whole.name}/{gate} {'.'.join(one.keys)}: {one.old if one.old is not None else 'nothing'} -> {one.new}")

@@ -66,6 +66,7 @@ suites:
         states:
           plain: {{}}               # `patchstack gate record` writes what it must be
           paged: {{env: {{MINILLM_KV_PAGED: 1}}, same_as: plain}}
+        kl: {{text: text.txt, context: 128, batch: 128, chunks: 8}}   # measured where the text is another one
       - name: trace               # a switch that does nothing makes no difference either
         kind: engaged
         model: tiny
@@ -76,6 +77,8 @@ suites:
         at_least: 10
       - {{name: mul-mat, kind: backend-ops, backend: CPU, op: MUL_MAT, expect: 6}}
 """
+
+_TEXT = "".join(f"The {number * 7 % 31} birds of {number * number % 17} trees sing. " for number in range(40))
 
 _BROKEN_SERIES = """\
   {name}:  # {what}
@@ -137,6 +140,7 @@ def build_demo(root: Path) -> Demo:
     model = model_file(1)
     (root / "models").mkdir()
     (root / "models" / "seed-1.mllm").write_bytes(model)
+    (root / "text.txt").write_text(_TEXT, encoding="utf-8")
     workspace = root / "patchstack.yaml"
     text = _WORKSPACE.format(pin=pin, model=hashlib.sha256(model).hexdigest())
     workspace.write_text(text, encoding="utf-8")

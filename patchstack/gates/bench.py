@@ -49,7 +49,10 @@ for name in $brings; do [ ! -f "$name" ] || cp "$name" "$run/out/files/"; done
 
 
 class EngineBench:
-    """A `Bench` on any engine. Volumes are made at the first run, and removed by `close`."""
+    """A `Bench` on any engine. Volumes are made at the first run, and removed by `close`.
+
+    `builds` is where other builds are kept; `reference` is the one whose references the gates have, where it is known.
+    """
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class EngineBench:
         kind: str,
         hardware: str = "",
         again: bool = False,
+        builds: Path | None = None,
     ) -> None:
         self.engine = engine
         self.files = programs
@@ -69,6 +73,8 @@ class EngineBench:
         self.kind = kind
         self.hardware = hardware
         self.again = again
+        self.builds = builds
+        self.reference: Programs | None = None
         self.about = engine.about()
         self._volume, self._kept = volumes()
         self._sent = False
@@ -85,6 +91,19 @@ class EngineBench:
         if self._sent:
             self._sent = False
             self.engine.remove(self._volume.name)
+
+    def of(self, programs: Programs) -> EngineBench:
+        """A bench like this one, of other programs."""
+        return EngineBench(
+            self.engine,
+            programs,
+            observations=self.observations,
+            memory=self.memory,
+            kind=self.kind,
+            hardware=self.hardware,
+            again=self.again,
+            builds=self.builds,
+        )
 
     def programs(self) -> frozenset[str]:
         return self.files.names()

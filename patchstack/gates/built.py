@@ -53,4 +53,6 @@ def programs_of(stored: Stored, *, isolated: bool, image: str | None = None) -> 
         gpus=bool(stored.record["arch"]),
         library_path=library_path,
         paths=paths,
+        key=stored.key,
+        name=f"{stored.key[:12]} ({stored.record['source']['label']})",
     )

@@ -56,7 +56,8 @@ def spec_problems(spec: Spec) -> list[str]:
 def run(spec: Spec, bench: Bench, base_bench: Bench | None = None) -> Judgement:
     """Compare at every context, also after one that fails, and judge."""
     specs = [replace(spec.kl, comparison=replace(spec.kl.comparison, context=context)) for context in spec.contexts]
-    checked = [kl.check(one, bench, base_bench or bench) for one in specs]
+    with kl.base_of(spec.kl, bench, base_bench) as made_by:
+        checked = [kl.check(one, bench, made_by) for one in specs]
     return judged(specs, checked)
 
 

@@ -7,10 +7,12 @@ below 1e-3, the same most probable token at 99.5 % of the positions), or drawn f
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
+from patchstack.gates.beside import beside, read_build
 from patchstack.gates.kl_measure import Comparison, Measured, Side, comparison_problem, measure
 from patchstack.gates.perplexity_output import Statistics
 from patchstack.gates.protocol import Attempt, Bench, Json, Judgement, Model
@@ -42,11 +44,13 @@ class Limits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
     """What is compared, and what must hold. With `calibrate`, the limits are that many times the noise of the base
-    against itself, and `limits` say how much noise is too much to judge by."""
+    against itself, and `limits` say how much noise is too much to judge by. `base_build` makes the base, where it is
+    not the build that is judged (see `beside`)."""
 
     comparison: Comparison
     limits: Limits = Limits()
     calibrate: float | None = None
+    base_build: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,32 +71,51 @@ class Checked:
 
 def read(node: Node, models: Mapping[str, Model]) -> Spec:
     """`base` and `model` (names of models), `text` (a file), `context`, `chunks`, `batch`, `ubatch`, `args`, `env`,
-    `base_args`, `base_env` (where the base is run otherwise), `mean`, `same_top`, `calibrate`, `seconds`, `tries`."""
-    context = bounded(node, "context", default=512, least=8, most=1 << 20)
+    `base_args`, `base_env`, `base_build` (where the base is made otherwise), `mean`, `same_top`, `calibrate`,
+    `seconds`, `tries`."""
+    context = read_context(node)
     spec = read_spec(node, models, context=context)
-    comparison = spec.comparison
-    if problem := comparison_problem(context, comparison.batch, comparison.ubatch, comparison.chunks):
-        node.complain(None, problem)
+    complain_of_shape(node, spec)
     node.finish()
     return spec
 
 
+def read_context(node: Node) -> int:
+    """`context`, in tokens."""
+    return bounded(node, "context", default=512, least=8, most=1 << 20)
+
+
+def complain_of_shape(node: Node, spec: Spec) -> None:
+    """Complain about a context, batches and chunks that do not go together."""
+    one = spec.comparison
+    if problem := comparison_problem(one.context, one.batch, one.ubatch, one.chunks):
+        node.complain(None, problem)
+
+
 def read_spec(node: Node, models: Mapping[str, Model], *, context: int) -> Spec:
     """What this kind and `drift` have in common."""
-    chunks = bounded(node, "chunks", default=1, least=1, most=10**6)
-    batch = bounded(node, "batch", default=512, least=1, most=1 << 20)
     args, env = node.texts("args") or (), environment(node)
     base_args, base_env = node.texts("base_args"), environment(node, "base_env")
     for key, given in (("args", args), ("base_args", base_args or ())):
         if problem := args_problem(given):
             node.complain(key, problem)
+    base = Side(
+        model=read_model(node, models, "base"),
+        args=args if base_args is None else base_args,
+        env=base_env if "base_env" in node.node else env,
+    )
+    spec = read_measure(node, base, Side(model=read_model(node, models), args=args, env=env), context=context)
+    return replace(spec, base_build=read_build(node, "base_build"))
+
+
+def read_measure(node: Node, base: Side, test: Side, *, context: int) -> Spec:
+    """How two sides are compared: `text`, `chunks`, `batch`, `ubatch`, `mean`, `same_top`, `calibrate`, `seconds`,
+    `tries`."""
+    chunks = bounded(node, "chunks", default=1, least=1, most=10**6)
+    batch = bounded(node, "batch", default=512, least=1, most=1 << 20)
     comparison = Comparison(
-        base=Side(
-            model=read_model(node, models, "base"),
-            args=args if base_args is None else base_args,
-            env=base_env if "base_env" in node.node else env,
-        ),
-        test=Side(model=read_model(node, models), args=args, env=env),
+        base=base,
+        test=test,
         text=_read_text(node),
         context=context,
         batch=batch,
@@ -117,8 +140,24 @@ def args_problem(args: tuple[str, ...]) -> str | None:
 
 def run(spec: Spec, bench: Bench, base_bench: Bench | None = None) -> Judgement:
     """Make the base where it is not kept, compare, and judge. `base_bench` has the programs that make the base, where
-    those are another build's."""
-    checked = check(spec, bench, base_bench or bench)
+    those are another build's. Raises `MissingError` where that build is not there."""
+    with base_of(spec, bench, base_bench) as made_by:
+        checked = check(spec, bench, made_by)
+    return judgement_of(spec, checked)
+
+
+@contextlib.contextmanager
+def base_of(spec: Spec, bench: Bench, given: Bench | None = None) -> Iterator[Bench]:
+    """The bench that makes the base: the one given, that of the build named, or the one at hand."""
+    if given is not None or spec.base_build is None:
+        yield given or bench
+        return
+    with beside(bench, spec.base_build) as other:
+        yield other
+
+
+def judgement_of(spec: Spec, checked: Checked) -> Judgement:
+    """A comparison as the judgement of a gate."""
     statistics = checked.measured.statistics
     return Judgement(
         verdict=checked.verdict,

@@ -30,7 +30,7 @@ from patchstack.verdict import Verdict
 PROGRAM = "llama-perplexity"
 LEAST = 100  # positions: below it the tool draws no statistics
 _ENVIRONMENT: Environment = (("GGML_NO_BACKTRACE", "1"),)
-_FIXED = ("-ngl", "99", "-fa", "on", "-fit", "off", "--perf", "-lv", "4")
+FIXED = ("-ngl", "99", "-fa", "on", "-fit", "off", "--perf", "-lv", "4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +298,7 @@ def _invocation(
     return Invocation(
         what=f"{what} at {comparison.context}",
         program=PROGRAM,
-        args=("-m", f"{{model:{side.model.name}}}", *shape, *own, *_FIXED, *side.args),
+        args=("-m", f"{{model:{side.model.name}}}", *shape, *own, *FIXED, *side.args),
         env=merged(_ENVIRONMENT, side.env),
         models=(side.model,),
         inputs=inputs,

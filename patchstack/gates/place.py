@@ -26,7 +26,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 class Programs:
     """The files of a build that gates run. `directory` is its `bin` on this machine; `image` is what containers of it
     run in, `platform` what it was built for, `gpus` whether it wants them; `library_path` is where libraries are that
-    it does not bring (a CUDA toolkit's), as a job sees it, and `paths` what a container must be given for that."""
+    it does not bring (a CUDA toolkit's), as a job sees it, and `paths` what a container must be given for that. `key`
+    is that of a stored build, and `name` says in words what it is."""
 
     directory: Path
     platform: str
@@ -34,6 +35,8 @@ class Programs:
     gpus: bool = False
     library_path: str | None = None
     paths: tuple[EnginePath, ...] = ()
+    key: str | None = None
+    name: str = ""
 
     def names(self) -> frozenset[str]:
         """What is below `bin`."""

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.errors import ConfigError, NotHeldError, UsageError
+from patchstack.gates import completion, tokens
 from patchstack.gates.protocol import Judgement
 from patchstack.series.files import replace_file
 from patchstack.workspace import read_yaml
 
-EVIDENCE = ("kl", "drift", "tokens")
-"""The kinds whose PASS allows a changed transcript."""
+_SHORT = 12  # digits of a build's key, as all screens show it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +54,22 @@ def references(kind: str, judgement: Judgement) -> tuple[Reference, ...]:
 
 
 def changed(found: Sequence[Reference]) -> tuple[Reference, ...]:
-    """Those that replace another value: for these, evidence is due."""
-    return tuple(one for one in found if one.old is not None and one.old != one.new)
+    """Those that replace another transcript, or other ids: for these, evidence is due."""
+    replaced = (one for one in found if one.old is not None and one.old != one.new)
+    return tuple(one for one in replaced if one.keys[-1] == "expect" and isinstance(one.old, str))
+
+
+def state_of(reference: Reference) -> str:
+    """The name of the state that a reference is of."""
+    return reference.keys[1] if len(reference.keys) > 2 else ""
+
+
+def base_of(spec: object, build: str | None) -> Reference | None:
+    """The build that the next change is measured against, for a gate that says how to (`kl`): the one that gives the
+    references now. None for a gate that does not, and for programs that are no stored build."""
+    if build is None or not isinstance(spec, completion.Spec | tokens.Spec) or spec.measure is None:
+        return None
+    return Reference(keys=("kl", "build"), old=spec.measure.build, new=build[:_SHORT])
 
 
 def write_references(path: Path, suite: str, gate: str, found: Sequence[Reference], note: str) -> None:
@@ -85,7 +99,8 @@ def write_references(path: Path, suite: str, gate: str, found: Sequence[Referenc
             node = node[key]
             node.fa.set_block_style()
         node[one.keys[-1]] = one.new
-        node.yaml_add_eol_comment(" ".join(note.split()), key=one.keys[-1])
+        if one.keys[0] != "kl":  # why stands beside the reference itself
+            node.yaml_add_eol_comment(" ".join(note.split()), key=one.keys[-1])
     out = StringIO()
     yaml = YAML()
     yaml.width = 4096

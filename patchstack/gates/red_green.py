@@ -1,9 +1,9 @@
 """Gate kind `red-green`: a test fails without the code that it covers, and passes with it.
 
 A test that never failed proves nothing. The test program is run from two builds: the one at hand, and one of the same
-series with the test and without the code (`without`: the directory of its programs). Red must be the test's own
-failure: the exit code of one, and the words of one. A program that is missing, cannot start, or crashes otherwise is no
-failed test; nor is a run of no tests a passed one.
+series with the test and without the code (`without`: its key, or the directory of its programs). Red must be the
+test's own failure: the exit code of one, and the words of one. A program that is missing, cannot start, or crashes
+otherwise is no failed test; nor is a run of no tests a passed one.
 
     - name: shape-trace
       kind: red-green
@@ -15,13 +15,12 @@ failed test; nor is a run of no tests a passed one.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
-from patchstack.gates.bench import EngineBench
+from patchstack.errors import MissingError, NotHeldError
+from patchstack.gates.beside import beside, read_build
 from patchstack.gates.exits import cause_of_crash, complaint_of, crashed, fault_of
 from patchstack.gates.program import Program, read_program
 from patchstack.gates.protocol import Attempt, Bench, Complete, Judgement, Model, Observation, Observed
@@ -29,7 +28,6 @@ from patchstack.gates.reading import bounded, pattern
 from patchstack.gates.sentinel import all_lines_of
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
-from patchstack.workspace.places import located
 
 KIND = "red-green"
 VERSION = 1
@@ -39,7 +37,7 @@ _ABORTED = 134  # SIGABRT: how a failed assertion ends a test
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """The settings. `without` is the directory of the programs without the code. `red` is found in what a failed test
+    """The settings. `without` is the build without the code (see `beside`). `red` is found in what a failed test
     prints, `green` in what a passed one does; the first group of `green`, where it has one, is how many tests ran.
     `red_exit` is the exit code of a failed test; None: 1 to 125, or the one of a failed assertion."""
 
@@ -66,7 +64,7 @@ def read(node: Node, models: Mapping[str, Model]) -> Spec:
         node.used.append("red_exit")
     spec = Spec(
         program=read_program(node, models),
-        without=located(node.text("without", required=True) or ".", node.path.parent),
+        without=read_build(node, "without", required=True) or ".",
         red=pattern(node, "red", required=True) or ".",
         green=pattern(node, "green", required=True) or ".",
         red_exit=code or None,
@@ -80,14 +78,15 @@ def run(spec: Spec, bench: Bench, *, without: Bench | None = None) -> Judgement:
     made beside the one at hand where none is given."""
     if without is not None:
         return _run(spec, bench, without)
-    beside = _beside(bench, spec.without)
-    with beside if beside is not None else contextlib.nullcontext():
-        return _run(spec, bench, beside)
+    try:
+        other = beside(bench, spec.without)
+    except (MissingError, NotHeldError) as error:
+        return _judgement(spec, Verdict.INVALID, f"the build without the code: {error.message}", {}, ())
+    with other:
+        return _run(spec, bench, other)
 
 
-def _run(spec: Spec, bench: Bench, other: Bench | None) -> Judgement:
-    if other is None:
-        return _judgement(spec, Verdict.INVALID, f"there is no build without the code: {spec.without}", {}, ())
+def _run(spec: Spec, bench: Bench, other: Bench) -> Judgement:
     for name, one in (("with", bench), ("without", other)):
         if spec.program.name not in one.programs():
             reason = f"the build {name} the code has no {spec.program.name}: a test that is not there cannot fail"
@@ -162,21 +161,6 @@ def _decided(with_code: Colour, without: Colour, green: Observed, red: Observed)
     if not without.red:
         return Verdict.INVALID, f"without the code: {without.told}"
     return Verdict.PASS, f"red without the code ({without.told}), green with it ({with_code.told})"
-
-
-def _beside(bench: Bench, directory: str) -> EngineBench | None:
-    """A bench of another directory's programs, all else being the same."""
-    if not isinstance(bench, EngineBench) or not Path(directory).is_dir():
-        return None
-    return EngineBench(
-        bench.engine,
-        replace(bench.files, directory=Path(directory)),
-        observations=bench.observations,
-        memory=bench.memory,
-        kind=bench.kind,
-        hardware=bench.hardware,
-        again=bench.again,
-    )
 
 
 def _wanted(spec: Spec) -> str:

@@ -2,7 +2,7 @@
 
 A digest of text says that something differs; ids say where, and how close a call it was. One slot, one request at a
 time, nothing taken from a cache: concurrent greedy requests need not match solo ones. A reference is a list of ids, in
-a file beside the workspace file, or only its digest; states are those of `completion`.
+a file beside the workspace file, or only its digest; states are those of `completion`, and so is `kl`.
 
     - name: moe-tokens
       kind: tokens
@@ -18,8 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from patchstack.gates.asking import Asked, arguments_taken, ask, near_or_not, worst
+from patchstack.gates.changed import Changed, Measure, as_environment, gathered, read_measure, with_evidence
 from patchstack.gates.prompting import Prompting, read_prompting
 from patchstack.gates.protocol import Bench, Json, Judgement, Model
 from patchstack.gates.reading import Environment, bounded, environment
@@ -48,7 +50,8 @@ class State:
 class Spec:
     """`repeats` is how often one server is asked the same, `runs` how many servers are asked. `probabilities` is how
     many candidates the server names for each token. A difference where the two tokens are no further apart than
-    `margin` in probability is INVALID instead of FAIL; never PASS."""
+    `margin` in probability is INVALID instead of FAIL; never PASS. `measure` is how the model is measured where ids
+    changed."""
 
     prompting: Prompting
     states: tuple[State, ...] = (State(),)
@@ -56,6 +59,7 @@ class Spec:
     runs: int = 1
     probabilities: int = 8
     margin: float = 0.0
+    measure: Measure | None = None
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -103,7 +107,7 @@ class Finding:
 
 def read(node: Node, models: Mapping[str, Model]) -> Spec:
     """The settings of a suite's entry: those of a `Prompting`, `states` (or `expect`, `expect_file` for the only one),
-    `repeats`, `runs`, `probabilities`, `margin`."""
+    `repeats`, `runs`, `probabilities`, `margin`, `kl`."""
     prompting = read_prompting(node, models)
     alone = _read_expected(State(), node)
     named = node.mapping("states")
@@ -117,6 +121,7 @@ def read(node: Node, models: Mapping[str, Model]) -> Spec:
         runs=bounded(node, "runs", default=1, least=1, most=100),
         probabilities=bounded(node, "probabilities", default=8, least=2, most=100),
         margin=read_margin(node),
+        measure=read_measure(node, models, prompting),
     )
     for key, problem in spec_problems(spec):
         node.complain(key if key in node.node else None, problem)
@@ -175,7 +180,38 @@ def run(spec: Spec, bench: Bench) -> Judgement:
     if spec.runs == 1 and any(one.verdict is Verdict.FAIL and one.answer is not None for one in findings):
         asked = _ask_all(spec, bench, 2)
         findings = judge(spec, asked)
-    return _judgement(findings, asked)
+    judgement = _judgement(findings, asked)
+    if spec.measure is None:
+        return judgement
+    return with_evidence(judgement, gathered(spec.measure, _changed(spec, findings, asked), bench))
+
+
+def _changed(spec: Spec, findings: Sequence[Finding], asked: Mapping[str, Asked]) -> list[Changed]:
+    """The states whose ids are others, each with what it was held against."""
+    own = spec.prompting.env
+    envs = {state.name: as_environment(own, state.env) for state in spec.states}
+    found = []
+    for one in findings:
+        state, digest = one.state, one.answer.digest if one.answer is not None and one.steady else None
+        if digest is None:
+            continue
+        if state.reference is not None and state.reference.sha256 != digest:
+            found.append(Changed(state=state.name, env=envs[state.name], gives=partial(gives, spec, state)))
+        elif state.same_as is not None and (theirs := asked[state.same_as].answers) and theirs[0][0].digest != digest:
+            other = envs[state.same_as]
+            found.append(Changed(state=state.name, env=envs[state.name], other=state.same_as, other_env=other))
+    return found
+
+
+def gives(spec: Spec, state: State, bench: Bench) -> str | None:
+    """Why a build is not the one that a state's reference is of; None where it gives those ids."""
+    if state.reference is None:
+        return None
+    asked = ask(spec.prompting.server(1), spec.questions, bench, env=state.env, what=f"{state.name} server".strip())
+    if not asked.answers:
+        return asked.reason
+    actual = asked.answers[0][0].digest
+    return None if actual == state.reference.sha256 else f"it does not give the reference's ids either, but {actual}"
 
 
 def _ask_all(spec: Spec, bench: Bench, runs: int) -> dict[str, Asked]:

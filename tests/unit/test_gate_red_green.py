@@ -87,7 +87,7 @@ def test_a_test_that_is_not_there_is_not_red(gone: str, which: str, tmp_path: Pa
     assert found.verdict is Verdict.INVALID
     assert f"the build {which} the code has no test-shape" in found.reason
     assert none.verdict is Verdict.INVALID
-    assert "there is no build without the code" in none.reason
+    assert "the build without the code: there is no build in" in none.reason
 
 
 def test_no_volume_is_left_of_the_second_build(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ def fit_bench(
             kind=kind,
             hardware=machine,
             again=again,
+            builds=cache / "builds",
         ) as bench,
     ):
         yield bench

@@ -1,0 +1,142 @@
+"""May a changed transcript become the reference? Only where something shows that the model is still the same.
+
+What counts is a comparison of this build with the one that the reference is of, of the same model, on the same path and
+with the same switches, and PASS: the KL divergence that the gate itself measures (`kl`, see `changed`), or another gate
+of the suite, run now on this build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from patchstack.errors import MissingError, NotHeldError
+from patchstack.gates import completion, drift, kl, tokens
+from patchstack.gates.bench import EngineBench
+from patchstack.gates.beside import beside, shown
+from patchstack.gates.changed import as_environment
+from patchstack.gates.path import path_args, same_environment, same_path
+from patchstack.gates.protocol import Judgement
+from patchstack.gates.reading import Environment
+from patchstack.gates.record import Reference, state_of
+from patchstack.gates.suite import Gate
+from patchstack.verdict import Verdict
+
+EVIDENCE = ("kl", "drift", "tokens")
+"""The kinds that can show that a model is the same."""
+
+_HINT = "a kl: in the gate has it measured by itself; --because GATE names a kl, drift or tokens gate that shows it"
+
+Judged = tuple[Gate, Judgement]
+
+
+def allowed(gate: Judged, replaced: Sequence[Reference], because: Sequence[Judged], bench: EngineBench) -> str:
+    """What shows, for every reference that is replaced, that the model is still the same; in words.
+
+    Raises `NotHeldError` with the reasons where nothing does.
+    """
+    shows: list[str] = []
+    problems: list[str] = []
+    for one in replaced:
+        found, complaints = _shown(gate, state_of(one), because, bench)
+        if found is None:
+            problems += [f"{'.'.join(one.keys)}: {one.old} to {one.new}", *(f"  {text}" for text in complaints)]
+        else:
+            shows.append(found)
+    if problems:
+        raise NotHeldError(
+            "the transcript changed, and nothing shows that the model is the same", problems=problems, hint=_HINT
+        )
+    return "; ".join(dict.fromkeys(shows))
+
+
+def _shown(gate: Judged, state: str, because: Sequence[Judged], bench: EngineBench) -> tuple[str | None, list[str]]:
+    """What shows it for a state; else the reasons why nothing does."""
+    complaints = []
+    for own in _own(gate[1], state):
+        told = f"KL against {own['against']}: {own['verdict']}, {own['reason']}"
+        if own["evidence"] and own["verdict"] == Verdict.PASS:
+            return told, []
+        complaints.append(told)
+    for other in because:
+        problem = _problem(gate[0], state, other, bench)
+        if problem is None:
+            return f"{other[0].name}: PASS, {other[1].reason}", []
+        complaints.append(f"{other[0].name}: {problem}")
+    return None, complaints
+
+
+def _own(judgement: Judgement, state: str) -> list[Any]:
+    found = judgement.details.get("kl")
+    return [one for one in found if isinstance(one, dict) and one["state"] == state] if isinstance(found, list) else []
+
+
+def _problem(gate: Gate, state: str, because: Judged, bench: EngineBench) -> str | None:
+    """Why a gate does not show that the model of a state is the same; None where it does."""
+    other, judgement = because
+    if other.name == gate.name:
+        return "a gate is no evidence for itself"
+    if judgement.verdict is not Verdict.PASS:
+        return f"it is {judgement.verdict}: {judgement.reason}"
+    assert isinstance(gate.spec, completion.Spec | tokens.Spec)
+    env = as_environment(gate.spec.prompting.env, _env(gate.spec, state))
+    match other.spec:
+        case kl.Spec():
+            return _of_kl(gate, state, env, other.spec, bench)
+        case drift.Spec():
+            return _of_kl(gate, state, env, other.spec.kl, bench)
+        case tokens.Spec():
+            return _of_tokens(gate.spec, env, other.spec)
+    return f"a gate of kind {other.kind} says nothing of the model; one of kind {', '.join(EVIDENCE)} does"
+
+
+def _of_kl(gate: Gate, state: str, env: Environment, spec: kl.Spec, bench: EngineBench) -> str | None:
+    assert isinstance(gate.spec, completion.Spec | tokens.Spec)
+    test = spec.comparison.test
+    if problem := same_path(gate.spec.prompting, test):
+        return problem
+    if not same_environment(env, test.env):
+        return f"it runs with {_words(test.env)}, and the gate with {_words(env)}"
+    if spec.base_build is None:
+        return "its base is of this build too: what both sides have wrong is not seen (base_build names the other one)"
+    try:
+        with beside(bench, spec.base_build) as base:
+            if base.files.digest() == bench.files.digest():
+                return "its base_build is this build: what both sides have wrong is not seen"
+            if problem := _gives(gate, state, base):
+                return f"build {shown(spec.base_build)} is not the one that the reference is of: {problem}"
+    except (MissingError, NotHeldError) as error:
+        return error.message
+    return None
+
+
+def _of_tokens(own: completion.Spec | tokens.Spec, env: Environment, spec: tokens.Spec) -> str | None:
+    mine, theirs = own.prompting, spec.prompting
+    if theirs.model != mine.model:
+        return f"its model is {theirs.model.name}, not {mine.model.name}"
+    if path_args(theirs) != path_args(mine):
+        return f"it runs with {' '.join(path_args(theirs))}, and the gate with {' '.join(path_args(mine))}"
+    if theirs.prompt != mine.prompt or theirs.tokens < mine.tokens:
+        return "it has another prompt, or fewer tokens"
+    held = [one for one in spec.states if one.reference is not None]
+    if not any(same_environment(env, as_environment(theirs.env, one.env)) for one in held):
+        return f"none of its states with a reference runs with {_words(env)}"
+    return None
+
+
+def _gives(gate: Gate, state: str, base: EngineBench) -> str | None:
+    base.kind = f"{gate.kind}/{completion.VERSION if gate.kind == completion.KIND else tokens.VERSION}"
+    match gate.spec:
+        case completion.Spec():
+            return completion.gives(gate.spec, next(one for one in gate.spec.states if one.name == state), base)
+        case tokens.Spec():
+            return tokens.gives(gate.spec, next(one for one in gate.spec.states if one.name == state), base)
+    return None
+
+
+def _env(spec: completion.Spec | tokens.Spec, state: str) -> Environment:
+    return next(one.env for one in spec.states if one.name == state)
+
+
+def _words(env: Environment) -> str:
+    return " ".join(f"{name}={value}" for name, value in env) or "no variables"

@@ -1,0 +1,69 @@
+"""The path through a model that arguments and environment choose: what two runs must share to say something of each
+other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from patchstack.gates.kl_measure import FIXED as KL_FIXED
+from patchstack.gates.kl_measure import Side
+from patchstack.gates.prompting import Prompting
+from patchstack.gates.reading import Environment
+
+# Of llama-completion and llama-server: what is put to the model and what is shown of it, not how it is computed.
+_WORDS = (
+    *("-no-cnv", "--no-conversation", "-cnv", "--conversation", "-st", "--single-turn", "--jinja", "--no-jinja"),
+    *("--ignore-eos", "--no-display-prompt", "-sp", "--special", "--simple-io", "-e", "--escape", "--no-escape"),
+)
+_WORDS_WITH_VALUE = (
+    *("-sys", "--system-prompt", "--chat-template", "--chat-template-file", "--chat-template-kwargs"),
+    *("-r", "--reverse-prompt", "--in-prefix", "--in-suffix"),
+)
+_QUIET = ("GGML_NO_BACKTRACE",)  # changes what a crash prints, and nothing else
+
+
+def path_args(prompting: Prompting) -> tuple[str, ...]:
+    """The arguments of a prompt that choose how it is computed, for a tool that takes a text."""
+    layers, attention = ("-ngl", str(prompting.gpu_layers)), ("-fa", prompting.flash_attention)
+    return (*layers, *attention, *_without_words(prompting.args))
+
+
+def same_path(prompting: Prompting, side: Side) -> str | None:
+    """Why a side of a KL divergence is computed otherwise than a prompt; None where it is not."""
+    mine, theirs = _settled(path_args(prompting)), _settled((*KL_FIXED, *side.args))
+    if side.model != prompting.model:
+        return f"its model is {side.model.name}, not {prompting.model.name}"
+    if mine != theirs:
+        return f"it runs with {' '.join(theirs)}, and the gate with {' '.join(mine)}"
+    return None
+
+
+def same_environment(one: Environment, other: Environment) -> bool:
+    """Whether two environments are the same, but for what changes no result."""
+    return {pair for pair in one if pair[0] not in _QUIET} == {pair for pair in other if pair[0] not in _QUIET}
+
+
+def _settled(args: Sequence[str]) -> tuple[str, ...]:
+    """Arguments in one form: the last of `-ngl` and of `-fa` wins, what every run of a gate has is left out."""
+    last: dict[str, str] = {}
+    rest: list[str] = []
+    words = iter(args)
+    for word in words:
+        if word in ("-ngl", "-fa"):
+            last[word] = next(words, "")
+        elif word in ("-fit", "-lv"):
+            next(words, "")
+        elif word != "--perf":
+            rest.append(word)
+    return (*(text for name in ("-ngl", "-fa") for text in (name, last.get(name, ""))), *rest)
+
+
+def _without_words(args: Sequence[str]) -> list[str]:
+    found = []
+    words = iter(args)
+    for word in words:
+        if word in _WORDS_WITH_VALUE:
+            next(words, None)
+        elif word not in _WORDS:
+            found.append(word)
+    return found
