@@ -38,6 +38,8 @@ def open_ahead(config: SeriesConfig, cache: Cache, to: str | None) -> Ahead:
         repository, oid = cache.history(config.upstream, ref, config.pin)
         sources = open_sources(cache, upstream=config.upstream, pin=config.pin, series=series)
         objects = sources.objects
+        if not cache.offline:
+            objects.hint = "check the network, and run it again: what has come is kept"
         tip = repository.resolve_commit(oid, "--to", objects)
         range_ = read_range(repository, objects, sources.base, tip, ref)
         return Ahead(series=series, upstream=repository.name, repository=repository, objects=objects, range=range_)

@@ -130,6 +130,16 @@ def contents(objects: Objects, items: Sequence[Item]) -> Iterator[str]:
                     yield entry[1]
 
 
+def paths_touched(objects: Objects, items: Sequence[Item]) -> set[bytes]:
+    """The files that the patches change, by their names before."""
+    return {
+        change.path
+        for item in items
+        for change in compare_trees(objects, item.before, item.tree)
+        if change.old is not None and change.old[0] != SUBMODULE
+    }
+
+
 def branch_name(series: Series, lock: Lock | None, fork_ref: str | None, to: str) -> str:
     """The new branch's name: the fork's, without the mark of an earlier sync, and the new pin's."""
     name = (fork_ref or (lock.branch if lock else "") or series.name).removeprefix("refs/heads/")

@@ -6,9 +6,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from patchstack.errors import NotHeldError
+from patchstack.errors import MissingError, NotHeldError
 from patchstack.git.objects import Objects, Repository
-from patchstack.git.transport import fetch_into_cache
+from patchstack.git.transport import fetch_into_cache, shown_url
 from patchstack.series.checkout import absent_files, check_out
 from patchstack.series.history import ForkHistory, read_fork
 from patchstack.series.lock import read_lock
@@ -32,6 +32,7 @@ def prepare(bench: Bench, state: SyncState, proven: Proven, upstream: Repository
     repositories = [one for one in (upstream, proven.sources.fork_repository) if one is not None]
     objects.fetch = fetch_into_cache(objects, bench.cache, _origins(config))
     absent = absent_files(objects, objects.commit(state.to).tree)
+    _refuse_unfetched(bench, state, len(absent))
     remotes = [("upstream", _absolute(config.upstream))]
     if config.fork is not None:
         remotes.append(("fork", _absolute(config.fork)))
@@ -49,10 +50,12 @@ def prepare(bench: Bench, state: SyncState, proven: Proven, upstream: Repository
         in_order=own is not None,
     )
     items = sync_source.items_of(commits, patches)
-    objects.want(sync_source.contents(objects, items))
+    wanted = list(sync_source.contents(objects, items))
+    objects.want(wanted)
+    touched = sync_source.paths_touched(objects, items) & set(absent)
+    _refuse_missing(bench, sum(not objects.has(oid) for oid in wanted) + len(touched))
     if absent:
-        count = "1 file" if len(absent) == 1 else f"{len(absent)} files"
-        notes.append(f"the contents of {count} are not to be had: the work tree is sparse, without them")
+        notes.append(f"the contents of {_files(len(absent))} are not to be had: the work tree is sparse, without them")
     sync_rerere.bring(bench.shared, tree.git_dir / "rr-cache")
     for note in notes:
         bench.talk(f"note: {note}")
@@ -64,6 +67,30 @@ def prepare(bench: Bench, state: SyncState, proven: Proven, upstream: Repository
         fork_head=fork.head.oid if own is None else "",
     )
     return advance(bench, bench.save(state), objects)
+
+
+def _refuse_unfetched(bench: Bench, state: SyncState, count: int) -> None:
+    """A URL has all contents: it is the network that lost those that did not come, and a work tree without them would
+    be no good."""
+    upstream = bench.config.upstream
+    if count and is_url(upstream) and not bench.cache.offline:
+        raise MissingError(
+            f"the contents of {_files(count)} of {state.to_name} could not be fetched from {shown_url(upstream)}",
+            hint=f"check the network, then patchstack sync {bench.config.name} --continue",
+        )
+
+
+def _refuse_missing(bench: Bench, count: int) -> None:
+    if count:
+        raise MissingError(
+            f"{_files(count)} that the patches change cannot be read: the contents are not to be had from "
+            + " or ".join(shown_url(str(one)) for one in _origins(bench.config)),
+            hint=f"fetch them, or check the network; then patchstack sync {bench.config.name} --continue",
+        )
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"
 
 
 def opened(bench: Bench, state: SyncState) -> Objects:
