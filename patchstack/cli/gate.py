@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json as writer
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
     from patchstack.gates.bench import EngineBench
-    from patchstack.gates.suite import Suite
+    from patchstack.gates.suite import Gate, Suite
     from patchstack.report.gate import Checked
     from patchstack.workspace import Workspace
 
@@ -85,9 +86,9 @@ def run_command(
     found = the_workspace(workspace)
     chosen = _suite(found, suite).only(gates) if gates else _suite(found, suite)
     checks: list[Checked] = []
-    with _bench(found, build, bin, engine, image, chosen, again=again) as (bench, what):
+    with _bench(found, build, bin, engine, image, chosen, again=again, partly=True) as (bench, what, unfit):
         talk(f"suite {chosen.name} on {what}")
-        for gate, judgement in run_suite(chosen, bench, lambda gate: talk(f"  {gate.name} ({gate.kind})")):
+        for gate, judgement in run_suite(chosen, bench, _tell, unfit=unfit):
             checks.append(Checked(phase=chosen.name, check=gate.name, kind=gate.kind, judgement=judgement))
     if report is not None:
         _write(report, checks, what)
@@ -157,7 +158,7 @@ def record_command(
     chosen = whole.only([gate, *named])
     if strangers := [one.name for one in chosen.gates if one.name in named and one.kind not in EVIDENCE]:
         raise UsageError(f"gate {', '.join(strangers)} is no evidence", hint=f"one of kind {', '.join(EVIDENCE)} is")
-    with _bench(found, build, bin, engine, image, chosen, again=again) as (bench, what):
+    with _bench(found, build, bin, engine, image, chosen, again=again) as (bench, what, _):
         talk(f"recording {gate} from {what}")
         judged = {one.name: (one, judgement) for one, judgement in run_suite(chosen, bench, lambda _: None)}
         entry, judgement = judged[gate]
@@ -191,6 +192,10 @@ def summary_command(
         raise typer.Exit(int(code))
 
 
+def _tell(gate: Gate) -> None:
+    talk(f"  {gate.name} ({gate.kind})")
+
+
 def _suite(workspace: Workspace, name: str | None) -> Suite:
     from patchstack.gates.suite import find_suite, read_suites
 
@@ -207,12 +212,15 @@ def _bench(
     suite: Suite,
     *,
     again: bool,
-) -> Iterator[tuple[EngineBench, str]]:
+    partly: bool = False,
+) -> Iterator[tuple[EngineBench, str, str | None]]:
     """A bench for a build or a directory on a machine that is fit for the suite, with the workspace's observations; and
-    what it is of, in words."""
+    what it is of, in words. With `partly` it may be one without GPUs: then the third says why."""
     from patchstack.build.store import Store
     from patchstack.gates.built import chosen_build, engine_of, programs_of
+    from patchstack.gates.fit import NotFit
     from patchstack.gates.place import Programs, uses_gpu
+    from patchstack.machine.gpulock import GpuTaken
 
     if build is not None and directory is not None:
         raise UsageError("give --build or --bin, not both")
@@ -231,7 +239,8 @@ def _bench(
             what = f"{directory} on {about.spec}"
         if about.isolated and programs.image is None:
             raise UsageError(f"{about.spec} runs containers: of which image?", hint="--image NAME")
-        with fit_bench(
+        standing = functools.partial(
+            fit_bench,
             chosen,
             lambda: open_chosen_engine(spec, workspace),
             programs,
@@ -239,8 +248,18 @@ def _bench(
             purpose=f"patchstack gate run {suite.name}",
             allow=suite.allow,
             again=again,
-        ) as bench:
-            yield bench, what
+        )
+        with contextlib.ExitStack() as stack:
+            unfit = None
+            try:
+                bench = stack.enter_context(standing(gpus=any(gate.gpu for gate in suite.gates)))
+            except (NotFit, GpuTaken) as error:
+                if not partly:
+                    raise
+                talk(f"{error.render()}\n")
+                unfit = error.message
+                bench = stack.enter_context(standing(gpus=False))
+            yield bench, what, unfit
 
 
 def _write(directory: Path, checks: list[Checked], what: str) -> None:

@@ -35,6 +35,7 @@ def allowed(gate: Judged, replaced: Sequence[Reference], because: Sequence[Judge
 
     Raises `NotHeldError` with the reasons where nothing does.
     """
+    bench.gpu = gate[0].gpu
     shows: list[str] = []
     problems: list[str] = []
     for one in replaced:

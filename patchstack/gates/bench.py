@@ -52,6 +52,7 @@ class EngineBench:
     """A `Bench` on any engine. Volumes are made at the first run, and removed by `close`.
 
     `builds` is where other builds are kept; `reference` is the one whose references the gates have, where it is known.
+    `gpu`: programs that use GPUs get them; else they are hidden from them.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class EngineBench:
         self.again = again
         self.builds = builds
         self.reference: Programs | None = None
+        self.gpu = True
         self.about = engine.about()
         self._volume, self._kept = volumes()
         self._sent = False
@@ -94,7 +96,7 @@ class EngineBench:
 
     def of(self, programs: Programs) -> EngineBench:
         """A bench like this one, of other programs."""
-        return EngineBench(
+        other = EngineBench(
             self.engine,
             programs,
             observations=self.observations,
@@ -104,6 +106,8 @@ class EngineBench:
             again=self.again,
             builds=self.builds,
         )
+        other.gpu = self.gpu
+        return other
 
     def programs(self) -> frozenset[str]:
         return self.files.names()
@@ -153,6 +157,11 @@ class EngineBench:
                 return Observed(observation=seen, attempts=tuple(attempts))
         return Observed(observation=None, attempts=tuple(attempts))
 
+    @property
+    def _without(self) -> str:
+        """What the key of an observation says where a build that uses GPUs gets none."""
+        return " without GPUs" if self.files.gpus and not self.gpu else ""
+
     # The key
 
     def _key(self, invocation: Invocation, salt: str) -> str:
@@ -174,7 +183,7 @@ class EngineBench:
                 keeps=invocation.keeps,
                 brings=invocation.brings,
                 requests=tuple(json.dumps([one.path, one.body], sort_keys=True) for one in invocation.requests),
-                hardware=f"{self.hardware} {self.about.platform} {self.files.image or 'host'}",
+                hardware=f"{self.hardware} {self.about.platform} {self.files.image or 'host'}{self._without}",
                 kind=self.kind,
                 salt=salt,
             )
@@ -304,7 +313,8 @@ class EngineBench:
             limit = 0 if invocation.keeps else max(1, invocation.output // 512)
             brings = " ".join(invocation.brings)
             argv = ("sh", "-c", _RUN, "patchstack", paths.run, str(limit), brings, program, *arguments)
-        env = {"LC_ALL": "C", "LD_LIBRARY_PATH": self.files.library_path or "", **invocation.env}
+        hidden = {"CUDA_VISIBLE_DEVICES": "-1"} if self._without else {}
+        env = {"LC_ALL": "C", "LD_LIBRARY_PATH": self.files.library_path or "", **hidden, **invocation.env}
         return Job(
             what=invocation.what,
             argv=argv,
@@ -314,7 +324,7 @@ class EngineBench:
             env={name: value for name, value in env.items() if value or name in invocation.env},
             volumes=(self._volume, self._kept),
             paths=(*self.files.paths, *paths.mounts),
-            gpus=self.files.gpus,
+            gpus=self.files.gpus and self.gpu,
             limits=Limits(seconds=invocation.seconds, tmp=1 << 30),
         )
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 
 from patchstack.engine.protocol import EngineLost, EngineUnavailable
 from patchstack.errors import ConfigError, MissingError, UsageError
+from patchstack.gates import backend_ops
 from patchstack.gates.bench import EngineBench
 from patchstack.gates.protocol import Bench, Judgement, Model
 from patchstack.verdict import Verdict
@@ -40,12 +41,14 @@ class Kind(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """One gate of a suite: its name, its kind, and the kind's own settings. `line` is where it is written."""
+    """One gate of a suite: its name, its kind, and the kind's own settings. `line` is where it is written. `gpu`: on a
+    build that uses GPUs, it needs one."""
 
     name: str
     kind: str
     spec: object
     line: int
+    gpu: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +107,12 @@ def find_suite(suites: Sequence[Suite], name: str | None, path: Path) -> Suite:
     return found
 
 
-def run_suite(suite: Suite, bench: EngineBench, tell: Callable[[Gate], None]) -> Iterator[tuple[Gate, Judgement]]:
+def run_suite(
+    suite: Suite, bench: EngineBench, tell: Callable[[Gate], None], *, unfit: str | None = None
+) -> Iterator[tuple[Gate, Judgement]]:
     """Every gate in order, with its judgement. `tell` hears of each before it is run. A gate for which something is
-    missing (a model, a program) is INVALID, and the others go on.
+    missing (a model, a program) is INVALID, and the others go on. `unfit` is why the GPU cannot be used now: a gate
+    that needs it is INVALID, and not run.
 
     Raises `EngineLost` and `EngineUnavailable`, `UsageError` for a suite without gates.
     """
@@ -116,6 +122,10 @@ def run_suite(suite: Suite, bench: EngineBench, tell: Callable[[Gate], None]) ->
         tell(gate)
         kind = kind_of(gate.kind)
         bench.kind = f"{kind.KIND}/{kind.VERSION}"
+        bench.gpu = gate.gpu
+        if unfit is not None and gate.gpu:
+            yield gate, Judgement(verdict=Verdict.INVALID, reason=unfit)
+            continue
         try:
             judgement = kind.run(gate.spec, bench)
         except (EngineLost, EngineUnavailable):
@@ -157,8 +167,10 @@ def _read_suite(name: str, node: Node, models: Mapping[str, Model]) -> Suite:
             near = difflib.get_close_matches(kind, KINDS, 1)
             one.complain("kind", f"{kind!r} is none of {', '.join(KINDS)}" + (f"; perhaps {near[0]}" if near else ""))
         elif kind:
+            gpu = one.boolean("gpu") if "gpu" in one.node else None
             spec = kind_of(kind).read(one, models)
-            gates.append(Gate(name=gate, kind=kind, spec=spec, line=(one.node.lc.line or 0) + 1))
+            needed = not (isinstance(spec, backend_ops.Spec) and spec.backend == "CPU") if gpu is None else gpu
+            gates.append(Gate(name=gate, kind=kind, spec=spec, line=(one.node.lc.line or 0) + 1, gpu=needed))
     suite = Suite(name=name, what=node.text("what") or "", gates=tuple(gates), allow=node.texts("allow") or ())
     node.finish()
     return suite

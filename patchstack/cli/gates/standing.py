@@ -77,9 +77,11 @@ def fit_bench(
     kind: str = "",
     allow: Sequence[str] = (),
     again: bool = False,
+    gpus: bool = True,
 ) -> Iterator[EngineBench]:
-    """A bench for programs on a machine that is fit, its GPU locked where they use one. Observations are kept below
-    `observations`; `purpose` is what others who want the GPU are told. Raises what `fit_machine` raises."""
+    """A bench for programs on a machine that is fit, its GPU locked where they use one (but for `gpus` False: then none
+    is theirs). Observations are kept below `observations`; `purpose` is what others who want the GPU are told. Raises
+    what `fit_machine` raises."""
     from patchstack.evidence.store import Observations
     from patchstack.gates.bench import EngineBench
     from patchstack.gates.fit import fit_machine
@@ -90,7 +92,7 @@ def fit_bench(
         fit_machine(
             engine,
             open_another,
-            gpus=programs.gpus,
+            gpus=programs.gpus and gpus,
             image=programs.image,
             allow=allow,
             purpose=purpose,
