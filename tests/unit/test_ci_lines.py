@@ -1,0 +1,100 @@
+"""Which line of a patch file a remark stands on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from patchstack.report.patch_lines import added_line, edited_line, failing_line
+from patchstack.series.lint.text import read_text
+from tests.builders import a_fork
+from tests.conftest import RunCli
+
+PATCH = """From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
+From: A U Thor <author@example.com>
+Subject: [PATCH] two files
+
+---
+diff --git a/src/a.cpp b/src/a.cpp
+--- a/src/a.cpp
++++ b/src/a.cpp
+@@ -1,3 +1,3 @@
+ one
+-two
++TWO
+ three
+@@ -10,3 +10,4 @@ int f()
+ ten
+ eleven
++new
+ twelve
+diff --git a/src/b.cpp b/src/b.cpp
+--- a/src/b.cpp
++++ b/src/b.cpp
+@@ -1,2 +1,2 @@
+ one
+-x
++y
+--\x20
+2.39.5
+"""
+TEXT = read_text(PATCH.encode())
+LINES = PATCH.split("\n")
+
+
+def numbered(text: str, nth: int = 1) -> int:
+    """The 1-based number of the n-th line that is so."""
+    return [number for number, line in enumerate(LINES, 1) if line == text][nth - 1]
+
+
+@pytest.mark.parametrize(
+    ("detail", "line"),
+    [
+        ("src/a.cpp: hunk 1 (@@ -1,3 +1,3 @@): expected `two` at line 2, found `2`", numbered("-two")),
+        ("src/a.cpp: hunk 2 (@@ -10,3 +10,4 @@): expected `eleven` at line 11, found `x`", numbered(" eleven")),
+        ("src/a.cpp: hunk 2 (@@ -10,3 +10,4 @@): its lines are there already", numbered("@@ -10,3 +10,4 @@ int f()")),
+        ("src/b.cpp: a hunk does not match at line 1", numbered("@@ -1,2 +1,2 @@")),
+        ("src/b.cpp: the file is not there", numbered("diff --git a/src/b.cpp b/src/b.cpp")),
+        ("corrupt patch at line 17", 17),
+        ("corrupt patch at <stdin>:12", 12),
+        ("something else altogether", 3),
+        ("other/src/a.cpp: the file is not there", 3),
+    ],
+)
+def test_a_failure_stands_where_its_words_point(detail: str, line: int) -> None:
+    assert failing_line(TEXT, detail) == line
+
+
+def test_an_edit_stands_on_the_line_that_the_fork_does_not_have() -> None:
+    diff = "--- series/src/a.cpp\n+++ fork/src/a.cpp\n@@ -10,3 +10,3 @@\n ten\n eleven\n-new\n+newer\n twelve\n"
+    assert edited_line(TEXT, "src/a.cpp", diff) == numbered("+new")
+
+
+def test_a_line_taken_out_stands_on_the_one_before_it() -> None:
+    diff = "--- series/src/a.cpp\n+++ fork/src/a.cpp\n@@ -10,2 +10,3 @@\n eleven\n+gone from the patch\n twelve\n"
+    assert edited_line(TEXT, "src/a.cpp", diff) == numbered(" eleven")
+
+
+def test_what_cannot_be_found_stands_on_the_file_s_diff_or_the_subject() -> None:
+    assert edited_line(TEXT, "src/b.cpp", "--- a\n+++ b\n@@ -1 +1 @@\n-q\n") == numbered(
+        "diff --git a/src/b.cpp b/src/b.cpp"
+    )
+    assert edited_line(TEXT, "src/none.cpp", "") == 3
+    assert added_line(TEXT, "src/b.cpp") == numbered("diff --git a/src/b.cpp b/src/b.cpp")
+    assert added_line(TEXT, "src/none.cpp") == 3
+
+
+def test_an_empty_file_has_one_line() -> None:
+    assert failing_line(read_text(b""), "the file is empty") == 1
+
+
+def test_annotate_reads_verify_s_document_from_a_pipe(tmp_path: Path, run_cli: RunCli) -> None:
+    fork = a_fork(tmp_path)
+    patch = fork.edit_patch(2, " line 18\n", " line 18, edited\n")
+    document = run_cli("verify", *fork.options, "--json").stdout
+    (tmp_path / "verify.json").write_text(document)
+    told = run_cli("ci", "annotate", tmp_path / "verify.json", "--patches", fork.series, "--root", tmp_path).stdout
+    number = patch.read_text().split("\n").index(" line 18, edited") + 1
+    assert told.startswith(f"::error file=patches/{patch.name},line={number},title=patches%3A conflict::{patch.name}: ")
+    assert len(told.splitlines()) == 1, "patches behind it are skipped, and say nothing of their own"
