@@ -9,6 +9,7 @@ from patchstack.git.objects import Objects
 from patchstack.series.model import PatchFile, Series
 from patchstack.upstream.culprits import Culprits
 from patchstack.upstream.diagnose import Diagnoser, Diagnosis
+from patchstack.upstream.directories import MovedDirectories
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 from patchstack.upstream.landed import SAME_LINES, Landing, drop_reason
 from patchstack.upstream.result import Broken, Canary, CanaryPatch, Likeness, State
@@ -89,6 +90,8 @@ class _Rows:
         self._landing = Landing(objects, patches, range_, diagnoser, self._culprits)
         stale = Staleness(objects, range_, diagnoser, self._culprits if search else None)
         self._stale = stale
+        self._directories = MovedDirectories(objects, range_.pin.tree, self._tip)
+        self._there = diagnoser.chain.touched.entries(self._tip)
         applying = [index for index, applied in enumerate(self._run.applied) if applied]
         self._names = stale.names(applying, everywhere=search) if range_.commits else {}
 
@@ -98,7 +101,8 @@ class _Rows:
         applied = self._run.applied[index]
         like = self._landed(index, applied)
         found = None if applied else self._diagnoser.diagnose(self._tip, index)
-        state, told = self._state(index, found, like)
+        led = self._led(index)
+        state, told = self._state(index, found, like, led)
         if not own.applies(index):
             told = ["it does not apply to the pin either: see patchstack verify", *told]
         landed = state is State.LANDED
@@ -112,9 +116,9 @@ class _Rows:
             threeway=self._threeway(index, landed=landed and like is not None and like.how == "tree"),
             caused_by=self._patches[found.causes[0]].file if found and found.causes and not landed else None,
             causes=tuple(self._patches[one].file for one in found.causes) if found and not landed else (),
-            detail="; ".join([*told, *self._beside(found, like, collides, landed=landed)]),
+            detail="; ".join([*told, *self._beside(found, like, collides, led, landed=landed)]),
             problems=tuple(told),
-            renamed=found.renamed if found is not None else (),
+            renamed=(*(found.renamed if found is not None else ()), *led),
             collides=collides,
             like=like,
             first_broken=broken,
@@ -133,13 +137,25 @@ class _Rows:
             found = self._landing.same(index) or self._landing.similar(index)
         return found
 
-    def _state(self, index: int, found: Diagnosis | None, like: Likeness | None) -> tuple[State, list[str]]:
+    def _led(self, index: int) -> tuple[tuple[str, str], ...]:
+        """The files that a patch adds to a directory which upstream has renamed, and where they belong now."""
+        found = []
+        for path, change in self._diagnoser.own.of(index).items():
+            if change.old is None and self._there[self._diagnoser.chain.touched.place[path]] is None:
+                where = self._directories.suggested(path)
+                if where is not None:
+                    found.append((path.decode("utf-8", "replace"), where.decode("utf-8", "replace")))
+        return tuple(found)
+
+    def _state(
+        self, index: int, found: Diagnosis | None, like: Likeness | None, led: Sequence[tuple[str, str]]
+    ) -> tuple[State, list[str]]:
         if like is not None and (like.how in ("tree", "reverse", "patch-id") or _mostly(like)):
             return State.LANDED, [drop_reason(like)]
         if found is not None:
             return found.state, [reason.detail for reason in found.reasons]
         if self._range.commits:
-            stale = [*self._stale.around(index), *self._names.get(index, ())]
+            stale = [*_follow(led), *self._stale.around(index), *self._names.get(index, ())]
             if stale:
                 return State.STALE, stale
         if self._run.offset[index]:
@@ -169,6 +185,7 @@ class _Rows:
         found: Diagnosis | None,
         like: Likeness | None,
         collides: Sequence[UpstreamCommit],
+        led: Sequence[tuple[str, str]],
         *,
         landed: bool,
     ) -> list[str]:
@@ -177,6 +194,7 @@ class _Rows:
         if found is None or landed:
             return said
         said += [f"{old} is {new} now" for old, new in found.renamed]
+        said += _follow(led)
         if found.causes:
             said.append(f"only because of {', '.join(self._patches[one].file for one in found.causes)}")
         elif found.also:
@@ -195,6 +213,10 @@ class _Rows:
 
 def _mostly(like: Likeness) -> bool:
     return like.how == "similar" and like.score >= SAME_LINES
+
+
+def _follow(led: Sequence[tuple[str, str]]) -> list[str]:
+    return [f"{old} belongs at {new} now: its directory has another name" for old, new in led]
 
 
 def _title(commit: UpstreamCommit) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchstack.git.objects import Objects
@@ -76,9 +76,12 @@ def explain(
     pin: str,
     to: str,
     items: Sequence[Item],
+    moved: Mapping[str, str],
 ) -> tuple[Collision, ...]:
-    """Explain the conflicts that stand in a sync's work tree. `items` are the patches before the one at hand."""
-    return tuple(_collision(objects, tree, path, stages, pin, to, items) for path, stages in paths)
+    """Explain the conflicts that stand in a sync's work tree. `items` are the patches before the one at hand; `moved`
+    are files that git put elsewhere, because of a renamed directory: the new name to the patch's."""
+    found = (_collision(objects, tree, path, stages, pin, to, items) for path, stages in paths)
+    return tuple(replace(one, how=_led(moved[one.path], one.path)) if one.path in moved else one for one in found)
 
 
 def _collision(
@@ -161,6 +164,10 @@ def document(collisions: Iterable[Collision]) -> list[Mapping[str, object]]:
         }
         for one in collisions
     ]
+
+
+def _led(old: str, new: str) -> str:
+    return f"the patch makes it as {old}, whose directory upstream renamed: git add it here, or git mv it elsewhere"
 
 
 def _how(stages: frozenset[int], moved_to: str | None, *, at_pin: bool) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +51,11 @@ _CONFIG = """\
 _ATTRIBUTES = "* -text -ident -filter !eol !working-tree-encoding !merge !conflict-marker-size\n"
 _IDENTITY = {f"GIT_{role}_{key}": "patchstack" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
 _MARKER = re.compile(rb"(<{7}|\|{7}|>{7})( |\r?$)")
+_LOCATION = re.compile(
+    r"^CONFLICT \(file location\): (.*) added in .* inside a directory that was renamed in .*, "
+    r"suggesting it should perhaps be moved to (.*)\.$",
+    re.MULTILINE,
+)
 _REMEMBERED = re.compile(r"^(?:Resolved|Staged) '(.*)' using previous resolution\.$", re.MULTILINE)
 
 
@@ -64,10 +69,12 @@ class Merged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmerged:
-    """Files in conflict: every path with the stages git has of it (1 base, 2 upstream's side, 3 the patch's)."""
+    """Files in conflict: every path with the stages git has of it (1 base, 2 upstream's side, 3 the patch's). `moved`
+    are those that git put elsewhere because upstream renamed their directory: the new name to the patch's."""
 
     paths: tuple[tuple[str, frozenset[int]], ...]
     remembered: tuple[str, ...]
+    moved: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +134,8 @@ class SyncTree:
                 raise MissingError(f"git cherry-pick {commit[:12]} in {self.directory} failed: {done.complaint}")
             paths = self.unmerged()
             if paths:
-                return Unmerged(paths=paths, remembered=remembered)
+                moved = {new: old for old, new in _LOCATION.findall(told)}
+                return Unmerged(paths=paths, remembered=remembered, moved=moved)
         return Merged(tree=self._git("write-tree", "--missing-ok").decode().strip(), remembered=remembered)
 
     def reset(self, head: str, made: Sequence[bytes]) -> None:

@@ -112,7 +112,9 @@ def advance(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
             tree.reset(state.head, sync_source.paths_made(objects, item))
         got = tree.merge(item.commit)
         if isinstance(got, Unmerged):
-            collisions = sync_conflict.explain(objects, tree, got.paths, state.pin, state.to, state.items[:place])
+            collisions = sync_conflict.explain(
+                objects, tree, got.paths, state.pin, state.to, state.items[:place], got.moved
+            )
             stop = {"collisions": sync_conflict.document(collisions), "remembered": list(got.remembered)}
             return bench.save(replace(state, phase=Phase.STOPPED, stop=stop))
         if got.remembered:
