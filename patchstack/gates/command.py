@@ -22,7 +22,7 @@ from patchstack.gates.exits import Fault, cause_of_crash, complaint_of, crashed,
 from patchstack.gates.program import Program, read_program
 from patchstack.gates.protocol import Attempt, Bench, Complete, Judgement, Model, Observation, Observed
 from patchstack.gates.reading import bounded, patterns
-from patchstack.gates.sentinel import all_lines_of, loses_output
+from patchstack.gates.sentinel import LOST, all_lines_of, loses_output
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 
@@ -92,7 +92,7 @@ def complete(spec: Spec) -> Complete:
 
     def complaint(seen: Observation) -> str | None:
         if seen.code != spec.exit:
-            fault = fault_of(seen, pinned=spec.program.pinned)
+            fault = _fault(spec, seen)
             if fault is None or fault.verdict is Verdict.FAIL:
                 return None
             # Programs that lose no words may well exit with 1 without one: that is an answer, and not the expected one.
@@ -112,6 +112,8 @@ def judge(spec: Spec, runs: Sequence[Observed]) -> Judgement:
         return _judgement(spec, Verdict.INVALID, spec_problems(spec)[0][1], None, attempts)
     if not seen:
         why = complaint_of(runs[-1]) if runs else "nothing was run"
+        if why == LOST:
+            why = f"{LOST} ({spec.program.sentinel}); sentinel names another, or is none where it prints no such line"
         return _judgement(spec, Verdict.INVALID, why, None, attempts)
     for one in seen:
         if (found := _contradiction(spec, one)) is not None:
@@ -147,7 +149,7 @@ def _passed(spec: Spec, seen: Observation, attempts: tuple[Attempt, ...]) -> Jud
 def _contradiction(spec: Spec, seen: Observation) -> str | None:
     """What a run shows that must not be; None where nothing is."""
     if seen.code != spec.exit:
-        fault = fault_of(seen, pinned=spec.program.pinned) or Fault(verdict=Verdict.FAIL, reason="it exited with 0")
+        fault = _fault(spec, seen) or Fault(verdict=Verdict.FAIL, reason="it exited with 0")
         told = cause_of_crash(seen) if crashed(seen.code) else fault.reason
         return f"exit code {seen.code}, not {spec.exit}: {told}"
     lines = all_lines_of(seen.stdout, seen.stderr)
@@ -155,6 +157,11 @@ def _contradiction(spec: Spec, seen: Observation) -> str | None:
         if (line := next((line for line in lines if re.search(text, line)), None)) is not None:
             return f"it prints what it must not ({text!r}): {line.strip()[:300]}"
     return None
+
+
+def _fault(spec: Spec, seen: Observation) -> Fault | None:
+    """What is wrong with how a run ended. A tool of llama.cpp may have a model's words on stdout, which may be any."""
+    return fault_of(seen, pinned=spec.program.pinned, stdout=not loses_output(spec.program.name))
 
 
 def _doubtful(spec: Spec, seen: Observation) -> bool:

@@ -39,18 +39,19 @@ class Fault:
     unexplained: bool = False
 
 
-def fault_of(seen: Observation, *, pinned: bool) -> Fault | None:
+def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault | None:
     """What is wrong with how a run ended; None for exit code 0. Judged before anything that it printed: a crash leaves
     its backtrace on stdout.
 
     A crash is the build's fault, and so is an error that the program names. Not its fault: a signal from elsewhere,
     memory that is not there, a program that cannot start or does not know its arguments, and a model that cannot be
     loaded, unless the model is `pinned`: known to be the one of its digest. An error without a word may have lost the
-    word (see `sentinel`), so it is nobody's fault yet.
+    word (see `sentinel`), so it is nobody's fault yet. With `stdout` its words there count as well: a test's do, a
+    model's transcript may hold any.
     """
     if seen.code == 0:
         return None
-    lines = _lines(seen.stderr)  # on stdout may be a transcript, which may hold any words
+    lines = [*_lines(seen.stderr), *(_lines(seen.stdout) if stdout else ())]
     if line := _first(lines, _MEMORY):
         return Fault(verdict=Verdict.INVALID, reason=f"it ran out of memory: {line}")
     if seen.code in _NOT_STARTED or _first(lines, _LOADER):

@@ -14,6 +14,8 @@ from patchstack.workspace.mapping import Mapping as Node
 
 SECONDS = 600
 TRIES = 5
+NONE = "none"
+"""A sentinel that is none: the program prints no line that shows that all was printed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +76,13 @@ def read_program(node: Node, models: Mapping[str, Model], name: str | None = Non
     if "/" in name or name in (".", ".."):
         node.complain("program", f"{name!r} is a path; a program is named as it is below the build's bin")
     args, named = arguments(node, models)
+    without = node.text("sentinel") == NONE
     return Program(
         name=name,
         args=args,
         models=named,
         env=environment(node),
-        sentinel=pattern(node, "sentinel", default=sentinel_of(name)),
+        sentinel=None if without else pattern(node, "sentinel", default=sentinel_of(name)),
         seconds=read_seconds(node),
         tries=read_tries(node),
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from patchstack.gates.program import SECONDS, TRIES, Program, read_seconds, read_tries
+from patchstack.gates.program import NONE, SECONDS, TRIES, Program, read_seconds, read_tries
 from patchstack.gates.protocol import Model
 from patchstack.gates.reading import (
     Environment,
@@ -23,19 +23,23 @@ from patchstack.workspace.mapping import Mapping as Node
 
 COMPLETION = "llama-completion"
 SERVER = "llama-server"
+_SETTINGS = {
+    **dict.fromkeys(("-p", "--prompt"), "prompt"),
+    **dict.fromkeys(("-m", "--model"), "model"),
+    **dict.fromkeys(("-n", "--predict", "--n-predict"), "tokens"),
+    **dict.fromkeys(("-c", "--ctx-size"), "context"),
+    **dict.fromkeys(("-s", "--seed"), "seed"),
+    **dict.fromkeys(("-ngl", "--gpu-layers", "--n-gpu-layers"), "gpu_layers"),
+    **dict.fromkeys(("-fa", "--flash-attn"), "flash_attention"),
+}
+"""Arguments that settings stand for."""
 _TAKEN = {
     "--no-perf": "takes away the line that shows that nothing was lost",
     "--log-disable": "takes away the line that shows that nothing was lost",
-    "-p": "is prompt:",
-    "-m": "is model:",
-    "-n": "is tokens:",
-    "-c": "is context:",
-    "-s": "is seed:",
-    "--seed": "is seed:",
-    "-ngl": "is gpu_layers:",
-    "-fa": "is flash_attention:",
     "-fit": "is always off: sizes would follow the memory that is free",
+    "--fit": "is always off: sizes would follow the memory that is free",
     "--temp": "is always 0",
+    "--temperature": "is always 0",
 }
 
 
@@ -108,8 +112,14 @@ def read_prompting(node: Node, models: Mapping[str, Model]) -> Prompting:
     return prompting
 
 
-def prompting_problems(prompting: Prompting) -> list[tuple[str, str]]:
-    """What is wrong with the settings of a prompt: each with the key it is about."""
+def in_a_suite(setting: str) -> str:
+    """A setting as it is written in a suite."""
+    return f"{setting}:"
+
+
+def prompting_problems(prompting: Prompting, named: Callable[[str], str] = in_a_suite) -> list[tuple[str, str]]:
+    """What is wrong with the settings of a prompt: each with the key it is about. `named` is how a setting is written
+    where these are from."""
     found = []
     if not prompting.prompt.strip():
         found.append(("prompt", "the prompt is empty"))
@@ -119,10 +129,17 @@ def prompting_problems(prompting: Prompting) -> list[tuple[str, str]]:
         found.append(("prompt", "no argument of a program can hold a NUL"))
     if prompting.flash_attention not in ("on", "off", "auto"):
         found.append(("flash_attention", f"{prompting.flash_attention!r} is none of on, off and auto"))
-    found += [("args", f"{text} {_TAKEN[text]}") for text in prompting.args if text in _TAKEN]
+    for text in prompting.args:
+        word = text.partition("=")[0]
+        if word in _SETTINGS:
+            found.append(("args", f"{word} is {named(_SETTINGS[word])}"))
+        elif word in _TAKEN:
+            found.append(("args", f"{word} {_TAKEN[word]}"))
     if prompting.tokens >= prompting.context:
         found.append(("tokens", f"{prompting.tokens} do not fit into a context of {prompting.context}"))
     found += [("env", problem) for name, _ in prompting.env if (problem := variable_problem(name))]
-    if problem := pattern_problem(prompting.sentinel):
+    if prompting.sentinel == NONE:
+        found.append(("sentinel", "none: a text that may be cut short is no transcript"))
+    elif problem := pattern_problem(prompting.sentinel):
         found.append(("sentinel", problem))
     return found

@@ -124,13 +124,15 @@ def colour(spec: Spec, seen: Observation) -> Colour:
     if seen.code == 0:
         return _passed(spec, lines, failing)
     failed = seen.code == spec.red_exit if spec.red_exit is not None else 0 < seen.code < 126 or seen.code == _ABORTED
-    fault = fault_of(seen, pinned=spec.program.pinned)
+    # A line of a failed test may hold any words. Without one, what is on stdout may say why there is none.
+    fault = fault_of(seen, pinned=spec.program.pinned, stdout=failing is None)
     if fault is not None and fault.verdict is Verdict.INVALID and not fault.unexplained:
         return Colour(told=fault.reason)
     if failed and failing is not None:
         return Colour(red=True, told=f"exit code {seen.code}: {failing[:300]}")
     if failed:
-        return Colour(told=f"exit code {seen.code}, but no line of a failed test ({spec.red!r})")
+        why = f": {fault.reason}" if fault is not None and not fault.unexplained else ""
+        return Colour(told=f"exit code {seen.code}, but no line of a failed test ({spec.red!r}){why}")
     told = cause_of_crash(seen) if crashed(seen.code) else f"not the exit code of a failed test{_wanted(spec)}"
     return Colour(told=f"exit code {seen.code}: {told}")
 

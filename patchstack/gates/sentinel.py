@@ -16,6 +16,8 @@ GRAPHS_REUSED = r"^(?:\S+ +I +)?\w+: +graphs reused = +\d+$"
 MEMORY_BREAKDOWN = r"^(?:\S+ +I +)?\w+: \| +- Host +\|.*\|$"
 """The last line of `common_memory_breakdown_print`: wants `--perf -lv 4`."""
 
+LOST = "its output was lost: the line that it prints last is not there"
+
 _OF_TOOLS = {
     "llama-completion": GRAPHS_REUSED,
     "llama-batched-bench": GRAPHS_REUSED,
@@ -49,7 +51,7 @@ def sentinel_missing(stream: bytes, pattern: str) -> str | None:
     search = re.compile(pattern).search
     if any(search(line) for line in reversed(lines_of(stream))):
         return None
-    return "its output was lost: the line that it prints last is not there"
+    return LOST
 
 
 def _plain(stream: bytes) -> str:

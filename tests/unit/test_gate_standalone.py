@@ -85,7 +85,10 @@ def test_completion_tells_the_digest_then_holds_it(gate: Gate, tmp_path: Path) -
         (("--env", "LD_PRELOAD=x", "--env", "Y"), "--env Y: written as NAME=VALUE"),
         (("--runs", "0"), "--runs: 0 is less than 1"),
         (("--tokens", "5000"), "--tokens: 5000 do not fit into a context of 4096"),
-        (("--arg=--no-perf",), "--args: --no-perf takes away the line"),
+        (("--arg=--no-perf",), "--arg: --no-perf takes away the line"),
+        (("--arg=-ngl", "--arg=0"), "--arg: -ngl is --gpu-layers"),
+        (("--arg=--ctx-size=9",), "--arg: --ctx-size is --context"),
+        (("--sentinel", "none"), "--sentinel: none: a text that may be cut short is no transcript"),
         (("--sentinel", "("), "--sentinel: '(' is no regular expression"),
         (("--switch", "S=1", "--env", "S=1"), "a run would be compared with itself"),
         (("--parallel", "1"), "--parallel: one request is not parallel"),
@@ -122,6 +125,9 @@ def test_engaged(gate: Gate, tmp_path: Path) -> None:
     assert gate(*asked, *prompt, "--on", "T=1", "--off", "T=1").code == 2
     neither = gate(*asked, "--on", "T=1")
     assert (neither.code, "--model and --prompt, or --program" in neither.stderr) == (2, True)
+    refused = gate(*asked, *prompt, "--on", "T=1", "--arg", "-ngl")
+    assert (refused.code, "--arg: -ngl is --gpu-layers" in refused.stderr) == (2, True)
+    assert gate(*asked, *prompt, "--on", "T=1", "--gpu-layers", "0", "--context", "64").code == 0
     program(tmp_path / "bin", "tool", '[ -z "$T" ] || echo "[t] x"; echo done')
     assert gate(*asked, "--on", "T=1", "--program", "tool", "--sentinel", "^done$").code == 0
     unsure = gate(*asked, "--on", "T=1", "--program", "tool")
@@ -135,6 +141,24 @@ def test_command(gate: Gate, tmp_path: Path) -> None:
     assert gate(*asked, "--must", "GGUF").code == 1
     assert gate(*asked, "--must", "").code == 2
     assert gate(*asked, "--must", "GGUF", "--exit", "2", "--must-not", "GG").code == 1
+
+
+def test_a_program_that_prints_no_last_line_says_so(gate: Gate, tmp_path: Path) -> None:
+    program(tmp_path / "bin", "llama-completion", "echo 'version: 1 (pin)' >&2")
+    asked = ("command", "--program", "llama-completion", "--arg", "--version", "--must", "^version: ")
+    lost = gate(*asked)
+    assert lost.code == 4
+    assert "sentinel names another, or is none where it prints no such line" in lost.stdout
+    assert gate(*asked, "--sentinel", "none").code == 0
+    assert gate(*asked, "--sentinel", "^version").code == 0
+
+
+def test_why_a_program_failed_may_be_on_stdout(gate: Gate, tmp_path: Path) -> None:
+    program(tmp_path / "bin", "test-model", "echo 'test-model: row 3 failed'; exit 1")
+    found = gate("command", "--program", "test-model", "--must", "passed")
+    assert (found.code, "exit code 1, not 0: it exited with 1: test-model: row 3 failed" in found.stdout) == (1, True)
+    program(tmp_path / "bin", "llama-x", "echo 'the king failed'; exit 1")
+    assert "the king" not in gate("command", "--program", "llama-x", "--must", "passed").stdout.splitlines()[0]
 
 
 def test_red_green(gate: Gate, tmp_path: Path) -> None:

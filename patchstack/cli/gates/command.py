@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from patchstack.cli.gates.completion import ArgOption, SecondsOption, SentinelOption, TriesOption
-from patchstack.cli.gates.standing import AgainOption, BinOption, ImageOption, JsonOption, a_model, finish, stand
-from patchstack.cli.gates.variables import EngineOption, EnvOption, usage_problems, variables
+from patchstack.cli.gates.prompts import ArgOption, SecondsOption, SentinelOption, TriesOption, program_of
+from patchstack.cli.gates.standing import AgainOption, BinOption, ImageOption, JsonOption, finish, stand
+from patchstack.cli.gates.variables import EngineOption, EnvOption, usage_problems
 
 ProgramOption = Annotated[str, typer.Option("--program", metavar="NAME", help="The program, as it is named in bin.")]
 OptionalModelOption = Annotated[
@@ -39,26 +39,15 @@ def command_command(
 ) -> None:
     """Run a program of the build, and hold its exit code and its words against what they should be."""
     from patchstack.gates.command import KIND, VERSION, Spec, run, spec_problems
-    from patchstack.gates.program import Program
     from patchstack.gates.reading import pattern_problem
-    from patchstack.gates.sentinel import sentinel_of
 
     spec = Spec(
-        program=Program(
-            name=program,
-            args=tuple(arg or ()),
-            models=(a_model(model),) if model is not None else (),
-            env=variables(env),
-            sentinel=sentinel or sentinel_of(program),
-            seconds=seconds,
-            tries=tries,
-        ),
+        program=program_of(program, model=model, arg=arg, env=env, sentinel=sentinel, seconds=seconds, tries=tries),
         must=tuple(must),
         must_not=tuple(must_not or ()),
         exit=exit_code,
     )
     given = [("must", text) for text in must] + [("must_not", text) for text in must_not or ()]
-    given += [("sentinel", sentinel)] if sentinel else []
     usage_problems([(key, problem) for key, text in given if (problem := pattern_problem(text))] + spec_problems(spec))
     with stand(bin=bin, kind=KIND, version=VERSION, engine=engine, image=image, again=again) as bench:
         judgement = run(spec, bench)

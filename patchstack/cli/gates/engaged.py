@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from patchstack.cli.gates.completion import ArgOption, SecondsOption, SentinelOption, TokensOption, TriesOption
-from patchstack.cli.gates.standing import AgainOption, BinOption, ImageOption, JsonOption, a_model, finish, stand
+from patchstack.cli.gates.prompts import (
+    ArgOption,
+    AttentionOption,
+    ContextOption,
+    LayersOption,
+    SecondsOption,
+    SeedOption,
+    SentinelOption,
+    TokensOption,
+    TriesOption,
+    program_of,
+    prompting_of,
+)
+from patchstack.cli.gates.standing import AgainOption, BinOption, ImageOption, JsonOption, finish, stand
 from patchstack.cli.gates.variables import EngineOption, EnvOption, usage_problems, variables
 from patchstack.errors import UsageError
-
-if TYPE_CHECKING:
-    from patchstack.gates.program import Program
 
 
 def engaged_command(
@@ -35,6 +44,10 @@ def engaged_command(
     program: Annotated[
         str | None, typer.Option("--program", metavar="NAME", help="Another program, instead of llama-completion.")
     ] = None,
+    context: ContextOption = 4096,
+    gpu_layers: LayersOption = 99,
+    seed: SeedOption = 1,
+    flash_attention: AttentionOption = "on",
     arg: ArgOption = None,
     env: EnvOption = None,
     sentinel: SentinelOption = None,
@@ -46,13 +59,30 @@ def engaged_command(
     json: JsonOption = False,
 ) -> None:
     """See that a switch leaves its mark where it is on, and none where it is off."""
-    from dataclasses import replace
-
     from patchstack.gates.engaged import KIND, VERSION, Spec, run, spec_problems
     from patchstack.gates.reading import pattern_problem
 
-    chosen = _chosen(model, prompt, tokens, program, tuple(arg or ()))
-    chosen = replace(chosen, env=variables(env), sentinel=sentinel or chosen.sentinel, seconds=seconds, tries=tries)
+    if program is not None:
+        if prompt is not None:
+            raise UsageError("--program and --prompt exclude each other", hint="its arguments are --arg")
+        chosen = program_of(program, model=model, arg=arg, env=env, sentinel=sentinel, seconds=seconds, tries=tries)
+    elif model is None or prompt is None:
+        raise UsageError("--model and --prompt, or --program", hint="llama-completion wants a model and a prompt")
+    else:
+        chosen = prompting_of(
+            model,
+            prompt,
+            tokens=tokens,
+            context=context,
+            gpu_layers=gpu_layers,
+            seed=seed,
+            flash_attention=flash_attention,
+            arg=arg,
+            env=env,
+            seconds=seconds,
+            tries=tries,
+            sentinel=sentinel,
+        ).completion()
     spec = Spec(
         program=chosen,
         on=variables(on, "--on"),
@@ -64,7 +94,6 @@ def engaged_command(
     usage_problems(
         [
             *([("mark", problem)] if (problem := pattern_problem(mark)) else []),
-            *([("sentinel", problem)] if sentinel and (problem := pattern_problem(sentinel)) else []),
             *([("at_least", "is less than 1")] if at_least < 1 else []),
             *spec_problems(spec),
         ]
@@ -72,21 +101,3 @@ def engaged_command(
     with stand(bin=bin, kind=KIND, version=VERSION, engine=engine, image=image, again=again) as bench:
         judgement = run(spec, bench)
     raise typer.Exit(int(finish(judgement, kind=KIND, json=json)))
-
-
-def _chosen(model: Path | None, prompt: str | None, tokens: int, program: str | None, args: tuple[str, ...]) -> Program:
-    """What is run: a program with arguments of its own, or a prompt to a model."""
-    from patchstack.gates.program import Program
-    from patchstack.gates.prompting import Prompting, prompting_problems
-    from patchstack.gates.sentinel import sentinel_of
-
-    if program is not None:
-        if prompt is not None:
-            raise UsageError("--program and --prompt exclude each other", hint="its arguments are --arg")
-        models = (a_model(model),) if model is not None else ()
-        return Program(name=program, args=args, models=models, sentinel=sentinel_of(program))
-    if model is None or prompt is None:
-        raise UsageError("--model and --prompt, or --program", hint="llama-completion wants a model and a prompt")
-    prompting = Prompting(model=a_model(model), prompt=prompt, tokens=tokens, args=args)
-    usage_problems(prompting_problems(prompting))
-    return prompting.completion()

@@ -7,14 +7,19 @@ from typing import Annotated
 import typer
 
 from patchstack.cli.gates.command import OptionalModelOption, ProgramOption
-from patchstack.cli.gates.completion import ArgOption, SecondsOption, TriesOption
-from patchstack.cli.gates.standing import AgainOption, BinOption, ImageOption, JsonOption, a_model, finish, stand
-from patchstack.cli.gates.variables import EngineOption, EnvOption, usage_problems, variables
+from patchstack.cli.gates.prompts import ArgOption, SecondsOption, TriesOption, program_of
+from patchstack.cli.gates.standing import AgainOption, BinOption, ImageOption, JsonOption, finish, stand
+from patchstack.cli.gates.variables import EngineOption, EnvOption, usage_problems
 
 
 def red_green_command(
     bin: BinOption,  # noqa: A002  (the option's name)
-    without: Annotated[str, typer.Option("--without", metavar="DIR", help="The programs without the code.")],
+    without: Annotated[
+        str,
+        typer.Option(
+            "--without", metavar="BUILD", help="The build without the code: its key, or the directory of its programs."
+        ),
+    ],
     program: ProgramOption,
     red: Annotated[str, typer.Option("--red", metavar="REGEX", help="A line of a test that fails.")],
     green: Annotated[
@@ -35,19 +40,12 @@ def red_green_command(
     json: JsonOption = False,
 ) -> None:
     """Run a test from a build without the code that it covers, and from one with it."""
-    from patchstack.gates.program import Program
+    from patchstack.gates.program import NONE
     from patchstack.gates.reading import pattern_problem
     from patchstack.gates.red_green import KIND, VERSION, Spec, run
 
     spec = Spec(
-        program=Program(
-            name=program,
-            args=tuple(arg or ()),
-            models=(a_model(model),) if model is not None else (),
-            env=variables(env),
-            seconds=seconds,
-            tries=tries,
-        ),
+        program=program_of(program, model=model, arg=arg, env=env, sentinel=NONE, seconds=seconds, tries=tries),
         without=without,
         red=red,
         green=green,

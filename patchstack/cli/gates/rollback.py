@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from patchstack.cli.gates.completion import (
+from patchstack.cli.gates.prompts import (
     ArgOption,
     AttentionOption,
     ContextOption,
@@ -16,6 +16,7 @@ from patchstack.cli.gates.completion import (
     SeedOption,
     TokensOption,
     TriesOption,
+    prompting_of,
 )
 from patchstack.cli.gates.standing import (
     AgainOption,
@@ -27,8 +28,8 @@ from patchstack.cli.gates.standing import (
     finish,
     stand,
 )
-from patchstack.cli.gates.tokens import MarginOption, server_problems
-from patchstack.cli.gates.variables import EngineOption, EnvOption, usage_problems, variables
+from patchstack.cli.gates.tokens import MarginOption, margin_problems
+from patchstack.cli.gates.variables import EngineOption, EnvOption, usage_problems
 from patchstack.errors import UsageError
 
 
@@ -76,7 +77,6 @@ def rollback_command(
     """Check rollback: by the test program, with and without speculation, and by going back to a prompt."""
     from dataclasses import replace
 
-    from patchstack.gates.prompting import Prompting
     from patchstack.gates.reading import pattern_problem
     from patchstack.gates.rollback import (
         CHECKS,
@@ -93,16 +93,16 @@ def rollback_command(
     checks = tuple(check or (("program", "speculative") if draft or speculative else ("program",)))
     if unknown := [name for name in checks if name not in CHECKS]:
         raise UsageError(f"--check {', '.join(unknown)}: there is no such check", hint=f"one of {', '.join(CHECKS)}")
-    prompting = Prompting(
-        model=a_model(model),
-        prompt=prompt,
+    prompting = prompting_of(
+        model,
+        prompt,
         tokens=tokens,
         context=context,
         gpu_layers=gpu_layers,
         seed=seed,
         flash_attention=flash_attention,
-        args=tuple(arg or ()),
-        env=variables(env),
+        arg=arg,
+        env=env,
         seconds=seconds,
         tries=tries,
     )
@@ -119,7 +119,7 @@ def rollback_command(
         margin=margin,
     )
     wrong = [("says", problem)] if (problem := pattern_problem(spec.says)) else []
-    usage_problems([*server_problems(prompting, margin), *wrong, *spec_problems(spec, checks)])
+    usage_problems([*margin_problems(margin), *wrong, *spec_problems(spec, checks)])
     with stand(bin=bin, kind=KIND, version=VERSION, engine=engine, image=image, again=again) as bench:
         judgement = run(spec, bench)
     raise typer.Exit(int(finish(judgement, kind=KIND, json=json)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patchstack.cli.gates.completion import (
+from patchstack.cli.gates.prompts import (
     ArgOption,
     AttentionOption,
     ContextOption,
@@ -17,6 +17,7 @@ from patchstack.cli.gates.completion import (
     SeedOption,
     TokensOption,
     TriesOption,
+    prompting_of,
 )
 from patchstack.cli.gates.standing import (
     AgainOption,
@@ -24,7 +25,6 @@ from patchstack.cli.gates.standing import (
     ImageOption,
     JsonOption,
     ModelOption,
-    a_model,
     finish,
     stand,
 )
@@ -32,7 +32,6 @@ from patchstack.cli.gates.variables import EngineOption, EnvOption, usage_proble
 from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from patchstack.gates.prompting import Prompting
     from patchstack.gates.token_reference import Reference
 
 MarginOption = Annotated[
@@ -77,19 +76,18 @@ def tokens_command(
     json: JsonOption = False,
 ) -> None:
     """Hold the tokens that llama-server chooses greedily against a reference, id by id."""
-    from patchstack.gates.prompting import Prompting
     from patchstack.gates.tokens import KIND, VERSION, Spec, State, run, spec_problems
 
-    prompting = Prompting(
-        model=a_model(model),
-        prompt=prompt,
+    prompting = prompting_of(
+        model,
+        prompt,
         tokens=tokens,
         context=context,
         gpu_layers=gpu_layers,
         seed=seed,
         flash_attention=flash_attention,
-        args=tuple(arg or ()),
-        env=variables(env),
+        arg=arg,
+        env=env,
         seconds=seconds,
         tries=tries,
     )
@@ -99,21 +97,17 @@ def tokens_command(
         on = variables(switch, "--switch")
         states = (State(name="off", reference=reference), State(name="on", env=on, same_as="off"))
     spec = Spec(prompting=prompting, states=states, repeats=repeats, runs=runs, margin=margin)
-    usage_problems([*server_problems(prompting, margin), *spec_problems(spec)])
+    usage_problems([*margin_problems(margin), *spec_problems(spec)])
     with stand(bin=bin, kind=KIND, version=VERSION, engine=engine, image=image, again=again) as bench:
         judgement = run(spec, bench)
     raise typer.Exit(int(finish(judgement, kind=KIND, json=json)))
 
 
-def server_problems(prompting: Prompting, margin: float) -> list[tuple[str, str]]:
-    """What is wrong with options of gates that ask a server: each with the option."""
-    from patchstack.gates.prompting import prompting_problems
-
-    numbers = (("tries", prompting.tries), ("seconds", prompting.seconds), ("tokens", prompting.tokens))
-    found = [(name, f"{value} is less than 1") for name, value in numbers if value < 1]
-    if not 0 <= margin < 1:
-        found.append(("margin", f"{margin:g} is no difference in probability: from 0 up to 1"))
-    return [*prompting_problems(prompting), *found]
+def margin_problems(margin: float) -> list[tuple[str, str]]:
+    """What is wrong with a margin, with its option."""
+    if 0 <= margin < 1:
+        return []
+    return [("margin", f"{margin:g} is no difference in probability: from 0 up to 1")]
 
 
 def _reference(expect: str | None, file: Path | None) -> Reference | None:

@@ -34,8 +34,16 @@ def variables(given: Sequence[str] | None, option: str = "--env") -> Environment
     return tuple(sorted({name: value for name, _, value in pairs}.items()))
 
 
+_OTHERWISE = {"args": "--arg", "states": "--switch"}
+
+
+def as_option(setting: str) -> str:
+    """A setting as it is written on the command line."""
+    return _OTHERWISE.get(setting, f"--{setting.replace('_', '-')}")
+
+
 def usage_problems(problems: Sequence[tuple[str, str]]) -> None:
     """Raise `UsageError` with what is wrong with settings, each named as its option; nothing where nothing is."""
     if problems:
-        told = [f"--{key.replace('_', '-')}: {text}" for key, text in problems]
+        told = [f"{as_option(key)}: {text}" for key, text in problems]
         raise UsageError("the gate cannot be run so", problems=told)
