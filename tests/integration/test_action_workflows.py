@@ -181,11 +181,13 @@ def test_a_fork_s_series_is_exported_and_proposed_once(product: Product) -> None
     run_git("config", "user.name", "x", cwd=product.root)
     run_git("config", "user.email", "x@example.com", cwd=product.root)
     export = product.runner.job(EXAMPLES / "fork-mirror.yml", "export")
-    assert export is not None and export.ok, export.log
+    assert export is not None
+    assert export.ok, export.log
     for _ in range(2):
         run_git("checkout", "-q", "--force", "--detach", "main", cwd=product.root)
         propose = product.runner.job(EXAMPLES / "fork-mirror.yml", "propose")
-        assert propose is not None and propose.ok, propose.log
+        assert propose is not None
+        assert propose.ok, propose.log
     names = run_git("ls-tree", "--name-only", "patchstack/export", "patches/paged/", cwd=origin).stdout.decode()
     assert "0004-One-more.patch" in names
     assert [issue["title"] for issue in tracker.issues] == ["Export the series from its fork"]
