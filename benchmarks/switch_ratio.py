@@ -38,6 +38,7 @@ def main() -> int:
     run.add_argument("--parallel", default="8,32,64,128")
     run.add_argument("--prompt", type=int, default=64)
     run.add_argument("--generate", type=int, default=64)
+    run.add_argument("--flash-attention", choices=("on", "off"), default="on")
     run.add_argument("-o", "--output", type=Path, required=True)
     report = commands.add_parser("report")
     report.add_argument("runs", type=Path)
@@ -50,8 +51,19 @@ def _run(options: argparse.Namespace) -> int:
     context = max(parallel) * (options.prompt + options.generate)
     command = [
         str(options.bin / "llama-batched-bench"),
-        *("-m", str(options.model), "-ngl", "99", "-fa", "on", "-fit", "off", "-c", str(context)),
-        *("-b", "2048", "-ub", "512", "-npp", str(options.prompt), "-ntg", str(options.generate)),
+        *("-m", str(options.model), "-ngl", "99", "-fit", "off", "-c", str(context)),
+        *(
+            "-fa",
+            options.flash_attention,
+            "-b",
+            "2048",
+            "-ub",
+            "512",
+            "-npp",
+            str(options.prompt),
+            "-ntg",
+            str(options.generate),
+        ),
         *("-npl", options.parallel, "--output-format", "jsonl", "--perf", "-lv", "4"),
     ]
     name, _, value = options.on.partition("=")
