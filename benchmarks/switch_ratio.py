@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import math
 import subprocess
@@ -49,23 +50,21 @@ def main() -> int:
 def _run(options: argparse.Namespace) -> int:
     parallel = [int(number) for number in options.parallel.split(",")]
     context = max(parallel) * (options.prompt + options.generate)
-    command = [
-        str(options.bin / "llama-batched-bench"),
-        *("-m", str(options.model), "-ngl", "99", "-fit", "off", "-c", str(context)),
-        *(
-            "-fa",
-            options.flash_attention,
-            "-b",
-            "2048",
-            "-ub",
-            "512",
-            "-npp",
-            str(options.prompt),
-            "-ntg",
-            str(options.generate),
-        ),
-        *("-npl", options.parallel, "--output-format", "jsonl", "--perf", "-lv", "4"),
-    ]
+    settings = {
+        "-m": str(options.model),
+        "-ngl": "99",
+        "-fa": options.flash_attention,
+        "-fit": "off",
+        "-c": str(context),
+        "-b": "2048",
+        "-ub": "512",
+        "-npp": str(options.prompt),
+        "-ntg": str(options.generate),
+        "-npl": options.parallel,
+        "--output-format": "jsonl",
+        "-lv": "4",
+    }
+    command = [str(options.bin / "llama-batched-bench"), *itertools.chain(*settings.items()), "--perf"]
     name, _, value = options.on.partition("=")
     with options.output.open("w") as kept:
         for number in range(options.pairs * 2):
