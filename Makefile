@@ -31,6 +31,7 @@ contract: $(VENV)/.installed  ## imports run downward only
 docs: $(VENV)/.installed   ## write the generated reference and the screens in the docs
 	$(BIN)/python ci/reference.py
 	$(BIN)/python ci/screens.py
+	$(BIN)/python ci/step_summary.py
 
 workflows: $(VENV)/.installed  ## actionlint and zizmor: this repository's workflows, and those of the docs
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/actionlint
@@ -51,6 +52,7 @@ $(VENV)/.tools: ci/requirements/dist.txt
 check: lint types contract workflows   ## lint, types, import contract, workflows, and that reference and screens are up to date
 	$(BIN)/python ci/reference.py --check
 	$(BIN)/python ci/screens.py --check
+	$(BIN)/python ci/step_summary.py --check
 
 fuzz: $(VENV)/.installed   ## the apply fuzz against git, long (FUZZ=20000 examples)
 	PATCHSTACK_FUZZ_EXAMPLES=$(or $(FUZZ),20000) $(BIN)/python -m pytest tests/fuzz
