@@ -1,4 +1,8 @@
-"""Which patches will break next: how often upstream changes the files and functions that the series changes."""
+"""Which patches will break next: how often upstream changes the lines around those that the series changes.
+
+The predictor is the simplest that won over upstream's past (benchmarks/forecast_backtest.py; docs/guides/canary.md has
+the figures): how recent a change is, and the function it is in, told nothing more.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +17,21 @@ from patchstack.git.objects import Commit, Objects, Repository, read_only_git
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
 from patchstack.series.model import Series
 from patchstack.upstream.carry import compare
-from patchstack.upstream.functions import Function, function_at, functions
+from patchstack.upstream.functions import function_at, functions
 from patchstack.upstream.history import UpstreamRange
-from patchstack.upstream.lines import is_binary
+from patchstack.upstream.lines import Edit, is_binary
 from patchstack.upstream.own import OwnEdits
+from patchstack.upstream.positions import Range, before, behind, distance
 from patchstack.upstream.strict import StrictChain
 
 AHEAD = 30
 """Days that the forecast looks ahead."""
-_AROUND = 6  # lines around a change that must stay as they are: three of context on either side
+NEAR = 25
+"""Lines around a place in which upstream's changes count."""
+CONTEXT = 3
+"""Lines around a change that must stay as they are."""
+CALM = 0.05
+"""Changes of a place that are expected in `AHEAD` days where upstream was calm: refactorings come from nowhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +86,27 @@ class Forecast:
     patches: tuple[Outlook, ...]
 
 
+def expected(commits: float, lines: int, days: int) -> float:
+    """How many changes of a place of so many lines are expected in `AHEAD` days, from the commits that changed lines
+    near it in so many days: its part of those lines, and `CALM`."""
+    share = (lines + 2 * CONTEXT) / (lines + 2 * NEAR)
+    return CALM + commits * share * AHEAD / days
+
+
 @dataclass(frozen=True, slots=True)
 class _Past:
     """A commit of upstream's past: its tree, and when it came (seconds since 1970)."""
 
     tree: str
     when: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Lines that a patch stands on, as upstream's tip has them, and the function they are in."""
+
+    range: Range
+    function: str
 
 
 def foresee(objects: Objects, repository: Repository, series: Series, range_: UpstreamRange, *, days: int) -> Forecast:
@@ -129,29 +154,32 @@ class _Forecaster:
         reached = (self._newest - past[0].when) / 86_400
         self._days = max(1, min(days, math.ceil(reached)))
         self._chain = chain
-        pin = chain.touched.entries(range_.pin.tree)
-        self._paths = [place for place, entry in enumerate(pin) if entry is not None]
+        self._pin = chain.touched.entries(range_.pin.tree)
+        self._paths = [place for place, entry in enumerate(self._pin) if entry is not None]
         self._weeks = max(1, math.ceil(self._days / 7))
         self._tip = chain.touched.entries(range_.tip.tree)
 
     def forecast(self) -> Forecast:
         counts = {place: [0] * self._weeks for place in self._paths}
         edited: dict[int, Counter[str]] = {place: Counter() for place in self._paths}
+        made: dict[int, list[tuple[Edit, ...]]] = {place: [] for place in self._paths}
         known = dict.fromkeys(self._paths, True)
-        before = self._chain.touched.entries(self._past[0].tree)
+        last = self._chain.touched.entries(self._past[0].tree)
         for commit in self._past[1:]:
             after = self._chain.touched.entries(commit.tree)
             week = self._weeks - 1 - min(self._weeks - 1, (self._newest - commit.when) // (7 * 86_400))
             for place in self._paths:
-                if before[place] is not None and before[place] != after[place]:
+                if last[place] is not None and last[place] != after[place]:
                     counts[place][week] += 1
-                    names = self._changed(before[place], after[place])
-                    known[place] = known[place] and names is not None
-                    edited[place].update(names or ())
-            before = after
+                    change = self._changed(last[place], after[place])
+                    known[place] = known[place] and change is not None
+                    edits, names = change or ((), set())
+                    edited[place].update(names)
+                    made[place].append(edits)
+            last = after
         surface = self._surface()
         files = [self._file(place, counts[place], edited[place], known[place], surface) for place in self._paths]
-        patches = [self._outlook(index, counts, edited, known, surface) for index in range(len(self._own))]
+        patches = [self._outlook(index, counts, made, known, surface[index]) for index in range(len(self._own))]
         begin = datetime.fromtimestamp(self._newest, UTC) - timedelta(days=7 * self._weeks - 1)
         return Forecast(
             days=self._days,
@@ -162,8 +190,9 @@ class _Forecaster:
             patches=tuple(sorted(patches, key=lambda one: (-one.risk, one.file))),
         )
 
-    def _changed(self, old: Entry | None, new: Entry | None) -> set[str] | None:
-        """The names of the functions a commit changes in a file, empty for outside; None where contents are missing."""
+    def _changed(self, old: Entry | None, new: Entry | None) -> tuple[tuple[Edit, ...], set[str]] | None:
+        """The edits of a commit in a file, and the names of the functions they are in, empty for outside; None where
+        contents are missing."""
         texts = []
         for entry in (old, new):
             if entry is None or entry[0] not in (FILE, EXECUTABLE):
@@ -174,34 +203,28 @@ class _Forecaster:
             data = self._objects.blob(entry[1])
             texts.append([b""] if is_binary(data) else data.split(b"\n"))
         found = functions(texts[1])
-        names = set()
-        for edit in compare(texts[0], texts[1]):
-            there = function_at(found, min(edit.to, len(texts[1]) - 1))
-            names.add(there.name if there is not None else "")
-        return names
+        edits = compare(texts[0], texts[1])
+        heads = (function_at(found, min(edit.to, len(texts[1]) - 1)) for edit in edits)
+        return edits, {head.name if head is not None else "" for head in heads}
 
-    def _surface(self) -> list[dict[int, dict[str, tuple[int, int]]]]:
-        """For every patch, by file and function: how many lines it stands on there, and how long the function is."""
-        found: list[dict[int, dict[str, tuple[int, int]]]] = []
+    def _surface(self) -> list[dict[int, list[_Place]]]:
+        """For every patch, by file: the lines it stands on, one place for each of its changes."""
+        found: list[dict[int, list[_Place]]] = []
         for index in range(len(self._own)):
-            files: dict[int, dict[str, tuple[int, int]]] = {}
+            files: dict[int, list[_Place]] = {}
             for path, change in self._own.of(index).items():
                 place = self._chain.touched.place[path]
                 lines = self._own.lines(change.old)
                 if place in self._paths and lines is not None:
-                    files[place] = self._standing(functions(lines), len(lines), change.edits or ())
+                    to_old = self._own.between(self._pin[place], change.old)
+                    to_tip = self._own.between(self._pin[place], self._tip[place])
+                    heads = functions(lines)
+                    files[place] = [
+                        _Place(behind(before((at, at + removed), to_old), to_tip), head.name if head else "")
+                        for at, removed, _, _ in change.edits or ()
+                        for head in (function_at(heads, at),)
+                    ]
             found.append(files)
-        return found
-
-    def _standing(
-        self, there: list[Function], length: int, changes: Sequence[tuple[int, int, int, int]]
-    ) -> dict[str, tuple[int, int]]:
-        outside = max(1, length - sum(one.end - one.start for one in there))
-        found: dict[str, tuple[int, int]] = {}
-        for at, removed, _, _ in changes:
-            function = function_at(there, at)
-            name, whole = (function.name, function.end - function.start) if function is not None else ("", outside)
-            found[name] = (min(whole, found.get(name, (0, 0))[0] + removed + _AROUND), whole)
         return found
 
     def _file(
@@ -210,7 +233,7 @@ class _Forecaster:
         weeks: list[int],
         edited: Counter[str],
         known: bool,
-        surface: list[dict[int, dict[str, tuple[int, int]]]],
+        surface: list[dict[int, list[_Place]]],
     ) -> HotFile:
         patches = self._series.patches
         by: dict[str, list[str]] = {}
@@ -218,7 +241,7 @@ class _Forecaster:
         for index, files in enumerate(surface):
             if place in files:
                 touching.append(patches[index].file)
-                for name in files[place]:
+                for name in dict.fromkeys(one.function for one in files[place]):
                     by.setdefault(name, []).append(patches[index].file)
         hot = [HotFunction(name=name, commits=edited[name], patches=tuple(files)) for name, files in by.items()]
         return HotFile(
@@ -233,22 +256,37 @@ class _Forecaster:
         self,
         index: int,
         counts: dict[int, list[int]],
-        edited: dict[int, Counter[str]],
+        made: dict[int, list[tuple[Edit, ...]]],
         known: dict[int, bool],
-        surface: list[dict[int, dict[str, tuple[int, int]]]],
+        surface: dict[int, list[_Place]],
     ) -> Outlook:
-        """Commits that change a function strike the lines of a patch as often as its share of the function is large."""
         patch = self._series.patches[index]
-        expected, worst, where = 0.0, 0.0, ""
-        for place, names in surface[index].items():
+        total, worst, where = 0.0, 0.0, ""
+        for place, places in surface.items():
             path = self._chain.touched.paths[place].decode("utf-8", "replace")
-            for name, (stood, whole) in names.items():
-                # Without contents, a commit to the file counts for each of its functions alike.
-                often = edited[place][name] if known[place] else sum(counts[place]) / max(1, len(names))
-                struck = often * stood / whole * AHEAD / self._days
-                expected += struck
-                if struck > worst:
-                    worst, where = struck, f"{path}: {name}()" if name else path
+            by_function: dict[str, float] = {}
+            for one in places:
+                lines = one.range[1] - one.range[0]
+                if known[place]:
+                    often: float = _near(one.range, made[place])
+                else:  # a commit to the file counts for each of its lines alike
+                    whole = len(self._own.lines(self._pin[place]) or ())
+                    often = sum(counts[place]) * min(1.0, (lines + 2 * NEAR) / max(1, whole))
+                so_far = by_function.get(one.function, 0.0)
+                by_function[one.function] = so_far + expected(often, lines, self._days)
+            for name, changes in by_function.items():
+                total += changes
+                if changes > worst:
+                    worst, where = changes, f"{path}: {name}()" if name else path
         return Outlook(
-            file=patch.file, number=patch.number, subject=patch.subject, risk=1 - math.exp(-expected), where=where
+            file=patch.file, number=patch.number, subject=patch.subject, risk=1 - math.exp(-total), where=where
         )
+
+
+def _near(range_: Range, made: Sequence[tuple[Edit, ...]]) -> int:
+    """How many of a file's changes, oldest first, came near lines of its newest version."""
+    count = 0
+    for edits in reversed(made):
+        count += any(distance(edit, range_) <= NEAR for edit in edits)
+        range_ = before(range_, edits)
+    return count

@@ -1,0 +1,35 @@
+"""Where some lines of a text stood, or will stand, in another version of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from patchstack.upstream.lines import Edit
+
+Range = tuple[int, int]
+"""Lines of a text, counted from 0: the first, and the one behind the last. Both alike: a place between two lines."""
+
+
+def before(range_: Range, edits: Iterable[Edit]) -> Range:
+    """The lines of the old text that became a range of the new one. An edit that meets the range counts whole; what
+    was inserted is empty."""
+    start, end = range_
+    low, high = start, end
+    for edit in edits:
+        if edit.to + edit.added <= start:
+            low += edit.removed - edit.added
+            high += edit.removed - edit.added
+        elif edit.to < end:
+            low -= max(0, start - edit.to)
+            high += edit.removed - edit.added + max(0, edit.to + edit.added - end)
+    return low, max(low, high)
+
+
+def behind(range_: Range, edits: Iterable[Edit]) -> Range:
+    """The lines of the new text that a range of the old one became."""
+    return before(range_, (Edit(edit.to, edit.added, edit.at, edit.removed) for edit in edits))
+
+
+def distance(edit: Edit, range_: Range) -> int:
+    """How many lines of the new text lie between an edit and a range; 0 where they touch."""
+    return max(0, edit.to - range_[1], range_[0] - edit.to - edit.added)
