@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +10,9 @@ import pytest
 
 from patchstack.engine.protocol import Ending
 from patchstack.gates import completion
-from patchstack.gates.completion import Spec, State, read, run, spec_problems
+from patchstack.gates.completion import Spec, State, run
 from patchstack.gates.exits import fault_of
-from patchstack.gates.prompting import Prompting, prompting_problems
+from patchstack.gates.prompting import Prompting
 from patchstack.gates.protocol import (
     Attempt,
     Complete,
@@ -23,18 +22,14 @@ from patchstack.gates.protocol import (
     Observation,
     Observed,
 )
-from patchstack.gates.sentinel import GRAPHS_REUSED, MEMORY_BREAKDOWN, sentinel_missing
-from patchstack.gates.transcript import difference, md5_of, reference_problem, sha256_of
+from patchstack.gates.transcript import md5_of, sha256_of
 from patchstack.verdict import Verdict
-from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Mapping as Node
 from tests.programs import a_bench, program
 
 DATA = Path(__file__).parent.parent / "data" / "llama"
 WHOLE = (DATA / "completion.stderr").read_bytes()
 TEXT = (DATA / "completion.stdout").read_bytes()
 MODEL = Model(name="tiny", path="/models/tiny.gguf")
-PINNED = replace(MODEL, sha256="0" * 64)
 PROMPTING = Prompting(model=MODEL, prompt="The capital of France is", tokens=48)
 
 
@@ -248,168 +243,6 @@ def test_a_state_is_not_compared_with_a_crash() -> None:
     assert found.verdict is Verdict.FAIL
     states = {one["state"]: one["verdict"] for one in found.details["states"]}  # type: ignore[union-attr,index]
     assert states == {"off": "FAIL", "on": "INVALID"}
-
-
-@pytest.mark.parametrize(
-    ("states", "problem"),
-    [
-        ((), "there are none"),
-        ((replace(ON, same_as="of"),), "there is no state 'of' for same_as"),
-        ((replace(ON, same_as="on"),), "same_as is itself"),
-        ((OFF, replace(ON, env=())), "has the environment of off: a run would be compared with itself"),
-        ((OFF, ON, State(name="x", same_as="on")), "same_as on, which is compared itself: name off"),
-        ((State(expect="d41d8cd98f00b204e9800998ecf8427e"),), "is the digest of nothing"),
-        ((State(expect=hashlib.sha256(b"\n").hexdigest()),), "is the digest of nothing"),
-        ((State(expect="12"),), "is no digest"),
-        ((State(expect=md5_of(TEXT), transcript=b"other"),), "is not the one of the digest expected"),
-    ],
-)
-def test_states_that_make_no_sense_are_refused(states: tuple[State, ...], problem: str) -> None:
-    (found,) = spec_problems(Spec(prompting=PROMPTING, states=states))
-    assert problem in found[1]
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"prompt": " "}, "the prompt is empty"),
-        ({"prompt": "see {work}"}, "{work} would be replaced with a path"),
-        ({"args": ("--no-perf",)}, "takes away the line that shows that nothing was lost"),
-        ({"args": ("-n", "9")}, "-n is tokens:"),
-        ({"tokens": 4096}, "do not fit into a context of 4096"),
-        ({"env": (("LD_PRELOAD", "x"),)}, "LD_PRELOAD is set by the engine"),
-        ({"env": (("A B", "x"),)}, "is no name of a variable"),
-        ({"flash_attention": "maybe"}, "is none of on, off and auto"),
-        ({"sentinel": "("}, "is no regular expression"),
-        ({"sentinel": "x*"}, "is found in every text"),
-    ],
-)
-def test_prompts_that_cannot_be_put_are_refused(change: dict[str, object], problem: str) -> None:
-    (found,) = prompting_problems(replace(PROMPTING, **change))  # type: ignore[arg-type]
-    assert problem in found[1]
-
-
-# Sentinels and texts
-
-
-@pytest.mark.parametrize("name", ["completion.stderr", "completion-verbose.stderr"])
-def test_the_sentinel_is_found_in_what_the_tool_printed_whatever_follows_it(name: str) -> None:
-    stderr = (DATA / name).read_bytes()
-    assert sentinel_missing(stderr, GRAPHS_REUSED) is None
-    assert sentinel_missing(stderr.replace(b"0.0", b"\x1b[34m0.0\x1b[0m"), GRAPHS_REUSED) is None
-    cut = stderr[: stderr.index(b"graphs reused") + 20]
-    assert sentinel_missing(cut, GRAPHS_REUSED) is not None, "half a line is not the line"
-
-
-def test_the_sentinel_of_perplexity_is_in_verbose_output_alone() -> None:
-    assert sentinel_missing((DATA / "completion-verbose.stderr").read_bytes(), MEMORY_BREAKDOWN) is None
-    assert sentinel_missing(WHOLE, MEMORY_BREAKDOWN) is not None
-
-
-@pytest.mark.parametrize(
-    ("expected", "actual", "told"),
-    [
-        (b"abc", b"abd", "first difference at character 2: after 'ab', 'c' became 'd'"),
-        (b"abc", b"ab", "first difference at character 2: after 'ab', 'c' became the end"),
-        (b"", b"x", "first difference at character 0: the end became 'x'"),
-        (b"a\xff", b"a\xfe", "first difference at character 1: after 'a', '\\\\xff' became '\\\\xfe'"),
-        ("é1".encode(), "é2".encode(), "first difference at character 1: after 'é', '1' became '2'"),
-    ],
-)
-def test_a_difference_is_told_by_position_and_surroundings(expected: bytes, actual: bytes, told: str) -> None:
-    assert told in str(difference(expected, actual))
-    assert difference(expected, expected) is None
-
-
-def test_only_digests_of_something_are_references() -> None:
-    assert reference_problem(md5_of(TEXT)) is None
-    assert reference_problem(sha256_of(TEXT)) is None
-    assert reference_problem(md5_of(TEXT).upper()) is not None
-
-
-# Settings
-
-
-def settings(text: str, tmp_path: Path) -> tuple[Spec, list[str]]:
-    path = tmp_path / "suite.yaml"
-    path.write_text(text)
-    problems: list[str] = []
-    spec = read(Node(read_yaml(path), path, "", problems), {"tiny": PINNED})
-    return spec, [problem.removeprefix(f"{path}:") for problem in problems]
-
-
-def test_an_entry_of_a_suite_is_read(tmp_path: Path) -> None:
-    spec, problems = settings(
-        """\
-model: tiny
-prompt: The capital of France is
-tokens: 48
-gpu_layers: 0
-args: [-md, "{model:tiny}"]
-env: {GGML_NO_BACKTRACE: 0}
-states:
-  paged: {env: {LLAMA_KV_PAGED: 1}, expect: 8CB0CE23777BF55F92F63D0292C756B0}
-  off: {expect: 07db32c2bcb78d17a43ed18bc22705cd}
-  stable: {env: {LLAMA_PAGED_DECODE_STABLE: "1"}, same_as: off}
-runs: 2
-tries: 3
-""",
-        tmp_path,
-    )
-    assert problems == []
-    assert spec.prompting == Prompting(
-        model=PINNED,
-        prompt="The capital of France is",
-        tokens=48,
-        gpu_layers=0,
-        args=("-md", "{model:tiny}"),
-        models=(PINNED,),
-        env=(("GGML_NO_BACKTRACE", "0"),),
-        tries=3,
-    )
-    assert spec.prompting.completion().models == (PINNED,)
-    assert spec.runs == 2
-    assert [(state.name, state.env, state.expect, state.same_as) for state in spec.states] == [
-        ("paged", (("LLAMA_KV_PAGED", "1"),), "8cb0ce23777bf55f92f63d0292c756b0", None),
-        ("off", (), "07db32c2bcb78d17a43ed18bc22705cd", None),
-        ("stable", (("LLAMA_PAGED_DECODE_STABLE", "1"),), None, "off"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("model: tin\nprompt: x\n", "1: model: there is no model 'tin', perhaps you meant tiny"),
-        ("model: tiny\n", "1: prompt is missing"),
-        ("model: tiny\nprompt: x\nexpct: y\n", "3: expct: unknown key, perhaps you meant expect"),
-        ("model: tiny\nprompt: x\nenv: {A: true}\n", "3: env: the value of A is not text; put it in quotes"),
-        ("model: tiny\nprompt: x\nenv: {A: 00}\n", "3: env: the value of A is not text; put it in quotes"),
-        ("model: tiny\nprompt: x\nenv: {LD_PRELOAD: y}\n", "3: env: LD_PRELOAD is set by the engine"),
-        ("model: tiny\nprompt: x\ntokens: 0\n", "3: tokens: 0 is not from 1"),
-        ("model: tiny\nprompt: x\ncontext: 32\n", "48 do not fit into a context of 32"),
-        ("model: tiny\nprompt: x\nargs: [-n, '5']\n", "3: args: -n is tokens:"),
-        ("model: tiny\nprompt: x\nargs: ['{model:other}']\n", "3: args: there is no model 'other'"),
-        ("model: tiny\nprompt: x\nsentinel: '['\n", "3: sentinel: '[' is no regular expression"),
-        ("model: tiny\nprompt: x\nexpect: d41d8cd98f00b204e9800998ecf8427e\n", "3: expect: d41d8cd98f00b204e98"),
-        ("model: tiny\nprompt: x\nstates: {}\n", "3: states: there are none: nothing would be checked"),
-        ("model: tiny\nprompt: x\nstates: {a: {exp: b}}\n", "3: states.a.exp: unknown key"),
-        ("model: tiny\nprompt: x\nexpect: " + "a" * 32 + "\nstates: {a: {}}\n", "each state has its own expect"),
-        ("model: tiny\nprompt: x\nparallel: 1\n", "3: parallel: one request is not parallel"),
-        (
-            "model: tiny\nprompt: x\nparallel: 2\nexpect: " + "a" * 32,
-            "3: parallel: requests at once are held against one",
-        ),
-    ],
-)
-def test_an_entry_that_cannot_be_used_is_complained_about_with_its_line(
-    text: str, problem: str, tmp_path: Path
-) -> None:
-    _, problems = settings(text, tmp_path)
-    assert len(problems) == 1, problems
-    assert problem in problems[0]
-
-
-# On a real bench
 
 
 def a_completion(tmp_path: Path, script: str, *, seconds: int = 20, tries: int = 2) -> Judgement:
