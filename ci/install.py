@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -31,19 +32,31 @@ def directory_for(lock: Path, place: Path) -> Path:
     return place / f"patchstack-venv-{hashlib.sha256(lock.read_bytes() + told).hexdigest()[:16]}"
 
 
+def has_pip() -> bool:
+    """Whether this Python's pip can install into another environment (since 22.3): making a pip for one takes most of
+    the time."""
+    try:
+        major, minor = version("pip").split(".")[:2]
+    except (PackageNotFoundError, ValueError):
+        return False
+    return (int(major), int(minor)) >= (22, 3)
+
+
 def install(lock: Path, place: Path) -> Path:
     """Make an environment with the locked packages and this checkout; gives its Python. One that is there already is
     taken as it is."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    release = f"{sys.version_info.major}.{sys.version_info.minor}"
     directory = directory_for(lock, place)
     python = directory / "bin" / "python"
     ready = directory / ".ready"
     if ready.exists():
         return python
-    venv.create(directory, with_pip=True, clear=True)
-    command = [str(python), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*command, "--only-binary", ":all:", "--require-hashes", "-r", str(lock)], check=True)
-    packages = directory / "lib" / f"python{version}" / "site-packages"
+    ours = has_pip()
+    venv.create(directory, with_pip=not ours, clear=True)
+    pip = [sys.executable, "-I", "-m", "pip", "--python", str(python)] if ours else [str(python), "-I", "-m", "pip"]
+    options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--no-deps", "--only-binary", ":all:"]
+    subprocess.run([*pip, "install", *options, "--require-hashes", "-r", str(lock)], check=True)
+    packages = directory / "lib" / f"python{release}" / "site-packages"
     (packages / "patchstack.pth").write_text(f"{CHECKOUT}\n", encoding="utf-8")
     ready.touch()
     return python

@@ -37,7 +37,13 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "wheels"
 
 
-def test_an_environment_has_the_locked_packages_and_this_checkout(tmp_path: Path, wheels: Path) -> None:
+@pytest.mark.parametrize("ours", [True, False], ids=["with our own pip", "with a new pip"])
+def test_an_environment_has_the_locked_packages_and_this_checkout(
+    tmp_path: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch, ours: bool
+) -> None:
+    if ours and not installer.has_pip():
+        pytest.skip("this Python has no pip of its own, or one before 22.3")
+    monkeypatch.setattr(installer, "has_pip", lambda: ours)
     _, digest = a_wheel(wheels)
     lock = tmp_path / "lock.txt"
     lock.write_text(f"atom==1.0 --hash=sha256:{digest}\n")
