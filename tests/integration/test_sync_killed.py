@@ -180,6 +180,23 @@ def test_killed_anywhere_while_it_is_accepted_the_next_accept_finishes_it(world:
     killed_everywhere(world, patchstack, ("sync", "--accept"))
 
 
+def test_killed_while_what_the_policy_asks_for_is_run_continue_takes_the_accept_up(
+    world: Moved, patchstack: Patchstack
+) -> None:
+    deadly = "    sync: {require: [[sh, -c, 'kill -9 $PPID']]}\n"
+    world.settings.write_text(world.settings.read_text() + deadly)
+    assert patchstack(*options(world, *TO)) == 1
+    world.resolve("src/kernel.cu", RESOLVED)
+    assert patchstack(*options(world, "sync", "--continue")) == 0
+    assert os.WIFSIGNALED(in_child(options(world, "sync", "--accept"), lambda: None))
+    assert state_of(world) == "ready" and f"pin: {world.fork.pin}" in world.settings.read_text()
+    assert patchstack(*options(world, "sync")) == 1, "a person is needed"
+    world.settings.write_text(world.settings.read_text().replace("kill -9 $PPID", "true"))
+    assert patchstack(*options(world, "sync", "--continue")) == 0
+    assert state_of(world) is None
+    assert f"pin: {world.fork.upstream.head()}" in world.settings.read_text()
+
+
 @pytest.mark.parametrize("stage", ["--abort", "--accept"])
 def test_killed_while_it_clears_up_it_can_be_told_to_again(world: Moved, patchstack: Patchstack, stage: str) -> None:
     assert patchstack(*options(world, *TO)) == 1
