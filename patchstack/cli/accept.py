@@ -59,6 +59,7 @@ def accept_command(
     from patchstack.verdict import exit_code
     from patchstack.workflow.accept import Terms, alike, decide, examine
     from patchstack.workflow.candidate import described, ledger_directory, open_candidates
+    from patchstack.workflow.examined import keep
 
     found = the_workspace(workspace)
     config = one_series(found, [series] if series else ())
@@ -91,6 +92,8 @@ def accept_command(
         decision, path = decide(way, candidates, steps, ledger, why=why)
         talk(f"decision: {path}")
         _export(way, cache.root)
+    else:
+        keep(found.root, way, steps)
     if json:
         document = {
             "schema": "patchstack.accept/1",
@@ -105,7 +108,7 @@ def accept_command(
         print(f"accepted {', '.join(one.commit[:12] for one in candidates)}: the series {config.name} has it now")
     else:
         bad = ", ".join(step.name for step in steps if str(step.verdict) != "PASS")
-        print(f"not accepted: {bad}. Nothing was written")
+        print(f"not accepted: {bad}. The series is as it was")
     if code:
         raise typer.Exit(int(code))
 

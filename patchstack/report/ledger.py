@@ -43,7 +43,7 @@ def decision_lines(decision: Decision, *, diff: bool) -> Iterator[str]:
         yield printable(f"  commit  {one.commit[:12]} {one.subject}")
         yield printable(f"          {', '.join(one.files)}")
     for step in decision.evidence.get("steps", ()):
-        yield printable(f"  held    {step.get('name')}: {step.get('detail')}")
+        yield printable(f"  {step.get('verdict', 'held'):<7} {step.get('name')}: {step.get('detail')}")
     if diff:
         for one in decision.candidates:
             yield ""

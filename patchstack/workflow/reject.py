@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from patchstack.errors import UsageError
 from patchstack.evidence.ledger import Decision, Ledger, Outcome
 from patchstack.workflow.candidate import OnTheWay, described
+from patchstack.workflow.examined import recall
 
 
-def reject(
-    way: OnTheWay, ledger: Ledger, *, why: str, tags: Sequence[str] = (), evidence: Mapping[str, Any] | None = None
-) -> tuple[Decision, Path]:
-    """Write the rejection of the new commits down; the decision and its file. The fork is not touched.
+def reject(way: OnTheWay, ledger: Ledger, *, why: str, tags: Sequence[str] = ()) -> tuple[Decision, Path]:
+    """Write the rejection of the new commits down, with what `accept` saw of them last; the decision and its file. The
+    fork is not touched.
 
     Raises `UsageError` for a rejection without a reason, or of what was accepted before.
     """
@@ -34,6 +33,6 @@ def reject(
         why=why.strip(),
         candidates=described(way),
         tags=tuple(tags),
-        evidence=dict(evidence or {}),
+        evidence=recall(ledger.directory.parent, way),
     )
     return decision, ledger.write(decision)

@@ -111,10 +111,30 @@ def test_a_candidate_that_fails_a_gate_is_not_accepted_and_nothing_is_written(to
     candidate(toy, MAIN.replace("return 0", 'puts("LOUD"); return 0'))
     code, stdout, stderr = accept(toy)
     assert code == 1
-    assert "not accepted: gate quiet (candidate). Nothing was written" in stdout
+    assert "not accepted: gate quiet (candidate). The series is as it was" in stdout
     assert "PASS     gate version (candidate)" in stderr
     assert len(patches(toy)) == 2
     assert not (toy.root / "ledger").exists()
+
+
+def test_a_rejection_has_the_evidence_that_accept_saw(toy: Toy) -> None:
+    commit = candidate(toy, MAIN.replace("return 0", 'puts("LOUD"); return 0'))
+    assert accept(toy)[0] == 1
+    assert run(toy, "reject", "product", "--why", "It is loud.")[0] == 0
+    (decision,) = (toy.root / "ledger").iterdir()
+    steps = {one["name"]: one for one in json.loads(decision.read_text())["evidence"]["steps"]}
+    loud = steps["gate quiet (candidate)"]
+    assert (loud["verdict"], loud["kind"]) == ("FAIL", "command")
+    assert steps["gate version (candidate)"]["verdict"] == "PASS"
+    assert all((toy.root / "evidence" / f"{key}.json").is_file() for key in loud["observations"])
+    shown = run(toy, "ledger", "--show", decision.stem[:10])[1]
+    assert "  FAIL    gate quiet (candidate): it prints what it must not" in shown
+    (toy.root / "evidence" / "candidates" / f"{commit}.json").write_text("{")
+    toy.fork.repo.amend("Another candidate", {"main.c": MAIN.replace("return 0", 'puts("LOUD"); return  0')})
+    assert run(toy, "reject", "product", "--why", "Nobody looked at this one.")[0] == 0
+    assert [
+        json.loads(path.read_text())["evidence"] for path in (toy.root / "ledger").iterdir() if path != decision
+    ] == [{}]
 
 
 def test_a_candidate_that_does_not_compile_is_not_accepted(toy: Toy) -> None:

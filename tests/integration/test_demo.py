@@ -133,9 +133,9 @@ _SAID = {
     "gate run": ["greedy   completion   PASS", "trace    engaged      PASS", "mul-mat  backend-ops  PASS"],
     "accept paged-next": ["accepted 8c1ab49ff0f8: the series paged has it now"],
     "verify paged": [f"paged: holds: base {PIN}"],
-    "accept coarse-keys": ["not accepted: gate greedy (candidate). Nothing was written"],
+    "accept coarse-keys": ["not accepted: gate greedy (candidate). The series is as it was"],
     "reject coarse-keys": ["rejected "],
-    "accept short-log": ["not accepted: gate greedy (candidate), gate trace (candidate). Nothing was written"],
+    "accept short-log": ["not accepted: gate greedy (candidate), gate trace (candidate). The series is as it was"],
     "ledger": ["perf(kv): keys in steps of a quarter", "Half as many look-ups", "Look around: cd tour;", "Go on: "],
 }
 

@@ -1,0 +1,50 @@
+"""What was seen of candidates that were not accepted: kept, so that a rejection has its evidence.
+
+A file `evidence/candidates/COMMIT.json`, named by the last commit; examining the same commits again replaces it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from patchstack.series.files import replace_file
+from patchstack.workflow.accept import Step
+from patchstack.workflow.candidate import OnTheWay
+
+SCHEMA = "patchstack.examined/1"
+
+
+def keep(root: Path, way: OnTheWay, steps: Sequence[Step]) -> Path:
+    """Write down, below the workspace's directory, how every step came out."""
+    document = {
+        "schema": SCHEMA,
+        "series": way.config.name,
+        "commits": [one.oid for one in way.new],
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "steps": [
+            {"name": one.name, "verdict": str(one.verdict), "detail": one.detail, **one.evidence} for one in steps
+        ],
+    }
+    path = _path(root, way)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode())
+    return path
+
+
+def recall(root: Path, way: OnTheWay) -> dict[str, Any]:
+    """What is known of just these commits, as a decision keeps it; empty where nothing is, or what is there is
+    damaged."""
+    try:
+        document = json.loads(_path(root, way).read_text(encoding="utf-8"))
+        known = document["schema"] == SCHEMA and document["commits"] == [one.oid for one in way.new]
+        return {"made": str(document["made"]), "steps": list(document["steps"])} if known else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _path(root: Path, way: OnTheWay) -> Path:
+    return root / "evidence" / "candidates" / f"{way.head.oid}.json"
