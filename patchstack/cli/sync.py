@@ -191,9 +191,14 @@ def _was_accepted(bench: Bench) -> bool:
 
 
 def _suite(bench: Bench) -> Suite | None:
-    """The suite that the policy names. Raises `UsageError` where there is none of that name."""
+    """The suite that the policy names. Raises `UsageError` where there is none of that name, or nothing to build."""
     if bench.config.sync_suite is None:
         return None
+    if bench.config.variant is None:
+        raise UsageError(
+            f"suite {bench.config.sync_suite} is to be run on a build of {bench.config.name}: of which variant?",
+            hint=f"variant: NAME in {bench.workspace.path}, below the series",
+        )
     from patchstack.gates.suite import find_suite, read_suites
 
     path = bench.workspace.path

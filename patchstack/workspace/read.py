@@ -89,6 +89,8 @@ def _read_sync(node: Mapping | None) -> tuple[tuple[tuple[str, ...], ...], str |
     if node is None:
         return (), None
     required, suite = node.commands("require"), node.text("suite")
+    if suite == "":
+        node.complain("suite", "suite is empty")
     node.finish()
     return required, suite
 

@@ -171,6 +171,14 @@ def test_a_suite_that_is_not_there_is_told_before_the_work(syncing: Syncing) -> 
     assert not (syncing.toy.root / ".patchstack").exists()
 
 
+def test_a_suite_without_a_variant_to_build_is_told_before_the_work(syncing: Syncing) -> None:
+    syncing.edit("    variant: cpu\n", "")
+    ran = syncing.run("sync", "--to", "main")
+    assert ran.code == 2
+    assert "error: suite quick is to be run on a build of toy: of which variant?" in ran.stderr
+    assert not (syncing.toy.root / ".patchstack").exists()
+
+
 def test_options_of_the_suite_go_with_accept(syncing: Syncing) -> None:
     ran = syncing.run("sync", "--to", "main", "--engine", "host")
     assert ran.code == 2

@@ -39,6 +39,24 @@ def test_a_good_workspace_is_read_with_paths_from_its_own_directory(tmp_path: Pa
     assert (series.fork, series.fork_ref, series.expect) == ("git@github.com:me/llama.cpp", "paged", "fork")
 
 
+def test_what_moves_the_pin_is_read_as_commands_and_a_suite(tmp_path: Path) -> None:
+    [series] = read_workspace(written(tmp_path, GOOD + "    sync: {require: [make test], suite: quick}\n")).series
+    assert (series.sync_require, series.sync_suite) == ((("make", "test"),), "quick")
+    [series] = read_workspace(written(tmp_path, GOOD)).series
+    assert (series.sync_require, series.sync_suite) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("written_as", "told"),
+    [("", "is empty"), ("''", "is empty"), ("3", "3 is not text"), ("[quick]", "a list is not text")],
+)
+def test_a_suite_that_is_none_is_a_complaint_and_not_no_suite(
+    tmp_path: Path, run_cli: RunCli, written_as: str, told: str
+) -> None:
+    [complaint] = complaints(tmp_path, run_cli, GOOD + f"    sync: {{suite: {written_as}}}\n")
+    assert complaint.startswith("6: series.paged.sync.suite: ") and told in complaint
+
+
 def test_without_a_fork_the_lock_is_expected(tmp_path: Path) -> None:
     assert read_workspace(written(tmp_path, GOOD)).series[0].expect == "lock"
 
