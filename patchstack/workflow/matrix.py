@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Mapping, Sequence
 
 from patchstack.build.variant import Variants
@@ -55,7 +56,8 @@ def matrix(
         arch = variant.arch.value if variant.arch is not None else ""
         for suite in chosen:
             row = {"variant": plain, "arch": arch, "platform": platform, "runner": runners[platform], "suite": suite}
-            row["args"] = f"--variant {plain} --platform {platform}" + (" --unproven runs" if arch else "")
+            words = ["--variant", plain, "--platform", platform, *(["--unproven", "runs"] if arch else [])]
+            row["args"] = shlex.join(words)  # a workspace names variants as it likes: each stays one word
             if row not in jobs:
                 jobs.append(row)
     if len(jobs) > LARGEST:

@@ -125,6 +125,19 @@ def test_a_patch_that_no_longer_applies_is_annotated_on_the_line_of_its_hunk(pro
     assert ran.outputs["holds"] == "false"
 
 
+def test_a_series_that_is_compared_with_nothing_is_not_said_to_hold(product: Product) -> None:
+    ran = product.act(command="verify", args="--apply-only")
+    assert ran.ok
+    assert ran.outputs["holds"] == "unknown"
+
+
+@pytest.mark.parametrize("args", ["--help", "--rules"])
+def test_an_exit_without_an_answer_is_no_pass(product: Product, args: str) -> None:
+    ran = product.act(command="lint", args=args)
+    assert not ran.ok
+    assert ran.outputs["holds"] == ""
+
+
 def test_lint_annotates_lines_and_writes_sarif(product: Product) -> None:
     patch = product.patch(2)
     patch.write_text(patch.read_text().replace("+changed by commit 2", "+see /home/jane/notes"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.cli.ci.cached import cache_plan, told_by
-from patchstack.cli.ci.inputs import Command, Event, Inputs, arguments, read_event, read_inputs
+from patchstack.cli.ci.inputs import Command, Event, Inputs, arguments, handed_on, read_event, read_inputs
 from patchstack.errors import UsageError
 
 
@@ -91,6 +91,13 @@ def test_an_event_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(UsageError, match="cannot be read"):
         read_event({"GITHUB_EVENT_PATH": str(path)})
+
+
+def test_what_talks_to_the_runner_or_as_the_job_is_not_handed_on() -> None:
+    ours = ["GITHUB_OUTPUT", "GITHUB_ENV", "GITHUB_PATH", "GITHUB_STATE", "GITHUB_STEP_SUMMARY", "GITHUB_TOKEN"]
+    ours += ["GH_TOKEN", "ACTIONS_RUNTIME_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "INPUT_ARGS", "PATCHSTACK_CI_ARGS"]
+    kept = {"PATH": "/bin", "HOME": "/", "PATCHSTACK_CACHE": "c", "DOCKER_HOST": "d", "GITHUB_SHA": "s"}
+    assert handed_on({**kept, **dict.fromkeys(ours, "x")}) == kept
 
 
 def event(name: str, ref: str) -> Event:

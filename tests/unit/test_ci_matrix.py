@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,13 @@ def test_gpu_programs_are_not_started_where_there_is_no_gpu(workspace: Path, run
         "--variant mine --platform linux/arm64 --unproven runs",
     ]
     assert [row["arch"] for row in rows] == ["", "121a-real"]
+
+
+def test_a_variant_s_name_stays_one_word(workspace: Path, run_cli: RunCli) -> None:
+    text = WORKSPACE.replace("mine", "'cpu --engine host'")
+    (workspace / "patchstack.yaml").write_text(text)
+    (_, row) = run_cli("ci", "matrix").document["include"]
+    assert shlex.split(row["args"])[:2] == ["--variant", "cpu --engine host"]
 
 
 def test_none_is_a_word_for_nothing(workspace: Path, run_cli: RunCli) -> None:

@@ -16,19 +16,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from patchstack.errors import MissingError, PatchstackError
+from patchstack.errors import Exit, MissingError, PatchstackError
 
 if TYPE_CHECKING:
     from patchstack.cli.ci.inputs import Event, Inputs
+    from patchstack.process import Finished
     from patchstack.report.annotations import Ground
     from patchstack.report.documents import Document
     from patchstack.report.github import Annotation
     from patchstack.workspace import SeriesConfig
 
 _HOURS = 6 * 3600.0  # a job on GitHub's runners may take six hours
-# With these a program could talk to the runner, or as the job, behind our back.
-_OURS_ALONE = ("GITHUB_OUTPUT", "GITHUB_ENV", "GITHUB_PATH", "GITHUB_STATE", "GITHUB_STEP_SUMMARY", "GITHUB_TOKEN")
-_OURS_PREFIXES = ("ACTIONS_", "INPUT_", "GH_", "PATCHSTACK_CI_")
 
 
 def prepare_command() -> None:
@@ -113,53 +111,67 @@ def _looked_at(inputs: Inputs, event: Event) -> list[Annotation]:
 
 def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], refused: PatchstackError | None) -> int:
     """Run the command and report it. A refusal goes before all that it may find."""
-    from patchstack.cli.ci.inputs import arguments
-    from patchstack.process import run
-    from patchstack.report.annotations import remarks
-    from patchstack.report.documents import each, read_documents, title
+    from patchstack.report.documents import each
     from patchstack.report.foreign import block
-    from patchstack.report.github import commands, stopped, write_values
-    from patchstack.report.summary import failure, in_a_line, part, summary
+    from patchstack.report.github import commands, write_values
+    from patchstack.report.summary import failure, part, summary
 
-    root = _root()
-    workspace = root / inputs.workspace
-    by_hand = _by_hand(inputs, workspace) if inputs.upstream_commit and inputs.command.value == "build" else ()
-    words = arguments(inputs, report, by_hand=by_hand)
-    with stopped(_say):
-        _say(f"patchstack {' '.join(words)}")
-        done = run(
-            [sys.executable, "-I", "-m", "patchstack", *words],
-            cwd=root,
-            env={name: value for name, value in os.environ.items() if not _is_ours(name)},
-            timeout=_HOURS,
-            on_stderr=_say,
-        )
-        documents = read_documents(done.stdout.decode("utf-8", "replace"), f"patchstack {inputs.command}")
-        for line in each(documents, in_a_line):
-            _say(line)
-    report.mkdir(parents=True, exist_ok=True)
-    (report / f"{inputs.command}.jsonl").write_bytes(done.stdout)
-    ground = _ground(root, workspace)
-    told = told + [one for made in each(documents, lambda document: remarks(document, ground)) for one in made]
+    workspace = _root() / inputs.workspace
+    done, documents = _carried_out(inputs, report, workspace)
+    ground = _ground(_root(), workspace)
+    told = told + _remarks(documents, ground, by_lock=event.pull_request)
     parts = each(documents, part)
-    if event.pull_request:
-        told = [*told, *_against_locks(documents)]
+    code = done.code if done.code >= 0 else 128 - done.code
     if not documents:
-        parts = [failure(inputs.command.value, done.code, done.complaint)]
-        told = [*told, _unspoken(inputs, done.code, done.complaint)]
+        parts = [failure(inputs.command.value, code, done.complaint)]
+        told = [*told, _unspoken(inputs, code, done.complaint)]
+        code = code or int(Exit.INVALID)  # without an answer, nothing was seen to hold
     if refused is not None:
         parts = [["### refused", "", *block(refused.render().splitlines(), "text")], *parts]
+        code = max(int(refused.exit_code), code)
     with _file("GITHUB_STEP_SUMMARY").open("a", encoding="utf-8") as out:
         out.write(summary(parts))
     for line in commands(told):
         _say(line)
-    code = max(int(refused.exit_code), done.code) if refused is not None else done.code
-    outputs = {"holds": {0: "true", 1: "false"}.get(code, "unknown"), "report": str(report)}
-    outputs["fetched"] = "true" if (Path(os.environ.get("PATCHSTACK_CACHE", "")) / "repositories").is_dir() else ""
-    outputs |= _outputs(inputs, documents) | _files(inputs, documents, ground, report)
-    write_values(_file("GITHUB_OUTPUT"), outputs)
-    assert {title(document) for document in documents} <= {inputs.command.value}
-    return code if code >= 0 else 128 - code
+    outputs = _outputs(inputs, documents, code) | _files(inputs, documents, ground, report)
+    write_values(_file("GITHUB_OUTPUT"), {**outputs, "report": str(report)})
+    return code
+
+
+def _carried_out(inputs: Inputs, report: Path, workspace: Path) -> tuple[Finished, list[Document]]:
+    """Run the command in the repository's root; its documents, which are kept in the report's directory as well."""
+    from patchstack.cli.ci.inputs import Command, arguments, handed_on
+    from patchstack.process import run
+    from patchstack.report.documents import each, read_documents
+    from patchstack.report.github import stopped
+    from patchstack.report.summary import in_a_line
+
+    elsewhere = inputs.command is Command.BUILD and inputs.upstream_commit
+    words = arguments(inputs, report, by_hand=_by_hand(inputs, workspace) if elsewhere else ())
+    report.mkdir(parents=True, exist_ok=True)
+    with stopped(_say):
+        _say(f"patchstack {' '.join(words)}")
+        done = run(
+            [sys.executable, "-I", "-m", "patchstack", *words],
+            cwd=_root(),
+            env=handed_on(os.environ),
+            timeout=_HOURS,
+            on_stderr=_say,
+        )
+        (report / f"{inputs.command}.jsonl").write_bytes(done.stdout)
+        documents = read_documents(done.stdout.decode("utf-8", "replace"), f"patchstack {inputs.command}")
+        for line in each(documents, in_a_line):
+            _say(line)
+    return done, documents
+
+
+def _remarks(documents: list[Document], ground: Ground, *, by_lock: bool) -> list[Annotation]:
+    """What is to be remarked on the documents; with `by_lock` also what a comparison with a lock is worth."""
+    from patchstack.report.annotations import remarks
+    from patchstack.report.documents import each
+
+    found = [one for made in each(documents, lambda document: remarks(document, ground)) for one in made]
+    return found + (_against_locks(documents) if by_lock else [])
 
 
 def _against_locks(documents: list[Document]) -> list[Annotation]:
@@ -177,15 +189,20 @@ def _against_locks(documents: list[Document]) -> list[Annotation]:
     ]
 
 
-def _outputs(inputs: Inputs, documents: list[Document]) -> dict[str, str]:
-    """What later steps may want to know; of one document, empty where there are several."""
+def _outputs(inputs: Inputs, documents: list[Document], code: int) -> dict[str, str]:
+    """What later steps may want to know; of one document, empty where there are several. A series that was compared
+    with nothing does not hold, even where that was asked for."""
     from patchstack.cli.ci.inputs import Command
 
+    compared = inputs.command is not Command.VERIFY or all(one["holds"] is not None for one in documents)
+    fetched = (Path(os.environ.get("PATCHSTACK_CACHE") or os.devnull) / "repositories").is_dir()
     one = documents[0] if len(documents) == 1 and documents[0].get("error") is None else {}
     tree = one.get("applied_tree", "") if inputs.command is Command.VERIFY else ""
     if inputs.command is Command.BUILD and one:
         tree = one["source"]["tree"]
     return {
+        "holds": {0: "true" if compared else "unknown", 1: "false"}.get(code, "unknown"),
+        "fetched": "true" if fetched else "",
         "applied-tree": str(tree or ""),
         "build-key": str(one.get("key", "")) if inputs.command is Command.BUILD else "",
         "build-directory": str(one.get("out_dir") or "") if inputs.command is Command.BUILD else "",
@@ -278,10 +295,6 @@ def _file(name: str) -> Path:
             hint="this is what the GitHub Action runs; elsewhere: patchstack verify --json | patchstack ci summary",
         )
     return Path(path)
-
-
-def _is_ours(name: str) -> bool:
-    return name in _OURS_ALONE or name.startswith(_OURS_PREFIXES)
 
 
 def _say(line: str) -> None:

@@ -15,6 +15,8 @@ from patchstack.errors import UsageError
 
 _OID = re.compile(r"[0-9a-f]{40}\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_OURS_ALONE = ("GITHUB_OUTPUT", "GITHUB_ENV", "GITHUB_PATH", "GITHUB_STATE", "GITHUB_STEP_SUMMARY", "GITHUB_TOKEN")
+_OURS_PREFIXES = ("ACTIONS_", "INPUT_", "GH_", "PATCHSTACK_CI_")
 
 
 class Command(StrEnum):
@@ -134,6 +136,16 @@ def arguments(inputs: Inputs, report: Path, *, by_hand: tuple[str, ...] = ()) ->
     words += ["--expect", inputs.expect] if inputs.expect else []
     words += ["--to", inputs.upstream_commit] if inputs.upstream_commit and inputs.command is Command.CANARY else []
     return (*words, *inputs.args)
+
+
+def handed_on(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the command: without what a program could talk to the runner with, or as the job, behind our
+    back."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _OURS_ALONE and not name.startswith(_OURS_PREFIXES)
+    }
 
 
 def _inside(payload: Any, *names: str) -> str:
