@@ -75,4 +75,6 @@ def test_every_entry_that_the_guide_shows_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "patchstack.yaml"
     path.write_text(f"models:\n{models}suites:\n  guide:\n    gates:\n{entries}")
     (suite,) = read_suites(path)
-    assert sorted(gate.kind for gate in suite.gates) == sorted(KINDS)
+    assert sorted({gate.kind for gate in suite.gates}) == sorted(KINDS)
+    measured = [gate.spec.measure for gate in suite.gates if isinstance(gate.spec, completion.Spec)]
+    assert [one.build for one in measured if one is not None] == ["4b77161d29e1"]

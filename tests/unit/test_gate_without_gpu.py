@@ -41,7 +41,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_gates_that_need_no_gpu_are_run_and_the_others_are_not_judged(
     workspace: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = patchstack("gate", "run", "plain", "fast", "gpu-ops", "--bin", "bin", "--engine", "host", "--report", "out", "--json")
+    code = patchstack("gate", "run", "plain", "fast", "gpu-ops", "--bin", "bin", "--report", "out", "--json")
     printed = capsys.readouterr()
     assert code == 4
     assert "error: the machine is not fit to be judged on: " in printed.err
