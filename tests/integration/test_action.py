@@ -243,6 +243,17 @@ def test_code_in_the_workspace_is_not_imported(product: Product) -> None:
     assert ran.outputs["applied-tree"] == product.fork.trees[-1]
 
 
+@pytest.mark.parametrize("key", ["upstream", "fork"])
+def test_an_address_of_a_repository_starts_no_program(product: Product, key: str) -> None:
+    evil = product.root.parent / "evil"
+    for address in (f"ext::touch {evil}", f"--upload-pack=touch {evil}", f"ssh://-oProxyCommand=touch%20{evil}/x"):
+        product.configure(**{key: address})
+        ran = product.act(command="verify", expect="fork")
+        assert not ran.ok
+        assert ran.outputs["holds"] == "unknown"
+    assert not evil.exists()
+
+
 def test_what_was_fetched_is_kept_by_the_default_branch_and_read_by_a_pull_request(product: Product) -> None:
     upstream = product.fork.upstream.path
     run_git("config", "uploadpack.allowFilter", "true", cwd=upstream)

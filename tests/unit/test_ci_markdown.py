@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import re
+from html.parser import HTMLParser
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from patchstack.report.foreign import block, code, cut, folded, references, table
 from patchstack.report.text import printable
@@ -48,6 +50,57 @@ def test_a_block_ends_where_it_should_and_not_before(lines: list[str]) -> None:
     assert len(inside) == len(lines)
     assert all("\n" not in line and "\r" not in line for line in inside)
     assert not any(re.match(rf" {{0,3}}`{{{len(made[-1])},}}\s*\Z", line) for line in inside)
+
+
+class _Seen(HTMLParser):
+    """Tags and texts of a document; the text of each cell of a table's body."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.cells: list[str] = []
+        self.text = ""
+        self._inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag == "td":
+            self._inside = True
+            self.cells.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "td"
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self._inside:
+            self.cells[-1] += data
+
+
+def seen(lines: list[str]) -> _Seen:
+    """What a reader of Markdown makes of it, HTML and tables included."""
+    found = _Seen()
+    found.feed(MarkdownIt("commonmark", {"html": True}).enable("table").render("\n".join(lines)))
+    found.close()
+    return found
+
+
+@UNHURRIED
+@given(text=WORDS)
+def test_a_cell_that_is_rendered_holds_the_text_and_nothing_but_the_text(text: str) -> None:
+    shown = seen(table(["a", "b"], [[code(text, 10_000), "x"], ["y", code(text, 10_000)]]))
+    said = printable(" ".join(text.split()))
+    assert shown.tags <= {"table", "thead", "tbody", "tr", "th", "td", "code"}
+    assert shown.cells == [said, "x", "y", said]
+
+
+@UNHURRIED
+@given(lines=st.lists(WORDS, min_size=1, max_size=6))
+def test_a_block_that_is_rendered_holds_its_lines_and_nothing_behind_it(lines: list[str]) -> None:
+    shown = seen([*block(lines, "text"), "", "behind"])
+    assert shown.tags == {"pre", "code", "p"}
+    assert shown.text.endswith("behind\n")
+    assert shown.text.count("\n") == len(lines) + 2
 
 
 def test_a_long_block_is_cut_and_counted() -> None:
