@@ -130,6 +130,21 @@ def with_evidence(judgement: Judgement, found: Sequence[Evidence]) -> Judgement:
     )
 
 
+def still_the_same(judgement: Judgement) -> bool:
+    """Whether all that does not hold is that transcripts changed, and of each it was shown that the model is the same
+    as the one of the build that gives the reference."""
+    states, measured = judgement.details.get("states"), judgement.details.get("kl")
+    if not isinstance(states, list) or not isinstance(measured, list):
+        return False
+    shown = {
+        one["state"] for one in measured if isinstance(one, dict) and one["evidence"] and one["verdict"] == Verdict.PASS
+    }
+    bad = {
+        one.get("state", one.get("name")) for one in states if isinstance(one, dict) and one["verdict"] != Verdict.PASS
+    }
+    return judgement.verdict is Verdict.FAIL and bool(bad) and bad <= shown
+
+
 def as_environment(*parts: Environment) -> Environment:
     """One environment of several, later ones over earlier ones."""
     return tuple(sorted(merged(*parts).items()))

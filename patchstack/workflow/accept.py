@@ -25,6 +25,7 @@ from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
 from patchstack.evidence.resemblance import Likeness, resembling
 from patchstack.gates.bench import EngineBench
 from patchstack.gates.built import programs_of
+from patchstack.gates.changed import still_the_same
 from patchstack.gates.protocol import Judgement
 from patchstack.gates.suite import Gate, Suite, run_suite
 from patchstack.git.objects import Commit
@@ -72,7 +73,7 @@ def examine(way: OnTheWay, cache: Cache, terms: Terms, build: BuildOf, bench: Be
     built: list[Stored] = []
     for steps in (
         lambda: [_mirrored(way, cache)],
-        lambda: gated(way, way.before, "before", terms, build, bench, built),
+        lambda: gated(way, way.before, "before", terms, build, bench, built, then=way.head),
         lambda: gated(way, way.head, "candidate", terms, build, bench, built),
         lambda: [_measured(path) for path in terms.benchmarks],
     ):
@@ -133,9 +134,11 @@ def gated(
     build: BuildOf,
     bench: BenchOf,
     built: list[Stored] | None = None,
+    then: Commit | None = None,
 ) -> Iterator[Step]:
     """Build a commit's tree, hold its proofs, run the suite on it. The last of `built` is what the references of the
-    gates are of, since they passed on it; the new build is added."""
+    gates are of, since they passed on it; the new build is added. A reference may be of the commit `then`, which comes
+    after: then a gate holds where it gives another transcript and is measured to be the same model as that one."""
     stored = build(way.source(commit))
     before = built[-1] if built else None
     if built is not None:
@@ -167,7 +170,23 @@ def gated(
         if before is not None:
             ready.reference = programs_of(before, isolated=ready.about.isolated)
         for gate, judgement in run_suite(terms.suite, ready, lambda _: None):
+            if then is not None and judgement.details.get("kl"):
+                judgement = _of_the_next(terms.suite.only([gate.name]), judgement, ready, build(way.source(then)))
             yield _gate_step(gate, judgement, which, stored.key)
+
+
+def _of_the_next(suite: Suite, judgement: Judgement, ready: EngineBench, after: Stored) -> Judgement:
+    """A judgement over a transcript that changed, where the reference may be of the build after this one."""
+    if after.record["status"] != BUILT:
+        return judgement
+    ready.reference = programs_of(after, isolated=ready.about.isolated)
+    try:
+        ((_, again),) = run_suite(suite, ready, lambda _: None)
+    finally:
+        ready.reference = None
+    if not still_the_same(again):
+        return judgement
+    return dataclasses.replace(again, verdict=Verdict.PASS, reason=f"the reference is the candidate's; {again.reason}")
 
 
 def _gate_step(gate: Gate, judgement: Judgement, which: str, key: str) -> Step:

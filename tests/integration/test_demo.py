@@ -126,6 +126,41 @@ def test_the_whole_demo_accepts_rejects_and_leaves_open(
     assert run_git("status", "--short", cwd=tmp_path / "tour" / "fork").stdout == b""
     outcomes = [json.loads(path.read_text())["outcome"] for path in Path("ledger").iterdir()]
     assert sorted(outcomes) == ["accepted", "rejected"]
+    _a_text_that_may_change_is_recorded_and_then_accepted(monkeypatch, capsys)
+
+
+def _a_text_that_may_change_is_recorded_and_then_accepted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the demo's directory, whose builds are made. With wide limits the commit that changes a token may come in."""
+    shutil.rmtree("ledger")
+    workspace = Path("patchstack.yaml")
+    workspace.write_text(
+        workspace.read_text().replace("          chunks: 8\n", "          chunks: 8\n          mean: 0.1\n")
+    )
+    workspace.write_text(
+        workspace.read_text().replace("          mean: 0.1\n", "          mean: 0.1\n          same_top: 90\n")
+    )
+
+    def patchstack(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.argv", ["patchstack", *arguments])
+        capsys.readouterr()
+        code = guarded(app)
+        printed = capsys.readouterr()
+        return code, printed.out + printed.err
+
+    code, told = patchstack("accept", "coarse-keys", "--engine", "host")
+    assert code == 1
+    assert ": PASS, mean KLD " in told
+    (key,) = re.findall(r"build candidate: (\w{12})", told)
+    code, told = patchstack("gate", "record", "greedy", "--build", key, "--why", "coarser keys")
+    assert code == 0, told
+    code, told = patchstack("accept", "coarse-keys", "--engine", "host")
+    assert code == 0, told
+    assert (
+        "PASS     gate greedy (before): the reference is the candidate's; plain: the transcript is another one" in told
+    )
+    assert "PASS     gate greedy (candidate): plain: the reference's transcript" in told
 
 
 _SAID = {
