@@ -13,6 +13,7 @@ from patchstack.report.patch_lines import added_line, edited_line, failing_line
 from patchstack.series.lint.text import PatchText, read_text
 
 _GRAVE_RULES = frozenset({"unreadable", "secrets"})
+_NAMED = 10  # of fork commits without a patch: where one patch fails, all behind it may be
 _QUIET = ("ok", "inherits", "skipped")
 _CANARY = {"landed": Level.NOTICE, "stale": Level.NOTICE, "cascade": Level.NOTICE}
 
@@ -58,14 +59,15 @@ def _verify(document: Document, ground: Ground) -> Iterator[Annotation]:
     series = document["series"]
     drifts = {one["file"]: one for one in (document["drift"] or {}).get("patches", ())}
     told = False
+    without: list[str] = []
     for row in document["patches"]:
         name, state = row["file"], row["state"]
         if state in _QUIET:
             continue
         told = True
-        remark = f"{name or 'fork commit ' + str(row['fork_commit'])[:12]}: {row['detail'] or state}"
+        remark = f"{name}: {row['detail'] or state}"
         if name is None:
-            yield Annotation(level=Level.ERROR, title=f"{series}: {state}", message=f"{remark}: {row['subject']}")
+            without.append(f"{str(row['fork_commit'])[:12]}: {row['subject']}")
             continue
         text = ground.text(series, name)
         files = drifts[name]["files"] if name in drifts else ()
@@ -82,6 +84,10 @@ def _verify(document: Document, ground: Ground) -> Iterator[Annotation]:
             line = failing_line(text, row["detail"])
             file = ground.file(series, name)
             yield Annotation(level=Level.ERROR, title=f"{series}: {state}", message=remark, file=file, line=line)
+    if without:
+        more = [f"and {len(without) - _NAMED} more"] if len(without) > _NAMED else []
+        message = "\n".join(["fork commits without a patch:", *without[:_NAMED], *more])
+        yield Annotation(level=Level.ERROR, title=f"{series}: unmirrored", message=message)
     if document["holds"] is not True and not told:
         message = document["first_problem"] or "there is nothing to compare it with"
         yield Annotation(level=Level.ERROR, title=f"{series}: not held", message=message)
@@ -92,12 +98,15 @@ def _verify(document: Document, ground: Ground) -> Iterator[Annotation]:
 def _lint(document: Document, ground: Ground) -> Iterator[Annotation]:
     series = document["series"]
     for finding in document["findings"]:
+        line = finding["line"]
+        if finding["rule"] == "unreadable":  # its words may know the place better
+            line = max(line, failing_line(ground.text(series, finding["file"]), finding["message"]))
         yield Annotation(
             level=Level.ERROR if finding["rule"] in _GRAVE_RULES else Level.WARNING,
             title=f"{series}: {finding['rule']}",
             message=finding["message"],
             file=ground.file(series, finding["file"]),
-            line=finding["line"],
+            line=line,
         )
 
 

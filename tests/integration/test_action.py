@@ -49,7 +49,7 @@ def test_a_fork_that_moved_on_is_an_error_without_a_file(product: Product) -> No
     assert ran.outputs["holds"] == "false"
     (error,) = errors(ran)
     assert "file" not in error.properties
-    assert error.data.endswith("a fork commit without a patch: One more")
+    assert error.data == f"fork commits without a patch:\n{product.fork.repo.head()[:12]}: One more"
 
 
 def test_a_patch_edited_by_hand_is_annotated_on_the_very_line(product: Product) -> None:

@@ -98,3 +98,29 @@ def test_annotate_reads_verify_s_document_from_a_pipe(tmp_path: Path, run_cli: R
     number = patch.read_text().split("\n").index(" line 18, edited") + 1
     assert told.startswith(f"::error file=patches/{patch.name},line={number},title=patches%3A conflict::{patch.name}: ")
     assert len(told.splitlines()) == 1, "patches behind it are skipped, and say nothing of their own"
+
+
+def test_a_malformed_patch_is_annotated_where_it_is_malformed(tmp_path: Path, run_cli: RunCli) -> None:
+    fork = a_fork(tmp_path)
+    patch = fork.patch(2)
+    lines = patch.read_text().split("\n")
+    at = lines.index("+changed by commit 2")
+    patch.write_text("\n".join([*lines[:at], "+one line too many", *lines[at:]]))
+    (tmp_path / "lint.json").write_text(run_cli("lint", *fork.sources, "--json").stdout)
+    (tmp_path / "verify.json").write_text(run_cli("verify", *fork.options, "--json").stdout)
+    places = {}
+    for name in ("lint", "verify"):
+        told = run_cli("ci", "annotate", tmp_path / f"{name}.json", "--patches", fork.series, "--root", tmp_path).stdout
+        (first, *_) = [line for line in told.splitlines() if "corrupt patch" in line]
+        places[name] = first.partition(",line=")[2].partition(",")[0]
+    assert places["lint"] == places["verify"] != "1"
+
+
+def test_many_commits_without_a_patch_are_one_remark(tmp_path: Path, run_cli: RunCli) -> None:
+    fork = a_fork(tmp_path)
+    for number in range(12):
+        fork.repo.commit(f"More {number}", {"src/other.cpp": f"{number}\n"})
+    (tmp_path / "verify.json").write_text(run_cli("verify", *fork.options, "--json").stdout)
+    told = run_cli("ci", "annotate", tmp_path / "verify.json", "--patches", fork.series, "--root", tmp_path).stdout
+    assert len(told.splitlines()) == 1
+    assert told.endswith(": More 9%0Aand 2 more\n")
