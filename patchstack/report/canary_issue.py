@@ -42,7 +42,8 @@ def canary_issue(documents: Sequence[Document], name: str, *, run: str = "", com
     if not found:
         raise UsageError("there is no document of canary to tell of", hint="patchstack canary --json > FILE")
     failing = [document for document in found if document.get("applies") is not True]
-    broken = compiled not in _UNTRIED or any(one.get("status") != "built" for one in built)
+    rejected = any(one.get("status") != "built" for one in built)
+    broken = compiled not in _UNTRIED or rejected
     lines = each([*found, *built], part)
     if broken and not built:
         lines.append([f"### build: the job ended with {references(compiled)}, without an answer"])
@@ -51,15 +52,16 @@ def canary_issue(documents: Sequence[Document], name: str, *, run: str = "", com
     marker = f"<!-- patchstack-canary: {name} -->"
     return Issue(
         marker=marker,
-        title=_title(found, failing, broken=broken),
+        title=_title(found, failing, "does not compile" if rejected else "could not be built" if broken else ""),
         body=f"{marker}\n{summary(lines, LARGEST)}",
         open=bool(failing) or broken,
     )
 
 
-def _title(found: Sequence[Document], failing: Sequence[Document], *, broken: bool) -> str:
+def _title(found: Sequence[Document], failing: Sequence[Document], built: str) -> str:
+    """`built` is what became of the build there, empty where nothing is wrong with it."""
     if not failing:
-        return f"canary: {_named(found)} applies to upstream" + (", and does not compile there" if broken else "")
+        return f"canary: {_named(found)} applies to upstream" + (f", and {built} there" if built else "")
     counted = sum(one["patch_count"] - one["applied_count"] for one in failing if one["applies"] is False)
     if not counted:
         return f"canary: {_named(failing)} could not be put onto upstream"

@@ -49,10 +49,11 @@ def test_what_holds_closes_it(fine: dict[str, Any]) -> None:
 def test_what_applies_and_does_not_compile_keeps_it_open(fine: dict[str, Any], compiled: str) -> None:
     issue = canary_issue([fine], "canary", compiled=compiled)
     assert issue.open
-    assert issue.title == "canary: patches applies to upstream, and does not compile there"
+    assert issue.title == "canary: patches applies to upstream, and could not be built there"
     assert f"ended with {compiled.replace('_', '&#95;')}" in issue.body
     with_words = canary_issue([fine, BUILD], "canary", compiled=compiled)
     assert with_words.open and "was not declared" in with_words.body
+    assert with_words.title == "canary: patches applies to upstream, and does not compile there"
 
 
 def test_a_series_that_could_not_be_looked_at_keeps_it_open(fine: dict[str, Any]) -> None:
