@@ -88,3 +88,11 @@ def test_the_makefile_checks_workflows_with_pinned_programs() -> None:
     makefile = Path(ROOT / "Makefile").read_text("utf-8")
     assert re.search(r"(?m)^check:.*\bworkflows\b", makefile)
     assert "--pedantic" in makefile
+
+
+def test_gates_run_on_the_libraries_that_were_built_against() -> None:
+    def base(recipe: str) -> str:
+        (found,) = re.findall(r"(?m)^ARG BASE=(\S+@sha256:[0-9a-f]{64})$", (ROOT / recipe).read_text("utf-8"))
+        return str(found)
+
+    assert base("ci/gpu/Dockerfile") == base("builders/cuda/Dockerfile")
