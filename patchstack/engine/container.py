@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -134,10 +135,12 @@ class ContainerEngine:
                 connection.api.inspect_volume(checked(volume))
             except docker.errors.NotFound as error:
                 raise MissingError(f"there is no volume {volume} at {self.endpoint.url}") from error
-        with containers.carrier(connection, self._needed(image, doing), volume, doing) as carrying:
+        needed = self._needed(image, doing)
+        with containers.carrier(connection, needed, volume, doing) as carrying, contextlib.ExitStack() as held:
             with connection.faults.translated(doing):
+                sent = containers.archive(connection.api, carrying, f"{containers.MOUNTED}/{path}", _BLOCK)
                 try:
-                    blocks, _ = connection.api.get_archive(carrying, f"{containers.MOUNTED}/{path}", chunk_size=_BLOCK)
+                    blocks = held.enter_context(sent)
                 except docker.errors.NotFound as error:
                     raise MissingError(f"there is no {path} in the volume {volume}") from error
             while True:

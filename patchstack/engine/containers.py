@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 import docker.errors
+import requests
 
 from patchstack.engine.archive import Entry, pack
 from patchstack.engine.attached import Attached, Late
@@ -209,6 +210,24 @@ def carrier(connection: Connection, image: str, volume: str, doing: str) -> Iter
     else:
         with faults.translated(doing):
             remove(api, name)
+
+
+@contextlib.contextmanager
+def archive(api: Any, name: str, path: str, chunk_size: int) -> Iterator[Iterator[bytes]]:
+    """A file or directory of a container as a tar stream, in blocks. Raises `docker.errors.NotFound` where it is not.
+
+    Not the SDK's `get_archive`: that gives no way to hang up, and an engine that is still sending does not let go of
+    the container, which could then never be removed.
+    """
+    url = f"{api.base_url}/v{api.api_version}/containers/{name}/archive"
+    headers = {"Accept-Encoding": "identity"}
+    response = api.get(url, params={"path": path}, headers=headers, stream=True, timeout=(api.timeout, None))
+    with contextlib.closing(response):
+        try:
+            response.raise_for_status()
+        except requests.HTTPError as error:
+            docker.errors.create_api_error_from_http_exception(error)
+        yield response.iter_content(chunk_size)
 
 
 def give_to_owner(api: Any, carrying: str) -> None:

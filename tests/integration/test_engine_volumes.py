@@ -7,16 +7,18 @@ import io
 import os
 import subprocess
 import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from patchstack.engine.archive import OWNER, Entry, pack, unpack
+from patchstack.engine.container import ContainerEngine
 from patchstack.engine.host import HostEngine
 from patchstack.engine.protocol import Engine, OutOfSpace
 from patchstack.errors import MissingError, UsageError
-from tests.engines import IMAGE, container_engine, names, needs_docker, ran, raw_api, shell, volume_of
+from tests.engines import IMAGE, container_engine, containers_of, names, needs_docker, ran, raw_api, shell, volume_of
 
 BIG = bytes(range(256)) * (20 << 12)  # 20 MiB
 TREE = (
@@ -215,3 +217,20 @@ def test_a_volume_that_patchstack_did_not_make_is_not_removed() -> None:
         finally:
             api.remove_volume("patchstack-test-foreign")
             engine.close()
+
+
+@pytest.mark.parametrize("read", [1, 0])
+def test_who_stops_reading_leaves_nothing_behind(engine: Engine, read: int) -> None:
+    """An engine that is still sending a file does not let go of the container it comes from."""
+    with volume_of(engine) as volume:
+        place = engine.place(volume)
+        engine.put(volume.name, pack((Entry(path="small", data=b""),)), image=IMAGE)
+        assert ran(engine, shell(f"head -c 200000000 /dev/zero >{place}/large", volumes=(volume,)))[0].ok
+        began = time.monotonic()
+        stream = engine.get(volume.name, "large", image=IMAGE)
+        for _ in range(read):
+            assert next(stream)
+        del stream
+        assert time.monotonic() - began < 30
+        if isinstance(engine, ContainerEngine):
+            assert containers_of(os.getpid()) == []
