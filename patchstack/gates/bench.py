@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tarfile
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from patchstack.build.toolkit import recall, remember
-from patchstack.engine.archive import Stream, pack, unpack
+from patchstack.engine.archive import pack, unpack
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome
 from patchstack.errors import MissingError
 from patchstack.evidence.key import Ingredients, observation_key
@@ -117,13 +116,19 @@ class EngineBench:
 
     def size_of(self, kept: str) -> int | None:
         """The size of a kept file in bytes; None where it is not there."""
-        try:
-            stream = self.engine.get(self._kept.name, kept, image=self.files.image)
-            with tarfile.open(fileobj=Stream(stream), mode="r|") as archive:  # the head alone is read
-                entry = archive.next()
-        except MissingError:
-            return None
-        return entry.size if entry is not None and entry.isreg() else None
+        # Not the head of a stream from the engine: one that is not read to its end keeps the engine busy.
+        said = bytearray()
+        job = Job(
+            what="size",
+            argv=("stat", "-L", "-c", "%F %s", f"{self.engine.place(self._kept)}/{kept}"),
+            image=self.files.image,
+            platform=self.files.platform,
+            volumes=(self._kept,),
+            limits=Limits(seconds=60),
+        )
+        outcome = self.engine.run(job, said.extend)
+        kind, _, size = said.decode("utf-8", "replace").strip().rpartition(" ")
+        return int(size) if outcome.ok and kind.startswith("regular") and size.isdigit() else None
 
     def digest_of(self, model: Model) -> str:
         path = Path(model.path).expanduser()
