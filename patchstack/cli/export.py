@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from patchstack.cli.failures import talk
 from patchstack.cli.options import WorkspaceOption, one_series, open_cache, the_workspace
 from patchstack.errors import NotHeldError, UsageError
+
+if TYPE_CHECKING:
+    from patchstack.workspace import SeriesConfig
 
 
 def export_command(
@@ -21,10 +25,24 @@ def export_command(
     same: Annotated[
         list[str] | None, typer.Option(metavar="N=COMMIT", help="This commit is patch N, where it cannot be told.")
     ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Write a copy of the series there instead, in --form."),
+    ] = None,
+    form: Annotated[
+        str | None, typer.Option(metavar="FORM", help="With -o: plain (with context) or anchored [default: plain].")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.export/1 document.")] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write the series and its lock from the fork: one commit is one patch, the same bytes on every machine."""
+    if output is not None:
+        if dry_run or renumber or discard_edits or same or json:
+            raise UsageError("-o writes a copy: it goes with --form alone")
+        _copy(one_series(the_workspace(workspace), series or ()), output, form or "plain")
+        return
+    if form is not None:
+        raise UsageError("--form goes with -o", hint="the form of the series itself is form: in patchstack.yaml")
     from patchstack.git.transport import shown_url
     from patchstack.report.export import export_document, export_line, export_table
     from patchstack.report.table import print_table
@@ -85,6 +103,30 @@ def export_command(
     print(export_line(plan, dry_run=dry_run))
     if not dry_run and not plan.up_to_date:
         talk(f"next: patchstack verify {config.name}, and commit {config.patches}")
+
+
+def _copy(config: SeriesConfig, directory: Path, form: str) -> None:
+    """Write a copy of the series in another form, without the fork."""
+    from patchstack.series.copy import copy_series
+    from patchstack.series.lock import read_lock
+    from patchstack.series.model import load_series
+    from patchstack.series.sources import open_sources
+
+    if form not in ("plain", "anchored"):
+        raise UsageError(f"--form {form} is no form", hint="plain or anchored")
+    loaded = load_series(config.patches, config.name)
+    sources = open_sources(open_cache(offline=False), upstream=config.upstream, pin=config.pin, series=loaded)
+    copied = copy_series(
+        sources.objects,
+        loaded,
+        read_lock(config.patches),
+        sources.base,
+        directory,
+        upstream=config.upstream,
+        anchored=form == "anchored",
+        context=config.context,
+    )
+    print(f"{config.name}: {len(copied.files)} {form} patches in {directory}, which give tree {copied.tree}")
 
 
 def _pairs(texts: list[str]) -> dict[int, str]:

@@ -1,0 +1,76 @@
+"""A copy of a series in another form: an anchored series with context, for reading and for `git am`; or the reverse.
+
+It is made from pin, series and lock alone, as a checkout is; the mirror itself is not touched.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import NotHeldError, UsageError
+from patchstack.git.anchored import SUFFIX
+from patchstack.git.apply import Applier
+from patchstack.git.format import formatting
+from patchstack.git.objects import Commit, Objects, Repository
+from patchstack.series.chain import apply_series
+from patchstack.series.checkout import check_out
+from patchstack.series.history import read_fork
+from patchstack.series.lock import Lock
+from patchstack.series.model import Series, load_series
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """A copy that was written: where, the files in order, and the tree that they give, which is the series'."""
+
+    directory: Path
+    files: tuple[str, ...]
+    tree: str
+
+
+def copy_series(
+    objects: Objects,
+    series: Series,
+    lock: Lock | None,
+    base: Commit,
+    directory: Path,
+    *,
+    upstream: str,
+    anchored: bool,
+    context: int = 3,
+) -> Copied:
+    """Write the series' patches, in the given form and under their own numbers, to a new directory.
+
+    Raises `UsageError` for a directory that is not empty, and what `check_out` raises where series and lock do not give
+    their commits. What the copy gives is compared with what the series gives before anything is at its place.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UsageError(f"{directory} is there already", hint="name a new directory")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent) as temporary:
+        made = check_out(
+            objects, series, lock, base, Path(temporary, "fork"), upstream=upstream, branch="copy", files=False
+        )
+        drafted = Path(temporary, "patches")
+        drafted.mkdir()
+        fork = Repository.open(str(made.directory), made.directory)
+        objects.add_directory(fork.object_directory, "the copy")
+        commits = read_fork(fork, made.head, base, objects).commits
+        suffix = SUFFIX if anchored else ".patch"
+        with formatting(fork, objects.directories, base.oid, commits, context=context, anchored=anchored) as patches:
+            for patch, written in zip(series.patches, patches.written(), strict=True):
+                (drafted / f"{Path(patch.file).stem}{suffix}").write_bytes(written.data)
+        copied = load_series(drafted, series.name)
+        trees = []
+        for one in (series, copied):
+            with Applier(objects, base.tree) as applier:
+                trees.append([link.after for link in apply_series(applier, one)])
+        if trees[0] != trees[1]:
+            raise NotHeldError("the copy would not give what the series gives; nothing was written")
+        if directory.exists():
+            directory.rmdir()
+        shutil.move(drafted, directory)
+    return Copied(directory=directory, files=tuple(patch.file for patch in copied.patches), tree=trees[0][-1])
