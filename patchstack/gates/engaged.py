@@ -6,10 +6,11 @@ the run's directory. Both runs must be complete: a line that is not there may ha
 
     - name: mmq-trace
       kind: engaged
-      model: q36-35b               # with a prompt: llama-completion; or program: and args:
+      model: q36-35b               # with a prompt: llama-completion, or llama-server; or program: and args:
       prompt: The capital of France is
       on: {LLAMA_MOE_MMQ_SHAPE_TRACE: 4}
       mark: '^\\[LLAMA_MOE_MMQ_SHAPE\\] '
+      server: false
       at_least: 4
 """
 
@@ -17,14 +18,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from patchstack.gates.exits import complaint_of, fault_of
 from patchstack.gates.program import Program, read_program
-from patchstack.gates.prompting import read_prompting
+from patchstack.gates.prompting import Prompting, read_prompting
 from patchstack.gates.protocol import Bench, Judgement, Model, Observation, Observed
 from patchstack.gates.reading import Environment, bounded, environment, merged, pattern
 from patchstack.gates.sentinel import all_lines_of
+from patchstack.gates.server_replies import Question, incomplete, server_fault
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 
@@ -49,6 +51,7 @@ class Spec:
     off: Environment = ()
     at_least: int = 1
     where: str = OUTPUT
+    questions: tuple[Question, ...] = ()
 
     @property
     def brings(self) -> tuple[str, ...]:
@@ -66,9 +69,11 @@ class Marks:
 
 def read(node: Node, models: Mapping[str, Model]) -> Spec:
     """The settings of a suite's entry: those of a program, or of a prompt, and the switch."""
-    own = node.text("program") is not None
+    prompting = read_prompting(node, models) if node.text("program") is None else None
+    served = prompting is not None and node.boolean("server")
     spec = Spec(
-        program=read_program(node, models) if own else read_prompting(node, models).completion(),
+        program=read_program(node, models) if prompting is None else chosen(prompting, server=served),
+        questions=questions_of(prompting) if prompting is not None and served else (),
         on=environment(node, "on"),
         off=environment(node, "off"),
         mark=pattern(node, "mark", required=True) or ".",
@@ -81,12 +86,23 @@ def read(node: Node, models: Mapping[str, Model]) -> Spec:
     return spec
 
 
+def chosen(prompting: Prompting, *, server: bool) -> Program:
+    """The program that a prompt is given to."""
+    return prompting.server(1) if server else prompting.completion()
+
+
+def questions_of(prompting: Prompting) -> tuple[Question, ...]:
+    """What a server is asked: the prompt, once and again."""
+    one = Question(prompt=prompting.prompt, tokens=prompting.tokens, seed=prompting.seed, probabilities=0)
+    return (one, one)
+
+
 def spec_problems(spec: Spec) -> list[tuple[str, str]]:
     """What is wrong with the settings: each with the key it is about."""
     found = []
     if merged(spec.program.env, spec.on) == merged(spec.program.env, spec.off):
         found.append(("on", "on and off have the same environment: nothing is switched"))
-    if spec.program.sentinel is None:
+    if spec.program.sentinel is None and not spec.questions:
         told = "it must be a pattern of the line that the program prints last, or a lost mark looks like none"
         found.append(("sentinel", f"sentinel is missing, and none is known of {spec.program.name}: {told}"))
     if spec.where not in (OUTPUT, "stderr", "stdout") and not (spec.brings and _NAME.match(spec.brings[0])):
@@ -96,10 +112,13 @@ def spec_problems(spec: Spec) -> list[tuple[str, str]]:
 
 def run(spec: Spec, bench: Bench) -> Judgement:
     """Run it with the switch on and off, and judge."""
+    pinned = spec.program.pinned
+    complete = incomplete(spec.questions, pinned=pinned) if spec.questions else spec.program.complete()
+    requests = tuple(question.request() for question in spec.questions)
     on, off = (
         bench.observe(
-            spec.program.invocation(f"engaged {name}", env, brings=spec.brings),
-            complete=spec.program.complete(),
+            replace(spec.program.invocation(f"engaged {name}", env, brings=spec.brings), requests=requests),
+            complete=complete,
             tries=spec.program.tries,
         )
         for name, env in (("on", spec.on), ("off", spec.off))
@@ -113,7 +132,8 @@ def judge(spec: Spec, on: Observed, off: Observed) -> Judgement:
     expected = f"on: {spec.at_least} or more; off: 0"
     for name, run_ in (("on", on), ("off", off)):
         seen = run_.observation
-        if seen is not None and (fault := fault_of(seen, pinned=spec.program.pinned)):
+        fault_in = server_fault if spec.questions else fault_of
+        if seen is not None and (fault := fault_in(seen, pinned=spec.program.pinned)):
             return Judgement(
                 verdict=Verdict.FAIL, reason=f"{name}: {fault.reason}", expected=expected, attempts=attempts
             )

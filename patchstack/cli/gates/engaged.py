@@ -44,6 +44,7 @@ def engaged_command(
     program: Annotated[
         str | None, typer.Option("--program", metavar="NAME", help="Another program, instead of llama-completion.")
     ] = None,
+    server: Annotated[bool, typer.Option("--server", help="Ask llama-server, instead of llama-completion.")] = False,
     context: ContextOption = 4096,
     gpu_layers: LayersOption = 99,
     seed: SeedOption = 1,
@@ -59,17 +60,19 @@ def engaged_command(
     json: JsonOption = False,
 ) -> None:
     """See that a switch leaves its mark where it is on, and none where it is off."""
-    from patchstack.gates.engaged import KIND, VERSION, Spec, run, spec_problems
+    from patchstack.gates.engaged import KIND, VERSION, Spec, chosen, questions_of, run, spec_problems
     from patchstack.gates.reading import pattern_problem
 
+    prompting = None
     if program is not None:
-        if prompt is not None:
-            raise UsageError("--program and --prompt exclude each other", hint="its arguments are --arg")
-        chosen = program_of(program, model=model, arg=arg, env=env, sentinel=sentinel, seconds=seconds, tries=tries)
+        if prompt is not None or server:
+            words = "--prompt" if prompt is not None else "--server"
+            raise UsageError(f"--program and {words} exclude each other", hint="its arguments are --arg")
+        runs = program_of(program, model=model, arg=arg, env=env, sentinel=sentinel, seconds=seconds, tries=tries)
     elif model is None or prompt is None:
         raise UsageError("--model and --prompt, or --program", hint="llama-completion wants a model and a prompt")
     else:
-        chosen = prompting_of(
+        prompting = prompting_of(
             model,
             prompt,
             tokens=tokens,
@@ -82,9 +85,11 @@ def engaged_command(
             seconds=seconds,
             tries=tries,
             sentinel=sentinel,
-        ).completion()
+        )
+        runs = chosen(prompting, server=server)
     spec = Spec(
-        program=chosen,
+        program=runs,
+        questions=questions_of(prompting) if prompting is not None and server else (),
         on=variables(on, "--on"),
         off=variables(off, "--off"),
         mark=mark,
