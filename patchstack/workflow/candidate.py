@@ -101,9 +101,13 @@ def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> OnTheWay:
 
 
 def described(way: OnTheWay) -> tuple[Candidate, ...]:
-    """The new commits as the ledger keeps them: with diff, files and symbols."""
+    """The new commits as the ledger keeps them: with diff, files and symbols. The diffs have the form of the series: of
+    one that keeps none of upstream's text, the ledger keeps none either."""
     directories = way.sources.objects.directories
-    with formatting(way.repository, directories, way.before.oid, list(way.new)) as patches:
+    anchored = way.config.form == "anchored"
+    with formatting(
+        way.repository, directories, way.before.oid, list(way.new), context=way.config.context, anchored=anchored
+    ) as patches:
         formatted = tuple(patches.written())
     found = []
     for one in formatted:

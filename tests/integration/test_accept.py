@@ -96,6 +96,21 @@ def test_a_good_candidate_is_written_down_and_exported(toy: Toy) -> None:
     assert all(len(step.get("observations", [])) <= 3 for step in document["evidence"]["steps"])
 
 
+def test_the_ledger_of_a_series_without_context_keeps_no_text_of_upstreams(toy: Toy) -> None:
+    workspace = toy.root / "patchstack.yaml"
+    workspace.write_text(workspace.read_text().replace("    variant: cpu\n", "    variant: cpu\n    form: anchored\n"))
+    candidate(toy, main=MAIN.replace("return 0", "return  0"))
+    code, stdout, stderr = run(toy, "reject", "product", "--why", "no")
+    assert code == 0, stderr
+    (decision,) = (toy.root / "ledger").iterdir()
+    diff = json.loads(decision.read_text())["candidates"][0]["diff"]
+    lines = diff.splitlines()
+    assert [line for line in lines if line.startswith("+") and not line.startswith("+++")]
+    hunks = diff[diff.index("@@") :].splitlines()
+    assert not [line for line in hunks if line.startswith(" ")], diff
+    assert [line for line in hunks if line.startswith("@@")] == [line for line in hunks if line.endswith("@@")], diff
+
+
 def test_accepting_again_changes_nothing_and_runs_nothing(toy: Toy) -> None:
     candidate(toy)
     assert accept(toy)[0] == 0
