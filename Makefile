@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test lint types contract docs check workflows requirements package fuzz bench bench-build clean
+.PHONY: help demo test lint types contract docs check workflows requirements package models fuzz bench bench-build clean
 
 help:                ## what one can do here
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 18
@@ -62,6 +62,10 @@ bench: $(VENV)/.installed  ## verify against git, side by side
 
 bench-build: $(VENV)/.installed  ## build against cmake by hand, side by side (BENCH="--engine host")
 	$(BIN)/python -m benchmarks.build_speed $(BENCH)
+
+models: $(VENV)/.installed ## the tiny models that this project's own series is gated with, into build/models
+	mkdir -p build/models
+	for a in llama qwen3moe qwen35 qwen35moe; do $(BIN)/python -m tests.tiny_gguf $$a build/models/$$a.gguf || exit; done
 
 clean:               ## remove what the targets made
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -69,7 +69,7 @@ Patchstack = Callable[..., int]
 _CI = bool(os.environ.get("PATCHSTACK_CI"))
 _BEYOND_CI = (
     *("root may", "does not know --ref-format=reftable", "PATCHSTACK_LLAMA_REPO"),
-    *("no nvcc", "needs nvcc", "no docker program with buildx", "PATCHSTACK_LLAMA_BIN", "no gguf package"),
+    *("no nvcc", "needs nvcc", "no docker program with buildx", "PATCHSTACK_LLAMA_BIN"),
 )
 
 

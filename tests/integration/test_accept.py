@@ -100,7 +100,7 @@ def test_the_ledger_of_a_series_without_context_keeps_no_text_of_upstreams(toy: 
     workspace = toy.root / "patchstack.yaml"
     workspace.write_text(workspace.read_text().replace("    variant: cpu\n", "    variant: cpu\n    form: anchored\n"))
     candidate(toy, main=MAIN.replace("return 0", "return  0"))
-    code, stdout, stderr = run(toy, "reject", "product", "--why", "no")
+    code, _, stderr = run(toy, "reject", "product", "--why", "no")
     assert code == 0, stderr
     (decision,) = (toy.root / "ledger").iterdir()
     diff = json.loads(decision.read_text())["candidates"][0]["diff"]
