@@ -26,9 +26,11 @@ def docs_command(
 ) -> None:
     """Print a Markdown table of each series: subject, group, switch, default, gates, upstream status, what it replaces.
 
-    All of it comes from the trailers of the commit messages. In a document the table of a series stands between the
+    All of it comes from the trailers of the commit messages; a series that was accepted through the ledger has its
+    decisions beside it. In a document the table of a series stands between the
     lines <!-- patchstack: series NAME --> and <!-- /patchstack -->.
     """
+    from patchstack.evidence.ledger import accepted_patches
     from patchstack.report.markdown import metadata_table, placed
     from patchstack.series.files import replace_file
     from patchstack.series.metadata import read_metadata
@@ -36,12 +38,17 @@ def docs_command(
 
     if check and output is None:
         raise UsageError("--check needs a document", hint="--output FILE")
-    configs = the_workspace(workspace).select(series or ())
+    found = the_workspace(workspace)
+    configs = found.select(series or ())
     beside = output.resolve().parent if output is not None else Path.cwd()
     tables = {}
     for config in configs:
         patches = read_metadata(load_series(config.patches, config.name))
-        tables[config.name] = metadata_table(patches, os.path.relpath(config.patches.resolve(), beside))
+        decisions = {
+            file: (id_, os.path.relpath(path.resolve(), beside))
+            for file, (id_, path) in accepted_patches(found.root / "ledger", config.patches).items()
+        }
+        tables[config.name] = metadata_table(patches, os.path.relpath(config.patches.resolve(), beside), decisions)
     if output is None:
         titled = [f"## {name}\n\n{table}" if len(tables) > 1 else table for name, table in tables.items()]
         print("\n\n".join(titled))

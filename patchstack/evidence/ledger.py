@@ -13,6 +13,7 @@ from typing import Any
 
 from patchstack.errors import ConfigError, MissingError, UsageError
 from patchstack.series.files import replace_file
+from patchstack.series.lock import read_lock
 
 SCHEMA = "patchstack.decision/1"
 _NAME = re.compile(r"([0-9a-f]{40})\.json\Z")
@@ -112,6 +113,23 @@ class Ledger:
         if len(found) > 1:
             raise UsageError(f"{start} is the start of {len(found)} ids", problems=[one.id for one in found])
         return found[0]
+
+
+def accepted_patches(directory: Path, patches: Path) -> dict[str, tuple[str, Path]]:
+    """Which decision of a ledger took each patch of an exported series in: by file, its id and its path. Commits that
+    were not accepted, or were rewritten since, have none."""
+    decisions = {
+        candidate.commit: decision.id
+        for decision in reversed(Ledger(directory).read())
+        if decision.outcome is Outcome.ACCEPTED
+        for candidate in decision.candidates
+    }
+    lock = read_lock(patches) if decisions else None
+    return {
+        patch.file: (decisions[patch.commit], directory / f"{decisions[patch.commit]}.json")
+        for patch in (lock.patches if lock else ())
+        if patch.commit in decisions
+    }
 
 
 def _content(decision: Decision) -> bytes:

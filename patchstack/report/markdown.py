@@ -18,15 +18,21 @@ _END = "<!-- /patchstack -->"
 _MARK = re.compile(r"<!-- (?:patchstack: series (?P<name>[^\s>]+)|/patchstack) -->")
 
 
-def metadata_table(patches: Sequence[PatchMetadata], directory: str) -> str:
-    """A Markdown table of patches, each with a link to its file in `directory` (relative to the document). A column
-    that no patch fills is left out."""
+def metadata_table(
+    patches: Sequence[PatchMetadata], directory: str, decisions: Mapping[str, tuple[str, str]] | None = None
+) -> str:
+    """A Markdown table of patches, each with a link to its file in `directory` (relative to the document). `decisions`
+    are, by file, the ledger's word on it: id and path. A column that no patch fills is left out."""
+    decisions = decisions or {}
     columns = [name for name in METADATA if any(patch.told(name) for patch in patches)]
-    rows = [["patch", "subject", *columns]]
+    rows = [["patch", "subject", *columns, *(["accepted"] if decisions else [])]]
     for patch in patches:
         number = f"{patch.number:04d}" if patch.number is not None else "-"
         link = quote(f"{directory}/{patch.file}".removeprefix("./"))
         cells = [_code(patch.told(name)) if name in _CODE else _text(patch.told(name)) for name in columns]
+        if decisions:
+            decided = decisions.get(patch.file)
+            cells.append(f"[`{decided[0][:12]}`]({quote(decided[1])})" if decided else "")
         rows.append([f"[{number}]({link})", _text(patch.subject), *cells])
     rows.insert(1, ["---"] * len(rows[0]))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

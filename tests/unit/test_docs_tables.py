@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import UsageError
+from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
 from patchstack.report.markdown import metadata_table, placed
 from patchstack.series.metadata import PatchMetadata, read_metadata
 from patchstack.series.model import load_series
@@ -191,3 +192,25 @@ def test_after_an_export_the_tables_say_the_same(fork: Fork, patchstack: Patchst
     before = read_metadata(load_series(fork.series))
     assert patchstack("export") == 0
     assert read_metadata(load_series(fork.series)) == before
+
+
+def test_a_patch_that_the_ledger_accepted_links_to_the_decision(
+    fork: Fork, patchstack: Patchstack, run_cli: RunCli
+) -> None:
+    root = fork.series.parent
+    for path in fork.series.glob("*.patch"):
+        path.unlink()
+    assert patchstack("export") == 0
+    head = fork.repo.head()
+    below = fork.repo.parent(head)
+    taken = Candidate(commit=head, subject="Plain", patch_id="", tree="")
+    turned = Candidate(commit=below, subject="fix(moe): a|b", patch_id="", tree="")
+    ledger = Ledger(root / "ledger")
+    made = "2026-11-21T00:00:00+00:00"
+    yes = Decision(outcome=Outcome.ACCEPTED, candidates=(taken,), series="product", made=made, why="why")
+    no = Decision(outcome=Outcome.REJECTED, candidates=(turned,), series="product", made=made, why="why")
+    for decision in (yes, no):
+        ledger.write(decision)
+    rows = run_cli("docs").stdout.splitlines()
+    assert rows[0].endswith("| accepted |")
+    assert [row.rsplit(" | ", 1)[-1] for row in rows[2:]] == ["|", "|", f"[`{yes.id[:12]}`](ledger/{yes.id}.json) |"]
