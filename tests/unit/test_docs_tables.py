@@ -213,4 +213,4 @@ def test_a_patch_that_the_ledger_accepted_links_to_the_decision(
         ledger.write(decision)
     rows = run_cli("docs").stdout.splitlines()
     assert rows[0].endswith("| accepted |")
-    assert [row.rsplit(" | ", 1)[-1] for row in rows[2:]] == ["|", "|", f"[`{yes.id[:12]}`](ledger/{yes.id}.json) |"]
+    assert [row.rsplit(" | ", 1)[-1] for row in rows[2:]] == [" |", " |", f"[`{yes.id[:12]}`](ledger/{yes.id}.json) |"]
