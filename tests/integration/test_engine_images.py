@@ -71,7 +71,8 @@ def test_an_image_is_built_tagged_and_labelled_with_its_base(engine: ContainerEn
 
 
 def test_a_failing_step_is_named_with_its_last_lines(engine: ContainerEngine, tmp_path: Path) -> None:
-    recipe = f"{FROM}RUN echo fine\nRUN seq 100; sleep 1; echo no such package >&2; exit 3\n"  # two streams: in order when apart
+    # The engine joins two streams: they are in order only where they are apart in time.
+    recipe = f"{FROM}RUN echo fine\nRUN seq 100; sleep 1; echo no such package >&2; exit 3\n"
     with pytest.raises(MissingError) as failed:
         built(engine, tmp_path, recipe)
     assert failed.value.message.startswith(f"the image {TAG} cannot be built: it failed at ")
