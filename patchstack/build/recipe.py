@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from patchstack.build.plan import Plan
 # The tree is always compiled under this name, wherever it lies: paths in assertions and debug information are the same
 # in every build, and none is the build machine's.
 MAPPED = "."
+_SAFE = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+_SPECIAL = re.compile(r'(["\\$`])')
+_ESCAPED = r"\\\1"
 EPOCH = 315532800
 """What files are dated and `__DATE__` says, in seconds since 1970: 1 January 1980, the first day every format knows."""
 
@@ -79,9 +83,11 @@ def environment(plan: Plan, layout: Layout) -> dict[str, str]:
 def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
     """CMake's cache entries: the variant's, and over them those without which the result could not be proven."""
     defined = " ".join(f"-D{name}={setting.value}" for name, setting in sorted(plan.compile.items()))
-    host = f"-ffile-prefix-map={layout.source}={MAPPED} -ffile-prefix-map={layout.build}={MAPPED}"
+    maps = [f"-ffile-prefix-map={path}={MAPPED}" for path in (layout.source, layout.build)]
+    # Each goes through a shell, and behind nvcc through a second one: a cache directory may have a blank in its path.
+    host = " ".join(map(_quoted, maps))
     # nvcc would name its temporary files, with its process id in them, in the objects.
-    device = " ".join(("-objtemp", *(f"-Xcompiler={flag}" for flag in host.split())))
+    device = " ".join(("-objtemp", *(f"-Xcompiler={_quoted(_quoted(flag))}" for flag in maps)))
     entries = {
         "CMAKE_BUILD_TYPE": "Release",
         # Libraries are looked for beside the program. Not CMAKE_BUILD_RPATH_USE_ORIGIN: CMake pads that to `$ORIGIN:`,
@@ -104,6 +110,12 @@ def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
     if plan.commit_variable is not None:
         entries[plan.commit_variable] = key
     return entries
+
+
+def _quoted(flag: str) -> str:
+    """A flag as one word of a shell. In double quotes, where it needs any: CMake takes single ones off the ends of what
+    it keeps in its cache."""
+    return flag if _SAFE.fullmatch(flag) else f'"{_SPECIAL.sub(_ESCAPED, flag)}"'
 
 
 def ccache_rate(log: bytes) -> Mapping[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -116,3 +117,17 @@ def test_ccache_hits_are_counted_a_file_once() -> None:
     log += b"# c.cu\ndirect_cache_miss\npreprocessed_cache_hit\n# CMakeTmp\ncalled_for_link\n"
     assert ccache_rate(log) == {"hits": 2, "misses": 1}
     assert ccache_rate(b"") == {"hits": 0, "misses": 0}
+
+
+def test_a_path_with_blanks_stays_one_word_on_its_way_to_each_compiler() -> None:
+    """A shell reads the flags in the build's own commands, and nvcc gives its host compiler's to a second one. CMake
+    would take single quotes off the ends."""
+    layout = replace(LAYOUT, source='/a "b" c/src', build="/w/build")
+    script = configure_command(a_plan(Request(arch="121")), layout, KEY)[2]
+    words = dict(word.split("=", 1) for word in shlex.split(script[script.index("exec ") :]) if word.startswith("-DCM"))
+    flag = f"-ffile-prefix-map={layout.source}=."
+    host, device = words["-DCMAKE_CXX_FLAGS"], words["-DCMAKE_CUDA_FLAGS"]
+    assert not host.startswith("'") and not host.endswith("'")
+    assert shlex.split(host)[0] == flag
+    (passed,) = [word for word in shlex.split(device) if word.startswith("-Xcompiler=") and "src" in word]
+    assert shlex.split(passed.removeprefix("-Xcompiler=")) == [flag]
