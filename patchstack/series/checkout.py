@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from patchstack.errors import ConfigError, MissingError, NotHeldError, UsageError
+from patchstack.errors import ConfigError, MissingError, NotHeldError
 from patchstack.git.apply import Applier
 from patchstack.git.authored import NoCommit, an_author
 from patchstack.git.objects import Commit, Objects, object_id, parse_commit
@@ -20,6 +20,7 @@ from patchstack.git.scratch import borrow_objects, write_object
 from patchstack.git.transport import shown_url
 from patchstack.process import Finished, clean_environment, run
 from patchstack.series.chain import Link, apply_series
+from patchstack.series.files import refuse_occupied
 from patchstack.series.lock import Lock
 from patchstack.series.model import Series
 
@@ -55,8 +56,7 @@ def check_out(
     Everything is recreated and checked in memory first. Raises `UsageError` for a directory that is not empty,
     `ConfigError` for a lock without commits, `NotHeldError` where series and lock do not give the commits they promise.
     """
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise UsageError(f"{directory} is there already", hint="name a new directory")
+    refuse_occupied(directory)
     if at is not None:
         series = series.up_to(at)
     borrowed = tuple(objects.directories)

@@ -5,18 +5,18 @@ It is made from pin, series and lock alone, as a checkout is; the mirror itself 
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import NotHeldError, UsageError
+from patchstack.errors import NotHeldError
 from patchstack.git.anchored import SUFFIX
 from patchstack.git.apply import Applier
 from patchstack.git.format import formatting
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.series.chain import apply_series
 from patchstack.series.checkout import check_out
+from patchstack.series.files import refuse_occupied
 from patchstack.series.history import read_fork
 from patchstack.series.lock import Lock
 from patchstack.series.model import Series, load_series
@@ -47,8 +47,7 @@ def copy_series(
     Raises `UsageError` for a directory that is not empty, and what `check_out` raises where series and lock do not give
     their commits. What the copy gives is compared with what the series gives before anything is at its place.
     """
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise UsageError(f"{directory} is there already", hint="name a new directory")
+    refuse_occupied(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent) as temporary:
         made = check_out(
@@ -64,13 +63,9 @@ def copy_series(
             for patch, written in zip(series.patches, patches.written(), strict=True):
                 (drafted / f"{Path(patch.file).stem}{suffix}").write_bytes(written.data)
         copied = load_series(drafted, series.name)
-        trees = []
-        for one in (series, copied):
-            with Applier(objects, base.tree) as applier:
-                trees.append([link.after for link in apply_series(applier, one)])
-        if trees[0] != trees[1]:
+        with Applier(objects, base.tree) as applier:
+            given = [link.after for link in apply_series(applier, copied)]
+        if given != [commit.tree for commit in commits]:  # which the series was just seen to give
             raise NotHeldError("the copy would not give what the series gives; nothing was written")
-        if directory.exists():
-            directory.rmdir()
-        shutil.move(drafted, directory)
-    return Copied(directory=directory, files=tuple(patch.file for patch in copied.patches), tree=trees[0][-1])
+        drafted.rename(directory)
+    return Copied(directory=directory, files=tuple(patch.file for patch in copied.patches), tree=given[-1])

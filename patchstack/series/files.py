@@ -1,4 +1,4 @@
-"""What both ways of writing many files as one step share: a lock on a directory, and writes that reach the disk."""
+"""What the ways of writing many files share: a lock on a directory, a new directory, and writes that reach the disk."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from patchstack.errors import MissingError, UsageError
+
+
+def refuse_occupied(directory: Path) -> None:
+    """Raise `UsageError` where a directory to be made is there already, unless it is empty."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UsageError(f"{directory} is there already", hint="name a new directory")
 
 
 @contextlib.contextmanager
