@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.report.documents import BUILD, CANARY, GATES, LINT, VERIFY, Document, title
+from patchstack.report.documents import BUILD, CANARY, GATES, LINT, VERIFY, Document, each, title
 from patchstack.report.github import Annotation, Level
 from patchstack.report.patch_lines import added_line, edited_line, failing_line
 from patchstack.series.lint.text import PatchText, read_text
 
-_GRAVE_RULES = frozenset({"unreadable", "secrets"})
+GRAVE_RULES = frozenset({"unreadable", "secrets"})
+"""Rules of lint whose findings are errors; those of the others are warnings."""
 _NAMED = 10  # of fork commits without a patch: where one patch fails, all behind it may be
 _QUIET = ("ok", "inherits", "skipped")
 _CANARY = {"landed": Level.NOTICE, "stale": Level.NOTICE, "cascade": Level.NOTICE}
@@ -53,6 +54,11 @@ def remarks(document: Document, ground: Ground) -> list[Annotation]:
         ]
     made = {VERIFY: _verify, LINT: _lint, CANARY: _canary, BUILD: _build, GATES: _gates}[document["schema"]]
     return list(made(document, ground))
+
+
+def all_remarks(documents: list[Document], ground: Ground) -> list[Annotation]:
+    """What is to be remarked on documents. Raises `UsageError` for one that is not what its schema says."""
+    return [one for made in each(documents, lambda document: remarks(document, ground)) for one in made]
 
 
 def _verify(document: Document, ground: Ground) -> Iterator[Annotation]:
@@ -102,7 +108,7 @@ def _lint(document: Document, ground: Ground) -> Iterator[Annotation]:
         if finding["rule"] == "unreadable":  # its words may know the place better
             line = max(line, failing_line(ground.text(series, finding["file"]), finding["message"]))
         yield Annotation(
-            level=Level.ERROR if finding["rule"] in _GRAVE_RULES else Level.WARNING,
+            level=Level.ERROR if finding["rule"] in GRAVE_RULES else Level.WARNING,
             title=f"{series}: {finding['rule']}",
             message=finding["message"],
             file=ground.file(series, finding["file"]),

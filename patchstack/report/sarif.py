@@ -13,13 +13,12 @@ from typing import Any
 from urllib.parse import quote
 
 from patchstack import __version__
-from patchstack.report.annotations import Ground
+from patchstack.report.annotations import GRAVE_RULES, Ground
 from patchstack.report.documents import LINT, Document
 from patchstack.report.text import printable
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 LARGEST = 5000  # results that code scanning shows; it drops what is more
-_GRAVE_RULES = frozenset({"unreadable", "secrets"})
 
 
 def sarif(documents: Sequence[Document], ground: Ground) -> dict[str, Any]:
@@ -69,7 +68,7 @@ def _rule(rule: str, reason: str) -> dict[str, Any]:
 
 
 def _level(rule: str) -> str:
-    return "error" if rule in _GRAVE_RULES else "warning"
+    return "error" if rule in GRAVE_RULES else "warning"
 
 
 def _result(finding: Document, uri: str, place: int, seen: Counter[str]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from patchstack.report.foreign import block, code, cut, folded, table
 LARGEST = 1000 * 1024
 _FOLDED_ABOVE = 25
 _SHOWN_FINDINGS = 200
+_HOLDS = {True: "holds", False: "does not hold", None: "not compared"}
 
 
 def summary(parts: Sequence[Sequence[str]], size: int = LARGEST) -> str:
@@ -43,7 +44,7 @@ def _error(document: Document) -> list[str]:
 
 
 def _verify(document: Document) -> Iterator[str]:
-    word = {True: "holds", False: "does not hold", None: "not compared"}[document["holds"]]
+    word = _HOLDS[document["holds"]]
     yield f"### verify {code(document['series'])}: {word}"
     yield ""
     applied = f"{document['applied_count']} of {document['patch_count']}"
@@ -197,7 +198,7 @@ def in_a_line(document: Document) -> str:
     if document.get("error") is not None:
         return f"{name}: {document['error']['message']}"
     if document["schema"] == VERIFY:
-        word = {True: "holds", False: "does not hold", None: "not compared"}[document["holds"]]
+        word = _HOLDS[document["holds"]]
         problem = f": {document['first_problem']}" if document["first_problem"] else ""
         return f"{name}: {word}, {document['applied_count']} of {document['patch_count']} patches{problem}"
     if document["schema"] == LINT:

@@ -167,11 +167,9 @@ def _carried_out(inputs: Inputs, report: Path, workspace: Path) -> tuple[Finishe
 
 def _remarks(documents: list[Document], ground: Ground, *, by_lock: bool) -> list[Annotation]:
     """What is to be remarked on the documents; with `by_lock` also what a comparison with a lock is worth."""
-    from patchstack.report.annotations import remarks
-    from patchstack.report.documents import each
+    from patchstack.report.annotations import all_remarks
 
-    found = [one for made in each(documents, lambda document: remarks(document, ground)) for one in made]
-    return found + (_against_locks(documents) if by_lock else [])
+    return all_remarks(documents, ground) + (_against_locks(documents) if by_lock else [])
 
 
 def _against_locks(documents: list[Document]) -> list[Annotation]:

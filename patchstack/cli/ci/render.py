@@ -46,14 +46,12 @@ def annotate_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Documents as workflow commands that annotate the lines of the patch files they are about."""
-    from patchstack.report.annotations import remarks
-    from patchstack.report.documents import each
+    from patchstack.report.annotations import all_remarks
     from patchstack.report.github import commands
 
     documents = given(files)
     ground = ground_of(documents, patches, root, workspace)
-    found = [one for made in each(documents, lambda document: remarks(document, ground)) for one in made]
-    for line in commands(found):
+    for line in commands(all_remarks(documents, ground)):
         print(line)
 
 
