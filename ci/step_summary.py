@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+from document import kept
 from screens import printed
 
 TARGET = Path(__file__).parent.parent / "docs" / "examples" / "ci" / "step-summary.md"
@@ -20,17 +20,5 @@ def generated() -> str:
         return printed(COMMAND, Path(scratch) / "tour" / "broken") + "\n"
 
 
-def main() -> int:
-    """Exit status: 0 written or up to date, 1 out of date."""
-    text = generated()
-    if "--check" not in sys.argv:
-        TARGET.write_text(text, encoding="utf-8")
-        return 0
-    if TARGET.read_text(encoding="utf-8") != text:
-        print(f"{TARGET} is out of date: make docs", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(kept(TARGET, generated()))
