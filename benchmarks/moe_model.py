@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def write_model(path: Path, *, layers: int, seed: int = 1) -> Path:
     for name, shape in shapes:
         quantized = len(shape) > 1 and "gate_inp" not in name
         stored = (*shape[:-1], shape[-1] // _BLOCK_VALUES * _BLOCK_BYTES) if quantized else shape
-        size = _product(stored) * (1 if quantized else 4)
+        size = math.prod(stored) * (1 if quantized else 4)
         kind = gguf.GGMLQuantizationType.Q4_0 if quantized else None
         writer.add_tensor_info(name, stored, numpy.dtype("uint8" if quantized else "float32"), size, raw_dtype=kind)
     writer.write_header_to_file()
@@ -52,17 +53,10 @@ def write_model(path: Path, *, layers: int, seed: int = 1) -> Path:
         elif "gate_inp" in name:
             writer.write_tensor_data(generator.normal(0, shape[-1] ** -0.5, shape).astype(numpy.float32))
         else:
-            size = _product(shape) // _BLOCK_VALUES * _BLOCK_BYTES
+            size = math.prod(shape) // _BLOCK_VALUES * _BLOCK_BYTES
             writer.write_tensor_data(numpy.resize(chunk, size))
     writer.close()
     return path
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    product = 1
-    for length in shape:
-        product *= length
-    return product
 
 
 def _chunk(numpy: Any, generator: Any) -> Any:

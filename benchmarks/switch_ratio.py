@@ -22,6 +22,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 ORDER = ("off", "on", "on", "off")
@@ -115,16 +116,12 @@ def _report(runs: Path) -> int:
                 speeds[record["state"]][record["pair"]] = record["tg"]
         pairs = sorted(set(speeds["off"]) & set(speeds["on"]))
         ratios = [math.log(speeds["on"][pair] / speeds["off"][pair]) for pair in pairs]
-        off, on = (_mean([speeds[state][pair] for pair in pairs]) for state in ("off", "on"))
-        interval = stats.bootstrap((ratios,), _mean, confidence_level=0.95, vectorized=False, rng=1).confidence_interval
+        off, on = (fmean([speeds[state][pair] for pair in pairs]) for state in ("off", "on"))
+        interval = stats.bootstrap((ratios,), fmean, confidence_level=0.95, vectorized=False, rng=1).confidence_interval
         low, high = math.exp(interval.low), math.exp(interval.high)
-        ratio = math.exp(_mean(ratios))
+        ratio = math.exp(fmean(ratios))
         print(f"{parallel:8}  {len(pairs):5}  {off:7.1f}  {on:7.1f}  {ratio:6.4f}  {low:.4f} to {high:.4f}")
     return 0
-
-
-def _mean(values: Any) -> float:
-    return float(sum(values)) / len(values)
 
 
 if __name__ == "__main__":
