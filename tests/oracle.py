@@ -23,6 +23,11 @@ def hermetic_environment(**extra: str) -> dict[str, str]:
     }
 
 
+def objects_of(repository: Path) -> Path:
+    """The object directory of a repository, bare or with a work tree."""
+    return next(path for path in (repository / "objects", repository / ".git" / "objects") if path.is_dir())
+
+
 class Oracle:
     """Applies patch files with `git apply --cached` and says which tree came out."""
 

@@ -11,7 +11,7 @@ from patchstack.series.lock import read_lock
 from patchstack.workspace import read_workspace
 from tests.builders import run_git
 from tests.conftest import ROOT, Patchstack
-from tests.oracle import Oracle
+from tests.oracle import Oracle, objects_of
 
 REPO = os.environ.get("PATCHSTACK_LLAMA_REPO", "")
 SERIES = ROOT / "patches" / "paged"
@@ -46,8 +46,7 @@ def test_its_copy_with_context_is_taken_by_git(upstream: Path, tmp_path: Path, p
     lock = read_lock(SERIES)
     assert lock is not None
     assert patchstack("export", "--form", "plain", "-o", "plain") == 0
-    objects = next(path for path in (upstream / "objects", upstream / ".git" / "objects") if path.is_dir())
-    oracle = Oracle(tmp_path, objects)
+    oracle = Oracle(tmp_path, objects_of(upstream))
     tree: str | None = lock.base_tree
     for path in sorted((tmp_path / "plain").iterdir()):
         assert tree is not None

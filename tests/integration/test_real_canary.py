@@ -15,7 +15,7 @@ import pytest
 
 from tests.builders import snapshot
 from tests.conftest import RunCli
-from tests.oracle import Oracle
+from tests.oracle import Oracle, objects_of
 
 REPO = os.environ.get("PATCHSTACK_LLAMA_REPO")
 SERIES = os.environ.get("PATCHSTACK_LLAMA_SERIES")
@@ -39,8 +39,7 @@ def ask(run_cli: RunCli, *options: str) -> dict[str, Any]:
 def test_the_first_breaking_commits_are_git_s(tmp_path: Path, run_cli: RunCli) -> None:
     assert REPO and SERIES
     document = ask(run_cli, "--strict", "--blame", "--quick")
-    objects = next(path for path in (Path(REPO) / "objects", Path(REPO) / ".git" / "objects") if path.is_dir())
-    oracle = Oracle(tmp_path, objects)
+    oracle = Oracle(tmp_path, objects_of(Path(REPO)))
     patches = sorted(Path(SERIES).glob("*.patch"))
     listed = oracle.git("rev-list", "--reverse", "--first-parent", f"{PIN}..{document['upstream']['commit']}")
     commits = listed.stdout.decode().split()

@@ -17,7 +17,7 @@ from patchstack.series.proof import prove
 from patchstack.workspace import SeriesConfig
 from tests.builders import run_git, snapshot
 from tests.conftest import Patchstack
-from tests.oracle import Oracle
+from tests.oracle import Oracle, objects_of
 
 REPO = os.environ.get("PATCHSTACK_LLAMA_REPO")
 SERIES = os.environ.get("PATCHSTACK_LLAMA_SERIES")
@@ -33,8 +33,7 @@ def test_every_prefix_tree_is_git_s(tmp_path: Path) -> None:
     before = snapshot(Path(SERIES))
     result = prove(config, Cache(lambda: tmp_path / "cache", offline=True), apply_only=True, keep_going=True)
     assert snapshot(Path(SERIES)) == before
-    objects = next(path for path in (Path(REPO) / "objects", Path(REPO) / ".git" / "objects") if path.is_dir())
-    oracle = Oracle(tmp_path, objects)
+    oracle = Oracle(tmp_path, objects_of(Path(REPO)))
     tree = result.base_tree
     for row in result.rows:
         expected = oracle.apply(tree, (Path(SERIES) / str(row.file)).read_bytes())

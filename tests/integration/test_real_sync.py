@@ -16,7 +16,7 @@ import pytest
 
 from tests.builders import run_git, snapshot
 from tests.conftest import Patchstack
-from tests.oracle import Oracle
+from tests.oracle import Oracle, objects_of
 from tests.syncing import fates
 
 REPO = os.environ.get("PATCHSTACK_LLAMA_REPO")
@@ -61,9 +61,8 @@ def test_where_strict_apply_stops_three_way_merges_go_on(
     assert snapshot(*watched) == before
     assert patchstack("sync", "--accept") == 0
     assert patchstack("verify") == 0
-    objects = next(path for path in (Path(REPO) / "objects", Path(REPO) / ".git" / "objects") if path.is_dir())
     made = run_git("rev-parse", f"{upstream[12]}^{{tree}}", cwd=Path(REPO)).stdout.decode().strip()
-    oracle = Oracle(tmp_path, objects)
+    oracle = Oracle(tmp_path, objects_of(Path(REPO)))
     for path in sorted((tmp_path / "patches").glob("*.patch")):
         applied = oracle.apply(made, path.read_bytes())
         assert applied, path
