@@ -7,14 +7,13 @@ import functools
 import json as writer
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
-from typer.main import get_command
 
 from patchstack.cli.failures import talk
 from patchstack.cli.gates.standing import AgainOption, ImageOption, fit_bench
+from patchstack.cli.lazy import STYLE, Lazy, group_of
 from patchstack.cli.options import (
     EngineOption,
     WorkspaceOption,
@@ -31,26 +30,35 @@ if TYPE_CHECKING:
     from patchstack.workspace import Workspace
 
 
-class WithKinds(TyperGroup):
-    """The group's own commands, and behind them a command for each gate kind, imported when one is asked for."""
-
-    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-        return [*self.commands, *self._kinds()]
-
-    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
-        return self.commands.get(cmd_name) or self._kinds().get(cmd_name)
-
-    def _kinds(self) -> dict[str, Any]:
-        from patchstack.cli.gates.kinds import kinds_app
-
-        group = get_command(kinds_app)
-        assert isinstance(group, TyperGroup)
-        return dict(group.commands)
-
-
-gate_app = typer.Typer(
-    cls=WithKinds, no_args_is_help=True, rich_markup_mode=None, help="The checks that a build must pass."
-)
+_ALONE = "One gate alone"
+KINDS = {
+    "completion": Lazy(
+        "patchstack.cli.gates.completion:completion_command", "The same greedy transcript, byte for byte.", _ALONE
+    ),
+    "tokens": Lazy("patchstack.cli.gates.tokens:tokens_command", "The same token ids, through llama-server.", _ALONE),
+    "backend-ops": Lazy(
+        "patchstack.cli.gates.backend_ops:backend_ops_command",
+        "Operators against the CPU, all of them, none lost.",
+        _ALONE,
+    ),
+    "kl": Lazy("patchstack.cli.gates.kl:kl_command", "KL divergence against a base.", _ALONE),
+    "drift": Lazy("patchstack.cli.gates.drift:drift_command", "KL divergence over growing contexts.", _ALONE),
+    "rollback": Lazy(
+        "patchstack.cli.gates.rollback:rollback_command", "Going back gives what going straight gives.", _ALONE
+    ),
+    "engaged": Lazy(
+        "patchstack.cli.gates.engaged:engaged_command",
+        "A switch leaves its mark, and without it there is none.",
+        _ALONE,
+    ),
+    "red-green": Lazy(
+        "patchstack.cli.gates.red_green:red_green_command",
+        "A test fails without its code, and passes with it.",
+        _ALONE,
+    ),
+    "command": Lazy("patchstack.cli.gates.command:command_command", "Any program, with what it must print.", _ALONE),
+}
+gate_app = typer.Typer(cls=group_of(KINDS), no_args_is_help=True, help="The checks that a build must pass.", **STYLE)
 
 SuiteOption = Annotated[str | None, typer.Option("--suite", metavar="NAME", help="The suite [default: the only one].")]
 BuildOption = Annotated[

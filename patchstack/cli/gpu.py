@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from patchstack.cli.failures import talk
+from patchstack.cli.lazy import STYLE
 from patchstack.cli.options import EngineOption, nearest_workspace, open_chosen_engine
 from patchstack.errors import Exit, NotHeldError, UsageError
 
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from patchstack.machine.ask import Reach
 
 gpu_app = typer.Typer(
-    name="gpu", help="The machine that has the GPU: is it fit to be judged on, and whose is it?", no_args_is_help=True
+    name="gpu",
+    help="The machine that has the GPU: is it fit to be judged on, and whose is it?",
+    no_args_is_help=True,
+    **STYLE,
 )
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.gpu/1 document.")]

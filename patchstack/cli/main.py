@@ -10,36 +10,44 @@ from typing import Annotated
 import typer
 
 from patchstack import __version__
-from patchstack.cli.accept import accept_command
-from patchstack.cli.apply import apply_command
-from patchstack.cli.bisect import bisect_command
-from patchstack.cli.build import build_command
-from patchstack.cli.canary import canary_command
-from patchstack.cli.checkout import checkout_command
-from patchstack.cli.ci.app import ci_app
-from patchstack.cli.demo import demo_command
-from patchstack.cli.docs import docs_command
-from patchstack.cli.doctor import doctor_command
-from patchstack.cli.export import export_command
 from patchstack.cli.failures import guarded
-from patchstack.cli.gate import gate_app
-from patchstack.cli.gpu import gpu_app
-from patchstack.cli.init import init_command
-from patchstack.cli.ledger import ledger_command, reject_command
-from patchstack.cli.lint import lint_command
-from patchstack.cli.show import show_command
-from patchstack.cli.status import status_command
-from patchstack.cli.sync import sync_command
-from patchstack.cli.verify import verify_command
+from patchstack.cli.lazy import STYLE, Lazy, group_of
+
+_FIRST, _MORE = "The first hour", "More"
+COMMANDS = {
+    "demo": Lazy("patchstack.cli.demo:demo_command", "Make a fork and its series, verify it, break it.", _FIRST),
+    "init": Lazy("patchstack.cli.init:init_command", "Write patchstack.yaml from a fork or from patches.", _FIRST),
+    "status": Lazy("patchstack.cli.status:status_command", "Where each series stands, and what to do next.", _FIRST),
+    "verify": Lazy("patchstack.cli.verify:verify_command", "Prove that pin + series = fork.", _FIRST),
+    "export": Lazy("patchstack.cli.export:export_command", "Write the series and its lock from the fork.", _FIRST),
+    "canary": Lazy("patchstack.cli.canary:canary_command", "Does the series apply to a newer upstream?", _FIRST),
+    "doctor": Lazy("patchstack.cli.doctor:doctor_command", "Is all here that verify and build need?", _FIRST),
+    "build": Lazy("patchstack.cli.build:build_command", "Build pin + series, and prove the binaries.", _FIRST),
+    "gate": Lazy("patchstack.cli.gate:gate_app", "The checks that a build must pass.", _FIRST),
+    "accept": Lazy("patchstack.cli.accept:accept_command", "Verify, build, gate and export a candidate.", _FIRST),
+    "reject": Lazy("patchstack.cli.ledger:reject_command", "Keep a candidate's diff, and why it was rejected.", _MORE),
+    "ledger": Lazy("patchstack.cli.ledger:ledger_command", "What was decided, and why.", _MORE),
+    "show": Lazy("patchstack.cli.show:show_command", "One patch, with metadata and context.", _MORE),
+    "lint": Lazy("patchstack.cli.lint:lint_command", "Hold a series against rules, each with a reason.", _MORE),
+    "docs": Lazy("patchstack.cli.docs:docs_command", "Tables of patches from the commits' trailers.", _MORE),
+    "checkout": Lazy(
+        "patchstack.cli.checkout:checkout_command", "Recreate the fork branch from pin, series and lock.", _MORE
+    ),
+    "sync": Lazy("patchstack.cli.sync:sync_command", "Bring the fork onto a newer upstream commit.", _MORE),
+    "bisect": Lazy(
+        "patchstack.cli.bisect:bisect_command", "The patch or upstream commit that makes a command fail.", _MORE
+    ),
+    "apply": Lazy("patchstack.cli.apply:apply_command", "Put a series onto a source directory.", _MORE),
+    "gpu": Lazy("patchstack.cli.gpu:gpu_app", "The machine that has the GPU.", _MORE),
+    "ci": Lazy("patchstack.cli.ci.app:ci_app", "What continuous integration asks of patchstack.", _MORE),
+}
 
 app = typer.Typer(
     name="patchstack",
+    cls=group_of(COMMANDS),
     help="Prove that pin + patches = your fork, byte for byte.",
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    **STYLE,
 )
 
 
@@ -56,29 +64,6 @@ def root(
     ] = False,
 ) -> None:
     """Prove that pin + patches = your fork, byte for byte."""
-
-
-app.command("demo", short_help="Make a fork and its series, verify it, break it.")(demo_command)
-app.command("init", short_help="Write patchstack.yaml from a fork or from patches.")(init_command)
-app.command("status", short_help="Where each series stands, and what to do next.")(status_command)
-app.command("verify", short_help="Prove that pin + series = fork.")(verify_command)
-app.command("canary", short_help="Does the series apply to a newer upstream?")(canary_command)
-app.command("doctor", short_help="Is all here that verify and build need?")(doctor_command)
-app.command("build", short_help="Build pin + series, and prove the binaries.")(build_command)
-app.add_typer(gpu_app, name="gpu", short_help="The machine that has the GPU.")
-app.command("accept", short_help="Verify, build, gate and export a candidate.")(accept_command)
-app.command("reject", short_help="Keep a candidate's diff, and why it was rejected.")(reject_command)
-app.command("ledger", short_help="What was decided, and why.")(ledger_command)
-app.add_typer(ci_app, name="ci", short_help="What continuous integration asks of patchstack.")
-app.add_typer(gate_app, name="gate", short_help="The checks that a build must pass.")
-app.command("show", short_help="One patch, with metadata and context.")(show_command)
-app.command("lint", short_help="Hold a series against rules, each with a reason.")(lint_command)
-app.command("docs", short_help="Tables of patches from the commits' trailers.")(docs_command)
-app.command("export", short_help="Write the series and its lock from the fork.")(export_command)
-app.command("checkout", short_help="Recreate the fork branch from pin, series and lock.")(checkout_command)
-app.command("sync", short_help="Bring the fork onto a newer upstream commit.")(sync_command)
-app.command("bisect", short_help="The patch or upstream commit that makes a command fail.")(bisect_command)
-app.command("apply", short_help="Put a series onto a source directory.")(apply_command)
 
 
 def main() -> None:

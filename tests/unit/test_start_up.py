@@ -6,7 +6,11 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
+from patchstack.cli.gate import KINDS
+from patchstack.cli.lazy import Lazy
+from patchstack.cli.main import COMMANDS, app
 from tests.conftest import ROOT
 
 HEAVY = ("pygit2", "rich", "ruamel", "git", "email", "ssl", "concurrent", "platformdirs", "patchstack.workspace")
@@ -20,7 +24,10 @@ def imported(statement: str) -> list[str]:
     return done.stdout.splitlines()[-1].split()
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["export", "--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["export", "--help"], ["--version"], ["gate", "--help"], ["gpu", "--help"], ["ci", "--help"]],
+)
 def test_help_and_version_import_nothing_of_weight(arguments: list[str]) -> None:
     statement = f"from patchstack.cli.main import app\ntry:\n    app({arguments!r})\nexcept SystemExit:\n    pass"
     assert imported(statement) == []
@@ -28,3 +35,36 @@ def test_help_and_version_import_nothing_of_weight(arguments: list[str]) -> None
 
 def test_the_heavy_modules_would_be_seen() -> None:
     assert "pygit2" in imported("import patchstack.series.export")
+
+
+def test_a_command_line_waits_for_its_own_command_alone() -> None:
+    loaded = "print(*sorted(name for name in sys.modules if name in targets))"
+    code = (
+        "import sys\nfrom patchstack.cli.main import COMMANDS, app\n"
+        "targets = {one.target.partition(':')[0] for one in COMMANDS.values()}\n"
+        "try:\n    app(sys.argv[1:])\nexcept SystemExit:\n    pass\n" + loaded
+    )
+
+    def after(*arguments: str) -> list[str]:
+        command = [sys.executable, "-c", code, *arguments]
+        return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()[-1:]
+
+    assert after("--help") == [""]
+    assert after("show", "--help") == ["patchstack.cli.show"]
+
+
+@pytest.mark.parametrize("commands", [COMMANDS, KINDS], ids=["patchstack", "gate"])
+def test_every_command_named_is_there_and_is_told_by_one_sentence(commands: dict[str, Lazy]) -> None:
+    runner = CliRunner()
+    group = [] if commands is COMMANDS else ["gate"]
+    for name, command in commands.items():
+        told = runner.invoke(app, [*group, name, "--help"])
+        assert told.exit_code == 0, told.output
+        assert told.output.startswith(f"Usage: patchstack {' '.join([*group, name])} ")
+        assert command.short_help.endswith((".", "?"))
+
+
+def test_a_command_of_no_name_of_ours_is_refused_with_the_nearest() -> None:
+    refused = CliRunner().invoke(app, ["verfy"])
+    assert refused.exit_code == 2
+    assert "No such command 'verfy'. Did you mean 'verify'?" in refused.output

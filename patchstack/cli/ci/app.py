@@ -7,10 +7,9 @@ import typer
 from patchstack.cli.ci.action import action_command, prepare_command
 from patchstack.cli.ci.matrix import matrix_command
 from patchstack.cli.ci.render import annotate_command, comment_body_command, sarif_command, summary_command
+from patchstack.cli.lazy import STYLE
 
-ci_app = typer.Typer(
-    name="ci", no_args_is_help=True, rich_markup_mode=None, help="What continuous integration asks of patchstack."
-)
+ci_app = typer.Typer(name="ci", no_args_is_help=True, help="What continuous integration asks of patchstack.", **STYLE)
 ci_app.command("matrix", short_help="Variants and suites as a matrix of jobs.")(matrix_command)
 ci_app.command("summary", short_help="Documents as Markdown.")(summary_command)
 ci_app.command("annotate", short_help="Documents as annotations on patch files.")(annotate_command)
