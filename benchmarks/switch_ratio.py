@@ -8,8 +8,8 @@ grows slower or faster is not taken for the switch's doing. A run whose rows are
 program loses its last lines now and then, and leaves out combinations that do not fit the context. `--on` without `=`
 compares off with itself: the noise of the machine, to be known before any result.
 
-`report` gives, for each number of parallel sequences, the geometric mean of on/off (tokens per second, decode) over the
-pairs, and a 95% bootstrap interval of it (BCa, on the logarithms). Needs scipy.
+`report` gives, for prefill and for decode and each number of parallel sequences, the geometric mean of on/off (tokens
+per second) over the pairs, and a 95% bootstrap interval of it (BCa, on the logarithms). Needs scipy.
 """
 
 from __future__ import annotations
@@ -106,22 +106,27 @@ def _rows(command: list[str], environment: dict[str, str]) -> list[dict[str, Any
 
 
 def _report(runs: Path) -> int:
-    stats: Any = importlib.import_module("scipy.stats")
     records = [json.loads(line) for line in runs.read_text().splitlines()]
-    print("parallel  pairs  off t/s  on t/s   on/off  95% interval")
-    for parallel in sorted({record["pl"] for record in records}):
-        speeds: dict[str, dict[int, float]] = {"off": {}, "on": {}}
-        for record in records:
-            if record["pl"] == parallel:
-                speeds[record["state"]][record["pair"]] = record["tg"]
-        pairs = sorted(set(speeds["off"]) & set(speeds["on"]))
-        ratios = [math.log(speeds["on"][pair] / speeds["off"][pair]) for pair in pairs]
-        off, on = (fmean([speeds[state][pair] for pair in pairs]) for state in ("off", "on"))
-        interval = stats.bootstrap((ratios,), fmean, confidence_level=0.95, vectorized=False, rng=1).confidence_interval
-        low, high = math.exp(interval.low), math.exp(interval.high)
-        ratio = math.exp(fmean(ratios))
-        print(f"{parallel:8}  {len(pairs):5}  {off:7.1f}  {on:7.1f}  {ratio:6.4f}  {low:.4f} to {high:.4f}")
+    print("what     parallel  pairs   off t/s    on t/s   on/off  95% interval")
+    for what, field in (("prefill", "pp"), ("decode", "tg")):
+        for parallel in sorted({record["pl"] for record in records}):
+            print(f"{what:7}  {_row([record for record in records if record['pl'] == parallel], parallel, field)}")
     return 0
+
+
+def _row(records: list[dict[str, Any]], parallel: int, field: str) -> str:
+    """The ratio of what `field` holds, over the pairs."""
+    stats: Any = importlib.import_module("scipy.stats")
+    speeds: dict[str, dict[int, float]] = {"off": {}, "on": {}}
+    for record in records:
+        speeds[record["state"]][record["pair"]] = record[field]
+    pairs = sorted(set(speeds["off"]) & set(speeds["on"]))
+    ratios = [math.log(speeds["on"][pair] / speeds["off"][pair]) for pair in pairs]
+    off, on = (fmean([speeds[state][pair] for pair in pairs]) for state in ("off", "on"))
+    interval = stats.bootstrap((ratios,), fmean, confidence_level=0.95, vectorized=False, rng=1).confidence_interval
+    low, high = math.exp(interval.low), math.exp(interval.high)
+    ratio = math.exp(fmean(ratios))
+    return f"{parallel:8}  {len(pairs):5}  {off:8.1f}  {on:8.1f}  {ratio:7.3f}  {low:.3f} to {high:.3f}"
 
 
 if __name__ == "__main__":
