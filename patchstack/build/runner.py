@@ -23,6 +23,8 @@ from patchstack.engine.protocol import Engine
 from patchstack.errors import MissingError, PatchstackError
 from patchstack.verdict import Verdict
 
+_DISASSEMBLED = frozenset({"cuda-arch", "cuda-ptx", "fp4"})
+"""The proofs that ask cuobjdump."""
 _FP4 = (b"kind::mxf4", b"kind::mxf4nvf4")
 
 
@@ -75,7 +77,7 @@ def build(
 
 
 def _usable(store: Store, key: Key, inputs: Inputs, watch: Watch) -> Stored | None:
-    """A stored build whose binaries are still what they were. Its open proofs are tried again."""
+    """A stored build whose binaries are still what they were, with `judged_again`."""
     found = store.find(key.hex)
     if found is None:
         return None
@@ -88,7 +90,7 @@ def _usable(store: Store, key: Key, inputs: Inputs, watch: Watch) -> Stored | No
         if not recorded or recorded != set(_binaries(found.directory)):
             watch.talk(f"the stored build {key.short} is not what it was: made again")
             return None
-        found = _judged_again(store, found, inputs)
+        found = judged_again(store, found, inputs)
     store.touch(found)
     return found
 
@@ -100,19 +102,18 @@ def _binaries(directory: Path) -> tuple[Binary, ...]:
         return ()
 
 
-def _judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
-    """Proofs that could not be judged then, and can now (a tool was installed), are judged."""
+def judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
+    """Proofs that could not be judged for want of cuobjdump, and can be now, are judged. What takes a run of the
+    programs is not: finding a build starts nothing."""
     proofs = proofs_of(stored.record)
-    if all(proof.verdict is not Verdict.INVALID for proof in proofs):
+    left = {proof.id for proof in proofs if proof.verdict is Verdict.INVALID} & _DISASSEMBLED
+    if not left or (cuobjdump := find_cuobjdump()) is None:
         return stored
-    now = {
-        proof.id: proof
-        for proof in prove(stored.directory, claim(inputs), cuobjdump=find_cuobjdump(), run=None)
-        if proof.verdict is not Verdict.INVALID
-    }
-    judged = tuple(now.get(proof.id, proof) if proof.verdict is Verdict.INVALID else proof for proof in proofs)
-    if judged == proofs:
+    found = prove(stored.directory, claim(inputs), cuobjdump=cuobjdump, run=None)
+    now = {proof.id: proof for proof in found if proof.id in left and proof.verdict is not Verdict.INVALID}
+    if not now:
         return stored
+    judged = tuple(now.get(proof.id, proof) for proof in proofs)
     return store.amend(stored, {**stored.record, "proofs": _as_json(judged)})
 
 
