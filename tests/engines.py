@@ -31,7 +31,8 @@ from patchstack.engine.protocol import Engine, Job, Limits, Outcome, Volume
 from patchstack.errors import PatchstackError
 
 ROOT = Path(__file__).parent.parent
-SOCKET = "/var/run/docker.sock"
+SOCKET = os.environ.get("PATCHSTACK_TEST_SOCKET", "/var/run/docker.sock")
+"""Of a Docker engine, or of podman."""
 SPEC = f"unix://{SOCKET}"
 IMAGE = "patchstack-test-base:bookworm"
 

@@ -17,16 +17,24 @@ if TYPE_CHECKING:
 
 def checkout_command(
     series: Annotated[str, typer.Argument(metavar="SERIES", help="A series of the workspace.")],
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory for the repository.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
     at: Annotated[int | None, typer.Option("--at", metavar="N", help="Stop behind the patch with this number.")] = None,
     patch: Annotated[
         int | None, typer.Option("--patch", metavar="N", help="Put this patch alone on the pin, three-way.")
+    ] = None,
+    worktree_of: Annotated[
+        Path | None,
+        typer.Option("--worktree-of", metavar="REPO", help="Make a work tree of this clone, and the branch in it."),
+    ] = None,
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="NAME", help="The branch's name [default: the fork's].")
     ] = None,
     no_files: Annotated[bool, typer.Option("--no-files", help="Make the branch, but write no work tree.")] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Recreate the fork branch, with the same commit ids, from pin + series + lock alone, in a new repository.
+    """Recreate the fork branch, with the same commit ids, from pin + series + lock alone, in a new repository or in a
+    new work tree of one that has the pin.
 
     A series without a lock gives the commits that git am would make of its patches, each author also its committer.
     """
@@ -49,21 +57,22 @@ def checkout_command(
         sources.base,
         directory,
         upstream=config.upstream,
-        branch=_branch(config),
+        branch=branch or (lock.branch if lock is not None else _branch(config)),
         at=at if patch is None else patch,
         files=not no_files,
+        worktree_of=worktree_of,
     )
     if patch is not None:
         made = pick_alone(made, sources.base, patch)
     commits = "1 commit" if made.count == 1 else f"{made.count} commits"
-    print(
-        f"{config.name}: {made.directory} has branch {made.branch} at {made.head}, {commits} above {sources.base.oid}"
-    )
+    where = f"{made.directory}" if worktree_of is None else f"{made.directory}, a work tree of {worktree_of},"
+    print(f"{config.name}: {where} has branch {made.branch} at {made.head}, {commits} above {sources.base.oid}")
     if made.left_out:
         files = ", ".join(made.left_out[:3]) + (f" and {len(made.left_out) - 3} more" if len(made.left_out) > 3 else "")
         talk(f"warning: the contents of {files} are not to be had: the work tree is sparse, without them")
-    place = "the cache" if is_url(config.upstream) else config.upstream
-    talk(f"note: it borrows the objects of {place}; keep that, or run git -C {directory} repack -a -d")
+    if worktree_of is None:
+        place = "the cache" if is_url(config.upstream) else config.upstream
+        talk(f"note: it borrows the objects of {place}; keep that, or run git -C {directory} repack -a -d")
     if lock is None:
         talk(
             "note: there is no series.lock: author, date and message are the patches', every author is the committer "

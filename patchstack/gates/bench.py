@@ -162,6 +162,10 @@ class EngineBench:
                 return Observed(observation=seen, attempts=tuple(attempts))
         return Observed(observation=None, attempts=tuple(attempts))
 
+    def look(self, invocation: Invocation) -> Observation:
+        """What the invocation gives now. It is run in any case, and not kept."""
+        return self._run(invocation, self._key(invocation, ""))
+
     @property
     def _without(self) -> str:
         """What the key of an observation says where a build that uses GPUs gets none."""

@@ -59,12 +59,14 @@ def borrow_objects(objects: Path, directories: Sequence[Path]) -> None:
 
 
 def write_object(objects: Path, oid: str, kind: str, data: bytes) -> None:
-    """Write a loose object, unless it is there."""
+    """Write a loose object, unless it is there; whole or not at all."""
     path = objects / oid[:2] / oid[2:]
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(zlib.compress(b"%s %d\0" % (kind.encode(), len(data)) + data, 1))
-        path.chmod(0o444)
+        draft = path.with_name(f"tmp_obj_{os.getpid()}_{oid[2:]}")  # git's own prefix: its gc removes what was left
+        draft.write_bytes(zlib.compress(b"%s %d\0" % (kind.encode(), len(data)) + data, 1))
+        draft.chmod(0o444)
+        draft.replace(path)
 
 
 def isolated_environment(git_dir: Path, **more: str) -> dict[str, str]:

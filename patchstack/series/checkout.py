@@ -6,20 +6,18 @@ Without a lock the commits are made from the patches' mails: always the same, bu
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from patchstack.errors import ConfigError, MissingError, NotHeldError
+from patchstack.errors import ConfigError, NotHeldError, UsageError
 from patchstack.git.apply import Applier
 from patchstack.git.authored import NoCommit, an_author
 from patchstack.git.objects import Commit, Objects, object_id, parse_commit
 from patchstack.git.overlay import DIRECTORY, SUBMODULE, TreeOverlay
-from patchstack.git.scratch import borrow_objects, write_object
-from patchstack.git.transport import shown_url
-from patchstack.process import Finished, clean_environment, run
+from patchstack.git.scratch import write_object
 from patchstack.series.chain import Link, apply_series
+from patchstack.series.destination import Destination, NewRepository, WorkTreeOf, git, run_git
 from patchstack.series.files import refuse_occupied
 from patchstack.series.lock import Lock
 from patchstack.series.model import Series
@@ -48,15 +46,18 @@ def check_out(
     branch: str,
     at: int | None = None,
     files: bool = True,
+    worktree_of: Path | None = None,
 ) -> CheckedOut:
-    """Make a repository whose branch is the fork's, up to the patch numbered `at`. `branch` is its name where no lock
-    tells that of the fork's; the commits are then made from the patches' mails.
+    """Make a repository whose branch is the fork's, up to the patch numbered `at`; `branch` is its name. Without a lock
+    the commits are made from the patches' mails.
 
     The repository borrows the upstream's objects (as `git clone --shared` does) and gets only what the series adds.
-    Everything is recreated and checked in memory first. Raises `UsageError` for a directory that is not empty,
+    With `worktree_of` the branch and a work tree are made in a repository that has the pin. Everything is recreated and
+    checked in memory first. Raises `UsageError` for a directory that is not empty or a branch that is another one,
     `ConfigError` for a lock without commits, `NotHeldError` where series and lock do not give the commits they promise.
     """
     refuse_occupied(directory)
+    destination: Destination = WorkTreeOf(directory, worktree_of) if worktree_of else NewRepository(directory, upstream)
     if at is not None:
         series = series.up_to(at)
     borrowed = tuple(objects.directories)
@@ -64,23 +65,18 @@ def check_out(
         links = apply_series(applier, series)
         if lock is not None:
             commits = _recreate(series, lock, base, [link.after if link.applied else None for link in links])
-            branch = lock.branch
         else:
             commits = _made_from_mails(objects, links, base)
         branch = branch if at is None else f"{branch}-at-{at}"
+        head = commits[-1][0]
         added = list(_added(objects, base.tree, [link.after for link in links]))
-        _make_repository(directory, branch, borrowed, upstream)
+        store = destination.make(branch, head, base.oid, borrowed)
         for oid in added:
-            write_object(directory / ".git" / "objects", oid, *objects.read(oid))
-        absent = absent_files(objects, links[-1].after) if files else []
+            write_object(store, oid, *objects.read(oid))
+        absent = absent_files(objects, links[-1].after) if files and destination.borrows else []
     for oid, raw in commits:
-        write_object(directory / ".git" / "objects", oid, "commit", raw)
-    head = commits[-1][0]
-    _git(directory, "update-ref", f"refs/heads/{branch}", head)
-    if absent:
-        leave_out(directory, absent)
-    if files:
-        _git(directory, "reset", "--quiet", "--hard", branch)
+        write_object(store, oid, "commit", raw)
+    destination.publish(branch, head, files=files, absent=absent)
     left_out = tuple(path.decode("utf-8", "replace") for path in absent)
     return CheckedOut(directory=directory, branch=branch, head=head, count=len(commits), left_out=left_out)
 
@@ -92,19 +88,21 @@ def pick_alone(made: CheckedOut, base: Commit, number: int) -> CheckedOut:
     branch as recreated.
     """
     branch = f"{made.branch.removesuffix(f'-at-{number}')}-patch-{number}"
-    _git(made.directory, "checkout", "--quiet", "-B", branch, base.oid)
-    picked = _run_git(made.directory, *_COMMITTER, "cherry-pick", "--allow-empty", made.head)
+    begun = run_git(made.directory, "checkout", "--quiet", "-b", branch, base.oid)
+    if not begun.ok:
+        raise UsageError(f"branch {branch} was not made: {begun.complaint}", hint="--branch NAME takes another name")
+    picked = run_git(made.directory, *_COMMITTER, "cherry-pick", "--allow-empty", made.head)
     if not picked.ok:
-        unmerged = _run_git(made.directory, "diff", "--name-only", "--diff-filter=U").stdout.decode("utf-8", "replace")
-        _run_git(made.directory, "cherry-pick", "--abort")
-        _git(made.directory, "checkout", "--quiet", made.branch)
-        _git(made.directory, "branch", "--quiet", "-D", branch)
+        unmerged = run_git(made.directory, "diff", "--name-only", "--diff-filter=U").stdout.decode("utf-8", "replace")
+        run_git(made.directory, "cherry-pick", "--abort")
+        git(made.directory, "checkout", "--quiet", made.branch)
+        git(made.directory, "branch", "--quiet", "-D", branch)
         raise NotHeldError(
             f"patch {number:04d} cannot stand alone on the pin: it needs what an earlier patch does",
             problems=[f"{path}: both change it" for path in unmerged.split("\n") if path],
             hint=f"{made.directory} has the series up to it, on branch {made.branch}",
         )
-    head = _run_git(made.directory, "rev-parse", "HEAD").stdout.decode("ascii").strip()
+    head = run_git(made.directory, "rev-parse", "HEAD").stdout.decode("ascii").strip()
     return replace(made, branch=branch, head=head, count=1)
 
 
@@ -200,33 +198,3 @@ def absent_files(objects: Objects, tree: str) -> list[bytes]:
     blobs = {path: oid for path, (mode, oid) in TreeOverlay(objects, tree).files() if mode != SUBMODULE}
     objects.want(blobs.values())
     return sorted(path for path, oid in blobs.items() if not objects.has(oid))
-
-
-def leave_out(directory: Path, paths: Sequence[bytes]) -> None:
-    """Make a work tree sparse: all but these files."""
-    _git(directory, "config", "core.sparseCheckout", "true")
-    _git(directory, "config", "core.sparseCheckoutCone", "false")
-    patterns = [b"!/" + re.sub(rb"([\\*?\[]| \Z)", rb"\\\1", path) for path in paths]
-    (directory / ".git" / "info").mkdir(exist_ok=True)
-    (directory / ".git" / "info" / "sparse-checkout").write_bytes(b"\n".join([b"/*", *patterns, b""]))
-
-
-def _make_repository(directory: Path, branch: str, borrowed: Sequence[Path], upstream: str) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    _git(directory, "init", "--quiet", f"--initial-branch={branch}", "--template=")
-    _git(directory, "config", "remote.upstream.url", shown_url(upstream))
-    borrow_objects(directory / ".git" / "objects", borrowed)
-
-
-def _run_git(directory: Path, *args: str) -> Finished:
-    environment = clean_environment({"GIT_CEILING_DIRECTORIES": str(directory.resolve().parent)})
-    return run(["git", "-C", str(directory), *args], env=environment)
-
-
-def _git(directory: Path, *args: str) -> None:
-    done = _run_git(directory, *args)
-    if not done.ok:
-        raise MissingError(
-            f"git {args[0]} in {directory} failed: {done.complaint}",
-            hint="the branch is there; some contents of the upstream may be missing: --no-files leaves the files out",
-        )

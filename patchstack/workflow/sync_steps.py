@@ -178,7 +178,7 @@ def _fork_of_patches(bench: Bench, proven: Proven) -> tuple[ForkHistory, Reposit
         base,
         directory,
         upstream=config.upstream,
-        branch=config.name,
+        branch=lock.branch if lock is not None else config.name,
         files=False,
     )
     repository = Repository.open(str(directory), directory)

@@ -84,7 +84,8 @@ def fit_bench(
     what `fit_machine` raises."""
     from patchstack.evidence.store import Observations
     from patchstack.gates.bench import EngineBench
-    from patchstack.gates.fit import fit_machine
+    from patchstack.gates.devices import unseen_gpu
+    from patchstack.gates.fit import NotFit, fit_machine
 
     programs.names()  # said before anybody waits for a GPU
     cache = cache_directory()
@@ -110,6 +111,8 @@ def fit_bench(
             builds=cache / "builds",
         ) as bench,
     ):
+        if programs.gpus and gpus and (why := unseen_gpu(bench)) is not None:
+            raise NotFit(why, hint="patchstack gpu status shows the driver; the build may need a newer one")
         yield bench
 
 

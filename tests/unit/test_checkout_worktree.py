@@ -1,0 +1,171 @@
+"""`patchstack checkout --worktree-of`: the fork's branch in a clone that is there, with a work tree of its own."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders import Fork, RepoBuilder, a_fork, run_git
+from tests.conftest import Patchstack
+
+
+@pytest.fixture
+def fork(tmp_path: Path, patchstack: Patchstack) -> Fork:
+    """A fork of three commits, exported."""
+    made = a_fork(tmp_path, 3)
+    for path in made.patches:
+        path.unlink()
+    (tmp_path / "patchstack.yaml").write_text(
+        f"series:\n  product:\n    patches: patches\n    upstream: upstream\n    pin: {made.pin}\n"
+        f"    fork: fork\n    fork_ref: {made.ref}\n"
+    )
+    assert patchstack("export") == 0
+    return made
+
+
+@pytest.fixture
+def clone(fork: Fork, tmp_path: Path) -> RepoBuilder:
+    """A clone of the upstream that knows nothing of the fork, with hooks that must not run."""
+    run_git("clone", "--quiet", str(fork.upstream.path), str(tmp_path / "clone"), cwd=tmp_path)
+    for name in ("post-checkout", "prepare-commit-msg", "post-commit"):
+        hook = tmp_path / "clone" / ".git" / "hooks" / name
+        hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hook-ran\n")
+        hook.chmod(0o755)
+    return RepoBuilder(tmp_path / "clone")
+
+
+def files_of(clone: RepoBuilder) -> dict[str, bytes]:
+    """Everything of a clone but its object store and its work trees' administration."""
+
+    def below() -> Iterator[Path]:
+        for path in sorted(clone.path.rglob("*")):
+            inside = path.relative_to(clone.path).parts
+            if path.is_file() and inside[:2] not in {(".git", "objects"), (".git", "worktrees")}:
+                yield path
+
+    return {str(path.relative_to(clone.path)): path.read_bytes() for path in below()}
+
+
+def test_the_branch_is_made_in_the_clone_and_nothing_else_of_it_changes(
+    fork: Fork, clone: RepoBuilder, tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files_of(clone)
+    capsys.readouterr()
+    assert patchstack("checkout", "product", "tree", "--worktree-of", "clone") == 0
+    said = capsys.readouterr()
+    assert said.out.startswith(
+        f"product: tree, a work tree of clone, has branch product at {fork.commits[-1]}, 3 commits"
+    )
+    assert "borrows" not in said.err
+    assert clone.git("rev-parse", "product") == fork.commits[-1]
+    tree = RepoBuilder(tmp_path / "tree")
+    assert tree.git("status", "--short") == ""
+    assert tree.git("rev-list", f"{fork.pin}..HEAD").split() == fork.commits[::-1]
+    run_git("fsck", "--strict", "--no-dangling", cwd=clone.path)
+    after = files_of(clone)
+    assert {name for name in after if after[name] != before.get(name)} == {
+        ".git/refs/heads/product",
+        ".git/logs/refs/heads/product",
+    } & set(after)
+    assert before.items() <= after.items()
+    assert not (tmp_path / "hook-ran").exists()
+
+
+def test_a_branch_of_that_name_elsewhere_is_refused_and_another_name_taken(
+    fork: Fork, clone: RepoBuilder, tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clone.git("branch", "product", fork.pin)
+    before = files_of(clone)
+    capsys.readouterr()
+    assert patchstack("checkout", "product", "tree", "--worktree-of", "clone") == 2
+    told = capsys.readouterr().err
+    assert f"clone has a branch product at {fork.pin[:12]}; the series' is at {fork.commits[-1][:12]}" in told
+    assert "hint: --branch NAME gives it another name" in told
+    assert files_of(clone) == before
+    assert not (tmp_path / "tree").exists()
+    assert patchstack("checkout", "product", "tree", "--worktree-of", "clone", "--branch", "mine") == 0
+    assert clone.git("rev-parse", "mine") == fork.commits[-1]
+    assert clone.git("rev-parse", "product") == fork.pin
+
+
+def test_a_branch_that_stands_there_already_serves_unless_it_is_checked_out(
+    fork: Fork, clone: RepoBuilder, tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for directory, code in (("one", 0), ("two", 3)):
+        capsys.readouterr()
+        assert patchstack("checkout", "product", directory, "--worktree-of", "clone") == code
+    told = capsys.readouterr().err
+    assert "git worktree add in clone failed" in told
+    assert "hint: --branch NAME, where another work tree has that branch" in told
+    assert clone.git("rev-parse", "product") == fork.commits[-1]
+    assert not (tmp_path / "two").exists()
+    run_git("worktree", "remove", "one", cwd=clone.path)
+    assert patchstack("checkout", "product", "two", "--worktree-of", "clone") == 0
+
+
+def test_up_to_a_patch_and_one_alone_go_there_too(
+    fork: Fork, clone: RepoBuilder, tmp_path: Path, patchstack: Patchstack
+) -> None:
+    assert patchstack("checkout", "product", "two", "--at", "2", "--worktree-of", "clone") == 0
+    assert clone.git("rev-parse", "product-at-2") == fork.commits[1]
+    assert patchstack("checkout", "product", "alone", "--patch", "3", "--worktree-of", "clone") == 0
+    assert clone.git("rev-parse", "product-patch-3^") == fork.pin
+    assert run_git("branch", "--show-current", cwd=tmp_path / "alone").stdout == b"product-patch-3\n"
+    assert not (tmp_path / "hook-ran").exists()
+
+
+def test_without_files_there_is_the_branch_and_an_empty_tree(
+    fork: Fork, clone: RepoBuilder, tmp_path: Path, patchstack: Patchstack
+) -> None:
+    assert patchstack("checkout", "product", "tree", "--no-files", "--worktree-of", "clone") == 0
+    assert [path.name for path in (tmp_path / "tree").iterdir()] == [".git"]
+    assert clone.git("rev-parse", "product") == fork.commits[-1]
+
+
+@pytest.mark.parametrize(
+    ("repository", "words"),
+    [
+        ("nowhere", "nowhere is no git repository"),
+        ("patches", "patches is no git repository"),
+        ("strange", "strange does not have the pin"),
+    ],
+)
+def test_a_repository_that_cannot_take_it_is_named(
+    fork: Fork,
+    tmp_path: Path,
+    patchstack: Patchstack,
+    capsys: pytest.CaptureFixture[str],
+    repository: str,
+    words: str,
+) -> None:
+    strange = RepoBuilder(tmp_path / "strange")
+    strange.commit("Something else", {"file": "text\n"})
+    capsys.readouterr()
+    assert patchstack("checkout", "product", "tree", "--worktree-of", repository) == 3
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "tree").exists()
+
+
+def test_what_cannot_be_written_leaves_no_branch(
+    fork: Fork, clone: RepoBuilder, tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way\n")
+    capsys.readouterr()
+    assert patchstack("checkout", "product", "file/tree", "--worktree-of", "clone") == 3
+    assert "git worktree add in clone failed" in capsys.readouterr().err
+    assert run_git("branch", "--list", "product", cwd=clone.path).stdout == b""
+    assert run_git("worktree", "list", "--porcelain", cwd=clone.path).stdout.count(b"worktree ") == 1
+
+
+def test_objects_are_written_whole_and_read_only(
+    fork: Fork, clone: RepoBuilder, tmp_path: Path, patchstack: Patchstack
+) -> None:
+    assert patchstack("checkout", "product", "tree", "--worktree-of", "clone") == 0
+    objects = clone.path / ".git" / "objects"
+    assert not list(objects.rglob("tmp_obj_*"))
+    commit = objects / fork.commits[0][:2] / fork.commits[0][2:]
+    assert stat.S_IMODE(os.stat(commit).st_mode) == 0o444
