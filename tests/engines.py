@@ -52,6 +52,7 @@ def _missing() -> str:
     return ""
 
 
+PODMAN = "podman" in SOCKET
 _WHY_NOT = _missing()
 needs_docker = pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT or "there is one")
 

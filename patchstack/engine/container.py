@@ -195,6 +195,11 @@ class ContainerEngine:
         if job.image is None:
             raise UsageError(f"the job {job.what!r} names no image, which a container engine needs")
         about = self._about or self.about()
+        if job.gpus and about.kind == "podman":
+            raise MissingError(
+                f"{job.what} needs a GPU, and podman's Docker socket gives none: the container would start without",
+                hint="use a Docker engine with the nvidia-container-toolkit, or --engine host",
+            )
         if about.local:
             for path in job.paths:
                 if not Path(path.source).exists():

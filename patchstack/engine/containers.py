@@ -164,7 +164,8 @@ def remove(api: Any, name: str) -> None:
         except docker.errors.NotFound:
             return
         except docker.errors.APIError as error:
-            if error.status_code != 409 or time.monotonic() > deadline:
+            ending = error.status_code == 409 or "state improper" in str(error.explanation)  # so says podman
+            if not ending or time.monotonic() > deadline:
                 raise
         time.sleep(0.02)
 

@@ -118,7 +118,7 @@ def refusal(status: int, words: str, doing: str) -> PatchstackError:
         return MissingError(f"the engine's machine has no {found[1]}, which the job wants to see")
     if "no such image" in low:
         return ImageMissing(f"the engine cannot {doing}: {words}", hint="docker pull IMAGE, or build it")
-    if '"/bin/sh"' in low and ("no such file" in low or "not found" in low):
+    if re.search(r'exec: \\*"/bin/sh\\*"', low) and ("no such file" in low or "not found" in low):
         return UsageError("the image has no /bin/sh, which every job needs")
     if "volume is in use" in low:
         return UsageError(f"the engine cannot {doing}: a container still uses it: {words}")

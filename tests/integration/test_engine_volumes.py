@@ -18,7 +18,18 @@ from patchstack.engine.container import ContainerEngine
 from patchstack.engine.host import HostEngine
 from patchstack.engine.protocol import Engine, OutOfSpace
 from patchstack.errors import MissingError, UsageError
-from tests.engines import IMAGE, container_engine, containers_of, names, needs_docker, ran, raw_api, shell, volume_of
+from tests.engines import (
+    IMAGE,
+    PODMAN,
+    container_engine,
+    containers_of,
+    names,
+    needs_docker,
+    ran,
+    raw_api,
+    shell,
+    volume_of,
+)
 
 BIG = bytes(range(256)) * (20 << 12)  # 20 MiB
 TREE = (
@@ -43,12 +54,14 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_a_tree_comes_back_as_it_was_sent(engine: Engine, tmp_path: Path) -> None:
     with volume_of(engine) as volume:
         engine.put(volume.name, pack(TREE, mtime=1_750_000_000), image=IMAGE)
-        found = names(engine.get(volume.name, ".", image=IMAGE))
-        assert found["./run.sh"].mode & 0o777 == 0o755
-        assert found["./src/main.cpp"].mode & 0o777 == 0o644
-        assert found["./src/main.cpp"].mtime == 1_750_000_000
-        assert found["./link"].issym()
-        assert {info.uid for info in found.values()} == {OWNER}
+        found = {
+            os.path.normpath(name): info for name, info in names(engine.get(volume.name, ".", image=IMAGE)).items()
+        }
+        assert found["run.sh"].mode & 0o777 == 0o755
+        assert found["src/main.cpp"].mode & 0o777 == 0o644
+        assert found["src/main.cpp"].mtime == 1_750_000_000
+        assert found["link"].issym()
+        assert {info.uid for info in found.values()} == {0 if PODMAN and isinstance(engine, ContainerEngine) else OWNER}
         unpack(engine.get(volume.name, ".", image=IMAGE), tmp_path / "back")
     back = tmp_path / "back"
     for entry in TREE:
@@ -185,6 +198,7 @@ def test_a_full_disk_under_the_host_is_named(tmp_path: Path) -> None:
         subprocess.run(["umount", str(place)], check=True)
 
 
+@pytest.mark.skipif(PODMAN, reason="podman makes no volume of a given size here")
 @needs_docker
 def test_a_full_disk_under_a_volume_is_named() -> None:
     name = "patchstack-test-full"

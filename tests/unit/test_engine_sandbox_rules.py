@@ -161,6 +161,12 @@ def test_toolkits_and_models_may_be_seen(source: str) -> None:
             UsageError,
             "the image has no /bin/sh",
         ),
+        (
+            400,
+            'runc: level=error msg="runc create failed: exec: \\"/bin/sh\\": stat /bin/sh: no such file or directory"',
+            UsageError,
+            "the image has no /bin/sh",
+        ),
         (409, "remove x: volume is in use - [abc]", UsageError, "a container still uses it"),
         (400, "Minimum memory limit allowed is 6MB", UsageError, "the engine refuses to try: Minimum memory limit"),
         (500, "driver failed", MissingError, "the engine cannot try: driver failed"),
