@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from patchstack.report.table import Table
 from patchstack.report.verify import STATE_STYLES
 from patchstack.series.lint.summary import LintState
+from patchstack.series.model import spans
 from patchstack.series.next_step import LockWord, MirrorWord
 from patchstack.series.status import ForkState, LockState, Mirror, Numbers, Pin, SeriesStatus
 from patchstack.series.surface import Surface
@@ -16,7 +17,6 @@ from patchstack.series.trailers import METADATA
 SCHEMA = "patchstack.status/1"
 _COSTLIEST = 3
 _SUBJECT = 80
-_SPANS = 12
 
 
 def status_lines(status: SeriesStatus) -> Iterator[str]:
@@ -104,19 +104,6 @@ def _patches(status: SeriesStatus) -> str:
     parts.append(f"gaps {spans(numbers.gaps)}" if numbers.gaps else "no gaps")
     parts.append(f"retired {spans(numbers.retired)}" if numbers.retired else "none retired")
     return "; ".join(parts)
-
-
-def spans(numbers: Iterable[int]) -> str:
-    """Numbers for a sentence: `0001-0004, 0006`."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    told = [f"{a:04d}" if a == b else f"{a:04d}-{b:04d}" for a, b in runs]
-    more = [f"{len(told) - _SPANS} more"] if len(told) > _SPANS else []
-    return ", ".join([*told[:_SPANS], *more])
 
 
 def _surface(surface: Surface) -> str:

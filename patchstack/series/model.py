@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ _NUMBER = re.compile(r"(\d+)(?=[-_.])")
 
 # git apply reads no patch of this size or more (apply.c, MAX_APPLY_SIZE).
 LARGEST_PATCH = 1024 * 1024 * 1023
+_SPANS = 12  # as many as a person reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +51,8 @@ class Series:
         for position, patch in enumerate(self.patches, 1):
             if patch.number == number:
                 return Series(name=self.name, directory=self.directory, patches=self.patches[:position])
-        numbers = ", ".join(str(patch.number) for patch in self.patches if patch.number is not None)
-        raise ConfigError(f"{self.name}: no patch has number {number}", hint=f"the numbers are {numbers}")
+        numbers = spans(patch.number for patch in self.patches if patch.number is not None)
+        raise ConfigError(f"{self.name}: no patch has number {number}", hint=f"the numbers are {numbers or 'none'}")
 
 
 def load_series(directory: Path, name: str | None = None) -> Series:
@@ -112,3 +114,16 @@ def _shared_numbers(patches: list[PatchFile]) -> list[str]:
         for number, files in by_number.items()
         if len(files) > 1
     ]
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Numbers for a sentence: `0001-0004, 0006`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    told = [f"{a:04d}" if a == b else f"{a:04d}-{b:04d}" for a, b in runs]
+    more = [f"{len(told) - _SPANS} more"] if len(told) > _SPANS else []
+    return ", ".join([*told[:_SPANS], *more])

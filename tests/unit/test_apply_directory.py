@@ -88,7 +88,7 @@ def test_an_unknown_number_names_those_there_are(
     assert patchstack(monkeypatch, "apply", "--patches", fork.series, tmp_path / "upstream", "--at", "2") == 2
     told = capsys.readouterr().err
     assert "no patch has number 2" in told
-    assert "hint: the numbers are 1, 3" in told
+    assert "hint: the numbers are 0001, 0003" in told
 
 
 def test_nothing_is_written_when_the_last_patch_does_not_apply(tmp_path: Path) -> None:

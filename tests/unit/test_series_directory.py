@@ -145,7 +145,7 @@ def test_a_series_up_to_a_number_counts_numbers_and_not_positions(tmp_path: Path
     assert [patch.number for patch in series.up_to(5).patches] == [2, 5]
     with pytest.raises(ConfigError, match="s: no patch has number 3") as failed:
         series.up_to(3)
-    assert failed.value.hint == "the numbers are 2, 5, 9"
+    assert failed.value.hint == "the numbers are 0002, 0005, 0009"
 
 
 def test_a_file_name_that_is_no_utf8_is_told_and_does_not_crash(fork: Fork, run_patchstack: RunCli) -> None:

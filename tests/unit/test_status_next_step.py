@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from patchstack.report.status import spans
+from patchstack.series.model import spans
 from patchstack.series.next_step import NOTHING, LockWord, Situation, next_step
 
 
