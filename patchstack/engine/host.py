@@ -22,6 +22,7 @@ from patchstack.errors import MissingError, UsageError
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 _BLOCK = 1 << 16
 _PASSES = 100
+_POLL = 0.05
 """A process in the middle of dying, or in a system call that nothing interrupts, is not waited for without end."""
 
 
@@ -180,38 +181,40 @@ def _start(job: Job, environment: dict[str, str], lifeline: int, output: int) ->
 
 def _pump(child: subprocess.Popen[bytes], source: int, output: Output, deadline: float | None) -> bool:
     """Hand on the output until the job is over; False where it took longer than it may."""
-    while child.poll() is None:
+    while not _over(child):
         left = 0.1 if deadline is None else min(0.1, deadline - time.monotonic())
         if left <= 0:
             return False
         if select.select([source], [], [], left)[0]:
             if not (block := os.read(source, _BLOCK)):  # the job closed its output, and may go on without
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(left)
+                time.sleep(min(left, _POLL))
                 continue
             output(block)
     return True
 
 
+def _over(child: subprocess.Popen[bytes]) -> bool:
+    """Whether the job's first process has ended. It is not reaped: its number, which is the session's, must not become
+    somebody else's before the session has ended."""
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End all that is left of the job's session, and its process group last: the watcher at the other end of the
-    lifeline is one of that, so that until then the number cannot be somebody else's."""
-    for _ in range(_PASSES):  # what is forked during one pass over /proc is met by the next
-        if not _kill_other_groups(child.pid):
+    """End all that is left of the job's session. What is forked during one pass over /proc, or leaves one group for
+    another, is met by the next."""
+    for _ in range(_PASSES):
+        if not _kill_session(child.pid):
             break
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
     child.wait()
 
 
-def _kill_other_groups(session: int) -> bool:
-    """Kill the processes of a session that are not in its leader's group; whether there were any, those aside that
-    only wait to be reaped."""
+def _kill_session(session: int) -> bool:
+    """Kill the processes of a session; whether there were any, those aside that only wait to be reaped."""
     found = False
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            state, _, group, of = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
-            if int(of) == session != int(group) and state != "Z":
+            state, _, _, of = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
+            if int(of) == session and state not in "ZX":
                 found = True
                 os.kill(int(stat.parent.name), signal.SIGKILL)
     return found

@@ -16,6 +16,7 @@ HOST = """
 exec 3<&0 </dev/null
 ( (
     exec >/dev/null 2>&1
+    read -r me _ </proc/self/stat
     read -r _ <&3
     passes=0 found=1
     while [ $found = 1 ] && [ $passes -lt 100 ]
@@ -24,19 +25,18 @@ exec 3<&0 </dev/null
         for stat in /proc/[0-9]*/stat
         do
             pid=${stat#/proc/}; pid=${pid%/stat}
-            read -r line <$stat && set -- ${line##*) } && [ "$4" = $$ ] && [ "$3" != $$ ] && [ "$1" != Z ] &&
+            read -r line <$stat && set -- ${line##*) } && [ "$4" = $$ ] && [ $pid != $me ] && [ "$1" != Z ] &&
                 found=1 && kill -KILL $pid
         done
     done
-    kill -KILL 0
 ) & )
 exec 3<&-
 unset PWD OLDPWD SHLVL
 exec "$@"
 """
 """For `/bin/sh -c`, as leader of a session of its own, the lifeline as stdin: becomes the job (its arguments), and
-leaves a watcher in its process group, no child of the job's, that kills the session, and the group at last. One pass
-over /proc is not enough: what is forked during it is not in it."""
+leaves a watcher in its session, no child of the job's, that kills the others of it. One pass over /proc is not enough:
+what is forked during it is not in it."""
 
 CONTAINER = """
 nonce=$1; where=$2; drop=$3; shift 3

@@ -105,6 +105,16 @@ def test_what_forks_while_it_is_ended_ends_as_well(engine: HostEngine, tmp_path:
     assert outcome.ok and len(running(f"{tmp_path}/mark")) == 0
 
 
+def test_what_takes_a_group_of_its_own_while_it_is_ended_ends_as_well(engine: HostEngine, tmp_path: Path) -> None:
+    """`timeout` leaves the job's group soon after its start, which may be between a look at the process table and the
+    end of that group."""
+    mark = f"{tmp_path}/mark"
+    leaving = f"for n in 1 2 3 4 5 6 7 8; do timeout 99 sh -c 'sleep 99; : {mark}' & done"
+    for _ in range(25):
+        assert ran(engine, shell(leaving))[0].ok
+        assert running(mark) == []
+
+
 def test_a_job_that_closes_its_output_is_waited_for(engine: HostEngine) -> None:
     outcome, told = ran(engine, shell("echo said; exec >/dev/null 2>&1; sleep 1; exit 3"))
     assert (outcome.code, told) == (3, "said\n")
