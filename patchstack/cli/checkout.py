@@ -65,7 +65,7 @@ def checkout_command(
     if patch is not None:
         made = pick_alone(made, sources.base, patch)
     commits = "1 commit" if made.count == 1 else f"{made.count} commits"
-    where = f"{made.directory}" if worktree_of is None else f"{made.directory}, a work tree of {worktree_of},"
+    where = str(made.directory) if worktree_of is None else f"{made.directory}, a work tree of {worktree_of},"
     print(f"{config.name}: {where} has branch {made.branch} at {made.head}, {commits} above {sources.base.oid}")
     if made.left_out:
         files = ", ".join(made.left_out[:3]) + (f" and {len(made.left_out) - 3} more" if len(made.left_out) > 3 else "")

@@ -17,7 +17,7 @@ from patchstack.git.objects import Commit, Objects, object_id, parse_commit
 from patchstack.git.overlay import DIRECTORY, SUBMODULE, TreeOverlay
 from patchstack.git.scratch import write_object
 from patchstack.series.chain import Link, apply_series
-from patchstack.series.destination import Destination, NewRepository, WorkTreeOf, git, run_git
+from patchstack.series.destination import Destination, NewRepository, WorkTreeOf, git, refuse_name, run_git
 from patchstack.series.files import refuse_occupied
 from patchstack.series.lock import Lock
 from patchstack.series.model import Series
@@ -53,14 +53,18 @@ def check_out(
 
     The repository borrows the upstream's objects (as `git clone --shared` does) and gets only what the series adds.
     With `worktree_of` the branch and a work tree are made in a repository that has the pin. Everything is recreated and
-    checked in memory first. Raises `UsageError` for a directory that is not empty or a branch that is another one,
+    checked in memory first. Raises `UsageError` for a directory that is not empty and a branch that cannot be had,
     `ConfigError` for a lock without commits, `NotHeldError` where series and lock do not give the commits they promise.
     """
     refuse_occupied(directory)
-    destination: Destination = WorkTreeOf(directory, worktree_of) if worktree_of else NewRepository(directory, upstream)
+    refuse_name(branch)
+    destination: Destination = (
+        NewRepository(directory=directory, upstream=upstream, borrowed=tuple(objects.directories))
+        if worktree_of is None
+        else WorkTreeOf(directory=directory, repository=worktree_of)
+    )
     if at is not None:
         series = series.up_to(at)
-    borrowed = tuple(objects.directories)
     with Applier(objects, base.tree) as applier:
         links = apply_series(applier, series)
         if lock is not None:
@@ -70,7 +74,7 @@ def check_out(
         branch = branch if at is None else f"{branch}-at-{at}"
         head = commits[-1][0]
         added = list(_added(objects, base.tree, [link.after for link in links]))
-        store = destination.make(branch, head, base.oid, borrowed)
+        store = destination.make(branch, head, base.oid)
         for oid in added:
             write_object(store, oid, *objects.read(oid))
         absent = absent_files(objects, links[-1].after) if files and destination.borrows else []

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from patchstack.errors import MissingError, UsageError
+from patchstack.git.objects import read_only_git
 from patchstack.git.scratch import borrow_objects
 from patchstack.git.transport import shown_url
 from patchstack.process import Finished, clean_environment, run
@@ -18,31 +19,33 @@ class Destination(Protocol):
     """Takes a branch: first its objects, then its name and files. `borrows` says whether it lives on others' objects,
     some of which may be absent."""
 
-    @property
-    def borrows(self) -> bool: ...
+    borrows: ClassVar[bool]
 
-    def make(self, branch: str, head: str, base: str, borrowed: Sequence[Path]) -> Path:
+    def make(self, branch: str, head: str, base: str) -> Path:
         """Get ready for `branch`, to stand at `head` above `base`; the object directory that its objects go to."""
 
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
         """Make the branch, whose objects are there now, and its work tree without the files that are `absent`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewRepository:
-    """A repository that borrows the upstream's objects, as `git clone --shared` does."""
+    """A repository that borrows the upstream's objects, those of the directories `borrowed`, as `git clone --shared`
+    does."""
 
+    borrows: ClassVar[bool] = True
     directory: Path
     upstream: str
-    borrows: bool = True
+    borrowed: Sequence[Path]
 
-    def make(self, branch: str, head: str, base: str, borrowed: Sequence[Path]) -> Path:
+    def make(self, branch: str, head: str, base: str) -> Path:
         """Make the repository, with `upstream` as a remote."""
         self.directory.mkdir(parents=True, exist_ok=True)
         git(self.directory, "init", "--quiet", f"--initial-branch={branch}", "--template=")
         git(self.directory, "config", "remote.upstream.url", shown_url(self.upstream))
-        borrow_objects(self.directory / ".git" / "objects", borrowed)
-        return self.directory / ".git" / "objects"
+        store = self.directory / ".git" / "objects"
+        borrow_objects(store, self.borrowed)
+        return store
 
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
         """Set the branch, and write the work tree."""
@@ -53,29 +56,27 @@ class NewRepository:
             git(self.directory, "reset", "--quiet", "--hard", branch)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkTreeOf:
     """A new work tree of a repository that has the pin. The branch is made in it, and nothing of its own is changed:
     a branch of that name that stands elsewhere is refused."""
 
+    borrows: ClassVar[bool] = False
     directory: Path
     repository: Path
-    borrows: bool = False
 
-    def make(self, branch: str, head: str, base: str, borrowed: Sequence[Path]) -> Path:
+    def make(self, branch: str, head: str, base: str) -> Path:
         """See that the repository can take the branch."""
-        found = run_git(self.repository, "rev-parse", "--git-path", "objects")
+        found = read_only_git(self.repository, "rev-parse", "--git-path", "objects")
         if not found.ok:
             raise MissingError(
                 f"{self.repository} is no git repository", hint="--worktree-of takes the path of a clone"
             )
-        if not run_git(self.repository, "cat-file", "-e", f"{base}^{{tree}}").ok:
+        if not read_only_git(self.repository, "cat-file", "-e", f"{base}^{{tree}}").ok:
             raise MissingError(
                 f"{self.repository} does not have the pin {base}", hint=f"git -C {self.repository} fetch the upstream"
             )
-        if not run_git(self.repository, "check-ref-format", "--branch", branch).ok:
-            raise UsageError(f"{branch!r} is no name of a branch")
-        at = run_git(self.repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
+        at = read_only_git(self.repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
         if at.ok and (stands := at.stdout.decode("ascii").strip()) != head:
             raise UsageError(
                 f"{self.repository} has a branch {branch} at {stands[:12]}; the series' is at {head[:12]}",
@@ -86,7 +87,7 @@ class WorkTreeOf:
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
         """Make the branch where it is not there yet, and the work tree; both or none."""
         ref = f"refs/heads/{branch}"
-        ours = not run_git(self.repository, "show-ref", "--verify", "--quiet", ref).ok
+        ours = not read_only_git(self.repository, "show-ref", "--verify", "--quiet", ref).ok
         if ours:
             git(self.repository, "update-ref", ref, head, "")
         added = run_git(
@@ -104,6 +105,12 @@ class WorkTreeOf:
             f"git worktree add in {self.repository} failed: {added.complaint}",
             hint="--branch NAME, where another work tree has that branch; --no-files, where contents are missing",
         )
+
+
+def refuse_name(branch: str) -> None:
+    """Raise `UsageError` for a name that no branch may have."""
+    if branch.startswith("-") or not read_only_git(Path.cwd(), "check-ref-format", f"refs/heads/{branch}").ok:
+        raise UsageError(f"{branch!r} is no name for a branch", hint="--branch NAME")
 
 
 def leave_out(directory: Path, paths: Sequence[bytes]) -> None:

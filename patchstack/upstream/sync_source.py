@@ -13,6 +13,7 @@ from patchstack.git.objects import Commit, Objects, Repository, read_only_git
 from patchstack.git.overlay import SUBMODULE
 from patchstack.git.transport import Cache
 from patchstack.git.trees import compare_trees
+from patchstack.series.destination import refuse_name
 from patchstack.series.history import ForkHistory
 from patchstack.series.lock import FILE_NAME, Lock
 from patchstack.series.model import PatchFile, Series
@@ -150,7 +151,6 @@ def branch_name(series: Series, lock: Lock | None, fork_ref: str | None, to: str
 
 def refuse_branch(branch: str, fork: Repository | None) -> None:
     """Refuse a name that no branch may have, or that the fork has. Raises `UsageError`."""
-    if branch.startswith("-") or not read_only_git(Path.cwd(), "check-ref-format", f"refs/heads/{branch}").ok:
-        raise UsageError(f"{branch!r} is no name for a branch", hint="--branch NAME")
+    refuse_name(branch)
     if fork is not None and read_only_git(fork.path, "rev-parse", "-q", "--verify", f"refs/heads/{branch}").ok:
         raise UsageError(f"the fork {fork.name} has a branch {branch} already", hint="name another: --branch NAME")

@@ -150,6 +150,24 @@ def test_a_repository_that_cannot_take_it_is_named(
     assert not (tmp_path / "tree").exists()
 
 
+@pytest.mark.parametrize("name", ["-x", "a b", "a..b", "@{-1}"])
+@pytest.mark.parametrize("where", [[], ["--worktree-of", "clone"]], ids=["a new repository", "a clone"])
+def test_a_name_that_no_branch_may_have_is_refused_before_anything_is_written(
+    clone: RepoBuilder,
+    tmp_path: Path,
+    patchstack: Patchstack,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    where: list[str],
+) -> None:
+    before = files_of(clone)
+    capsys.readouterr()
+    assert patchstack("checkout", "product", "tree", f"--branch={name}", *where) == 2
+    assert capsys.readouterr().err == f"error: {name!r} is no name for a branch\n\nhint: --branch NAME\n"
+    assert files_of(clone) == before
+    assert not (tmp_path / "tree").exists()
+
+
 def test_what_cannot_be_written_leaves_no_branch(
     fork: Fork, clone: RepoBuilder, tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
 ) -> None:
