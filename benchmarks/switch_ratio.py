@@ -106,17 +106,18 @@ def _rows(command: list[str], environment: dict[str, str]) -> list[dict[str, Any
 
 
 def _report(runs: Path) -> int:
+    stats: Any = importlib.import_module("scipy.stats")
     records = [json.loads(line) for line in runs.read_text().splitlines()]
     print("what     parallel  pairs   off t/s    on t/s   on/off  95% interval")
     for what, field in (("prefill", "pp"), ("decode", "tg")):
         for parallel in sorted({record["pl"] for record in records}):
-            print(f"{what:7}  {_row([record for record in records if record['pl'] == parallel], parallel, field)}")
+            own = [record for record in records if record["pl"] == parallel]
+            print(f"{what:7}  {parallel:8}  {_ratio(own, field, stats)}")
     return 0
 
 
-def _row(records: list[dict[str, Any]], parallel: int, field: str) -> str:
+def _ratio(records: list[dict[str, Any]], field: str, stats: Any) -> str:
     """The ratio of what `field` holds, over the pairs."""
-    stats: Any = importlib.import_module("scipy.stats")
     speeds: dict[str, dict[int, float]] = {"off": {}, "on": {}}
     for record in records:
         speeds[record["state"]][record["pair"]] = record[field]
@@ -126,7 +127,7 @@ def _row(records: list[dict[str, Any]], parallel: int, field: str) -> str:
     interval = stats.bootstrap((ratios,), fmean, confidence_level=0.95, vectorized=False, rng=1).confidence_interval
     low, high = math.exp(interval.low), math.exp(interval.high)
     ratio = math.exp(fmean(ratios))
-    return f"{parallel:8}  {len(pairs):5}  {off:8.1f}  {on:8.1f}  {ratio:7.3f}  {low:.3f} to {high:.3f}"
+    return f"{len(pairs):5}  {off:8.1f}  {on:8.1f}  {ratio:7.3f}  {low:.3f} to {high:.3f}"
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ OTHER_KEY = "fedcba9876543210" * 4
 PLATFORM = "linux/amd64"
 _MACHINE_OFFSET = 18
 AARCH64, X86_64 = 183, 62
+DEVICE_CODE = '__attribute__((section(".nv_fatbin"), used)) int code[9] = {1};'
+"""C source that leaves what a CUDA compiler does: a section of GPU code."""
 
 
 def claim(**changes: object) -> Claim:

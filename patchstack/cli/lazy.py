@@ -48,9 +48,6 @@ class _OnDemand(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self.own) + len(self.lazy)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self.own or name in self.lazy
-
 
 def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
     """A class of groups that have these commands behind their own, in this order."""

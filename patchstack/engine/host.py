@@ -21,8 +21,8 @@ from patchstack.errors import MissingError, UsageError
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 _BLOCK = 1 << 16
-_PASSES = 100
 _POLL = 0.05
+_PASSES = 100
 """A process in the middle of dying, or in a system call that nothing interrupts, is not waited for without end."""
 
 

@@ -7,9 +7,10 @@ with 0, and gives the same text more slowly. What its programs list as devices s
 from __future__ import annotations
 
 import re
-from typing import Protocol
 
-from patchstack.gates.protocol import Invocation, Observation
+from patchstack.gates.bench import EngineBench
+from patchstack.gates.fit import NotFit
+from patchstack.gates.protocol import Invocation
 
 TOOLS = ("llama-completion", "llama-server", "llama-perplexity", "llama-batched-bench")
 """Programs of llama.cpp that take `--list-devices`, in the order they are asked."""
@@ -17,26 +18,21 @@ _HEAD = b"Available devices:"
 _CUDA = re.compile(rb"^\s+CUDA\d+: ", re.MULTILINE)
 
 
-class Looking(Protocol):
-    """Runs a program of a build once, as its gates are run, and keeps nothing."""
-
-    def programs(self) -> frozenset[str]: ...
-
-    def look(self, invocation: Invocation) -> Observation: ...
-
-
-def unseen_gpu(bench: Looking) -> str | None:
-    """Why the programs would compute on the CPU. None where one of llama.cpp's lists a CUDA device, and also where none
-    can say: it is not there, or knows no `--list-devices`.
+def require_gpu(bench: EngineBench) -> None:
+    """Raise `NotFit` where the programs would compute on the CPU: one of llama.cpp's was asked, and lists no CUDA device.
+    Where none of them is there, or it knows no `--list-devices`, nothing can be said.
 
     What they list is not kept: it can change with the machine, and nothing in an observation's key would.
     """
     program = next((name for name in TOOLS if name in bench.programs()), None)
     if program is None:
-        return None
+        return
     seen = bench.look(Invocation(what="devices", program=program, args=("--list-devices",), seconds=120))
     _, head, listed = seen.stdout.partition(_HEAD)
     if not head or _CUDA.search(listed):
-        return None
+        return
     others = ", ".join(line.strip() for line in listed.decode("utf-8", "replace").splitlines() if line.strip())
-    return f"{program} sees no CUDA device (it lists {others or 'none'}): it would compute on the CPU"
+    raise NotFit(
+        f"{program} sees no CUDA device (it lists {others or 'none'}): it would compute on the CPU",
+        hint="patchstack gpu status shows the driver; the build may need a newer one",
+    )

@@ -18,7 +18,7 @@ from patchstack.build.proof import BIN, OBJECTS, Proof, prove
 from patchstack.errors import MissingError
 from patchstack.process import Finished
 from patchstack.verdict import Verdict
-from tests.compiled import claim, good_build, library
+from tests.compiled import DEVICE_CODE, claim, good_build, library
 
 NO_CODE = "cuobjdump info    : File '/b/tool' does not contain device code"
 NO_PTX = "cuobjdump info    : No PTX file found to extract from '/b/tool'. You may try with -all option."
@@ -26,7 +26,6 @@ NO_DISASSEMBLER = (
     "cuobjdump fatal   : Could not find executable file 'nvdisasm'; you can try adding path to environment variables"
     " PATH or NVDISASM_PATH"
 )
-DEVICE_CODE = '__attribute__((section(".nv_fatbin"), used)) int code[9] = {1};'
 SASS = """
 Fatbin elf code:
 ================

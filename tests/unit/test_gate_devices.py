@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests import smi
-from tests.compiled import compile_c
+from tests.compiled import DEVICE_CODE, compile_c
 from tests.conftest import Patchstack
 from tests.programs import program
-from tests.unit.test_gate_without_gpu import DEVICE_CODE
 
 WORKSPACE = """\
 series:
@@ -31,7 +30,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workspace with programs for a GPU, on a machine that has an idle one."""
     monkeypatch.setenv("PATH", smi.install(tmp_path / "tools", smi.H200)["PATH"])
     (tmp_path / "patchstack.yaml").write_text(WORKSPACE)
-    compile_c(DEVICE_CODE, tmp_path / "bin" / "kernels")
+    compile_c(f"{DEVICE_CODE} int main(void) {{ return 0; }}", tmp_path / "bin" / "kernels")
     program(tmp_path / "bin", "hello", f"echo hello; echo hello >>{tmp_path}/ran")
     return tmp_path
 

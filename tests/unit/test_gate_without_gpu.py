@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from patchstack.gates.suite import read_suites
-from tests.compiled import compile_c
+from tests.compiled import DEVICE_CODE, compile_c
 from tests.conftest import Patchstack
 from tests.programs import program
 
-DEVICE_CODE = '__attribute__((section(".nv_fatbin"), used)) int code[9] = {1}; int main(void) { return 0; }'
 WORKSPACE = """\
 series:
   x: {patches: p, upstream: u, pin: "0000000000000000000000000000000000000000"}
@@ -33,7 +32,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program(tmp_path / "tools", "nvidia-smi", "echo 'No devices were found'; exit 6")
     monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}{os.pathsep}{os.environ['PATH']}")
     (tmp_path / "patchstack.yaml").write_text(WORKSPACE)
-    compile_c(DEVICE_CODE, tmp_path / "bin" / "kernels")
+    compile_c(f"{DEVICE_CODE} int main(void) {{ return 0; }}", tmp_path / "bin" / "kernels")
     program(tmp_path / "bin", "hello", f'echo run >>{tmp_path}/ran; echo "hello $CUDA_VISIBLE_DEVICES"')
     return tmp_path
 

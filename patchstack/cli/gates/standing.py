@@ -81,11 +81,11 @@ def fit_bench(
 ) -> Iterator[EngineBench]:
     """A bench for programs on a machine that is fit, its GPU locked where they use one (but for `gpus` False: then none
     is theirs). Observations are kept below `observations`; `purpose` is what others who want the GPU are told. Raises
-    what `fit_machine` raises."""
+    what `fit_machine` and `require_gpu` raise."""
     from patchstack.evidence.store import Observations
     from patchstack.gates.bench import EngineBench
-    from patchstack.gates.devices import unseen_gpu
-    from patchstack.gates.fit import NotFit, fit_machine
+    from patchstack.gates.devices import require_gpu
+    from patchstack.gates.fit import fit_machine
 
     programs.names()  # said before anybody waits for a GPU
     cache = cache_directory()
@@ -111,8 +111,8 @@ def fit_bench(
             builds=cache / "builds",
         ) as bench,
     ):
-        if programs.gpus and gpus and (why := unseen_gpu(bench)) is not None:
-            raise NotFit(why, hint="patchstack gpu status shows the driver; the build may need a newer one")
+        if programs.gpus and gpus:
+            require_gpu(bench)
         yield bench
 
 
