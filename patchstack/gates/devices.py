@@ -19,7 +19,7 @@ _CUDA = re.compile(rb"^\s+CUDA\d+: ", re.MULTILINE)
 
 
 def require_gpu(bench: EngineBench) -> None:
-    """Raise `NotFit` where the programs would compute on the CPU: one of llama.cpp's was asked, and lists no CUDA device.
+    """Raise `NotFit` where the programs would compute on the CPU: one of llama.cpp's lists no CUDA device.
     Where none of them is there, or it knows no `--list-devices`, nothing can be said.
 
     What they list is not kept: it can change with the machine, and nothing in an observation's key would.
