@@ -325,7 +325,7 @@ def _utc(moment: datetime) -> datetime:
 
 def _libraries() -> None:
     try:
-        import in_toto_attestation  # noqa: F401
+        import in_toto_attestation  # noqa: F401  (is it there?)
     except ImportError as error:
         raise MissingError("in-toto-attestation is not installed", hint="pip install 'patchstack[build]'") from error
 

@@ -57,7 +57,7 @@ def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
             super().__init__(**others)
             self.commands: Any = _OnDemand(commands or {}, lazy)
 
-        def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # typer's types are private
             own = [(name, command.get_short_help_str()) for name, command in self.commands.own.items()]
             sections = {"Commands": own} if own else {}
             for name, command in lazy.items():

@@ -48,7 +48,7 @@ class MadeObjects:
     def _spill(self, oid: str, made: tuple[str, bytes]) -> None:
         kind, data = made
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="patchstack-", buffering=0)  # noqa: SIM115
+            self._file = tempfile.TemporaryFile(prefix="patchstack-", buffering=0)  # noqa: SIM115  (it lives as long as we)
         written = 0
         while written < len(data):
             written += os.pwrite(self._file.fileno(), memoryview(data)[written:], self._end + written)

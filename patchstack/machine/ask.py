@@ -33,7 +33,7 @@ class Place:
     if_there: bool = False
 
 
-PLACES = (Place(path="/tmp/patchstack-gpu.lock"), Place(path="~/gpu_bench_lock", if_there=True))  # noqa: S108
+PLACES = (Place(path="/tmp/patchstack-gpu.lock"), Place(path="~/gpu_bench_lock", if_there=True))  # noqa: S108  (to be found by all)
 """Ours, which every user of a machine meets in, and the one that benchmark scripts by hand agree on: a directory whose
 file `owner` says `FREE released-by-NAME EPOCH`, or who has the GPU."""
 _IN_CONTAINERS = Volume(name="patchstack-gpu-lock", target="/lock")
