@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.builders import Changes, Fork, a_fork, lock_of, run_git, write_lock
 from tests.runner.jobs import Ran, Runner
+from tests.support.checkout import ROOT
 
-ROOT = Path(__file__).parent.parent
 WORKSPACE = "back end/patchstack.yaml"
 
 

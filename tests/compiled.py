@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.build.proof import BIN, Claim
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 
 KEY = "0123456789abcdef" * 4
 OTHER_KEY = "fedcba9876543210" * 4

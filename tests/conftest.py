@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from tests.builders import snapshot
-
-ROOT = Path(__file__).parent.parent
+from tests.support.checkout import ROOT
 
 _UNHERMETIC = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "EMAIL", "PAGER", "EDITOR", "VISUAL", "FORCE_COLOR", "CLICOLOR_FORCE")
 _PREFIXES = ("GIT_", "PATCHSTACK_", "DOCKER_", "BUILDX_", "CCACHE_", "CUDA")

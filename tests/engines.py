@@ -29,8 +29,8 @@ from patchstack.engine.endpoint import resolve
 from patchstack.engine.owner import OWNER_LABEL
 from patchstack.engine.protocol import Engine, Job, Limits, Outcome, Volume
 from patchstack.errors import PatchstackError
+from tests.support.checkout import ROOT
 
-ROOT = Path(__file__).parent.parent
 SOCKET = os.environ.get("PATCHSTACK_TEST_SOCKET", "/var/run/docker.sock")
 """Of a Docker engine, or of podman."""
 SPEC = f"unix://{SOCKET}"

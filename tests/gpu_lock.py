@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from patchstack.machine.ask import Place
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 from tests.toy import wait_for
 
 CHILD = """

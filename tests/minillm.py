@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-UPSTREAM = Path(__file__).parents[1] / "patchstack" / "demo" / "upstream"
+from tests.support.checkout import ROOT
+
+UPSTREAM = ROOT / "patchstack" / "demo" / "upstream"
 
 PROMPT = "The capital of France is"
 COMPLETION = ("-ngl", "99", "-fa", "on", "-fit", "off", "-c", "512", "--temp", "0", "--seed", "1", "-n", "24", "--perf")

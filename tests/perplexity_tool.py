@@ -13,9 +13,10 @@ from patchstack.gates.kl_measure import Comparison, Measured, Side
 from patchstack.gates.perplexity_output import Statistics, base_size, read_statistics
 from patchstack.gates.protocol import Judgement, Model
 from tests.programs import a_bench, program
+from tests.support.checkout import DATA
 
-DATA = Path(__file__).parent / "data" / "llama"
-CAPTURED = DATA / "captured"
+LLAMA = DATA / "llama"
+CAPTURED = LLAMA / "captured"
 
 PERPLEXITY = r"""
 side=base base= model=

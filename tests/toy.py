@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.builders import Content, Fork, RepoBuilder, an_upstream, format_patch, run_git
+from tests.support.checkout import ROOT
 
 IMAGE = os.environ.get("PATCHSTACK_TEST_IMAGE", "patchstack-test-base:bookworm")
 
@@ -91,7 +92,7 @@ class Toy:
         return subprocess.Popen(
             [sys.executable, "-m", "patchstack", "build", "--engine", self.engine, *options],
             cwd=self.root,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), **environment},
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

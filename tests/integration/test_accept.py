@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 from tests.toy import MAIN, Toy, a_toy, need_host_tools
 
 SUITES = """\

@@ -14,6 +14,7 @@ from tests.builders import numbered, run_git
 from tests.ci_world import WORKSPACE, Product, a_product, write_program
 from tests.runner.commands import Command
 from tests.runner.jobs import Ran
+from tests.support.checkout import ROOT
 
 
 @pytest.fixture
@@ -226,7 +227,7 @@ def test_a_workspace_that_cannot_be_used_is_an_error_and_no_pass(product: Produc
 def test_inputs_that_cannot_be_are_told_and_nothing_is_run(
     product: Product, inputs: dict[str, str], words: str
 ) -> None:
-    ran = product.runner.act(Path(__file__).parent.parent.parent, {"workspace": WORKSPACE, **inputs})
+    ran = product.runner.act(ROOT, {"workspace": WORKSPACE, **inputs})
     assert not ran.ok
     (error,) = ran.commands
     assert (error.name, words in error.data) == ("error", True), error

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.ci_world import ROOT, a_runner
+from tests.ci_world import a_runner
 from tests.runner.jobs import Ran, Runner
+from tests.support.checkout import ROOT
 from tests.toy import MAIN, Toy, a_toy, need_docker, need_host_tools
 
 WORKFLOWS = ROOT / ".github" / "workflows"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ci_world import ROOT, the_installer
+from tests.ci_world import the_installer
+from tests.support.checkout import ROOT
 
 installer = the_installer()
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.builders import run_git
-from tests.ci_world import ROOT, WORKSPACE, Product, a_product, write_program
+from tests.ci_world import WORKSPACE, Product, a_product, write_program
+from tests.support.checkout import ROOT
 
 WORKFLOWS = ROOT / ".github" / "workflows"
 EXAMPLES = ROOT / "docs" / "examples" / "ci"
@@ -31,7 +32,7 @@ class Tracker:
         self.file = product.runner.directory / "issues.json"
         self.calls = product.runner.directory / "gh calls"
         self.file.write_text("[]")
-        script = Path(__file__).parent.parent / "runner" / "gh.py"
+        script = ROOT / "tests" / "runner" / "gh.py"
         write_program(product.runner.programs / "gh", f'exec python3 -I "{script}" "{self.file}" "{self.calls}" "$@"')
 
     @property

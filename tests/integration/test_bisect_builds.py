@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 from tests.toy import MAIN, a_toy, need_host_tools
 
 

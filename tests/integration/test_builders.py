@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,9 @@ from patchstack.engine.container import ContainerEngine
 from patchstack.engine.dockerfile import base
 from patchstack.engine.protocol import Image, Limits
 from tests.engines import IMAGE, container_engine, needs_docker, ran, raw_api, shell
+from tests.support.checkout import ROOT
 
-BUILDERS = Path(__file__).parent.parent.parent / "builders"
+BUILDERS = ROOT / "builders"
 RECIPES = ("cpu", "cuda")
 
 

@@ -14,14 +14,14 @@ import re
 import shutil
 import subprocess
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.minillm import PROMPT, Programs, built
+from tests.support.checkout import DATA
 
-CAPTURED = Path(__file__).parents[1] / "data" / "llama" / "captured"
+CAPTURED = DATA / "llama" / "captured"
 
 ROWS = ("-fit", "off", "-c", "512", "-npp", "32,64", "-ntg", "8", "-npl", "1,2", "--perf", "-lv", "4")
 SENTINEL = "common_perf_print:    graphs reused ="

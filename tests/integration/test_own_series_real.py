@@ -10,8 +10,9 @@ import pytest
 from patchstack.series.lock import read_lock
 from patchstack.workspace import read_workspace
 from tests.builders import run_git
-from tests.conftest import ROOT, Patchstack
+from tests.conftest import Patchstack
 from tests.oracle import Oracle, objects_of
+from tests.support.checkout import ROOT
 
 REPO = os.environ.get("PATCHSTACK_LLAMA_REPO", "")
 SERIES = ROOT / "patches" / "paged"

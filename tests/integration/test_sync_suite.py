@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, Ran
+from tests.conftest import Ran
+from tests.support.checkout import ROOT
 from tests.toy import MAIN, Toy, a_toy, need_host_tools
 
 POLICY = """\

@@ -7,7 +7,8 @@ import sys
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.checkout import ROOT
+
 DEMO = ROOT / "patchstack" / "demo"
 
 

@@ -19,6 +19,7 @@ from patchstack.series.install import STAGE, Change, install, resume
 from patchstack.series.materialize import materialize
 from patchstack.series.model import load_series
 from tests.builders import mail, write_series
+from tests.support.checkout import ROOT
 
 
 def new(path: str, content: bytes = b"new") -> Change:
@@ -203,9 +204,8 @@ def test_two_runs_at_once_lose_nothing(tmp_path: Path) -> None:
         diff = f"diff --git a/f b/f\n--- a/f\n+++ b/f\n{hunk}"
         write_series(tmp_path / name, {"0001-x.patch": mail(name, diff.encode())})
     command = [sys.executable, "-m", "patchstack", "apply", str(source), "--patches"]
-    root = Path(__file__).parent.parent.parent
     runs = [
-        subprocess.Popen([*command, str(tmp_path / name)], cwd=root, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+        subprocess.Popen([*command, str(tmp_path / name)], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
         for name in ("one", "two")
     ]
     told = [run.communicate(timeout=30) for run in runs]

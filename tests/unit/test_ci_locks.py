@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ci_world import ROOT
+from tests.support.checkout import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 BUILDING = ("docker", "build", "cuda")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.ci_world import ROOT
+from tests.support.checkout import ROOT
 
 MODEL = (ROOT / "docs" / "threat-model.md").read_text("utf-8")
 LINES = [

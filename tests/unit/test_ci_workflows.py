@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.ci_world import ROOT
 from tests.runner.jobs import load
+from tests.support.checkout import ROOT
 
 OWN = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 EXAMPLES = sorted((ROOT / "docs" / "examples" / "ci").glob("*.yml"))

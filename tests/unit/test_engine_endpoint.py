@@ -14,7 +14,7 @@ from patchstack.engine.choose import open_engine
 from patchstack.engine.endpoint import Endpoint, resolve
 from patchstack.engine.host import HostEngine
 from patchstack.errors import ConfigError, UsageError
-from tests.engines import ROOT
+from tests.support.checkout import ROOT
 
 needs_docker_program = pytest.mark.skipif(not shutil.which("docker"), reason="no Docker engine's program here: docker")
 

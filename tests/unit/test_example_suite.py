@@ -8,7 +8,7 @@ from pathlib import Path
 
 from patchstack.gates import backend_ops, completion
 from patchstack.gates.suite import KINDS, read_suites
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 
 GUIDE = ROOT / "docs" / "guides" / "gates.md"
 EXAMPLE = ROOT / "docs" / "examples" / "canonical-suite.yaml"

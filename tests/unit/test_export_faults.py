@@ -21,7 +21,8 @@ from patchstack.cli.failures import guarded
 from patchstack.cli.main import app
 from patchstack.series import swap
 from tests.builders import Fork, a_fork, kernel_steps
-from tests.conftest import ROOT, Patchstack
+from tests.conftest import Patchstack
+from tests.support.checkout import ROOT
 
 Files = dict[str, bytes]
 

@@ -19,8 +19,9 @@ from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
 from tests.programs import a_bench, program
+from tests.support.checkout import DATA
 
-CAPTURED = Path(__file__).parent.parent / "data" / "llama" / "captured"
+CAPTURED = DATA / "llama" / "captured"
 ADD, MUL = "ADD(type=f32,ne=[1,1,8,1],nf=1)", "ADD(type=f16,ne=[1,1,8,1],nf=1)"
 GLUE = "GLUE(type=f32,n=3)"
 

@@ -25,10 +25,11 @@ from patchstack.gates.protocol import (
 from patchstack.gates.transcript import md5_of, sha256_of
 from patchstack.verdict import Verdict
 from tests.programs import a_bench, program
+from tests.support.checkout import DATA
 
-DATA = Path(__file__).parent.parent / "data" / "llama"
-WHOLE = (DATA / "completion.stderr").read_bytes()
-TEXT = (DATA / "completion.stdout").read_bytes()
+LLAMA = DATA / "llama"
+WHOLE = (LLAMA / "completion.stderr").read_bytes()
+TEXT = (LLAMA / "completion.stdout").read_bytes()
 MODEL = Model(name="tiny", path="/models/tiny.gguf")
 PROMPTING = Prompting(model=MODEL, prompt="The capital of France is", tokens=48)
 
@@ -168,7 +169,7 @@ def test_words_of_a_transcript_do_not_excuse_a_crash() -> None:
 
 
 def test_a_model_that_cannot_be_loaded_is_the_builds_fault_only_where_the_model_is_known_to_be_the_right_one() -> None:
-    stderr = (DATA / "completion-truncated.stderr").read_bytes()
+    stderr = (LLAMA / "completion-truncated.stderr").read_bytes()
     seen = an_observation(b"", stderr, 1)
     unknown, known = fault_of(seen, pinned=False), fault_of(seen, pinned=True)
     assert unknown is not None

@@ -14,9 +14,10 @@ from patchstack.gates.protocol import Model
 from patchstack.gates.transcript import md5_of
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
+from tests.support.checkout import DATA
 
-DATA = Path(__file__).parent.parent / "data" / "llama"
-TEXT = (DATA / "completion.stdout").read_bytes()
+LLAMA = DATA / "llama"
+TEXT = (LLAMA / "completion.stdout").read_bytes()
 MODEL = Model(name="tiny", path="/models/tiny.gguf")
 PINNED = replace(MODEL, sha256="0" * 64)
 PROMPTING = Prompting(model=MODEL, prompt="The capital of France is", tokens=48)

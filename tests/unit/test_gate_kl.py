@@ -18,7 +18,7 @@ from patchstack.gates.kl_measure import Measured
 from patchstack.gates.perplexity_output import read_statistics
 from patchstack.gates.protocol import Model
 from patchstack.verdict import Verdict
-from tests.perplexity_tool import CAPTURED, DATA, PERPLEXITY, PerplexityTool, statistics
+from tests.perplexity_tool import CAPTURED, LLAMA, PERPLEXITY, PerplexityTool, statistics
 from tests.programs import a_bench, program
 
 LOST = "its output was lost"
@@ -80,7 +80,7 @@ def test_limits_are_the_notebooks(values: dict[str, float], verdict: Verdict) ->
 
 
 def test_a_model_that_gives_nan_fails_and_the_document_is_json(tool: PerplexityTool) -> None:
-    tool.prints("test", DATA / "perplexity-nan")
+    tool.prints("test", LLAMA / "perplexity-nan")
     judgement = tool.judged()
     assert judgement.verdict is Verdict.FAIL
     assert "no numbers" in judgement.reason
@@ -89,7 +89,7 @@ def test_a_model_that_gives_nan_fails_and_the_document_is_json(tool: PerplexityT
 
 
 def test_nan_on_both_sides_which_the_tool_calls_a_divergence_of_zero_is_invalid(tool: PerplexityTool) -> None:
-    tool.prints("test", DATA / "perplexity-both-nan")
+    tool.prints("test", LLAMA / "perplexity-both-nan")
     found = read_statistics((tool.root / "test.out").read_bytes())
     assert found is not None
     assert (found.mean, found.same_top) == (0.0, 100.0)
@@ -99,7 +99,7 @@ def test_nan_on_both_sides_which_the_tool_calls_a_divergence_of_zero_is_invalid(
 
 
 def test_a_base_of_nan_is_invalid_and_nothing_is_compared(tool: PerplexityTool) -> None:
-    tool.prints("base", DATA / "perplexity-nan-base")
+    tool.prints("base", LLAMA / "perplexity-nan-base")
     judgement = tool.judged()
     assert judgement.verdict is Verdict.INVALID
     assert "the base model gives no numbers" in judgement.reason
@@ -152,8 +152,8 @@ def test_a_base_that_is_never_written_is_invalid_though_the_tool_exits_with_0(to
     ("data", "told"),
     [
         (CAPTURED / "kl-no-base", "failed to open none.kl"),
-        (DATA / "perplexity-cut-base", "failed reading log-probs for chunk 2"),
-        (DATA / "perplexity-voc-base", "different vocabularies"),
+        (LLAMA / "perplexity-cut-base", "failed reading log-probs for chunk 2"),
+        (LLAMA / "perplexity-voc-base", "different vocabularies"),
         (CAPTURED / "kl", "it compared 2 chunks of 128 in batches of 128, 1 at once, and the base is 3 chunks"),
     ],
 )

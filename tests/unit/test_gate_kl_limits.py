@@ -13,7 +13,7 @@ from patchstack.gates.kl_measure import comparison_problem
 from patchstack.gates.perplexity_output import base_size, positions_of, read_log, read_statistics
 from patchstack.verdict import Verdict
 from tests.gate_settings import read_settings
-from tests.perplexity_tool import CAPTURED, DATA, PerplexityTool, statistics
+from tests.perplexity_tool import CAPTURED, LLAMA, PerplexityTool, statistics
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_the_log_of_the_real_tool_is_read() -> None:
     assert (log.chunks, log.context, log.batch, log.sequences, log.vocabulary) == (3, 128, 128, 1, 288)
     assert (log.complaints, log.estimate) == ((), 192263.1984)
     assert read_log((CAPTURED / "kl-no-base.err").read_bytes()).complaints == ("failed to open none.kl",)
-    cut = read_log((DATA / "perplexity-cut-base.err").read_bytes())
+    cut = read_log((LLAMA / "perplexity-cut-base.err").read_bytes())
     assert cut.complaints == ("failed reading log-probs for chunk 2",)
 
 

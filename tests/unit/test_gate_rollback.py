@@ -17,11 +17,12 @@ from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
 from tests.programs import a_bench, program
+from tests.support.checkout import DATA
 from tests.unit.answering import Scripted, an_answer, seen
 
-DATA = Path(__file__).parent.parent / "data" / "llama" / "server"
-RESTORED = (DATA / "rollback-qwen35.err").read_bytes()
-SKIPPED = (DATA / "rollback-llama.err").read_bytes()
+LLAMA = DATA / "llama" / "server"
+RESTORED = (LLAMA / "rollback-qwen35.err").read_bytes()
+SKIPPED = (LLAMA / "rollback-llama.err").read_bytes()
 TINY, DRAFT = Model(name="tiny", path="/models/tiny.gguf"), Model(name="small", path="/models/small.gguf")
 PROMPTING = Prompting(model=TINY, prompt="Hello", tokens=4, tries=2)
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from patchstack.gates.protocol import Json, Reply
 from patchstack.gates.server_replies import Generated, Question, first_difference, read_generated
 from patchstack.gates.serving import read_reply
+from tests.support.checkout import DATA
 from tests.unit.answering import IDS, an_answer
 
-DATA = Path(__file__).parent.parent / "data" / "llama" / "server"
+LLAMA = DATA / "llama" / "server"
 QUESTION = Question(prompt="The capital of France is", tokens=12, probabilities=3)
 
 
 def captured(name: str) -> Reply:
-    return read_reply((DATA / f"{name}.http").read_bytes())
+    return read_reply((LLAMA / f"{name}.http").read_bytes())
 
 
 def whole(name: str) -> Generated:

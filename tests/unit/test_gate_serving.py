@@ -11,6 +11,7 @@ import pytest
 
 from patchstack.gates.protocol import Request
 from patchstack.gates.serving import Served, Service, brought_files, read_reply, request_files, served, server_command
+from tests.support.checkout import DATA
 
 ASKED = (Request(path="/completion", body={"prompt": "one"}), Request(path="/completion", body={"prompt": "two"}))
 
@@ -193,7 +194,7 @@ def test_only_a_whole_answer_is_one(raw: bytes, status: int, body: bytes) -> Non
 
 
 def test_every_part_of_a_captured_answer_is_none() -> None:
-    whole = (Path(__file__).parent.parent / "data" / "llama" / "server" / "plain.http").read_bytes()
+    whole = (DATA / "llama" / "server" / "plain.http").read_bytes()
 
     assert read_reply(whole).status == 200
     assert {read_reply(whole[:size]).status for size in range(len(whole))} == {0}

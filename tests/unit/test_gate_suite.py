@@ -17,8 +17,8 @@ from patchstack.gates.record import Reference, changed, references, write_refere
 from patchstack.gates.suite import KINDS, find_suite, kind_of, read_suites
 from patchstack.report.gate import Checked, junit, markdown, tsv
 from patchstack.verdict import Verdict
-from tests.conftest import ROOT
 from tests.programs import program
+from tests.support.checkout import ROOT
 
 HEAD = """\
 # my workspace

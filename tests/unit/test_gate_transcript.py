@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from patchstack.gates.sentinel import GRAPHS_REUSED, MEMORY_BREAKDOWN, sentinel_missing
 from patchstack.gates.transcript import difference, md5_of, reference_problem, sha256_of
+from tests.support.checkout import DATA
 
-DATA = Path(__file__).parent.parent / "data" / "llama"
-WHOLE = (DATA / "completion.stderr").read_bytes()
-TEXT = (DATA / "completion.stdout").read_bytes()
+LLAMA = DATA / "llama"
+WHOLE = (LLAMA / "completion.stderr").read_bytes()
+TEXT = (LLAMA / "completion.stdout").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["completion.stderr", "completion-verbose.stderr"])
 def test_the_sentinel_is_found_in_what_the_tool_printed_whatever_follows_it(name: str) -> None:
-    stderr = (DATA / name).read_bytes()
+    stderr = (LLAMA / name).read_bytes()
     assert sentinel_missing(stderr, GRAPHS_REUSED) is None
     assert sentinel_missing(stderr.replace(b"0.0", b"\x1b[34m0.0\x1b[0m"), GRAPHS_REUSED) is None
     cut = stderr[: stderr.index(b"graphs reused") + 20]
@@ -24,7 +23,7 @@ def test_the_sentinel_is_found_in_what_the_tool_printed_whatever_follows_it(name
 
 
 def test_the_sentinel_of_perplexity_is_in_verbose_output_alone() -> None:
-    assert sentinel_missing((DATA / "completion-verbose.stderr").read_bytes(), MEMORY_BREAKDOWN) is None
+    assert sentinel_missing((LLAMA / "completion-verbose.stderr").read_bytes(), MEMORY_BREAKDOWN) is None
     assert sentinel_missing(WHOLE, MEMORY_BREAKDOWN) is not None
 
 

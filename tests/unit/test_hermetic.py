@@ -12,6 +12,7 @@ import pytest
 
 from tests.builders import an_upstream, snapshot
 from tests.conftest import Places
+from tests.support.checkout import ROOT
 
 
 @pytest.mark.parametrize("address", [("127.0.0.1", 9), ("192.0.2.1", 80), ("::1", 9, 0, 0)])
@@ -68,10 +69,9 @@ def test_a_snapshot_sees_every_kind_of_change(tmp_path: Path) -> None:
 
 
 def test_the_module_runs_as_a_program(places: Places) -> None:
-    root = Path(__file__).parent.parent.parent
     done = subprocess.run(
         [sys.executable, "-m", "patchstack", "--version"],
-        env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
     )

@@ -17,7 +17,8 @@ from patchstack.cli.gpu import gpu_app
 from patchstack.machine.ask import Place, here
 from patchstack.machine.gpulock import gpu_lock
 from tests import smi
-from tests.conftest import ROOT, Ran
+from tests.conftest import Ran
+from tests.support.checkout import ROOT
 from tests.toy import wait_for
 
 Gpu = Callable[..., Ran]

@@ -15,7 +15,8 @@ from patchstack.series.lock import read_lock
 from patchstack.series.metadata import read_metadata
 from patchstack.series.model import load_series
 from patchstack.workspace import read_workspace
-from tests.conftest import ROOT, Patchstack
+from tests.conftest import Patchstack
+from tests.support.checkout import ROOT
 
 SERIES = ROOT / "patches" / "paged"
 TRACES = ROOT / "docs" / "reference" / "traces.md"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from patchstack.cli.gate import KINDS
 from patchstack.cli.lazy import Lazy
 from patchstack.cli.main import COMMANDS, app
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 
 HEAVY = ("pygit2", "rich", "ruamel", "git", "email", "ssl", "concurrent", "platformdirs", "patchstack.workspace")
 

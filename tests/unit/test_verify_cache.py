@@ -13,8 +13,7 @@ import pytest
 from patchstack.git.transport import shown_url
 from tests.builders import Fork, a_fork, run_git
 from tests.conftest import Places, RunCli
-
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.checkout import ROOT
 
 
 @pytest.fixture
