@@ -56,6 +56,7 @@ def accept_command(
     from patchstack.evidence.ledger import Ledger
     from patchstack.gates.suite import find_suite, read_suites
     from patchstack.report.ledger import likeness_line
+    from patchstack.series.history import check_pushed
     from patchstack.verdict import exit_code
     from patchstack.workflow.accept import Terms, alike, decide, examine
     from patchstack.workflow.candidate import described, ledger_directory, open_candidates
@@ -69,6 +70,11 @@ def accept_command(
     terms = Terms(suite=chosen, benchmarks=tuple(benchmark or ()), unproven=frozenset(unproven or ()))
     cache = open_cache(offline=offline)
     way = open_candidates(config, cache, ref)
+    # Before the builds, which are dear, and before the decision, which cannot be taken back. A candidate may be on a
+    # branch of its own, which the fork's branch takes in afterwards.
+    branches = dict.fromkeys((way.fork.branch, config.fork_ref or way.fork.branch))
+    if warning := check_pushed(way.repository, way.head.oid, *branches, required=config.require_pushed):
+        talk(f"warning: {warning}")
     candidates = described(way)
     ledger = Ledger(ledger_directory(found.root))
     for likeness in alike(candidates, ledger):

@@ -9,7 +9,7 @@ import typer
 
 from patchstack.cli.failures import talk
 from patchstack.cli.options import WorkspaceOption, one_series, open_cache, the_workspace
-from patchstack.errors import NotHeldError, UsageError
+from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
     from patchstack.workspace import SeriesConfig
@@ -47,7 +47,7 @@ def export_command(
     from patchstack.report.export import export_document, export_line, export_table
     from patchstack.report.table import print_table
     from patchstack.series.export import carry_out, plan_export
-    from patchstack.series.history import unpushed
+    from patchstack.series.history import check_pushed
     from patchstack.series.model import Series
     from patchstack.series.remembered import FormatMemory
     from patchstack.series.sources import open_sources
@@ -69,9 +69,9 @@ def export_command(
         series=Series(name=config.name, directory=config.patches, patches=()),
     )
     assert sources.fork is not None and sources.fork_repository is not None
-    behind = unpushed(sources.fork_repository, sources.fork)
-    if behind and config.require_pushed:
-        raise NotHeldError(f"the fork is not pushed: {behind}", hint=f"git -C {config.fork} push; then export again")
+    warning = check_pushed(
+        sources.fork_repository, sources.fork.head.oid, config.fork_ref, required=config.require_pushed
+    )
     anchored = config.form == "anchored"
     plan = plan_export(
         sources.objects,
@@ -89,8 +89,8 @@ def export_command(
         waivers=config.waive,
         memory=FormatMemory.of(cache.root, sources.fork_repository, context=config.context, anchored=anchored),
     )
-    if behind:
-        talk(f"warning: the fork is not pushed: {behind}")
+    if warning:
+        talk(f"warning: {warning}")
     if not dry_run:
         carry_out(plan)
     if json:

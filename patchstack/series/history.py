@@ -63,21 +63,42 @@ def read_fork(
     return ForkHistory(name=name, branch=branch, head=head, commits=tuple(commits), merges=merges)
 
 
-def unpushed(repository: Repository, fork: ForkHistory) -> str | None:
-    """Why the fork's branch counts as not pushed, or None: a remote branch, as last fetched, has its head."""
-    asked = read_only_git(
-        repository.path, "rev-parse", "--symbolic-full-name", "--verify", "--quiet", f"{fork.branch}@{{upstream}}"
-    )
-    names = [asked.stdout.decode().strip()] if asked.ok else []
-    if not names:
-        pattern = f"refs/remotes/*/{fork.branch}"
-        listed = read_only_git(repository.path, "for-each-ref", "--format=%(refname)", pattern)
-        names = listed.stdout.decode().split()
-    if not names:
-        return f"no remote of {repository.name} has a branch {fork.branch}"
-    if any(repository.is_ancestor(fork.head.oid, name) for name in names):
+def check_pushed(repository: Repository, head: str, *branches: str, required: bool) -> str | None:
+    """Return a warning if no remote, as last fetched, has a commit on one of the branches; None if one has it.
+
+    Raises `NotHeldError` instead of returning the warning if `required`.
+    """
+    behind = _unpushed(repository, head, branches)
+    if behind is None:
         return None
-    return f"{', '.join(name.removeprefix('refs/remotes/') for name in names)} does not have {fork.head.oid[:12]}"
+    told = f"the fork is not pushed: {behind}"
+    if required:
+        raise NotHeldError(told, hint=f"git -C {repository.name} push, then run this command again")
+    return told
+
+
+def _unpushed(repository: Repository, head: str, branches: tuple[str, ...]) -> str | None:
+    names = list(dict.fromkeys(name for branch in branches for name in _remote_branches(repository, branch)))
+    if not names:
+        return f"no remote of {repository.name} has a branch {' or '.join(branches)}"
+    if any(repository.is_ancestor(head, name) for name in names):
+        return None
+    return f"{', '.join(name.removeprefix('refs/remotes/') for name in names)} does not have {head[:12]}"
+
+
+def _remote_branches(repository: Repository, branch: str) -> list[str]:
+    """The full names of the branches of remotes that a branch is pushed to, or is itself."""
+    names = []
+    for rev in (f"{branch}@{{upstream}}", branch):
+        asked = read_only_git(repository.path, "rev-parse", "--symbolic-full-name", "--verify", "--quiet", rev)
+        name = asked.stdout.decode().strip() if asked.ok else ""
+        # A branch may follow a branch of its own repository, which says nothing of a remote.
+        if name and not name.startswith(("refs/heads/", "refs/tags/")):
+            names.append(name)
+    if names:
+        return names
+    listed = read_only_git(repository.path, "for-each-ref", "--format=%(refname)", f"refs/remotes/*/{branch}")
+    return listed.stdout.decode().split()
 
 
 def _no_descent(repository: Repository, ref: str, branch: str, pin: Commit) -> Exception:

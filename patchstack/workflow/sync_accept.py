@@ -16,6 +16,7 @@ from patchstack.git.transport import shown_url
 from patchstack.process import run
 from patchstack.series.export import carry_out
 from patchstack.series.files import replace_file
+from patchstack.series.history import check_pushed
 from patchstack.upstream.sync_document import sync_document
 from patchstack.upstream.sync_rerere import share
 from patchstack.upstream.sync_source import series_digest
@@ -63,6 +64,7 @@ def accept(bench: Bench, proving: ProvingOf | None = None) -> Accepted:
         move_pin(bench.workspace.path, bench.config.name, state.to, state.branch if with_fork else None)
         share(tree_of(state).git_dir / "rr-cache", bench.shared)
         _record(bench, state)
+        _warn_of_push(bench, state)
         tree = tree_of(state)
         if not with_fork or tree.left_over():
             bench.clear()
@@ -157,6 +159,15 @@ def _publish(config: SeriesConfig, state: SyncState) -> None:
             f"the fork {fork.name} could not take the branch {state.branch}: {done.complaint}",
             hint=f"git -C {fork.name} fetch {shown_url(config.upstream)} {state.to}; then --accept again",
         )
+
+
+def _warn_of_push(bench: Bench, state: SyncState) -> None:
+    # Never refused: the fork got the branch from `_publish`, so nobody can have pushed it. The next export checks.
+    if bench.config.fork is None:
+        return
+    fork = Repository.open(bench.config.fork, Path(bench.config.fork))
+    if warning := check_pushed(fork, state.head, state.branch, required=False):
+        bench.talk(f"warning: {warning}")
 
 
 def _record_file(bench: Bench, state: SyncState) -> Path:

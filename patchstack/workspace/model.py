@@ -83,8 +83,8 @@ class VariantConfig:
 class SeriesConfig:
     """One series of the workspace. `upstream` and `fork` are a path or URL, relative paths taken from the workspace;
     `expect` is `fork` or `lock`: what verify compares with. `context` is how many lines export writes around a change,
-    `form` is `plain` or `anchored`;
-    `require_pushed` lets it refuse a branch that its remote does not have; `variant` is what `build` makes of it;
+    `form` is `plain` or `anchored`; `require_pushed` lets export and accept refuse a branch that its remote does not
+    have; `variant` is what `build` makes of it;
     `sync_require` are commands, each a list of words, that must succeed before `sync` moves the pin; `sync_suite` is
     the suite whose gates must PASS then."""
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import run_git
+from tests.conftest import Places
 from tests.support.checkout import ROOT
 from tests.toy import MAIN, Toy, a_toy, need_host_tools
 
@@ -265,3 +267,55 @@ def test_a_suite_whose_gate_cannot_be_judged_is_invalid(toy: Toy) -> None:
     assert code == 4
     assert "INVALID  gate version (before): gone is not in" in stderr
     assert "not accepted" in stdout
+
+
+def require_pushed(toy: Toy) -> None:
+    """Set the policy, and give the fork a remote that has its branch."""
+    workspace = toy.root / "patchstack.yaml"
+    workspace.write_text(
+        workspace.read_text().replace("    variant: cpu\n", "    variant: cpu\n    require_pushed: true\n")
+    )
+    run_git("init", "-q", "--bare", "server", cwd=toy.root)
+    toy.fork.repo.git("remote", "add", "server", toy.root / "server")
+    toy.fork.repo.git("push", "-q", "server", "product")
+
+
+def test_a_candidate_that_no_remote_has_is_refused_before_anything_is_built(toy: Toy, places: Places) -> None:
+    require_pushed(toy)
+    commit = candidate(toy)
+    for option in ((), ("--dry-run",)):
+        code, stdout, stderr = accept(toy, *option)
+        assert (code, stdout) == (1, "")
+        assert f"error: the fork is not pushed: server/product does not have {commit[:12]}" in stderr
+        assert f"hint: git -C {toy.fork.repo.path} push, then run this command again" in stderr
+    assert not (places.cache / "builds").exists(), "the check comes before the builds"
+    assert not (toy.root / "ledger").exists()
+    assert len(patches(toy)) == 2
+    toy.fork.repo.git("push", "-q", "server", "product")
+    code, _, stderr = accept(toy)
+    assert code == 0, stderr
+    assert "not pushed" not in stderr
+    assert len(patches(toy)) == 3
+
+
+def test_a_candidate_on_a_branch_of_its_own_is_pushed_if_a_remote_has_that_branch(toy: Toy) -> None:
+    require_pushed(toy)
+    toy.fork.repo.branch("idea")
+    commit = candidate(toy)
+    code, _, stderr = run(toy, "accept", "idea", "--engine", "host", "--dry-run")
+    assert code == 1
+    assert f"error: the fork is not pushed: server/product does not have {commit[:12]}" in stderr
+    toy.fork.repo.git("push", "-q", "server", "idea")
+    for ref in ("idea", "server/idea"):
+        code, _, stderr = run(toy, "accept", ref, "--engine", "host", "--dry-run")
+        assert code == 0, stderr
+        assert "not pushed" not in stderr
+
+
+def test_without_the_policy_a_candidate_that_is_not_pushed_is_a_warning(toy: Toy) -> None:
+    candidate(toy)
+    code, _, stderr = accept(toy, "--without-gates")
+    assert code == 0
+    told = f"warning: the fork is not pushed: no remote of {toy.fork.repo.path} has a branch product\n"
+    assert stderr.startswith(told), "it is said before the builds"
+    assert stderr.count("not pushed") == 1

@@ -326,6 +326,18 @@ def test_a_branch_that_its_remote_does_not_have_is_a_warning_or_by_policy_refuse
     assert files(fork) == before
 
 
+def test_a_branch_that_follows_a_local_branch_is_not_pushed(
+    tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fork = fresh(tmp_path)
+    workspace(fork, "    require_pushed: true\n")
+    fork.repo.git("branch", "copy", "product")
+    fork.repo.git("branch", "--set-upstream-to=copy", "product")
+    assert patchstack("export") == 1
+    assert "error: the fork is not pushed: no remote of ./fork has a branch product" in capsys.readouterr().err
+    assert not fork.series.exists()
+
+
 def test_commits_that_touch_what_patches_may_not_are_refused_together(
     tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -341,3 +341,25 @@ def test_the_pin_itself_needs_no_sync(begun: Moved, patchstack: Patchstack, caps
     assert patchstack("sync", "--to", begun.fork.pin) == 0
     assert f"product: the pin is {begun.fork.pin} already: nothing to do" in capsys.readouterr().err
     assert not (begun.root / ".patchstack").exists()
+
+
+def test_a_new_branch_cannot_be_pushed_before_it_is_accepted_so_the_policy_is_a_warning(
+    begun: Moved, patchstack: Patchstack, capsys: Printed
+) -> None:
+    begun.settings.write_text(begun.settings.read_text() + "    require_pushed: true\n")
+    repo = begun.fork.repo
+    run_git("init", "-q", "--bare", "server", cwd=begun.root)
+    repo.git("remote", "add", "server", begun.root / "server")
+    repo.git("push", "-q", "server", begun.fork.ref)
+    patchstack("sync", "--to", "main", "--worktree", "work")
+    begun.resolve("src/kernel.cu", RESOLVED)
+    assert patchstack("sync", "--continue") == 0
+    capsys.readouterr()
+    assert patchstack("sync", "--accept") == 0
+    branch = f"product-sync-{begun.fork.upstream.head()[:9]}"
+    told = f"the fork is not pushed: no remote of ./fork has a branch {branch}"
+    assert f"warning: {told}\n" in capsys.readouterr().err
+    assert patchstack("export") == 1
+    assert f"error: {told}\n" in capsys.readouterr().err
+    repo.git("push", "-q", "server", branch)
+    assert patchstack("export") == 0
