@@ -147,6 +147,12 @@ def a_toy(directory: Path, engine: str, files: Mapping[str, Content] | None = No
     return Toy(root=directory, fork=fork, engine=engine)
 
 
+def variants_built(cache: Path) -> list[dict[str, str]]:
+    """The variant of every build that is kept, and where it came from; sorted by the latter."""
+    records = [json.loads(path.read_text()) for path in cache.glob("builds/*/build.json")]
+    return sorted((record["options"]["variant"] for record in records), key=lambda variant: str(variant["from"]))
+
+
 def need_host_tools() -> None:
     """Skip where this machine cannot build the project."""
     missing = [tool for tool in ("cmake", "ninja", "cc", "ccache") if shutil.which(tool) is None]

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import patchstack
 from patchstack.build.arch import Architecture, parse_arch
 from patchstack.errors import ConfigError, UsageError
-from patchstack.workspace import VariantConfig, read_variants_file
+from patchstack.workspace import SeriesConfig, VariantConfig, read_variants_file
 
 T = TypeVar("T")
 _SCALARS = (
@@ -27,6 +27,13 @@ class Setting(Generic[T]):
 
     value: T
     origin: str
+
+
+def series_variant(config: SeriesConfig) -> Setting[str] | None:
+    """Return the variant that the workspace names for a series; None if it names none."""
+    if config.variant is None:
+        return None
+    return Setting(value=config.variant, origin=f"{config.name} in patchstack.yaml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,7 @@ def accept_command(
 ) -> None:
     """Accept a commit of the fork: everything must hold, then it is written down and exported. Can be run again."""
     from patchstack.build.plan import Request
+    from patchstack.build.variant import series_variant
     from patchstack.evidence.ledger import Ledger
     from patchstack.gates.suite import find_suite, read_suites
     from patchstack.report.ledger import likeness_line
@@ -79,12 +80,19 @@ def accept_command(
     ledger = Ledger(ledger_directory(found.root))
     for likeness in alike(candidates, ledger):
         talk(likeness_line(likeness))
-    request = Request(variant=variant or (config.variant if arch is None else None), arch=arch, image=image)
+    request = Request(variant=variant or None, arch=arch, image=image)
     steps: list[Step] = []
     with contextlib.closing(open_chosen_engine(engine, found)) as ready:
         allow = terms.suite.allow if terms.suite is not None else ()
         machine = ProvingMachine(
-            found, ready, request, purpose="patchstack accept", spec=engine, allow=allow, offline=offline
+            found,
+            ready,
+            request,
+            default=series_variant(config),
+            purpose="patchstack accept",
+            spec=engine,
+            allow=allow,
+            offline=offline,
         )
         if dry_run:
             _plan(way, machine, terms.suite.name if terms.suite else None, [str(path) for path in terms.benchmarks])

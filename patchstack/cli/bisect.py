@@ -133,15 +133,14 @@ def _builder(
     *,
     offline: bool,
 ) -> Builder:
-    from patchstack.build.plan import Request
     from patchstack.build.store import Store
-    from patchstack.build.variant import load_variants
+    from patchstack.build.variant import Setting, load_variants
     from patchstack.report.build import BuildScreen
     from patchstack.workflow.bisect_build import KeyedBuilds
 
     found = nearest_workspace(workspace)
     return KeyedBuilds(
-        request=Request(variant=variant),
+        variant=Setting(value=variant, origin="--build"),
         objects=objects,
         engine=held.enter_context(contextlib.closing(open_chosen_engine(engine, found))),
         variants=load_variants(found.variants if found else ()),

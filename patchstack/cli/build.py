@@ -207,13 +207,10 @@ def _build(
 ) -> Exit:
     from patchstack.build.prepare import prepare
     from patchstack.build.runner import build
-    from patchstack.build.variant import Setting, load_variants
+    from patchstack.build.variant import load_variants, series_variant
     from patchstack.report.build import BuildScreen, options_lines
 
     source, config = made
-    default = None
-    if config is not None and config.variant is not None:
-        default = Setting(value=config.variant, origin=f"{config.name} in patchstack.yaml")
     with contextlib.closing(engine):
         inputs = prepare(
             request,
@@ -222,7 +219,7 @@ def _build(
             load_variants(workspace.variants if workspace else ()),
             cache_directory() / "toolchains",
             talk,
-            default=default,
+            default=series_variant(config) if config is not None else None,
             offline=offline,
         )
         for line in options_lines(inputs):

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from patchstack.build.runner import Inputs
     from patchstack.build.source import Source
     from patchstack.build.store import Stored
+    from patchstack.build.variant import Setting
     from patchstack.engine.protocol import Engine
     from patchstack.gates.bench import EngineBench
     from patchstack.workspace import Workspace
 
 
 class ProvingMachine:
-    """Where candidates are built and gated. `spec` is the engine as the user named it, `purpose` what others who want
-    its GPU are told."""
+    """Where candidates are built and gated. `default` is the variant if the request names neither variant nor
+    architecture, `spec` the engine as the user named it, `purpose` what others who want its GPU are told."""
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class ProvingMachine:
         engine: Engine,
         request: Request,
         *,
+        default: Setting[str] | None,
         purpose: str,
         spec: str | None,
         allow: tuple[str, ...],
@@ -41,6 +43,7 @@ class ProvingMachine:
         self.workspace = workspace
         self.engine = engine
         self.request = request
+        self.default = default
         self.purpose = purpose
         self.spec = spec
         self.allow = allow
@@ -53,7 +56,16 @@ class ProvingMachine:
         from patchstack.build.prepare import prepare
 
         memory = cache_directory() / "toolchains"
-        return prepare(self.request, source, self.engine, self.variants, memory, talk, offline=self.offline)
+        return prepare(
+            self.request,
+            source,
+            self.engine,
+            self.variants,
+            memory,
+            talk,
+            default=self.default,
+            offline=self.offline,
+        )
 
     def build(self, source: Source) -> Stored:
         """Build a source, or find it built."""

@@ -211,6 +211,7 @@ def _proving(
 ) -> Iterator[Proving]:
     """The machine that the suite is run on."""
     from patchstack.build.plan import Request
+    from patchstack.build.variant import series_variant
     from patchstack.cli.proving import ProvingMachine
     from patchstack.workflow.accept import Terms
     from patchstack.workflow.sync_checks import Proving
@@ -219,7 +220,8 @@ def _proving(
         machine = ProvingMachine(
             bench.workspace,
             ready,
-            Request(variant=bench.config.variant),
+            Request(),
+            default=series_variant(bench.config),
             purpose="patchstack sync",
             spec=engine,
             allow=suite.allow,

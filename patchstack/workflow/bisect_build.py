@@ -12,7 +12,7 @@ from patchstack.build.runner import build
 from patchstack.build.session import NotJudged, Watch
 from patchstack.build.source import Source, with_absent
 from patchstack.build.store import Store
-from patchstack.build.variant import Variants
+from patchstack.build.variant import Setting, Variants
 from patchstack.engine.protocol import Engine
 from patchstack.git.objects import Objects
 from patchstack.workflow.bisect_row import NoTree, Point
@@ -22,7 +22,7 @@ from patchstack.workflow.bisect_row import NoTree, Point
 class KeyedBuilds:
     """Builds the trees of a row for one variant. A tree that does not compile is skipped, as git's manual advises."""
 
-    request: Request
+    variant: Setting[str]
     objects: Objects
     engine: Engine
     variants: Variants
@@ -35,12 +35,13 @@ class KeyedBuilds:
         """The directory of a point's binaries, made now or found."""
         source = with_absent(Source(label=f"{point.name} {point.subject}", tree=tree, objects=self.objects))
         inputs = prepare(
-            self.request,
+            Request(),
             source,
             self.engine,
             self.variants,
             self.memory,
             self.watch.talk,
+            default=self.variant,
             offline=self.offline,
         )
         try:

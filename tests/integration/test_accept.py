@@ -15,7 +15,7 @@ import pytest
 from tests.builders import run_git
 from tests.conftest import Places
 from tests.support.checkout import ROOT
-from tests.toy import MAIN, Toy, a_toy, need_host_tools
+from tests.toy import MAIN, Toy, a_toy, need_host_tools, variants_built
 
 SUITES = """\
 suites:
@@ -319,3 +319,16 @@ def test_without_the_policy_a_candidate_that_is_not_pushed_is_a_warning(toy: Toy
     told = f"warning: the fork is not pushed: no remote of {toy.fork.repo.path} has a branch product\n"
     assert stderr.startswith(told), "it is said before the builds"
     assert stderr.count("not pushed") == 1
+
+
+def test_a_build_records_where_its_variant_came_from_as_build_does(toy: Toy, places: Places) -> None:
+    candidate(toy)
+    assert accept(toy, "--without-gates")[0] == 0
+    from_workspace = {"value": "cpu", "from": "toy in patchstack.yaml"}
+    assert variants_built(places.cache) == [from_workspace, from_workspace]
+    code, _, stderr = run(toy, "build", "--engine", "host")
+    assert code == 0, stderr
+    assert "compiling" not in stderr, "the key does not depend on it"
+    candidate(toy, MAIN.replace("return 0", "return   0"))
+    assert accept(toy, "--without-gates", "--variant", "cpu")[0] == 0
+    assert variants_built(places.cache) == [{"value": "cpu", "from": "--variant"}, from_workspace, from_workspace]

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.conftest import Places
 from tests.support.checkout import ROOT
-from tests.toy import MAIN, a_toy, need_host_tools
+from tests.toy import MAIN, a_toy, need_host_tools, variants_built
 
 
 def run(root: Path, *options: str) -> tuple[int, dict[str, Any], str]:
@@ -28,7 +29,9 @@ def run(root: Path, *options: str) -> tuple[int, dict[str, Any], str]:
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
-def test_the_binaries_of_every_point_are_built_once_and_a_tree_that_does_not_build_is_skipped(tmp_path: Path) -> None:
+def test_the_binaries_of_every_point_are_built_once_and_a_tree_that_does_not_build_is_skipped(
+    tmp_path: Path, places: Places
+) -> None:
     need_host_tools()
     toy = a_toy(tmp_path, "host")
     toy.commit("Does not compile", {"main.c": "int main(void) { return oops; }\n"})
@@ -47,3 +50,4 @@ def test_the_binaries_of_every_point_are_built_once_and_a_tree_that_does_not_bui
     again = run(tmp_path, "--run", command)
     assert again[1]["candidates"] == found["candidates"]
     assert "compiling" not in again[2], "every build is found again"
+    assert variants_built(places.cache) == [{"value": "cpu", "from": "--build"}] * 5

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Ran
+from tests.conftest import Places, Ran
 from tests.support.checkout import ROOT
-from tests.toy import MAIN, Toy, a_toy, need_host_tools
+from tests.toy import MAIN, Toy, a_toy, need_host_tools, variants_built
 
 POLICY = """\
     sync: {require: [test -f main.c], suite: quick}
@@ -84,7 +84,7 @@ def begin(syncing: Syncing, main: str) -> str:
     return to
 
 
-def test_the_pin_moves_when_the_suite_has_passed(syncing: Syncing) -> None:
+def test_the_pin_moves_when_the_suite_has_passed(syncing: Syncing, places: Places) -> None:
     to = begin(syncing, MAIN.replace("return 0", "return  0"))
     ran = syncing.accept()
     assert ran.code == 0, ran
@@ -97,6 +97,7 @@ def test_the_pin_moves_when_the_suite_has_passed(syncing: Syncing) -> None:
     names = ["test -f main.c", "build new pin", "gate version (new pin)", "gate quiet (new pin)"]
     assert [step["name"] for step in checks["steps"]] == names
     assert len(checks["steps"][1]["evidence"]["build"]) == 64
+    assert variants_built(places.cache) == [{"value": "cpu", "from": "toy in patchstack.yaml"}]
     assert syncing.run("verify").code == 0
 
 
