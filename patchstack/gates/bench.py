@@ -241,7 +241,7 @@ class EngineBench:
                     for number, status in enumerate(facts["replies"])
                 ),
                 files={name.removeprefix("file:"): blob for name, blob in blobs.items() if name.startswith("file:")},
-                cached=True,
+                recalled=True,
             )
         except (KeyError, ValueError, TypeError):
             return None
@@ -393,4 +393,11 @@ def _incomplete(seen: Observation, invocation: Invocation) -> str | None:
 
 
 def _attempt(invocation: Invocation, seen: Observation, complaint: str | None) -> Attempt:
-    return Attempt(what=invocation.what, key=seen.key, code=seen.code, seconds=seen.seconds, complaint=complaint)
+    return Attempt(
+        what=invocation.what,
+        key=seen.key,
+        code=seen.code,
+        seconds=seen.seconds,
+        complaint=complaint,
+        recalled=seen.recalled,
+    )

@@ -75,7 +75,7 @@ class Reply:
 class Observation:
     """What a run gave. `key` names it: the digest of all that can change it. `code` is the exit code (128 + signal
     where a signal ended it); `overflowed`: a stream was longer than allowed, and the run was ended; `lost`: what it
-    gave could not all be written down. `files` are what was asked to be brought. `cached`: it was known, and nothing
+    gave could not all be written down. `files` are what was asked to be brought. `recalled`: it was known, and nothing
     was run."""
 
     key: str
@@ -88,18 +88,20 @@ class Observation:
     lost: bool = False
     replies: tuple[Reply, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
-    cached: bool = False
+    recalled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try of an invocation. `complaint` is why it could not be judged; None for the one that can."""
+    """One try of an invocation. `complaint` is why it could not be judged; None for the one that can. `recalled`: the
+    observation was known, and nothing was run; `seconds` is the time of the run that made it."""
 
     what: str
     key: str
     code: int
     seconds: float
     complaint: str | None
+    recalled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,13 @@ class Judgement:
     expected: str = ""
     details: Mapping[str, Json] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def recalled(self) -> tuple[str, ...]:
+        """The keys of observations that were known before: no attempt of this gate made them."""
+        judged = [one for one in self.attempts if one.complaint is None]
+        made = {one.key for one in judged if not one.recalled}
+        return tuple(dict.fromkeys(one.key for one in judged if one.key not in made))
 
 
 class Bench(Protocol):

@@ -49,6 +49,7 @@ def gate_document(kind: str, judgement: Judgement) -> dict[str, Any]:
                 "code": one.code,
                 "seconds": round(one.seconds, 3),
                 "complaint": one.complaint,
+                "recalled": one.recalled,
             }
             for one in judgement.attempts
         ],
@@ -101,6 +102,7 @@ def _checked(one: Mapping[str, Any]) -> Checked:
             code=int(tried["code"]),
             seconds=float(tried["seconds"]),
             complaint=tried["complaint"],
+            recalled=bool(tried.get("recalled", False)),  # older documents do not say
         )
         for tried in one["attempts"]
     )

@@ -200,6 +200,7 @@ def _gate_step(gate: Gate, judgement: Judgement, which: str, key: str) -> Step:
             "actual": judgement.actual,
             "expected": judgement.expected,
             "observations": [one.key for one in judgement.attempts if one.complaint is None],
+            "recalled": list(judgement.recalled),
         },
     )
 

@@ -332,3 +332,23 @@ def test_a_build_records_where_its_variant_came_from_as_build_does(toy: Toy, pla
     candidate(toy, MAIN.replace("return 0", "return   0"))
     assert accept(toy, "--without-gates", "--variant", "cpu")[0] == 0
     assert variants_built(places.cache) == [{"value": "cpu", "from": "--variant"}, from_workspace, from_workspace]
+
+
+def test_a_step_says_which_observations_were_recalled(toy: Toy) -> None:
+    def steps() -> dict[str, tuple[int, int]]:
+        """By gate: how many observations it rests on, and how many of them were recalled."""
+        code, stdout, stderr = accept(toy, "--json")
+        assert code == 0, stderr
+        found = {step["name"]: step["evidence"] for step in json.loads(stdout)["steps"] if "gate" in step["name"]}
+        assert all(set(one["recalled"]) <= set(one["observations"]) for one in found.values())
+        return {name: (len(one["observations"]), len(one["recalled"])) for name, one in found.items()}
+
+    candidate(toy)
+    names = [f"gate {gate} ({which})" for which in ("before", "candidate") for gate in ("version", "quiet")]
+    assert steps() == dict.fromkeys(names, (1, 0))
+    (decision,) = (toy.root / "ledger").iterdir()
+    written = json.loads(decision.read_text())["evidence"]["steps"]
+    assert [step["recalled"] for step in written if step["name"] in names] == [[]] * 4
+    assert run(toy, "ledger", "--show", decision.stem)[0] == 0
+    candidate(toy, MAIN.replace("return 0", "return   0"))
+    assert steps() == dict.fromkeys(names[:2], (1, 1)) | dict.fromkeys(names[2:], (1, 0))

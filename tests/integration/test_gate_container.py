@@ -62,7 +62,7 @@ def test_the_size_of_a_large_kept_file_is_known_and_the_engine_goes_on(bench: En
     assert [bench.size_of(kept) for _ in range(2)] == [LARGE] * 2
     again = bench.observe(making, complete=lambda _: None).observation
     assert again is not None
-    assert again.cached, "the kept file is there"
+    assert again.recalled, "the kept file is there"
     said = bench.observe(Invocation(what="say", program="say"), complete=lambda _: None).observation
     assert said is not None
     assert said.stdout == b"this build\n"

@@ -32,11 +32,13 @@ def test_stdout_and_stderr_are_kept_apart_and_the_exit_code_is_the_programs(tmp_
 def test_what_is_known_is_not_run_again(tmp_path: Path) -> None:
     program(tmp_path / "bin", "count", f"echo run >>{tmp_path}/count; echo same")
     invocation = Invocation(what="count", program="count")
-    for cached in (False, True, True):
+    for recalled in (False, True, True):
         with a_bench(tmp_path / "bin", tmp_path) as bench:
-            seen = bench.observe(invocation, complete=anything).observation
+            observed = bench.observe(invocation, complete=anything)
+            seen = observed.observation
             assert seen is not None
-            assert (seen.cached, seen.stdout) == (cached, b"same\n")
+            assert (seen.recalled, seen.stdout) == (recalled, b"same\n")
+            assert [one.recalled for one in observed.attempts] == [recalled], "the attempt says the same"
     with a_bench(tmp_path / "bin", tmp_path, again=True) as bench:
         bench.observe(invocation, complete=anything)
     with a_bench(tmp_path / "bin", tmp_path) as bench:
@@ -60,7 +62,7 @@ def test_what_cannot_be_judged_is_tried_again_counted_and_never_kept(tmp_path: P
         assert [one.complaint for one in first.attempts] == ["no sentinel", "no sentinel"]
         second = bench.observe(Invocation(what="shy", program="shy"), complete=sentinel, tries=2)
     assert second.observation is not None
-    assert not second.observation.cached
+    assert not second.observation.recalled
 
 
 def test_the_environment_is_what_is_given_and_stdin_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +101,7 @@ def test_paths_stand_for_models_inputs_kept_files_and_the_work_directory(tmp_pat
     assert again is not None
     assert seen.stdout == b"GGUFwords\nb.txt\n"
     assert seen.files == {"b.txt": b"brought\n", "absent.txt": b""}
-    assert again.cached
+    assert again.recalled
 
 
 @pytest.mark.parametrize("argument", ["{model:other}", "{input:none}", "{kept:../x}"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -12,10 +13,10 @@ from xml.etree import ElementTree
 import pytest
 
 from patchstack.errors import ConfigError, NotHeldError, UsageError
-from patchstack.gates.protocol import Judgement
+from patchstack.gates.protocol import Attempt, Judgement
 from patchstack.gates.record import Reference, changed, references, write_references
 from patchstack.gates.suite import KINDS, find_suite, kind_of, read_suites
-from patchstack.report.gate import Checked, junit, markdown, tsv
+from patchstack.report.gate import Checked, junit, markdown, read_suite_document, tsv
 from patchstack.verdict import Verdict
 from tests.programs import program
 from tests.support.checkout import ROOT
@@ -152,6 +153,43 @@ def test_what_is_known_is_answered_without_running(tmp_path: Path) -> None:
     a_workspace(tmp_path, changed_suite)
     assert run(tmp_path, "run", "--bin", "bin", "silent")[0] == 1, "the verdict is drawn anew"
     assert (tmp_path / "count").read_text().count("run") == 1
+
+
+def test_the_document_says_which_attempts_were_recalled(tmp_path: Path) -> None:
+    a_workspace(tmp_path)
+    program(tmp_path / "bin", "hello", "echo hello")
+
+    def recalled() -> list[bool]:
+        code, stdout, _ = run(tmp_path, "run", "--bin", "bin", "--json", "--report", "out", "hello", "silent")
+        assert code == 0
+        return [one["recalled"] for gate in json.loads(stdout)["gates"] for one in gate["attempts"]]
+
+    assert recalled() == [False, True], "both gates ask the same of the same program"
+    assert recalled() == [True, True]
+    path = tmp_path / "out" / "gates.json"
+    checks, document = read_suite_document(path)
+    assert [one.recalled for check in checks for one in check.judgement.attempts] == [True, True]
+    for gate in document["gates"]:
+        del gate["attempts"][0]["recalled"]
+    path.write_text(json.dumps(document))
+    checks, _ = read_suite_document(path)
+    assert [one.recalled for check in checks for one in check.judgement.attempts] == [False, False]
+    assert run(tmp_path, "summary", "out")[0] == 0, "documents of older versions can be read"
+
+
+def test_a_key_is_recalled_if_no_attempt_of_the_gate_ran_it() -> None:
+    def attempt(key: str, *, recalled: bool, complaint: str | None = None) -> Attempt:
+        return Attempt(what="w", key=key, code=0, seconds=1.0, complaint=complaint, recalled=recalled)
+
+    attempts = (
+        attempt("known", recalled=True),
+        attempt("lost", recalled=False, complaint="no sentinel"),
+        attempt("made", recalled=False),
+        attempt("made", recalled=True),
+        attempt("known", recalled=True),
+    )
+    assert dataclasses.replace(a_judgement(), attempts=attempts).recalled == ("known",)
+    assert a_judgement().recalled == ()
 
 
 def a_judgement(verdict: Verdict = Verdict.FAIL, **details: object) -> Judgement:
