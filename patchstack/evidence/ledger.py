@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A fork commit that was decided on. `symbols` are the functions, macros and switches its lines are about, `files`
-    the paths it changes, `diff` its patch as text."""
+    the paths it changes (of a rename both), `diff` its patch as text."""
 
     commit: str
     subject: str

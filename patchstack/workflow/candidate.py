@@ -11,8 +11,9 @@ from patchstack.errors import MissingError, NotHeldError, UsageError
 from patchstack.evidence.ledger import Candidate
 from patchstack.evidence.resemblance import symbols_of
 from patchstack.git.format import formatting
-from patchstack.git.objects import Commit, Repository
+from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.transport import Cache, shown_url
+from patchstack.git.trees import compare_trees
 from patchstack.series.history import ForkHistory
 from patchstack.series.model import Series
 from patchstack.series.sources import Sources, open_sources
@@ -110,11 +111,11 @@ def described(way: OnTheWay) -> tuple[Candidate, ...]:
     ) as patches:
         formatted = tuple(patches.written())
     found = []
+    below = way.before
     for one in formatted:
         text = one.data.decode("utf-8", "replace")
         at = _DIFF.search(text)
         diff = text[at.start() :] if at is not None else ""
-        files = sorted({line.split(" b/", 1)[1] for line in diff.splitlines() if line.startswith("diff --git ")})
         kept = diff if len(diff) <= _LONGEST_DIFF else diff[:_LONGEST_DIFF] + "\n(cut)\n"
         found.append(
             Candidate(
@@ -122,12 +123,21 @@ def described(way: OnTheWay) -> tuple[Candidate, ...]:
                 subject=one.commit.subject,
                 patch_id=one.patch_id,
                 tree=one.commit.tree,
-                files=tuple(files),
+                files=_changed_paths(way.sources.objects, below, one.commit),
                 symbols=symbols_of(diff),
                 diff=kept,
             )
         )
+        below = one.commit
     return tuple(found)
+
+
+def _changed_paths(objects: Objects, before: Commit, after: Commit) -> tuple[str, ...]:
+    """The paths that differ between two commits, sorted; of a rename both."""
+    # Of the trees, not of the patch: a patch's text leaves names open (` b/` in one, quotes), and its message may quote
+    # another diff.
+    changes = compare_trees(objects, before.tree, after.tree)
+    return tuple(sorted(change.path.decode("utf-8", "replace") for change in changes))
 
 
 def ledger_directory(root: Path) -> Path:
