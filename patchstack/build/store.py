@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import re
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.errors import MissingError, UsageError
+from patchstack.files.alive import TAG, left_behind, tag
 from patchstack.series.files import replace_file, write_new
 
 RECORD = "build.json"
 LOG = "build.log"
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
+_DRAFT = re.compile(rf"\.draft-[0-9a-f]{{12}}-(?P<tag>{TAG})(?:-[0-9a-f]{{6}})?(?:-old)?\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +98,7 @@ class Store:
         """A directory to make a build in; removed again unless `commit` was called for it."""
         self.root.mkdir(parents=True, exist_ok=True)
         self._sweep()
-        directory = self.root / f".draft-{key[:12]}-{os.getpid()}"
+        directory = self.root / f".draft-{key[:12]}-{tag()}-{secrets.token_hex(3)}"
         directory.mkdir()
         try:
             yield directory
@@ -107,7 +110,7 @@ class Store:
         write_new(draft / RECORD, _text(record))
         place = self.root / key
         if place.exists():
-            old = self.root / f".draft-{key[:12]}-{os.getpid()}-old"
+            old = draft.with_name(f"{draft.name}-old")
             place.rename(old)
             draft.rename(place)
             shutil.rmtree(old, ignore_errors=True)
@@ -142,10 +145,10 @@ class Store:
             os.utime(stored.directory / RECORD)
 
     def _sweep(self) -> None:
-        """Remove the drafts of processes that are gone."""
+        """Remove the drafts of processes that are surely gone."""
         for path in self.root.glob(".draft-*"):
-            match = re.match(r"\.draft-[0-9a-f]{12}-([0-9]+)", path.name)
-            if match is not None and not Path(f"/proc/{match.group(1)}").exists():
+            found = _DRAFT.match(path.name)
+            if found is not None and left_behind(found["tag"], path):
                 shutil.rmtree(path, ignore_errors=True)
 
 

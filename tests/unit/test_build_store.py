@@ -14,6 +14,8 @@ import pytest
 
 from patchstack.build.store import RECORD, Store
 from patchstack.errors import MissingError, UsageError
+from patchstack.files import alive
+from tests.namespaces import in_another, need_namespaces
 
 KEY, OTHER = "ab" * 32, "ac" * 32
 
@@ -84,6 +86,56 @@ def test_a_killed_build_leaves_no_half_result_and_the_next_one_clears_up(tmp_pat
     assert [path for path in tmp_path.iterdir() if path.is_dir()], "the draft of the killed one is there"
     a_build(store, OTHER)
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [OTHER]
+
+
+def test_the_draft_of_a_process_in_another_container_stays_while_it_may_live(tmp_path: Path) -> None:
+    need_namespaces()
+    script = (
+        "from pathlib import Path; from patchstack.build.store import Store\n"
+        f"with Store(Path(sys.argv[1])).draft({KEY!r}) as draft:\n"
+        "    (draft / 'half').write_text('x'); ready()\n"
+    )
+    with in_another(script, tmp_path) as pid:
+        assert not Path(f"/proc/{pid}").exists()
+        a_build(Store(tmp_path), OTHER)
+        (draft,) = tmp_path.glob(".draft-*")
+        assert (draft / "half").read_text() == "x"
+    a_build(Store(tmp_path), OTHER)
+    assert draft.exists(), "nobody here can tell that it was killed"
+    old = time.time() - 3 * 86400
+    os.utime(draft, (old, old))
+    a_build(Store(tmp_path), OTHER)
+    assert draft.exists(), "something in it was written lately"
+    os.utime(draft / "half", (old, old))
+    a_build(Store(tmp_path), OTHER)
+    assert not draft.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "age", "stays"),
+    [
+        (f".draft-{KEY[:12]}-{2**22 + 1}", 60, True),
+        (f".draft-{KEY[:12]}-{2**22 + 1}", 7200, False),
+        (f".draft-{KEY[:12]}-{2**22 + 1}-old", 7200, False),
+        (f".draft-{KEY[:12]}-{os.getpid()}", 7200, True),
+    ],
+    ids=["young", "old", "old, of a build replaced", "of a number in use"],
+)
+def test_a_draft_named_by_an_earlier_version_is_removed_once_it_is_old(
+    tmp_path: Path, name: str, age: float, stays: bool
+) -> None:
+    (tmp_path / name).mkdir()
+    then = time.time() - age
+    os.utime(tmp_path / name, (then, then))
+    a_build(Store(tmp_path), KEY)
+    assert (tmp_path / name).exists() == stays
+
+
+def test_a_number_used_again_for_the_same_key_is_in_nobodys_way(tmp_path: Path) -> None:
+    left = tmp_path / f".draft-{KEY[:12]}-{alive.tag()}"
+    left.mkdir()
+    a_build(Store(tmp_path), KEY)
+    assert Store(tmp_path).find(KEY) is not None
 
 
 def test_of_two_that_want_one_key_one_waits_and_is_told_for_whom(tmp_path: Path) -> None:
