@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 import re
-import secrets
 import shlex
-import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,6 +19,7 @@ from patchstack.build.recipe import EPOCH, Layout, build_command, configure_comm
 from patchstack.build.source import Source
 from patchstack.build.store import LOG, Store
 from patchstack.build.toolchain import IMAGE_TOOLKIT, toolkit_paths, toolkit_place
+from patchstack.build.work_volume import sweep, work_name
 from patchstack.engine.archive import Entry, pack, unpack
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome, Volume
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
@@ -80,7 +77,7 @@ class Session:
         self.draft = draft
         self.keep = keep
         on_host = not plan.engine.isolated
-        name = "work" if on_host else _work_name(key, "kept" if keep else "work")
+        name = "work" if on_host else work_name(key, "kept" if keep else "work")
         self.work = Volume(name=name, target=_WORK)
         self.cache = Volume(name=f"patchstack-ccache-{plan.platform.value.replace('/', '-')}", target=_CACHE)
         work, cache = engine.place(self.work), engine.place(self.cache)
@@ -260,7 +257,7 @@ def open_session(
                 store.alone("host", lambda who: watch.talk(f"another build is running on this host ({who}): waiting"))
             )
         else:
-            _sweep(engine)
+            sweep(engine)
         draft = stack.enter_context(store.draft(key.hex))
         session = Session(engine, plan, toolchain, key, watch, draft, keep=keep)
         try:
@@ -300,19 +297,3 @@ def _below(directory: str, source: Source) -> Iterator[Entry]:
     yield Entry(path=directory)
     for entry in source.entries():
         yield Entry(path=f"{directory}/{entry.path}", data=entry.data, link=entry.link, executable=entry.executable)
-
-
-def _work_name(key: Key, word: str) -> str:
-    return f"patchstack-{word}-{key.short}-{_host()}-{os.getpid()}-{secrets.token_hex(3)}"
-
-
-def _host() -> str:
-    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
-
-
-def _sweep(engine: Engine) -> None:
-    """Remove the work volumes of processes of this machine that are gone."""
-    for name in engine.volumes():
-        match = re.fullmatch(r"patchstack-work-[0-9a-f]{12}-([0-9a-f]{8})-([0-9]+)-[0-9a-f]+", name)
-        if match and match.group(1) == _host() and not Path(f"/proc/{match.group(2)}").exists():
-            engine.remove(name)
