@@ -7,15 +7,19 @@ import os
 import re
 import shutil
 import tempfile
-import time
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from patchstack.files.alive import TAG, left_behind, tag
 from patchstack.process import clean_environment
 
-_NAME = re.compile(r"patchstack-(\d+)-\w+\Z")
-_OLD = 3600.0  # seconds; a process of another container is alive without our seeing it
+_NAME = re.compile(rf"patchstack-(?P<tag>{TAG})-\w+\Z")
+
+
+def make_directory() -> Path:
+    """Return a new temporary directory; the caller removes it, or the next run if this process is killed."""
+    return Path(tempfile.mkdtemp(prefix=f"patchstack-{tag()}-"))
 
 
 def make_bare_repository(borrow: Sequence[Path] = (), shallow: Path | None = None) -> Path:
@@ -25,7 +29,7 @@ def make_bare_repository(borrow: Sequence[Path] = (), shallow: Path | None = Non
     times of borrowed objects it meant to write. `shallow` is a repository's list of commits whose parents are absent.
     """
     _sweep()
-    root = Path(tempfile.mkdtemp(prefix=f"patchstack-{os.getpid()}-"))
+    root = make_directory()
     try:
         for name in ("objects/info", "objects/pack", "refs/heads"):
             (root / name).mkdir(parents=True)
@@ -95,13 +99,12 @@ def _alternate(path: Path) -> str:
 
 
 def _sweep() -> None:
-    """Remove what runs that were killed have left: ours, old, and of a process that is no more."""
+    """Remove our temporary directories of processes that are surely gone."""
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             found = _NAME.match(entry.name)
             if found is None or not entry.is_dir(follow_symlinks=False):
                 continue
-            status = entry.stat(follow_symlinks=False)
-            gone = not Path(f"/proc/{found.group(1)}").exists() if Path("/proc").is_dir() else True
-            if gone and status.st_uid == os.getuid() and time.time() - status.st_mtime > _OLD:
+            ours = entry.stat(follow_symlinks=False).st_uid == os.getuid()
+            if ours and left_behind(found["tag"], Path(entry.path)):
                 shutil.rmtree(entry.path, ignore_errors=True)

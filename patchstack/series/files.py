@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from patchstack.errors import MissingError, UsageError
+from patchstack.files.alive import left_behind, tag
 
 
 def refuse_occupied(directory: Path) -> None:
@@ -58,9 +59,9 @@ def replace_file(path: Path, content: bytes) -> None:
     """Give a file, and the one a link leads to, new content in one step; its mode stays. A run that is killed leaves
     the old content or the new. Raises `OSError`; then nothing has changed."""
     path = path.resolve()
-    draft = path.with_name(f".{path.name}.patchstack-{os.getpid()}")
+    draft = path.with_name(f".{path.name}.patchstack-{tag()}")
     try:
-        _sweep(path)
+        _sweep(path, draft)
         write_new(draft, content)
         if path.exists():
             draft.chmod(path.stat().st_mode & 0o7777)
@@ -71,23 +72,13 @@ def replace_file(path: Path, content: bytes) -> None:
     sync_directory(path.parent)
 
 
-def _sweep(path: Path) -> None:
-    """Remove drafts of a file that runs which are no more have left."""
+def _sweep(path: Path, own: Path) -> None:
+    """Remove the drafts of a file whose processes are surely gone. One under our own tag is of a process that had our
+    number before us."""
     start = f".{path.name}.patchstack-"
     for left in path.parent.iterdir():
-        owner = left.name.removeprefix(start)
-        if left.name != owner and owner.isdigit() and (owner == str(os.getpid()) or not _runs(int(owner))):
+        if left.name.startswith(start) and (left == own or left_behind(left.name.removeprefix(start), left)):
             left.unlink(missing_ok=True)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def sync_directory(directory: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from patchstack.errors import Exit, PatchstackError, UsageError
+from patchstack.git.scratch import make_directory
 from patchstack.process import ProgramTimeout, run
 from patchstack.workflow.bisect_row import NoTree, Point, Row
 from patchstack.workflow.bisection import Answer, Ending, Said, comes_and_goes, next_point
@@ -83,7 +83,7 @@ def bisect(
     """
     argv = _found(command)
     logs.mkdir(parents=True, exist_ok=True)
-    root = Path(tempfile.mkdtemp(prefix=f"patchstack-{os.getpid()}-"))
+    root = make_directory()
     try:
         trial = _Trial(row, argv, logs, talk, TreeDirectory(root / "tree", row.objects), seconds, builder)
         (root / "tree").mkdir()

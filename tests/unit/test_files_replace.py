@@ -1,0 +1,75 @@
+"""Files replaced in one step, beside drafts that other runs have left or are writing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from patchstack.files import alive
+from patchstack.series.files import replace_file
+from tests.namespaces import in_another, need_namespaces
+
+
+@pytest.fixture
+def dead() -> int:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    return child.pid
+
+
+def drafts(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.name.startswith("."))
+
+
+def test_the_draft_of_a_process_in_another_container_is_not_removed(tmp_path: Path) -> None:
+    need_namespaces()
+    file = tmp_path / "series.lock"
+    script = (
+        "from pathlib import Path; from patchstack.series import files\n"
+        "files.os.fsync = lambda descriptor: ready()\n"
+        "files.replace_file(Path(sys.argv[1]), b'theirs')\n"
+    )
+    with in_another(script, file):
+        theirs = drafts(tmp_path)
+        assert len(theirs) == 1
+        replace_file(file, b"ours")
+        assert drafts(tmp_path) == theirs
+    assert file.read_bytes() == b"ours"
+
+
+def test_a_draft_of_a_run_killed_here_is_removed_by_the_next(tmp_path: Path, dead: int) -> None:
+    (tmp_path / f".file.patchstack-{dead}-{alive.here()}").write_bytes(b"half")
+    replace_file(tmp_path / "file", b"whole")
+    assert drafts(tmp_path) == []
+
+
+def test_a_draft_under_our_own_tag_is_of_a_process_that_had_our_number(tmp_path: Path) -> None:
+    (tmp_path / f".file.patchstack-{alive.tag()}").write_bytes(b"half")
+    replace_file(tmp_path / "file", b"whole")
+    assert (tmp_path / "file").read_bytes() == b"whole"
+    assert drafts(tmp_path) == []
+
+
+@pytest.mark.parametrize(("age", "stays"), [(60, True), (7200, False)])
+def test_a_draft_of_an_earlier_version_is_removed_once_it_is_old(
+    tmp_path: Path, dead: int, age: float, stays: bool
+) -> None:
+    left = tmp_path / f".file.patchstack-{dead}"
+    left.write_bytes(b"half")
+    then = time.time() - age
+    os.utime(left, (then, then))
+    replace_file(tmp_path / "file", b"whole")
+    assert left.exists() == stays
+
+
+def test_files_that_only_look_like_drafts_stay(tmp_path: Path, dead: int) -> None:
+    names = [f".other.patchstack-{dead}", ".file.patchstack-", ".file.patchstack-x", f".file.patchstack-{dead}.orig"]
+    for name in names:
+        (tmp_path / name).write_bytes(b"mine")
+        os.utime(tmp_path / name, (0, 0))
+    replace_file(tmp_path / "file", b"whole")
+    assert drafts(tmp_path) == sorted(names)
