@@ -15,6 +15,7 @@ from patchstack.build.toolchain import container_toolchain, host_toolchain
 from patchstack.build.variant import Setting, Variants, builders_directory
 from patchstack.engine.protocol import BuildsImages, Engine, Image, ImageMissing
 from patchstack.errors import MissingError
+from patchstack.files import proc
 
 Talk = Callable[[str], None]
 
@@ -82,7 +83,7 @@ def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:
 def _processor() -> str:
     """What `-march=native` depends on: model and feature flags, as a digest with the model's name before it."""
     model, flags = "unknown", ""
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in proc.cpuinfo().splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("model name", "CPU part") and model == "unknown":
             model = value.strip()

@@ -18,6 +18,7 @@ from patchstack.engine.lifeline import HOST
 from patchstack.engine.names import checked
 from patchstack.engine.protocol import About, Ending, Image, Job, Outcome, Output, PlatformUnsupported, Volume
 from patchstack.errors import MissingError, UsageError
+from patchstack.files import proc
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 _BLOCK = 1 << 16
@@ -211,12 +212,11 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 def _kill_session(session: int) -> bool:
     """Kill the processes of a session; whether there were any, those aside that only wait to be reaped."""
     found = False
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            state, _, _, of = stat.read_text(errors="replace").rpartition(")")[2].split()[:4]
-            if int(of) == session and state not in "ZX":
-                found = True
-                os.kill(int(stat.parent.name), signal.SIGKILL)
+    for pid, process in proc.processes():
+        if process.session == session and not process.ended:
+            found = True
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
     return found
 
 

@@ -14,8 +14,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
+from patchstack.files import proc
 from patchstack.machine.ask import Place
 
 SCHEMA = "patchstack.gpu-lock/1"
@@ -103,14 +103,15 @@ class Holder:
 
 def this_process(token: str, purpose: str) -> Owner:
     """This process as an owner."""
+    started = proc.stat(os.getpid())
     return Owner(
         token=token,
         user=_user(),
         host=os.uname().nodename,
         pid=os.getpid(),
-        start=start_of(_read(f"/proc/{os.getpid()}/stat")) or "",
-        boot=_read("/proc/sys/kernel/random/boot_id").strip(),
-        namespace=_namespace(),
+        start=started.start if started is not None else "",
+        boot=proc.boot_id(),
+        namespace=proc.pid_namespace(),
         purpose=" ".join(purpose.split())[:200] or "unnamed",
     )
 
@@ -120,7 +121,7 @@ def process_here(owner: Owner) -> str | None:
     me = this_process("", "")
     if not owner.boot or not owner.namespace or (owner.boot, owner.namespace) != (me.boot, me.namespace):
         return None
-    return _read(f"/proc/{owner.pid}/stat") if Path("/proc/1").exists() else None  # not under hidepid
+    return proc.stat_text(owner.pid) if proc.shows_every_process() else None
 
 
 def taken_line(owner: Owner) -> str:
@@ -193,7 +194,8 @@ def _gone(owner: Owner, sign: Sign, file: File, now: Now, *, stale: float, uncha
     ):
         process = file.process
     if process is not None:
-        alive = start_of(process) == owner.start and _state_of(process) not in ("Z", "X")
+        seen = proc.read_stat(process)
+        alive = seen is not None and seen.start == owner.start and not seen.ended
         return None if alive else f"its process {owner.pid} is gone"
     age = _age(sign, now)
     if age is None or age < -_TOLERANCE:  # a clock that went back says nothing: what we saw ourselves does
@@ -240,16 +242,6 @@ def _told(text: str, now: Now) -> str:
     return f" for {seconds / 60:.0f} min" if seconds >= 0 else ""
 
 
-def start_of(process: str) -> str | None:
-    """When a process began, in its /proc/PID/stat (proc(5), field 22)."""
-    fields = process.rpartition(")")[2].split()
-    return fields[19] if len(fields) > 19 else None
-
-
-def _state_of(process: str) -> str:
-    return (process.rpartition(")")[2].split() or [""])[0]
-
-
 def _holder(file: File, standing: Standing, words: str, owner: Owner | None = None) -> Holder:
     return Holder(place=file.place, standing=standing, words=words, digest=file.digest, owner=owner)
 
@@ -271,17 +263,3 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"uid-{os.getuid()}"
-
-
-def _namespace() -> str:
-    try:
-        return str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return ""
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(errors="replace")
-    except OSError:
-        return ""

@@ -28,7 +28,7 @@ def dead() -> int:
 @pytest.fixture
 def no_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """A system without /proc."""
-    monkeypatch.setattr(proc, "_PROC", tmp_path / "none")
+    monkeypatch.setattr(proc, "_PROC", f"{tmp_path}/none")
     alive.here.cache_clear()
     yield
     alive.here.cache_clear()
