@@ -171,9 +171,12 @@ def remove(api: Any, name: str) -> None:
 
 
 def sweep(api: Any) -> None:
-    """Remove what processes of this machine left behind when they died."""
+    """Remove what processes of this machine left behind when they died. A running container has a living owner, or its
+    lifeline would have ended it: only the age of the others says something."""
     for found in api.containers(all=True, filters={"label": OWNER_LABEL}):
-        if is_dead(found["Labels"].get(OWNER_LABEL, "")):
+        still = found.get("State") in ("created", "exited", "dead")
+        silent = time.time() - float(found["Created"]) if still else 0.0
+        if is_dead(found["Labels"].get(OWNER_LABEL, ""), silent=silent):
             with contextlib.suppress(docker.errors.APIError):  # another patchstack sweeps too
                 remove(api, found["Id"])
 

@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import re
 
-from patchstack.process import run
+from patchstack.files import proc
+from patchstack.files.alive import here, is_gone
+from patchstack.process import clean_environment, run
 
 JOB_LABEL = "patchstack.job"
 OWNER_LABEL = "patchstack.owner"
 VOLUME_LABEL = "patchstack.volume"
+_LABEL = re.compile(r"(?P<host>[^:/]*)(?:/(?P<place>[0-9a-f]{8}))?:(?P<pid>[0-9]+):(?P<start>.*)")
 
 
 def own_label() -> str:
-    """This process as `hostname:pid:start time`, so that a pid used again is not taken for it."""
-    return f"{os.uname().nodename}:{os.getpid()}:{_start_time(os.getpid()) or ''}"
+    """Return this process as `hostname/place:pid:start time`. `place` is where the pid is valid; the start time tells a
+    pid that is used again."""
+    return f"{os.uname().nodename}/{here()}:{os.getpid()}:{_start_time(os.getpid()) or ''}"
 
 
-def is_dead(label: str) -> bool:
-    """Whether the process of an owner label is one of this machine's, and has ended."""
-    host, _, rest = label.partition(":")
-    pid, _, start = rest.partition(":")
-    return host == os.uname().nodename and pid.isdecimal() and _start_time(int(pid)) != start
+def is_dead(label: str, *, silent: float = 0.0) -> bool:
+    """Whether the process of an owner label is one of this machine's, and has surely ended. `silent` is how long it has
+    given no sign of life, in seconds. Labels of earlier versions have no place."""
+    found = _LABEL.fullmatch(label)
+    if found is None or found["host"] != os.uname().nodename:
+        return False
+    pid, start = int(found["pid"]), found["start"]
+    if is_gone(pid, found["place"], silent=silent):
+        return True
+    if found["place"] != here() or not start:
+        return False
+    return _start_time(pid) not in (None, start)
 
 
 def _start_time(pid: int) -> str | None:
-    """When a process began, in any unit that stays the same; None where there is no such process."""
-    if Path("/proc/self/stat").exists():
-        try:
-            return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
-        except (OSError, IndexError):
-            return None
-    told = run(["ps", "-o", "lstart=", "-p", str(pid)], timeout=10)
+    """Return when a process began, in any unit that stays the same; None if no such process is visible."""
+    if proc.stat(os.getpid()) is not None:
+        found = proc.stat(pid)
+        return found.start if found is not None else None
+    told = run(["ps", "-o", "lstart=", "-p", str(pid)], timeout=10, env=clean_environment({"TZ": "UTC"}))
     return "-".join(told.stdout.decode().split()) or None

@@ -178,12 +178,15 @@ def test_an_engine_that_ends_a_container_itself_is_not_taken_for_the_job(engine:
 def test_what_dead_processes_left_is_swept_and_what_the_living_use_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
-    here = os.uname().nodename
+    here, _, _ = owner.own_label().partition(":")
+    host = os.uname().nodename
     labels = {
         "of the dead": f"{here}:{dead.pid}:1",
         "of a pid used again": f"{here}:{os.getpid()}:1",
         "of this process": owner.own_label(),
         "of another machine": f"elsewhere:{dead.pid}:1",
+        "of another container": f"{host}/0123abcd:{dead.pid}:1",
+        "of an earlier version": f"{host}:{dead.pid}:1",
     }
     with raw_api() as api:
         made = {
@@ -198,6 +201,8 @@ def test_what_dead_processes_left_is_swept_and_what_the_living_use_is_not(monkey
             assert {name for name, container in made.items() if container in left} == {
                 "of this process",
                 "of another machine",
+                "of another container",
+                "of an earlier version",
             }
         finally:
             for container in made.values():

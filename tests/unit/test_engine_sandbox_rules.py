@@ -9,7 +9,6 @@ import pytest
 from patchstack.engine import dockerfile, imagebuild
 from patchstack.engine.faults import base_unavailable, refusal
 from patchstack.engine.imagebuild import Progress
-from patchstack.engine.owner import is_dead, own_label
 from patchstack.engine.protocol import EnginePath, ImageMissing, Job, Limits, OutOfSpace, PlatformUnsupported, Volume
 from patchstack.engine.sandbox import HOME, Surroundings, check, container, shell_arguments
 from patchstack.errors import MissingError, PatchstackError, UsageError
@@ -241,11 +240,3 @@ def test_documents_between_other_lines_are_found_on_one_line_or_on_many() -> Non
 def test_a_disk_that_is_full_while_an_image_is_built_is_named() -> None:
     error = imagebuild.failure("x:1", "debian", Progress(error="write /var/lib/x: no space left on device"))
     assert isinstance(error, OutOfSpace)
-
-
-def test_only_a_process_of_this_machine_that_has_ended_is_dead() -> None:
-    assert not is_dead(own_label())
-    host, pid, _ = own_label().rsplit(":", 2)
-    assert is_dead(f"{host}:{pid}:1")
-    assert not is_dead(f"elsewhere:{pid}:1")
-    assert not is_dead("nonsense") and not is_dead("") and not is_dead(f"{host}:x:1")
