@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 
 _UNSHARE = ("unshare", "--pid", "--fork", "--kill-child")
 # The number that a process has in there must be nobody's out here, where /proc is from.
