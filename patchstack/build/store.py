@@ -17,7 +17,7 @@ from typing import Any
 
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.alive import TAG, left_behind, tag
-from patchstack.series.files import replace_file, write_new
+from patchstack.files.atomic import replace_file, write_new
 
 RECORD = "build.json"
 LOG = "build.log"

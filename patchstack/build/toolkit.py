@@ -10,7 +10,7 @@ from pathlib import Path
 
 from patchstack.engine.protocol import Engine, EnginePath, Job, Limits
 from patchstack.errors import MissingError
-from patchstack.series.files import replace_file
+from patchstack.files.atomic import replace_file
 
 _LISTING = 'cd "$1" && find -L . -type f -printf "%p %s %T@\\n" | LC_ALL=C sort | sha256sum'
 _CONTENT = 'cd "$1" && find -L . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum'

@@ -24,7 +24,7 @@ def apply_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Put a series onto a source directory or a work tree: strictly, all patches or none. No index is touched."""
-    from patchstack.series.install import resume as finish
+    from patchstack.files.journal import resume as finish
     from patchstack.series.materialize import materialize
     from patchstack.series.model import load_series
 

@@ -111,8 +111,8 @@ def _looked(ahead: Ahead, question: Question, days: int | None, svg: Path | None
     else:
         _show(found, outlook)
     if svg is not None and outlook is not None:
+        from patchstack.files.atomic import replace_file
         from patchstack.report.heatmap import heat_svg
-        from patchstack.series.files import replace_file
 
         replace_file(svg, heat_svg(outlook).encode())
         talk(f"wrote {svg}")

@@ -31,8 +31,8 @@ def docs_command(
     lines <!-- patchstack: series NAME --> and <!-- /patchstack -->.
     """
     from patchstack.evidence.ledger import accepted_patches
+    from patchstack.files.atomic import replace_file
     from patchstack.report.markdown import metadata_table, placed
-    from patchstack.series.files import replace_file
     from patchstack.series.metadata import read_metadata
     from patchstack.series.model import load_series
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.errors import ConfigError, MissingError, UsageError
-from patchstack.series.files import replace_file
+from patchstack.files.atomic import replace_file
 from patchstack.series.lock import read_lock
 
 SCHEMA = "patchstack.decision/1"

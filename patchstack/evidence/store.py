@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from patchstack.series.files import replace_file
+from patchstack.files.atomic import replace_file
 
 SCHEMA = "patchstack.observation/1"
 _INLINE = 8192

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.errors import ConfigError, NotHeldError, UsageError
+from patchstack.files.atomic import replace_file
 from patchstack.gates import completion, tokens
 from patchstack.gates.protocol import Judgement
-from patchstack.series.files import replace_file
 from patchstack.workspace import read_yaml
 
 _SHORT = 12  # digits of a build's key, as all screens show it

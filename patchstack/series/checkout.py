@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchstack.errors import ConfigError, NotHeldError, UsageError
+from patchstack.files.atomic import refuse_occupied
 from patchstack.git.apply import Applier
 from patchstack.git.authored import NoCommit, an_author
 from patchstack.git.objects import Commit, Objects, object_id, parse_commit
@@ -18,7 +19,6 @@ from patchstack.git.overlay import DIRECTORY, SUBMODULE, TreeOverlay
 from patchstack.git.scratch import write_object
 from patchstack.series.chain import Link, apply_series
 from patchstack.series.destination import Destination, NewRepository, WorkTreeOf, git, refuse_name, run_git
-from patchstack.series.files import refuse_occupied
 from patchstack.series.lock import Lock
 from patchstack.series.model import Series
 

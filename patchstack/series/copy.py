@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import NotHeldError
+from patchstack.files.atomic import refuse_occupied
 from patchstack.git.anchored import SUFFIX
 from patchstack.git.apply import Applier
 from patchstack.git.format import formatting
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.series.chain import apply_series
 from patchstack.series.checkout import check_out
-from patchstack.series.files import refuse_occupied
 from patchstack.series.history import read_fork
 from patchstack.series.lock import Lock
 from patchstack.series.model import Series, load_series

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from patchstack.errors import ConfigError, NotHeldError
+from patchstack.files.swap import replace_files, sweep_leftover
 from patchstack.git.anchored import SUFFIX
 from patchstack.git.apply import Applier
 from patchstack.git.format import FormattedCommit, formatting, patch_ids
@@ -23,7 +24,6 @@ from patchstack.series.model import PatchFile, Series, load_series
 from patchstack.series.number import Coming, Known, assign_numbers, identify
 from patchstack.series.remembered import FormatMemory
 from patchstack.series.result import State
-from patchstack.series.swap import replace_files, sweep_leftover
 from patchstack.series.verify import Expectation, verify
 from patchstack.workspace import LintPolicy, Waiver
 

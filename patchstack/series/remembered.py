@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchstack.files.atomic import replace_file
 from patchstack.git.format import FormattedCommit, format_digest
 from patchstack.git.objects import Commit, Repository
-from patchstack.series.files import replace_file
 from patchstack.series.model import Series
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from patchstack.errors import MissingError
-from patchstack.series.files import replace_file
+from patchstack.files.atomic import replace_file
 
 _RECORD = re.compile(r"[0-9a-f]{40}\Z")
 _PREIMAGE = re.compile(r"preimage(\.\d+)?\Z")

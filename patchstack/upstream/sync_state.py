@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.errors import ConfigError, MissingError
-from patchstack.series.files import replace_file
+from patchstack.files.atomic import replace_file
 
 SCHEMA = "patchstack.sync-state/1"
 FILE_NAME = "state.json"

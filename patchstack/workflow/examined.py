@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from patchstack.series.files import replace_file
+from patchstack.files.atomic import replace_file
 from patchstack.workflow.accept import Step
 from patchstack.workflow.candidate import OnTheWay
 

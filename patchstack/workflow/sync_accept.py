@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchstack.errors import MissingError, NotHeldError, PatchstackError, UsageError
+from patchstack.files.atomic import replace_file
 from patchstack.git.objects import Objects, Repository, read_only_git
 from patchstack.git.scratch import isolated_environment
 from patchstack.git.transport import shown_url
 from patchstack.process import run
 from patchstack.series.export import carry_out
-from patchstack.series.files import replace_file
 from patchstack.series.history import check_pushed
 from patchstack.upstream.sync_document import sync_document
 from patchstack.upstream.sync_rerere import share

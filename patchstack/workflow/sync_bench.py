@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import MissingError, UsageError
+from patchstack.files.atomic import alone_in
 from patchstack.git.transport import Cache
-from patchstack.series.files import alone_in
 from patchstack.upstream.sync_state import FILE_NAME, SyncState, load_state, save_state
 from patchstack.upstream.sync_worktree import SyncTree
 from patchstack.workspace import SeriesConfig, Workspace

@@ -15,9 +15,9 @@ import pytest
 from patchstack.cli.failures import guarded
 from patchstack.cli.main import app
 from patchstack.errors import MissingError, NotHeldError, UsageError
-from patchstack.series import install as installing
-from patchstack.series.files import alone_in
-from patchstack.series.install import STAGE, Change, install, resume, unfinished
+from patchstack.files import journal as installing
+from patchstack.files.atomic import alone_in
+from patchstack.files.journal import STAGE, Change, install, resume, unfinished
 from patchstack.series.materialize import materialize
 from patchstack.series.model import load_series
 from tests.builders import Changes, RepoBuilder, a_fork, executable, mail, run_git, snapshot, symlink, write_series
@@ -174,7 +174,7 @@ def test_no_patch_writes_outside_the_directory_or_into_git_s(tmp_path: Path, nam
 def test_killed_before_the_journal_nothing_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_text("old")
     written: list[Path] = []
-    from patchstack.series.files import write_new as real
+    from patchstack.files.atomic import write_new as real
 
     def dies_at_the_second(path: Path, content: bytes) -> None:
         written.append(path)
@@ -214,12 +214,12 @@ def test_killed_behind_the_journal_the_change_is_finished_by_resume(
 
     if survives < 2:
         with monkeypatch.context() as context:
-            context.setattr("patchstack.series.install.os.replace", dies)
+            context.setattr("patchstack.files.journal.os.replace", dies)
             with pytest.raises(KeyboardInterrupt):
                 install(tmp_path, CHANGES)
     else:
         with monkeypatch.context() as context:
-            context.setattr("patchstack.series.install.shutil.rmtree", lambda path, **_: None)
+            context.setattr("patchstack.files.journal.shutil.rmtree", lambda path, **_: None)
             context.setattr(Path, "unlink", dies_on_journal)
             with pytest.raises(KeyboardInterrupt):
                 install(tmp_path, CHANGES)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import ConfigError, MissingError, NotHeldError, UsageError
-from patchstack.series import install as installing
-from patchstack.series.install import STAGE, Change, install, resume
+from patchstack.files import journal as installing
+from patchstack.files.journal import STAGE, Change, install, resume
 from patchstack.series.materialize import materialize
 from patchstack.series.model import load_series
 from tests.builders import mail, write_series

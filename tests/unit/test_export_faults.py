@@ -19,7 +19,7 @@ import pytest
 
 from patchstack.cli.failures import guarded
 from patchstack.cli.main import app
-from patchstack.series import swap
+from patchstack.files import swap
 from tests.builders import Fork, a_fork, kernel_steps
 from tests.conftest import Patchstack
 from tests.support.checkout import ROOT

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.files import alive
-from patchstack.series.files import replace_file
+from patchstack.files.atomic import replace_file
 from tests.namespaces import in_another, need_namespaces
 
 

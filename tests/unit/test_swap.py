@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import MissingError
-from patchstack.series import swap
+from patchstack.files import swap
 
 
 @pytest.mark.parametrize("call", ["mkdir", "link", "open", "fsync", "renameat2", "rmtree"])
@@ -34,7 +34,7 @@ def test_stopped_at_any_step_the_old_set_or_the_new_one_is_there(
         "link": "os.link",
         "open": "pathlib.Path.open",
         "fsync": "os.fsync",
-        "renameat2": "patchstack.series.swap._exchange",
+        "renameat2": "patchstack.files.swap._exchange",
         "rmtree": "shutil.rmtree",
     }[call]
     with monkeypatch.context() as context:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from patchstack.errors import MissingError
-from patchstack.series.files import alone_in, link_or_copy, sync_directory, write_new
+from patchstack.files.atomic import alone_in, link_or_copy, sync_directory, write_new
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
