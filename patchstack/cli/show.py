@@ -62,9 +62,9 @@ def _number(text: str) -> int:
 
 def _shown(config: SeriesConfig, patch: PatchFile, found: Examined | None) -> ShownPatch:
     from patchstack.git.objects import Objects
+    from patchstack.git.patch.trailers import read_message
     from patchstack.report.show import ShownPatch
     from patchstack.series.surface import patch_text
-    from patchstack.series.trailers import read_message
 
     row = before = None
     objects = Objects()

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
 
-from patchstack.git.diff import FileDiff, Unsupported, parse_diffs
 from patchstack.git.handover import GitApply
-from patchstack.git.hunks import Misfit, apply_hunks
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, TreeOverlay
+from patchstack.git.patch.diff import FileDiff, Unsupported, parse_diffs
+from patchstack.git.patch.hunks import Misfit, apply_hunks
 
 
 class Fault(StrEnum):

@@ -11,9 +11,9 @@ import shutil
 from dataclasses import dataclass
 
 from patchstack.errors import MissingError
-from patchstack.git.diff import named_paths
 from patchstack.git.objects import NULL_ID, Objects
 from patchstack.git.overlay import SUBMODULE, TreeOverlay
+from patchstack.git.patch.diff import named_paths
 from patchstack.git.scratch import isolated_environment, make_bare_repository, write_object
 from patchstack.git.trees import compare_trees
 from patchstack.process import Finished, run

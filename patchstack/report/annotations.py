@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchstack.git.patch.text import PatchText, read_text
 from patchstack.report.documents import BUILD, CANARY, GATES, LINT, VERIFY, Document, each, title
 from patchstack.report.github import Annotation, Level
 from patchstack.report.patch_lines import added_line, edited_line, failing_line
-from patchstack.series.lint.text import PatchText, read_text
 
 GRAVE_RULES = frozenset({"unreadable", "secrets"})
 """Rules of lint whose findings are errors; those of the others are warnings."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from patchstack.series.lint.text import PatchedFile, PatchedHunk, PatchText
+from patchstack.git.patch.text import PatchedFile, PatchedHunk, PatchText
 
 _EXPECTED = re.compile(r"expected `(.*?)` at line ", re.DOTALL)
 _NUMBERED = re.compile(

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from patchstack.git.patch.trailers import DEFAULT, GATES, GROUP, REPLACES, SWITCH, UPSTREAM, Message
 from patchstack.report.text import printable
 from patchstack.series.model import PatchFile
 from patchstack.series.surface import FileCount, PatchText
-from patchstack.series.trailers import DEFAULT, GATES, GROUP, REPLACES, SWITCH, UPSTREAM, Message
 
 SCHEMA = "patchstack.show/1"
 _METADATA = (SWITCH, DEFAULT, GATES, GROUP, UPSTREAM, REPLACES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from patchstack.git.patch.trailers import METADATA
 from patchstack.report.table import Table
 from patchstack.report.verify import STATE_STYLES
 from patchstack.series.lint.summary import LintState
@@ -12,7 +13,6 @@ from patchstack.series.model import spans
 from patchstack.series.next_step import LockWord, MirrorWord
 from patchstack.series.status import ForkState, LockState, Mirror, Numbers, Pin, SeriesStatus
 from patchstack.series.surface import Surface
-from patchstack.series.trailers import METADATA
 
 SCHEMA = "patchstack.status/1"
 _COSTLIEST = 3

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from patchstack.git.anchored import apply_anchored
 from patchstack.git.apply import Applier, Fault, Outcome, Problem
 from patchstack.git.objects import MissingObject
+from patchstack.git.patch.anchored import apply_anchored
 from patchstack.series.model import PatchFile, Series
 
 

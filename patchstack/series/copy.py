@@ -11,10 +11,10 @@ from pathlib import Path
 
 from patchstack.errors import NotHeldError
 from patchstack.files.atomic import refuse_occupied
-from patchstack.git.anchored import SUFFIX
 from patchstack.git.apply import Applier
 from patchstack.git.format import formatting
 from patchstack.git.objects import Commit, Objects, Repository
+from patchstack.git.patch.anchored import SUFFIX
 from patchstack.series.chain import apply_series
 from patchstack.series.checkout import check_out
 from patchstack.series.history import read_fork

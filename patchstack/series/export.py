@@ -10,11 +10,11 @@ from pathlib import Path
 
 from patchstack.errors import ConfigError, NotHeldError
 from patchstack.files.swap import replace_files, sweep_leftover
-from patchstack.git.anchored import SUFFIX
 from patchstack.git.apply import Applier
 from patchstack.git.format import FormattedCommit, formatting, patch_ids
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import TreeOverlay
+from patchstack.git.patch.anchored import SUFFIX
 from patchstack.git.trees import compare_trees
 from patchstack.series.chain import apply_in_turn
 from patchstack.series.history import ForkHistory

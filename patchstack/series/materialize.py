@@ -13,9 +13,9 @@ from patchstack.errors import NotHeldError, UsageError
 from patchstack.files.atomic import alone_in
 from patchstack.files.journal import STAGE, WHO, Change, install, unfinished
 from patchstack.git.apply import Applier
-from patchstack.git.diff import named_paths
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
+from patchstack.git.patch.diff import named_paths
 from patchstack.git.trees import PathChange, compare_trees
 from patchstack.series.chain import Link, apply_series
 from patchstack.series.model import Series

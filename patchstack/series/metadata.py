@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from patchstack.git.patch.trailers import read_message
 from patchstack.series.model import Series
-from patchstack.series.trailers import read_message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

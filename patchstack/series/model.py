@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import ConfigError
-from patchstack.git.anchored import SUFFIX
-from patchstack.git.mail import read_mail
+from patchstack.git.patch.anchored import SUFFIX
+from patchstack.git.patch.mail import read_mail
 
 _NUMBER = re.compile(r"(\d+)(?=[-_.])")
 

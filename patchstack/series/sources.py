@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.git.diff import named_paths
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import TreeOverlay
+from patchstack.git.patch.diff import named_paths
 from patchstack.git.transport import Cache, fetch_into_cache
 from patchstack.series.history import ForkHistory, read_fork
 from patchstack.series.model import Series

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from patchstack.errors import Exit, NotHeldError, PatchstackError
-from patchstack.git.anchored import SUFFIX
 from patchstack.git.objects import Commit, Objects, parse_commit
+from patchstack.git.patch.anchored import SUFFIX
 from patchstack.git.transport import Cache, shown_url
 from patchstack.series.chain import Link
 from patchstack.series.lint.summary import LintState, lint_state

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pygit2
 
-from patchstack.git.diff import FileDiff, Unsupported, parse_diffs
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import Entry, TreeOverlay
+from patchstack.git.patch.diff import FileDiff, Unsupported, parse_diffs
 from patchstack.git.trees import PathChange, compare_trees, content
 
 _BINARY_LOOK = 8000  # git takes a file with a NUL in so many first bytes for binary (xdiff-interface.c)

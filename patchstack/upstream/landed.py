@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from patchstack.git.diff import Hunk
-from patchstack.git.hunks import place_hunks
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
+from patchstack.git.patch.diff import Hunk
+from patchstack.git.patch.hunks import place_hunks
 from patchstack.git.trees import compare_trees
 from patchstack.series.model import PatchFile
 from patchstack.upstream.alike import Change, ChangedLines, bare_lines, changed_lines, growth, patch_ids, rare, words

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from patchstack.git.diff import FileDiff, Unsupported
-from patchstack.git.hunks import Misfit, apply_hunks, place_hunks
+from patchstack.git.patch.diff import FileDiff, Unsupported
+from patchstack.git.patch.hunks import Misfit, apply_hunks, place_hunks
 from patchstack.upstream.strict import Standing
 
 

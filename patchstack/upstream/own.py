@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from patchstack.git.diff import FileDiff, Hunk
-from patchstack.git.hunks import place_hunks
 from patchstack.git.overlay import EXECUTABLE, FILE
+from patchstack.git.patch.diff import FileDiff, Hunk
+from patchstack.git.patch.hunks import place_hunks
 from patchstack.upstream.carry import NEWLINE, Lines, compare
 from patchstack.upstream.lines import Edit, edits
 from patchstack.upstream.strict import Content, Slot, StrictChain

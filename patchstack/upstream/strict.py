@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from patchstack.git.apply import Applier, Outcome
-from patchstack.git.diff import FileDiff, Unsupported, named_paths, parse_diffs
-from patchstack.git.hunks import place_hunks
 from patchstack.git.objects import EMPTY_TREE, FULL_ID, Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, TreeOverlay
+from patchstack.git.patch.diff import FileDiff, Unsupported, named_paths, parse_diffs
+from patchstack.git.patch.hunks import place_hunks
 from patchstack.git.trees import compare_trees
 from patchstack.series.chain import apply_patch
 from patchstack.series.model import PatchFile

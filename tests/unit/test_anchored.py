@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from patchstack.git.anchored import apply_anchored
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import TreeOverlay
+from patchstack.git.patch.anchored import apply_anchored
 from tests.builders import (
     Changes,
     RepoBuilder,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from patchstack.git.patch.text import read_text
 from patchstack.report.patch_lines import added_line, edited_line, failing_line
-from patchstack.series.lint.text import read_text
 from tests.builders import a_fork
 from tests.conftest import RunCli
 

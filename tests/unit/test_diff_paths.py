@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from patchstack.git.diff import named_paths
+from patchstack.git.patch.diff import named_paths
 from tests.builders import Changes, RepoBuilder, executable, numbered
 
 FILES: Changes = {

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from patchstack.errors import ConfigError
-from patchstack.git.diff import named_paths
+from patchstack.git.patch.diff import named_paths
 from patchstack.series.lock import read_lock
 from patchstack.workspace import read_workspace
 from tests.builders import Fork, a_fork, edited, mail, new_file, write_series

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from patchstack.git.patch.trailers import parse_trailers
 from patchstack.series.lint.policy import LintPolicy
-from patchstack.series.trailers import parse_trailers
 from tests.builders import a_fork, run_git
 from tests.oracle import hermetic_environment
 from tests.unit.linting import of

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.git.diff import parse_diffs
+from patchstack.git.patch.diff import parse_diffs
+from patchstack.git.patch.text import read_text
 from patchstack.series.lint.policy import LintPolicy, Waiver
 from patchstack.series.lint.runner import waiver_problems
-from patchstack.series.lint.text import read_text
 from tests.builders import (
     Changes,
     Content,

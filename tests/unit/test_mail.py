@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.git.mail import read_mail
+from patchstack.git.patch.mail import read_mail
 from tests.builders import RepoBuilder, format_patch
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from patchstack.series.trailers import GATES, SWITCH, UPSTREAM, parse_trailers, read_message
+from patchstack.git.patch.trailers import GATES, SWITCH, UPSTREAM, parse_trailers, read_message
 from tests.builders import RepoBuilder, format_patch
 from tests.oracle import hermetic_environment
 

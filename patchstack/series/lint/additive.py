@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from patchstack.git.patch.text import Line, PatchedFile, PatchedHunk
 from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject, counted, each_applied, named, shown
-from patchstack.series.lint.text import Line, PatchedFile, PatchedHunk
 
 ID = "additive"
 

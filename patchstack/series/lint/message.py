@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from patchstack.git.patch.text import TextLine
 from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject, shown
-from patchstack.series.lint.text import TextLine
 
 ID = "message"
 

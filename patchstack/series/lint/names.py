@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from patchstack.git.mail import read_mail
+from patchstack.git.patch.mail import read_mail
 from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject, named, shown
 
 ID = "names"

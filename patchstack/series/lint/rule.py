@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, TreeOverlay
+from patchstack.git.patch.text import PatchText
 from patchstack.series.chain import Link
 from patchstack.series.lint.policy import LintPolicy
-from patchstack.series.lint.text import PatchText
 from patchstack.series.model import PatchFile, Series
 
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from patchstack.git.anchored import SUFFIX
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit, Objects
+from patchstack.git.patch.anchored import SUFFIX
+from patchstack.git.patch.text import read_text
 from patchstack.series.chain import Link, apply_series
 from patchstack.series.lint import (
     additive,
@@ -29,7 +30,6 @@ from patchstack.series.lint import (
 )
 from patchstack.series.lint.policy import LintPolicy, Waiver
 from patchstack.series.lint.rule import Contents, Finding, LintedPatch, Rule, Subject
-from patchstack.series.lint.text import read_text
 from patchstack.series.model import Series
 
 _CHECKED = (

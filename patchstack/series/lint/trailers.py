@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from patchstack.git.patch.trailers import Trailer, parse_trailers
 from patchstack.series.lint.message import kept_message
 from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject
-from patchstack.series.trailers import Trailer, parse_trailers
 
 ID = "trailers"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from patchstack.git.patch.text import PatchedFile
 from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject, also, each_applied, named
-from patchstack.series.lint.text import PatchedFile
 
 ID = "whitespace"
 _TRAILING = re.compile(rb"[ \t]\r?\Z")

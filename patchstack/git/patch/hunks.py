@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from patchstack.git.diff import Hunk, Unsupported
+from patchstack.git.patch.diff import Hunk, Unsupported
 
 # How far from its line a hunk is looked for one by one, before the whole file is searched.
 _NEAR = 200

@@ -7,9 +7,9 @@ patchstack applies them, and only to the very blob they were made from.
 from __future__ import annotations
 
 from patchstack.git.apply import Fault, Outcome, Problem
-from patchstack.git.diff import FileDiff, Hunk, Unsupported, parse_diffs
 from patchstack.git.objects import NULL_ID, Objects, object_id
 from patchstack.git.overlay import FILE, TreeOverlay
+from patchstack.git.patch.diff import FileDiff, Hunk, Unsupported, parse_diffs
 
 SUFFIX = ".anchored"
 

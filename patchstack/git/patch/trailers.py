@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from patchstack.git.mail import read_mail
+from patchstack.git.patch.mail import read_mail
 
 # The metadata that lives in commit trailers, so that the fork's history owns it.
 SWITCH, DEFAULT, GATES, GROUP, UPSTREAM, REPLACES = "switch", "default", "gates", "group", "upstream", "replaces"

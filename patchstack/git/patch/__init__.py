@@ -1,0 +1,1 @@
+"""The text of patches: mail, diffs, hunks, trailers, anchored patches."""
