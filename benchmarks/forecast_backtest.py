@@ -23,7 +23,7 @@ from statistics import mean
 
 from patchstack.git.objects import Objects, Repository
 from patchstack.git.overlay import EXECUTABLE, FILE
-from patchstack.series.model import load_series
+from patchstack.series.files.directory import load_series
 from patchstack.upstream.forecast import AHEAD, CONTEXT, NEAR, expected
 from patchstack.upstream.functions import function_at, functions
 from patchstack.upstream.lines import Edit, edits, is_binary

@@ -14,8 +14,8 @@ from patchstack.errors import MissingError, NotHeldError, PatchstackError, Usage
 from patchstack.git.objects import EMPTY_TREE, Objects, read_only_git
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
 from patchstack.git.transport import Cache, shown_url
-from patchstack.series.proof import prove_and_keep
-from patchstack.series.result import Verification
+from patchstack.series.verify.result import Verification
+from patchstack.series.verify.run import prove_and_keep
 from patchstack.workspace import SeriesConfig
 
 # What a compiler, or the build itself, reads. A tree without one of these is not the tree that was asked for.

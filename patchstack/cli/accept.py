@@ -145,8 +145,8 @@ def _plan(way: OnTheWay, machine: ProvingMachine, suite: str | None, benchmarks:
 
 def _export(way: OnTheWay, cache: Callable[[], Path]) -> None:
     """Export the fork up to the candidate."""
-    from patchstack.series.export import carry_out, plan_export
-    from patchstack.series.remembered import FormatMemory
+    from patchstack.series.mirror.export import carry_out, plan_export
+    from patchstack.series.mirror.format_cache import FormatMemory
 
     config = way.config
     anchored = config.form == "anchored"

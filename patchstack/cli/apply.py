@@ -25,8 +25,8 @@ def apply_command(
 ) -> None:
     """Put a series onto a source directory or a work tree: strictly, all patches or none. No index is touched."""
     from patchstack.files.journal import resume as finish
-    from patchstack.series.materialize import materialize
-    from patchstack.series.model import load_series
+    from patchstack.series.files.directory import load_series
+    from patchstack.series.mirror.apply_to_directory import materialize
 
     *names, last = words
     directory = Path(last)

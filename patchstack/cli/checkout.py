@@ -38,9 +38,9 @@ def checkout_command(
 
     A series without a lock gives the commits that git am would make of its patches, each author also its committer.
     """
-    from patchstack.series.checkout import check_out, pick_alone
+    from patchstack.series.files.directory import load_series
     from patchstack.series.lock import read_lock
-    from patchstack.series.model import load_series
+    from patchstack.series.mirror.checkout import check_out, pick_alone
     from patchstack.series.sources import open_sources
     from patchstack.workspace import FILE_NAME, is_url
 

@@ -33,8 +33,8 @@ def docs_command(
     from patchstack.evidence.ledger import accepted_patches
     from patchstack.files.atomic import replace_file
     from patchstack.report.markdown import metadata_table, placed
-    from patchstack.series.metadata import read_metadata
-    from patchstack.series.model import load_series
+    from patchstack.series.files.directory import load_series
+    from patchstack.series.status.metadata import read_metadata
 
     if check and output is None:
         raise UsageError("--check needs a document", hint="--output FILE")

@@ -46,10 +46,10 @@ def export_command(
     from patchstack.git.transport import shown_url
     from patchstack.report.export import export_document, export_line, export_table
     from patchstack.report.table import print_table
-    from patchstack.series.export import carry_out, plan_export
+    from patchstack.series.files.directory import Series
     from patchstack.series.history import check_pushed
-    from patchstack.series.model import Series
-    from patchstack.series.remembered import FormatMemory
+    from patchstack.series.mirror.export import carry_out, plan_export
+    from patchstack.series.mirror.format_cache import FormatMemory
     from patchstack.series.sources import open_sources
     from patchstack.workspace import is_url
 
@@ -107,9 +107,9 @@ def export_command(
 
 def _copy(config: SeriesConfig, directory: Path, form: str) -> None:
     """Write a copy of the series in another form, without the fork."""
-    from patchstack.series.copy import copy_series
+    from patchstack.series.files.directory import load_series
     from patchstack.series.lock import read_lock
-    from patchstack.series.model import load_series
+    from patchstack.series.mirror.convert import copy_series
     from patchstack.series.sources import open_sources
 
     if form not in ("plain", "anchored"):

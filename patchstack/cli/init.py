@@ -26,7 +26,7 @@ def init_command(
     name: Annotated[str | None, typer.Option(help="The series' name [default: the branch's or directory's].")] = None,
 ) -> None:
     """Write patchstack.yaml here, or add a series to it: from a fork's branch, or from a directory of patches."""
-    from patchstack.series.init import from_fork, from_patches
+    from patchstack.series.mirror.discover import from_fork, from_patches
     from patchstack.workspace import FILE_NAME, add_series
 
     cache = open_cache(offline=False)

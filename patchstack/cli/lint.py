@@ -56,8 +56,8 @@ def lint_command(
 
 
 def _linted(config: SeriesConfig, cache: Cache) -> LintResult:
+    from patchstack.series.files.directory import load_series
     from patchstack.series.lint.runner import lint, waiver_problems
-    from patchstack.series.model import load_series
     from patchstack.series.sources import open_sources
 
     problems = waiver_problems(config.waive)

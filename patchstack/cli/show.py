@@ -12,8 +12,8 @@ from patchstack.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from patchstack.report.show import ShownPatch
-    from patchstack.series.model import PatchFile
-    from patchstack.series.status import Examined
+    from patchstack.series.files.directory import PatchFile
+    from patchstack.series.status.status import Examined
     from patchstack.workspace import SeriesConfig
 
 
@@ -30,8 +30,8 @@ def show_command(
     """Show the patch numbered N: its commit, tree, trailers and files, and the diff in its context. Writes nothing."""
     from patchstack.git.objects import NotARepository
     from patchstack.report.show import print_shown, show_document
-    from patchstack.series.model import load_series
-    from patchstack.series.status import examine
+    from patchstack.series.files.directory import load_series
+    from patchstack.series.status.status import examine
 
     if len(what) > 2:
         raise UsageError(f"show takes a series and a number, not {' '.join(what)}", hint="one patch at a time")
@@ -64,7 +64,7 @@ def _shown(config: SeriesConfig, patch: PatchFile, found: Examined | None) -> Sh
     from patchstack.git.objects import Objects
     from patchstack.git.patch.trailers import read_message
     from patchstack.report.show import ShownPatch
-    from patchstack.series.surface import patch_text
+    from patchstack.series.status.surface import patch_text
 
     row = before = None
     objects = Objects()

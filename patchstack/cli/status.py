@@ -28,7 +28,7 @@ def status_command(
     from patchstack.report.status import next_line, patches_table, status_document, status_lines, surface_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
-    from patchstack.series.status import read_status
+    from patchstack.series.status.status import read_status
 
     configs = the_workspace(workspace).select(series or ())
     cache = open_cache(offline=offline)

@@ -23,7 +23,7 @@ from patchstack.cli.options import (
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
 
 if TYPE_CHECKING:
-    from patchstack.series.result import Verification
+    from patchstack.series.verify.result import Verification
     from patchstack.workspace import SeriesConfig
 
 _TREE = re.compile(r"[0-9a-f]{40}\Z")
@@ -54,7 +54,7 @@ def verify_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Prove that pin + series = fork: the tree after every patch, against the commit it mirrors. Writes nothing."""
-    from patchstack.series.proof import prove
+    from patchstack.series.verify.run import prove
 
     if expect_tree is not None and not _TREE.match(expect_tree):
         raise UsageError(f"--expect-tree {expect_tree} is not a full tree id of 40 hexadecimal digits")

@@ -15,8 +15,8 @@ from patchstack.demo.story import COARSE_KEYS, FORK, MOVED_ON, SHORT_LOG, UPSTRE
 from patchstack.demo.story import Commit as Chapter
 from patchstack.errors import UsageError
 from patchstack.git.objects import Objects, Repository
-from patchstack.series.export import carry_out, plan_export
 from patchstack.series.history import read_fork
+from patchstack.series.mirror.export import carry_out, plan_export
 
 _HERE = Path(__file__).parent
 _PERSON = ("patchstack demo", "demo@patchstack.invalid")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from patchstack.report.table import Table
-from patchstack.series.export import Change, ExportPlan
+from patchstack.series.mirror.export import Change, ExportPlan
 
 SCHEMA = "patchstack.export/1"
 _STYLES = {Change.ADDED.value: "green", Change.REMOVED.value: "red", Change.CHANGED.value: "yellow"}

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from patchstack.errors import UsageError
 from patchstack.git.patch.trailers import DEFAULT, GATES, METADATA, SWITCH
 from patchstack.report.text import printable
-from patchstack.series.metadata import PatchMetadata
+from patchstack.series.status.metadata import PatchMetadata
 
 _CODE = {SWITCH, DEFAULT, GATES}
 _SPECIAL = re.compile(r"[\\|*\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|[&<]")

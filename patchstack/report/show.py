@@ -10,8 +10,8 @@ from typing import Any
 
 from patchstack.git.patch.trailers import DEFAULT, GATES, GROUP, REPLACES, SWITCH, UPSTREAM, Message
 from patchstack.report.text import printable
-from patchstack.series.model import PatchFile
-from patchstack.series.surface import FileCount, PatchText
+from patchstack.series.files.directory import PatchFile
+from patchstack.series.status.surface import FileCount, PatchText
 
 SCHEMA = "patchstack.show/1"
 _METADATA = (SWITCH, DEFAULT, GATES, GROUP, UPSTREAM, REPLACES)

@@ -8,11 +8,11 @@ from typing import Any
 from patchstack.git.patch.trailers import METADATA
 from patchstack.report.table import Table
 from patchstack.report.verify import STATE_STYLES
+from patchstack.series.files.directory import spans
 from patchstack.series.lint.summary import LintState
-from patchstack.series.model import spans
-from patchstack.series.next_step import LockWord, MirrorWord
-from patchstack.series.status import ForkState, LockState, Mirror, Numbers, Pin, SeriesStatus
-from patchstack.series.surface import Surface
+from patchstack.series.status.next_step import LockWord, MirrorWord
+from patchstack.series.status.status import ForkState, LockState, Mirror, Numbers, Pin, SeriesStatus
+from patchstack.series.status.surface import Surface
 
 SCHEMA = "patchstack.status/1"
 _COSTLIEST = 3

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from patchstack.report.table import Table
-from patchstack.series.result import Drift, Row, State, Verification
+from patchstack.series.verify.result import Drift, Row, State, Verification
 
 SCHEMA = "patchstack.verify/1"
 _SHOWN_LINES = 30

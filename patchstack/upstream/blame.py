@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from patchstack.series.model import PatchFile
+from patchstack.series.files.directory import PatchFile
 from patchstack.upstream.carried import Way
 from patchstack.upstream.diagnose import Diagnoser
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patchstack.git.objects import Objects
-from patchstack.series.model import PatchFile, Series
+from patchstack.series.files.directory import PatchFile, Series
 from patchstack.upstream.culprits import Culprits
 from patchstack.upstream.diagnose import Diagnoser, Diagnosis
 from patchstack.upstream.directories import MovedDirectories

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from patchstack.errors import MissingError
 from patchstack.git.objects import Commit, Objects, Repository, read_only_git
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
-from patchstack.series.model import Series
+from patchstack.series.files.directory import Series
 from patchstack.upstream.carry import compare
 from patchstack.upstream.functions import function_at, functions
 from patchstack.upstream.history import UpstreamRange

@@ -10,7 +10,7 @@ from patchstack.git.overlay import EXECUTABLE, FILE, Entry
 from patchstack.git.patch.diff import Hunk
 from patchstack.git.patch.hunks import place_hunks
 from patchstack.git.trees import compare_trees
-from patchstack.series.model import PatchFile
+from patchstack.series.files.directory import PatchFile
 from patchstack.upstream.alike import Change, ChangedLines, bare_lines, changed_lines, growth, patch_ids, rare, words
 from patchstack.upstream.carry import Lines, compare, lay
 from patchstack.upstream.culprits import Culprits

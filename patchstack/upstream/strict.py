@@ -17,8 +17,8 @@ from patchstack.git.overlay import EXECUTABLE, FILE, TreeOverlay
 from patchstack.git.patch.diff import FileDiff, Unsupported, named_paths, parse_diffs
 from patchstack.git.patch.hunks import place_hunks
 from patchstack.git.trees import compare_trees
-from patchstack.series.chain import apply_patch
-from patchstack.series.model import PatchFile
+from patchstack.series.files.directory import PatchFile
+from patchstack.series.verify.prefix_trees import apply_patch
 from patchstack.upstream.threeway import Picker
 from patchstack.upstream.touched import OBSTRUCTED, TouchedPaths
 

@@ -13,11 +13,11 @@ from patchstack.git.objects import Commit, Objects, Repository, read_only_git
 from patchstack.git.overlay import SUBMODULE
 from patchstack.git.transport import Cache
 from patchstack.git.trees import compare_trees
-from patchstack.series.destination import refuse_name
+from patchstack.series.files.directory import PatchFile, Series
 from patchstack.series.history import ForkHistory
 from patchstack.series.lock import FILE_NAME, Lock
-from patchstack.series.model import PatchFile, Series
-from patchstack.series.result import Row
+from patchstack.series.mirror.destination import refuse_name
+from patchstack.series.verify.result import Row
 from patchstack.upstream.history import UpstreamRange, read_range
 from patchstack.upstream.sync_state import Item
 from patchstack.upstream.sync_worktree import SyncTree

@@ -18,7 +18,7 @@ from patchstack.git.objects import Repository
 from patchstack.git.scratch import borrow_objects, isolated_environment
 from patchstack.git.transport import shown_url
 from patchstack.process import Finished, run
-from patchstack.series.destination import leave_out
+from patchstack.series.mirror.destination import leave_out
 
 MARK = "patchstack-sync"
 _CONFIG = """\

@@ -30,7 +30,7 @@ from patchstack.gates.protocol import Judgement
 from patchstack.gates.suite import Gate, Suite, run_suite
 from patchstack.git.objects import Commit
 from patchstack.git.transport import Cache
-from patchstack.series.proof import prove
+from patchstack.series.verify.run import prove
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate import OnTheWay
 

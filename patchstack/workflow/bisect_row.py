@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from patchstack.errors import NotHeldError, UsageError
 from patchstack.git.objects import Objects
 from patchstack.git.transport import Cache
-from patchstack.series.proof import Proven, prove_and_keep
+from patchstack.series.verify.run import Proven, prove_and_keep
 from patchstack.upstream.sync_source import open_target
 from patchstack.upstream.threeway import Picker
 from patchstack.workspace import SeriesConfig

@@ -14,8 +14,8 @@ from patchstack.git.format import formatting
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.transport import Cache, shown_url
 from patchstack.git.trees import compare_trees
+from patchstack.series.files.directory import Series
 from patchstack.series.history import ForkHistory
-from patchstack.series.model import Series
 from patchstack.series.sources import Sources, open_sources
 from patchstack.workspace import SeriesConfig, is_url
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from patchstack.errors import NotHeldError, UsageError
 from patchstack.series.lock import read_lock
-from patchstack.series.proof import Proven, prove_and_keep
+from patchstack.series.verify.run import Proven, prove_and_keep
 from patchstack.upstream import sync_source
 from patchstack.upstream.sync_state import Fate, Phase, SyncState
 from patchstack.workflow.sync_bench import Bench, tree_of

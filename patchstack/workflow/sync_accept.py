@@ -15,8 +15,8 @@ from patchstack.git.objects import Objects, Repository, read_only_git
 from patchstack.git.scratch import isolated_environment
 from patchstack.git.transport import shown_url
 from patchstack.process import run
-from patchstack.series.export import carry_out
 from patchstack.series.history import check_pushed
+from patchstack.series.mirror.export import carry_out
 from patchstack.upstream.sync_document import sync_document
 from patchstack.upstream.sync_rerere import share
 from patchstack.upstream.sync_source import series_digest

@@ -9,10 +9,10 @@ from typing import Any
 
 from patchstack.errors import NotHeldError
 from patchstack.git.objects import Commit, Objects, Repository
-from patchstack.series.export import ExportPlan, carry_out, plan_export
+from patchstack.series.files.directory import load_series
 from patchstack.series.history import ForkHistory, read_fork
-from patchstack.series.model import load_series
-from patchstack.series.verify import Expectation, verify
+from patchstack.series.mirror.export import ExportPlan, carry_out, plan_export
+from patchstack.series.verify.verify import Expectation, verify
 from patchstack.upstream.sync_changes import compare_changes
 from patchstack.upstream.sync_document import toolchain_document
 from patchstack.upstream.sync_state import Fate, Phase, SyncState

@@ -9,10 +9,10 @@ from pathlib import Path
 from patchstack.errors import MissingError, NotHeldError
 from patchstack.git.objects import Objects, Repository
 from patchstack.git.transport import fetch_into_cache, shown_url
-from patchstack.series.checkout import absent_files, check_out
 from patchstack.series.history import ForkHistory, read_fork
 from patchstack.series.lock import read_lock
-from patchstack.series.proof import Proven
+from patchstack.series.mirror.checkout import absent_files, check_out
+from patchstack.series.verify.run import Proven
 from patchstack.upstream import sync_conflict, sync_rerere, sync_source
 from patchstack.upstream.sync_state import Fate, Phase, SyncState
 from patchstack.upstream.sync_worktree import Unmerged

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from patchstack.errors import NotHeldError, UsageError
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Objects
-from patchstack.series.materialize import materialize
-from patchstack.series.model import PatchFile, Series
+from patchstack.series.files.directory import PatchFile, Series
+from patchstack.series.mirror.apply_to_directory import materialize
 from tests.fuzz.strategies import DIFF_OPTIONS, Files, changed_trees, clear_of_conflicts, damaged, trees
 from tests.fuzz.test_apply_against_git import Bench
 

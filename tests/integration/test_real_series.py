@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.git.transport import Cache
-from patchstack.series.proof import prove
+from patchstack.series.verify.run import prove
 from patchstack.workspace import SeriesConfig
 from tests.builders import run_git, snapshot
 from tests.conftest import Patchstack

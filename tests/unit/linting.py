@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from patchstack.git.objects import Objects
+from patchstack.series.files.directory import load_series
 from patchstack.series.lint.policy import LintPolicy, Waiver
 from patchstack.series.lint.runner import LintResult, lint
-from patchstack.series.model import load_series
 from tests.builders import Fork
 
 Linted = Callable[..., LintResult]

@@ -18,8 +18,8 @@ from patchstack.errors import MissingError, NotHeldError, UsageError
 from patchstack.files import journal as installing
 from patchstack.files.atomic import alone_in
 from patchstack.files.journal import STAGE, Change, install, resume, unfinished
-from patchstack.series.materialize import materialize
-from patchstack.series.model import load_series
+from patchstack.series.files.directory import load_series
+from patchstack.series.mirror.apply_to_directory import materialize
 from tests.builders import Changes, RepoBuilder, a_fork, executable, mail, run_git, snapshot, symlink, write_series
 
 

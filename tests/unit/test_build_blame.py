@@ -14,8 +14,8 @@ from patchstack.build.blame import Origin, Step, who_wrote, who_wrote_each
 from patchstack.errors import MissingError
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Kind, Objects
-from patchstack.series.chain import apply_series
-from patchstack.series.model import load_series
+from patchstack.series.files.directory import load_series
+from patchstack.series.verify.prefix_trees import apply_series
 from tests.builders import Changes, Fork, a_fork, numbered, run_git, snapshot, symlink
 
 HEADER = re.compile(r"([0-9a-f]{40}) (\d+) (\d+)")

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from patchstack.git.objects import Objects
-from patchstack.series.model import load_series
+from patchstack.series.files.directory import load_series
 from patchstack.upstream.carried import Way
 from patchstack.upstream.carry import NEWLINE, compare, lay, without
 from patchstack.upstream.diagnose import Diagnoser

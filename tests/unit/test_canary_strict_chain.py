@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from patchstack.git.objects import Objects
-from patchstack.series.model import load_series
+from patchstack.series.files.directory import load_series
 from patchstack.upstream.strict import StrictChain
 from tests.builders import Changes, Content, File, Fork, executable, mail, new_file, numbered, symlink, write_series
 from tests.conftest import RunCli

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from patchstack.git.objects import Objects
-from patchstack.series.checkout import check_out
-from patchstack.series.model import load_series
+from patchstack.series.files.directory import load_series
+from patchstack.series.mirror.checkout import check_out
 from tests.builders import Fork, RepoBuilder, a_fork, edited, executable, numbered, run_git, write_series
 from tests.conftest import Patchstack
 

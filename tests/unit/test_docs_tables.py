@@ -10,8 +10,8 @@ import pytest
 from patchstack.errors import UsageError
 from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
 from patchstack.report.markdown import metadata_table, placed
-from patchstack.series.metadata import PatchMetadata, read_metadata
-from patchstack.series.model import load_series
+from patchstack.series.files.directory import load_series
+from patchstack.series.status.metadata import PatchMetadata, read_metadata
 from tests.builders import Fork, a_fork, snapshot
 from tests.conftest import Patchstack, RunCli
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit, Objects
-from patchstack.series.chain import Link, apply_series
-from patchstack.series.match import Matching, _moved, match
-from patchstack.series.model import load_series
+from patchstack.series.files.directory import load_series
+from patchstack.series.verify.match import Matching, _moved, match
+from patchstack.series.verify.prefix_trees import Link, apply_series
 from tests.builders import Changes, Fork, a_fork, edit, edited, kernel_steps, mail, new_file, numbered, write_series
 
 

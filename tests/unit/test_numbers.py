@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from patchstack.errors import NotHeldError
-from patchstack.series.number import Coming, Known, assign_numbers, identify
+from patchstack.series.mirror.number import Coming, Known, assign_numbers, identify
 
 
 def known(*numbers: int) -> list[Known]:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from patchstack.evidence.ledger import Ledger, Outcome
+from patchstack.series.files.directory import load_series
 from patchstack.series.lock import read_lock
-from patchstack.series.metadata import read_metadata
-from patchstack.series.model import load_series
+from patchstack.series.status.metadata import read_metadata
 from patchstack.workspace import read_workspace
 from tests.conftest import Patchstack
 from tests.support.checkout import ROOT

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import ConfigError
-from patchstack.series.model import load_series
+from patchstack.series.files.directory import load_series
 from tests.builders import Fork, a_fork, write_series
 from tests.conftest import RunCli
 

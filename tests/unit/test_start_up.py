@@ -34,7 +34,7 @@ def test_help_and_version_import_nothing_of_weight(arguments: list[str]) -> None
 
 
 def test_the_heavy_modules_would_be_seen() -> None:
-    assert "pygit2" in imported("import patchstack.series.export")
+    assert "pygit2" in imported("import patchstack.series.mirror.export")
 
 
 def test_a_command_line_waits_for_its_own_command_alone() -> None:

@@ -16,8 +16,8 @@ from patchstack.cli.status import status_command
 from patchstack.cli.verify import verify_command
 from patchstack.git.transport import Cache
 from patchstack.series import lock as locking
-from patchstack.series.next_step import NOTHING
-from patchstack.series.status import read_status
+from patchstack.series.status.next_step import NOTHING
+from patchstack.series.status.status import read_status
 from patchstack.workspace import read_workspace, read_yaml
 from tests.builders import FIRST_DATE, Changes, Fork, a_fork, executable, numbered
 from tests.conftest import RunCli

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from patchstack.series.model import spans
-from patchstack.series.next_step import NOTHING, LockWord, Situation, next_step
+from patchstack.series.files.directory import spans
+from patchstack.series.status.next_step import NOTHING, LockWord, Situation, next_step
 
 
 @pytest.mark.parametrize(

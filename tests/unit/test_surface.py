@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from patchstack.git.objects import Objects
-from patchstack.series.surface import measure_surface, patch_text
+from patchstack.series.status.surface import measure_surface, patch_text
 from tests.builders import Changes, Fork, RepoBuilder, a_fork, executable, mail, numbered, symlink
 
 STEPS: list[tuple[str, Changes]] = [

@@ -12,7 +12,7 @@ from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit, Objects
 from patchstack.git.patch.anchored import SUFFIX
 from patchstack.git.patch.text import read_text
-from patchstack.series.chain import Link, apply_series
+from patchstack.series.files.directory import Series
 from patchstack.series.lint import (
     additive,
     anchored,
@@ -30,7 +30,7 @@ from patchstack.series.lint import (
 )
 from patchstack.series.lint.policy import LintPolicy, Waiver
 from patchstack.series.lint.rule import Contents, Finding, LintedPatch, Rule, Subject
-from patchstack.series.model import Series
+from patchstack.series.verify.prefix_trees import Link, apply_series
 
 _CHECKED = (
     *(unreadable, numbering, names, duplicates, message, trailers),

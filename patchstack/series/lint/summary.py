@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from patchstack.errors import PatchstackError
 from patchstack.git.objects import Commit, Objects
-from patchstack.series.chain import Link
+from patchstack.series.files.directory import Series
 from patchstack.series.lint.runner import lint, waiver_problems
-from patchstack.series.model import Series
+from patchstack.series.verify.prefix_trees import Link
 from patchstack.workspace import SeriesConfig
 
 

@@ -16,15 +16,15 @@ from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import TreeOverlay
 from patchstack.git.patch.anchored import SUFFIX
 from patchstack.git.trees import compare_trees
-from patchstack.series.chain import apply_in_turn
+from patchstack.series.files.directory import PatchFile, Series, load_series
 from patchstack.series.history import ForkHistory
 from patchstack.series.lint import paths
 from patchstack.series.lock import FILE_NAME, Lock, LockedPatch, read_lock, render_lock
-from patchstack.series.model import PatchFile, Series, load_series
-from patchstack.series.number import Coming, Known, assign_numbers, identify
-from patchstack.series.remembered import FormatMemory
-from patchstack.series.result import State
-from patchstack.series.verify import Expectation, verify
+from patchstack.series.mirror.format_cache import FormatMemory
+from patchstack.series.mirror.number import Coming, Known, assign_numbers, identify
+from patchstack.series.verify.prefix_trees import apply_in_turn
+from patchstack.series.verify.result import State
+from patchstack.series.verify.verify import Expectation, verify
 from patchstack.workspace import LintPolicy, Waiver
 
 

@@ -13,16 +13,16 @@ from patchstack.errors import Exit, NotHeldError, PatchstackError
 from patchstack.git.objects import Commit, Objects, parse_commit
 from patchstack.git.patch.anchored import SUFFIX
 from patchstack.git.transport import Cache, shown_url
-from patchstack.series.chain import Link
+from patchstack.series.files.directory import Series, load_series
 from patchstack.series.lint.summary import LintState, lint_state
 from patchstack.series.lock import Lock, read_lock
-from patchstack.series.metadata import PatchMetadata, read_metadata
-from patchstack.series.model import Series, load_series
-from patchstack.series.next_step import LockWord, MirrorWord, Situation, next_step
-from patchstack.series.result import Row, State, Verification
 from patchstack.series.sources import Sources, open_sources
-from patchstack.series.surface import Surface, measure_surface
-from patchstack.series.verify import Expectation, verify_links
+from patchstack.series.status.metadata import PatchMetadata, read_metadata
+from patchstack.series.status.next_step import LockWord, MirrorWord, Situation, next_step
+from patchstack.series.status.surface import Surface, measure_surface
+from patchstack.series.verify.prefix_trees import Link
+from patchstack.series.verify.result import Row, State, Verification
+from patchstack.series.verify.verify import Expectation, verify_links
 from patchstack.workspace import SeriesConfig
 
 

@@ -15,11 +15,11 @@ from patchstack.git.apply import Applier
 from patchstack.git.format import formatting
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.patch.anchored import SUFFIX
-from patchstack.series.chain import apply_series
-from patchstack.series.checkout import check_out
+from patchstack.series.files.directory import Series, load_series
 from patchstack.series.history import read_fork
 from patchstack.series.lock import Lock
-from patchstack.series.model import Series, load_series
+from patchstack.series.mirror.checkout import check_out
+from patchstack.series.verify.prefix_trees import apply_series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

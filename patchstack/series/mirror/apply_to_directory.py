@@ -17,8 +17,8 @@ from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
 from patchstack.git.patch.diff import named_paths
 from patchstack.git.trees import PathChange, compare_trees
-from patchstack.series.chain import Link, apply_series
-from patchstack.series.model import Series
+from patchstack.series.files.directory import Series
+from patchstack.series.verify.prefix_trees import Link, apply_series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from patchstack.git.patch.trailers import read_message
-from patchstack.series.model import Series
+from patchstack.series.files.directory import Series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ import pygit2
 from patchstack.git.objects import Commit, Objects
 from patchstack.git.overlay import Entry
 from patchstack.git.trees import compare_trees, content, want_contents
-from patchstack.series.chain import Link
 from patchstack.series.history import ForkHistory
-from patchstack.series.match import Matching
-from patchstack.series.result import Drift, FileDrift, PatchDrift, State
+from patchstack.series.verify.match import Matching
+from patchstack.series.verify.prefix_trees import Link
+from patchstack.series.verify.result import Drift, FileDrift, PatchDrift, State
 
 
 def explain_drift(

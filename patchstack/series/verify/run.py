@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from patchstack.git.transport import Cache
+from patchstack.series.files.directory import Series, load_series
 from patchstack.series.lock import read_lock
-from patchstack.series.model import Series, load_series
-from patchstack.series.result import Verification
 from patchstack.series.sources import Sources, open_sources
-from patchstack.series.verify import Expectation, verify
+from patchstack.series.verify.result import Verification
+from patchstack.series.verify.verify import Expectation, verify
 from patchstack.workspace import SeriesConfig
 
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit
 from patchstack.git.trees import same_change
-from patchstack.series.chain import Link, apply_patch
 from patchstack.series.history import ForkHistory
 from patchstack.series.lock import Lock, LockedPatch
-from patchstack.series.match import Matching
-from patchstack.series.result import Row, State
+from patchstack.series.verify.match import Matching
+from patchstack.series.verify.prefix_trees import Link, apply_patch
+from patchstack.series.verify.result import Row, State
 
 
 def apply_row(link: Link) -> Row:

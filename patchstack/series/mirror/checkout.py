@@ -17,10 +17,10 @@ from patchstack.git.authored import NoCommit, an_author
 from patchstack.git.objects import Commit, Objects, object_id, parse_commit
 from patchstack.git.overlay import DIRECTORY, SUBMODULE, TreeOverlay
 from patchstack.git.scratch import write_object
-from patchstack.series.chain import Link, apply_series
-from patchstack.series.destination import Destination, NewRepository, WorkTreeOf, git, refuse_name, run_git
+from patchstack.series.files.directory import Series
 from patchstack.series.lock import Lock
-from patchstack.series.model import Series
+from patchstack.series.mirror.destination import Destination, NewRepository, WorkTreeOf, git, refuse_name, run_git
+from patchstack.series.verify.prefix_trees import Link, apply_series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from patchstack.git.objects import Commit, Objects
 from patchstack.git.trees import same_change
-from patchstack.series.chain import Link
+from patchstack.series.verify.prefix_trees import Link
 
 _COMPARISONS = 4096
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from patchstack.files.atomic import replace_file
 from patchstack.git.format import FormattedCommit, format_digest
 from patchstack.git.objects import Commit, Repository
-from patchstack.series.model import Series
+from patchstack.series.files.directory import Series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from patchstack.git.objects import Commit, Objects, Repository, read_only_git
 from patchstack.git.scratch import bare_repository
 from patchstack.git.transport import Cache, shown_url
 from patchstack.process import Finished
-from patchstack.series.model import Series, load_series
+from patchstack.series.files.directory import Series, load_series
 from patchstack.series.sources import open_sources
 from patchstack.workspace import SeriesConfig, is_url
 

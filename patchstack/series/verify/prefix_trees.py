@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from patchstack.git.apply import Applier, Fault, Outcome, Problem
 from patchstack.git.objects import MissingObject
 from patchstack.git.patch.anchored import apply_anchored
-from patchstack.series.model import PatchFile, Series
+from patchstack.series.files.directory import PatchFile, Series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

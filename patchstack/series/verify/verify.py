@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit, Objects
-from patchstack.series.chain import Link, apply_series
-from patchstack.series.drift import explain_drift
+from patchstack.series.files.directory import Series
 from patchstack.series.history import ForkHistory
-from patchstack.series.judge import against_fork, against_lock, apply_row
 from patchstack.series.lock import Lock
-from patchstack.series.match import match
-from patchstack.series.model import Series
-from patchstack.series.result import NOT_APPLIED, Drift, Row, State, Verification
+from patchstack.series.verify.drift import explain_drift
+from patchstack.series.verify.match import match
+from patchstack.series.verify.prefix_trees import Link, apply_series
+from patchstack.series.verify.result import NOT_APPLIED, Drift, Row, State, Verification
+from patchstack.series.verify.states import against_fork, against_lock, apply_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""How a series is kept on disk."""

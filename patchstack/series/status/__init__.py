@@ -1,0 +1,1 @@
+"""The state of a series, and the next step."""

@@ -1,0 +1,1 @@
+"""Prove that pin + series = fork."""
