@@ -24,12 +24,12 @@ from statistics import mean
 from patchstack.git.objects import Objects, Repository
 from patchstack.git.overlay import EXECUTABLE, FILE
 from patchstack.series.files.directory import load_series
-from patchstack.upstream.forecast import AHEAD, CONTEXT, NEAR, expected
-from patchstack.upstream.functions import function_at, functions
-from patchstack.upstream.lines import Edit, edits, is_binary
-from patchstack.upstream.own import OwnEdits
-from patchstack.upstream.positions import Range, before, behind, distance
-from patchstack.upstream.strict import StrictChain
+from patchstack.upstream.canary.functions import function_at, functions
+from patchstack.upstream.canary.strict_chain import StrictChain
+from patchstack.upstream.forecast.forecast import AHEAD, CONTEXT, NEAR, expected
+from patchstack.upstream.forecast.line_map import Range, before, behind, distance
+from patchstack.upstream.merge.patch_edits import OwnEdits
+from patchstack.upstream.merge.text import Edit, edits, is_binary
 
 DAY = 86_400
 

@@ -21,9 +21,9 @@ from patchstack.cli.options import (
 from patchstack.errors import Exit, PatchstackError, UsageError
 
 if TYPE_CHECKING:
-    from patchstack.upstream.canary import Question
-    from patchstack.upstream.forecast import Forecast
-    from patchstack.upstream.result import Canary
+    from patchstack.upstream.canary.canary import Question
+    from patchstack.upstream.canary.result import Canary
+    from patchstack.upstream.forecast.forecast import Forecast
     from patchstack.upstream.sources import Ahead
 
 
@@ -61,7 +61,7 @@ def canary_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Does the series apply to a newer upstream? Every patch: strict and three-way, in memory; and what is to blame."""
-    from patchstack.upstream.canary import Question
+    from patchstack.upstream.canary.canary import Question
 
     if strict and not blame:
         raise UsageError("--strict is for --blame", hint="both columns are shown without it; add --blame, or leave it")
@@ -93,13 +93,13 @@ def canary_command(
 
 def _looked(ahead: Ahead, question: Question, days: int | None, svg: Path | None, *, as_json: bool) -> Exit:
     """Look at one series, print what was found, and give its exit code."""
-    from patchstack.upstream.canary import ask
+    from patchstack.upstream.canary.canary import ask
 
     ahead.objects.remember()
     found = ask(ahead.objects, ahead.series, ahead.range, ahead.upstream, question)
     outlook: Forecast | None = None
     if days is not None:
-        from patchstack.upstream.forecast import foresee
+        from patchstack.upstream.forecast.forecast import foresee
 
         outlook = foresee(ahead.objects, ahead.repository, ahead.series, ahead.range, days=days)
     if as_json:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from patchstack.report.table import Table
+from patchstack.upstream.canary.landed import drop_reason
+from patchstack.upstream.canary.result import APPLIES, Broken, Canary, CanaryPatch, Likeness, State
 from patchstack.upstream.history import UpstreamCommit
-from patchstack.upstream.landed import drop_reason
-from patchstack.upstream.result import APPLIES, Broken, Canary, CanaryPatch, Likeness, State
 
 if TYPE_CHECKING:
-    from patchstack.upstream.forecast import Forecast
+    from patchstack.upstream.forecast.forecast import Forecast
 
 SCHEMA = "patchstack.canary/1"
 

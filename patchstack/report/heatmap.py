@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from patchstack.upstream.forecast import AHEAD, Forecast, HotFile
+from patchstack.upstream.forecast.forecast import AHEAD, Forecast, HotFile
 
 _SHADES = " ░▒▓█"
 _SHOWN = 25  # files and patches on a screen

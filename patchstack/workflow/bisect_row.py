@@ -9,8 +9,8 @@ from patchstack.errors import NotHeldError, UsageError
 from patchstack.git.objects import Objects
 from patchstack.git.transport import Cache
 from patchstack.series.verify.run import Proven, prove_and_keep
+from patchstack.upstream.merge.patch import Picker
 from patchstack.upstream.sync_source import open_target
-from patchstack.upstream.threeway import Picker
 from patchstack.workspace import SeriesConfig
 
 

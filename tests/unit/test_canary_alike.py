@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchstack.upstream.alike import bare_lines, changed_lines, growth, patch_ids
-from patchstack.upstream.lines import edits
+from patchstack.upstream.canary.similarity import bare_lines, changed_lines, growth, patch_ids
+from patchstack.upstream.merge.text import edits
 
 LINES = st.lists(st.sampled_from([b"}", b"  int a;", b"call(one);", b"call(two);"]), max_size=8)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from patchstack.git.objects import Objects
 from patchstack.series.files.directory import load_series
-from patchstack.upstream.carried import Way
-from patchstack.upstream.carry import NEWLINE, compare, lay, without
-from patchstack.upstream.diagnose import Diagnoser
-from patchstack.upstream.lines import Edit, merge_texts
-from patchstack.upstream.strict import StrictChain
-from patchstack.upstream.threeway import merge_patch
+from patchstack.upstream.canary.diagnose import Diagnoser
+from patchstack.upstream.canary.strict_chain import StrictChain
+from patchstack.upstream.merge.edits import NEWLINE, compare, lay, without
+from patchstack.upstream.merge.patch import merge_patch
+from patchstack.upstream.merge.series import Way
+from patchstack.upstream.merge.text import Edit, merge_texts
 from tests.builders import Changes, RepoBuilder, numbered, write_series
 from tests.conftest import RunCli
 from tests.unit.moving import Steps, kernel, look, moved, states

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from patchstack.report.heatmap import shade
-from patchstack.upstream.functions import function_at, functions, head_at
+from patchstack.upstream.canary.functions import function_at, functions, head_at
 from tests.builders import Changes, Fork
 from tests.conftest import Patchstack, RunCli
 from tests.unit.moving import asked, look, moved

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from patchstack.git.objects import Objects
-from patchstack.upstream.lines import merge_texts
-from patchstack.upstream.threeway import Clash, Merge, merge_patch
+from patchstack.upstream.merge.patch import Clash, Merge, merge_patch
+from patchstack.upstream.merge.text import merge_texts
 from tests.builders import Changes, Content, File, RepoBuilder, executable, numbered, run_git, snapshot, symlink
 
 FILES: dict[str, Content] = {

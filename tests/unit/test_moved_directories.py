@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.git.objects import Objects
-from patchstack.upstream.directories import MovedDirectories
+from patchstack.upstream.merge.moved_directories import MovedDirectories
 from tests.builders import Changes, Content, RepoBuilder, numbered, run_git
 from tests.conftest import Patchstack, RunCli
 from tests.syncing import moved as a_sync

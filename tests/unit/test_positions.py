@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchstack.upstream.lines import Edit, edits
-from patchstack.upstream.positions import before, behind, distance
+from patchstack.upstream.forecast.line_map import before, behind, distance
+from patchstack.upstream.merge.text import Edit, edits
 
 LINES = st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=12)
 

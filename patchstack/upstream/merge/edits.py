@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from patchstack.upstream.lines import Change, Edit, Side, edits, overlay, refine
+from patchstack.upstream.merge.text import Change, Edit, Side, edits, overlay, refine
 
 Lines = Sequence[bytes]
 """A text split at its newlines, without them: the last item is what follows the last newline."""

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import Entry, TreeOverlay
-from patchstack.upstream.carried import Carrier, Verdicts, Way
-from patchstack.upstream.culprits import Culprits
+from patchstack.upstream.canary.conflicting_commits import Culprits
+from patchstack.upstream.canary.line_owners import Ownership
+from patchstack.upstream.canary.rejected_hunks import Reason, why_not
+from patchstack.upstream.canary.result import State
+from patchstack.upstream.canary.strict_chain import Slot, StrictChain
 from patchstack.upstream.history import UpstreamCommit
-from patchstack.upstream.lines import Edit
-from patchstack.upstream.misfits import Reason, why_not
-from patchstack.upstream.own import OwnEdits
-from patchstack.upstream.owners import Ownership
-from patchstack.upstream.renames import find_rename
-from patchstack.upstream.result import State
-from patchstack.upstream.strict import Slot, StrictChain
-from patchstack.upstream.threeway import new_files
+from patchstack.upstream.merge.patch import new_files
+from patchstack.upstream.merge.patch_edits import OwnEdits
+from patchstack.upstream.merge.renames import find_rename
+from patchstack.upstream.merge.series import Carrier, Verdicts, Way
+from patchstack.upstream.merge.text import Edit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

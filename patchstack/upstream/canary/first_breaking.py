@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from patchstack.series.files.directory import PatchFile
-from patchstack.upstream.carried import Way
-from patchstack.upstream.diagnose import Diagnoser
+from patchstack.upstream.canary.diagnose import Diagnoser
+from patchstack.upstream.canary.result import Broken, State
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
-from patchstack.upstream.result import Broken, State
+from patchstack.upstream.merge.series import Way
 
 _SHOWN = 4  # colliding places that are told of one patch
 

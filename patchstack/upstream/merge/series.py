@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from patchstack.git.overlay import EXECUTABLE, FILE
-from patchstack.upstream.carry import Lines, compare, lay, without
-from patchstack.upstream.lines import Edit
-from patchstack.upstream.own import OwnEdits, PathEdit
-from patchstack.upstream.strict import Slot
+from patchstack.upstream.canary.strict_chain import Slot
+from patchstack.upstream.merge.edits import Lines, compare, lay, without
+from patchstack.upstream.merge.patch_edits import OwnEdits, PathEdit
+from patchstack.upstream.merge.text import Edit
 
 _REGULAR = (FILE, EXECUTABLE)
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from patchstack.git.objects import Objects
 from patchstack.series.files.directory import PatchFile, Series
-from patchstack.upstream.culprits import Culprits
-from patchstack.upstream.diagnose import Diagnoser, Diagnosis
-from patchstack.upstream.directories import MovedDirectories
+from patchstack.upstream.canary.conflicting_commits import Culprits
+from patchstack.upstream.canary.diagnose import Diagnoser, Diagnosis
+from patchstack.upstream.canary.landed import SAME_LINES, Landing, drop_reason
+from patchstack.upstream.canary.result import Broken, Canary, CanaryPatch, Likeness, State
+from patchstack.upstream.canary.stale import Staleness
+from patchstack.upstream.canary.strict_chain import ChainRun, StrictChain
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
-from patchstack.upstream.landed import SAME_LINES, Landing, drop_reason
-from patchstack.upstream.result import Broken, Canary, CanaryPatch, Likeness, State
-from patchstack.upstream.stale import Staleness
-from patchstack.upstream.strict import ChainRun, StrictChain
+from patchstack.upstream.merge.moved_directories import MovedDirectories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
         diagnoser = Diagnoser(objects, chain, range_.pin.tree)
         broken: Sequence[Broken | None] = [None] * len(series.patches)
         if question.blame:
-            from patchstack.upstream.blame import blame_strict, blame_threeway
+            from patchstack.upstream.canary.first_breaking import blame_strict, blame_threeway
 
             find = blame_strict if question.strict else blame_threeway
             broken = find(diagnoser, range_, series.patches)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
+from patchstack.upstream.canary.line_owners import Owned, owned_after, unowned
+from patchstack.upstream.canary.touched_paths import TouchedPaths
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
-from patchstack.upstream.lines import Edit, edits, is_binary
-from patchstack.upstream.owners import Owned, owned_after, unowned
-from patchstack.upstream.touched import TouchedPaths
+from patchstack.upstream.merge.text import Edit, edits, is_binary
 
 _Version = tuple[int, Entry | None]
 

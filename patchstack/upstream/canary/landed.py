@@ -11,13 +11,22 @@ from patchstack.git.patch.diff import Hunk
 from patchstack.git.patch.hunks import place_hunks
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import PatchFile
-from patchstack.upstream.alike import Change, ChangedLines, bare_lines, changed_lines, growth, patch_ids, rare, words
-from patchstack.upstream.carry import Lines, compare, lay
-from patchstack.upstream.culprits import Culprits
-from patchstack.upstream.diagnose import Diagnoser
+from patchstack.upstream.canary.conflicting_commits import Culprits
+from patchstack.upstream.canary.diagnose import Diagnoser
+from patchstack.upstream.canary.result import Likeness
+from patchstack.upstream.canary.similarity import (
+    Change,
+    ChangedLines,
+    bare_lines,
+    changed_lines,
+    growth,
+    patch_ids,
+    rare,
+    words,
+)
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange, tree_before
-from patchstack.upstream.lines import Edit, is_binary
-from patchstack.upstream.result import Likeness
+from patchstack.upstream.merge.edits import Lines, compare, lay
+from patchstack.upstream.merge.text import Edit, is_binary
 
 SAME_LINES = 0.6
 """From this part of a patch's changed lines on, an upstream commit counts as the patch, landed with changes."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
-from patchstack.upstream.lines import is_binary
+from patchstack.upstream.merge.text import is_binary
 
 LIKE = 0.5  # git's default for a rename: half of the larger file
 _REGULAR = (FILE, EXECUTABLE)

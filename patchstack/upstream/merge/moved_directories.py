@@ -11,7 +11,7 @@ from collections import Counter
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import DIRECTORY, Entry, TreeOverlay
 from patchstack.git.trees import compare_trees
-from patchstack.upstream.renames import find_rename
+from patchstack.upstream.merge.renames import find_rename
 
 _ASKED = 60  # files of a directory that are looked for by likeness; exact copies are always found
 

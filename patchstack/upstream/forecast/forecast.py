@@ -16,13 +16,13 @@ from patchstack.errors import MissingError
 from patchstack.git.objects import Commit, Objects, Repository, read_only_git
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
 from patchstack.series.files.directory import Series
-from patchstack.upstream.carry import compare
-from patchstack.upstream.functions import function_at, functions
+from patchstack.upstream.canary.functions import function_at, functions
+from patchstack.upstream.canary.strict_chain import StrictChain
+from patchstack.upstream.forecast.line_map import Range, before, behind, distance
 from patchstack.upstream.history import UpstreamRange
-from patchstack.upstream.lines import Edit, is_binary
-from patchstack.upstream.own import OwnEdits
-from patchstack.upstream.positions import Range, before, behind, distance
-from patchstack.upstream.strict import StrictChain
+from patchstack.upstream.merge.edits import compare
+from patchstack.upstream.merge.patch_edits import OwnEdits
+from patchstack.upstream.merge.text import Edit, is_binary
 
 AHEAD = 30
 """Days that the forecast looks ahead."""

@@ -19,8 +19,8 @@ from patchstack.git.patch.hunks import place_hunks
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import PatchFile
 from patchstack.series.verify.prefix_trees import apply_patch
-from patchstack.upstream.threeway import Picker
-from patchstack.upstream.touched import OBSTRUCTED, TouchedPaths
+from patchstack.upstream.canary.touched_paths import OBSTRUCTED, TouchedPaths
+from patchstack.upstream.merge.patch import Picker
 
 Content = str | int
 """A blob by its id, or a content made here by its number."""

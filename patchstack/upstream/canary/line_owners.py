@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from patchstack.upstream.lines import Edit
-from patchstack.upstream.own import OwnEdits
+from patchstack.upstream.merge.patch_edits import OwnEdits
+from patchstack.upstream.merge.text import Edit
 
 NOBODY = -1
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
 from patchstack.git.trees import compare_trees
-from patchstack.upstream.carry import Lines, compare
-from patchstack.upstream.culprits import Culprits
-from patchstack.upstream.diagnose import Diagnoser
-from patchstack.upstream.functions import Function, functions, head_at
+from patchstack.upstream.canary.conflicting_commits import Culprits
+from patchstack.upstream.canary.diagnose import Diagnoser
+from patchstack.upstream.canary.functions import Function, functions, head_at
 from patchstack.upstream.history import UpstreamRange
-from patchstack.upstream.own import is_text
+from patchstack.upstream.merge.edits import Lines, compare
+from patchstack.upstream.merge.patch_edits import is_text
 
 _DEFINES = (
     re.compile(rb"^\s*#\s*define\s+(\w+)"),

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from patchstack.git.overlay import EXECUTABLE, FILE
 from patchstack.git.patch.diff import FileDiff, Hunk
 from patchstack.git.patch.hunks import place_hunks
-from patchstack.upstream.carry import NEWLINE, Lines, compare
-from patchstack.upstream.lines import Edit, edits
-from patchstack.upstream.strict import Content, Slot, StrictChain
+from patchstack.upstream.canary.strict_chain import Content, Slot, StrictChain
+from patchstack.upstream.merge.edits import NEWLINE, Lines, compare
+from patchstack.upstream.merge.text import Edit, edits
 
 _LOOK = 200  # lines in which a NUL tells a binary file
 

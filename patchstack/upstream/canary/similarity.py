@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from pygit2.enums import DiffOption
 
-from patchstack.upstream.carry import Lines, compare
-from patchstack.upstream.lines import Edit, edits
+from patchstack.upstream.merge.edits import Lines, compare
+from patchstack.upstream.merge.text import Edit, edits
 
 # What `git diff --diff-algorithm` can write, as far as libgit2 knows it. Both sides are compared anew: how the patch
 # file was written does not matter.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from patchstack.git.patch.diff import FileDiff, Unsupported
 from patchstack.git.patch.hunks import Misfit, apply_hunks, place_hunks
-from patchstack.upstream.strict import Standing
+from patchstack.upstream.canary.strict_chain import Standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Which patches upstream will break next."""

@@ -1,0 +1,1 @@
+"""Three-way merge of patches onto another upstream commit."""
