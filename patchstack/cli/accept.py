@@ -26,8 +26,8 @@ from patchstack.cli.proving import ProvingMachine
 from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from patchstack.workflow.accept import Step
-    from patchstack.workflow.candidate import OnTheWay
+    from patchstack.workflow.candidate.accept import Step
+    from patchstack.workflow.candidate.candidate import OnTheWay
 
 
 def accept_command(
@@ -59,9 +59,9 @@ def accept_command(
     from patchstack.report.ledger import likeness_line
     from patchstack.series.history import check_pushed
     from patchstack.verdict import exit_code
-    from patchstack.workflow.accept import Terms, alike, decide, examine
-    from patchstack.workflow.candidate import described, ledger_directory, open_candidates
-    from patchstack.workflow.examined import keep
+    from patchstack.workflow.candidate.accept import Terms, alike, decide, examine
+    from patchstack.workflow.candidate.candidate import described, ledger_directory, open_candidates
+    from patchstack.workflow.candidate.pending import keep
 
     found = the_workspace(workspace)
     config = one_series(found, [series] if series else ())

@@ -26,8 +26,8 @@ from patchstack.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from patchstack.git.objects import Objects
-    from patchstack.workflow.bisect import Bisected, Builder
-    from patchstack.workflow.bisect_row import Row
+    from patchstack.workflow.bisect.bisect import Bisected, Builder
+    from patchstack.workflow.bisect.points import Row
     from patchstack.workspace import SeriesConfig
 
 
@@ -58,8 +58,8 @@ def bisect_command(
 ) -> None:
     """Find the first patch that makes a command fail, or the first upstream commit with the series on top. The command
     runs in a directory that holds the tree, without a shell."""
-    from patchstack.workflow.bisect import bisect
-    from patchstack.workflow.bisect_row import between
+    from patchstack.workflow.bisect.bisect import bisect
+    from patchstack.workflow.bisect.points import between
 
     command = _words(run)
     if to is not None and (good is not None or bad is not None):
@@ -98,7 +98,7 @@ def _words(text: str) -> list[str]:
 
 
 def _row(config: SeriesConfig, to: str | None, *, offline: bool) -> Row:
-    from patchstack.workflow.bisect_row import series_row, upstream_row
+    from patchstack.workflow.bisect.points import series_row, upstream_row
 
     cache = open_cache(offline=offline)
     return series_row(config, cache) if to is None else upstream_row(config, cache, to)
@@ -136,7 +136,7 @@ def _builder(
     from patchstack.build.store import Store
     from patchstack.build.variant import Setting, load_variants
     from patchstack.report.build import BuildScreen
-    from patchstack.workflow.bisect_build import KeyedBuilds
+    from patchstack.workflow.bisect.builds import KeyedBuilds
 
     found = nearest_workspace(workspace)
     return KeyedBuilds(
@@ -154,7 +154,7 @@ def _builder(
 def _show(series: str, found: Bisected, *, json: bool) -> None:
     from patchstack.report.bisect import answer_lines, bisect_document
     from patchstack.report.text import printable
-    from patchstack.workflow.bisection import Ending
+    from patchstack.workflow.bisect.search import Ending
 
     if json:
         from json import dumps

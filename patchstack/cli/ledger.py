@@ -29,8 +29,8 @@ def reject_command(
     """Reject a candidate: diff and reason go into the ledger. The fork is not touched."""
     from patchstack.evidence.ledger import Ledger
     from patchstack.report.ledger import decision_document
-    from patchstack.workflow.candidate import ledger_directory, open_candidates
-    from patchstack.workflow.reject import reject
+    from patchstack.workflow.candidate.candidate import ledger_directory, open_candidates
+    from patchstack.workflow.candidate.reject import reject
 
     found = the_workspace(workspace)
     way = open_candidates(one_series(found, [series] if series else ()), open_cache(offline=offline), ref)
@@ -52,7 +52,7 @@ def ledger_command(
     """What was accepted and rejected, and why; with words, those that are about them."""
     from patchstack.evidence.ledger import Ledger
     from patchstack.report.ledger import decision_document, decision_lines, print_decisions
-    from patchstack.workflow.candidate import ledger_directory
+    from patchstack.workflow.candidate.candidate import ledger_directory
 
     ledger = Ledger(ledger_directory(the_workspace(workspace).root))
     if show is not None:

@@ -24,9 +24,9 @@ from patchstack.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from patchstack.gates.suite import Suite
-    from patchstack.upstream.sync_state import SyncState
-    from patchstack.workflow.sync_bench import Bench
-    from patchstack.workflow.sync_checks import Proving
+    from patchstack.workflow.sync.checks import Proving
+    from patchstack.workflow.sync.state import SyncState
+    from patchstack.workflow.sync.workspace import Bench
 
 
 def sync_command(
@@ -102,7 +102,7 @@ def sync_command(
 
 
 def _bench(series: str | None, workspace: Path | None, *, offline: bool) -> Bench:
-    from patchstack.workflow.sync_bench import Bench
+    from patchstack.workflow.sync.workspace import Bench
 
     found = the_workspace(workspace)
     return Bench(
@@ -125,7 +125,7 @@ def _step(
     why: str | None,
     retry: list[str] | None,
 ) -> SyncState | None:
-    from patchstack.workflow import sync
+    from patchstack.workflow.sync import sync
 
     if to is not None:
         _suite(bench)  # a policy that cannot be asked is told before the work
@@ -146,10 +146,10 @@ def _show(state: SyncState, *, json: bool) -> None:
     from patchstack.report.sync import next_line, report_lines, standing_line, stop_lines, sync_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
-    from patchstack.upstream.sync_document import sync_document
-    from patchstack.upstream.sync_state import Phase
     from patchstack.verdict import Verdict
-    from patchstack.workflow.sync_checks import interrupted
+    from patchstack.workflow.sync.checks import interrupted
+    from patchstack.workflow.sync.document import sync_document
+    from patchstack.workflow.sync.state import Phase
 
     def lines(texts: Iterable[str]) -> None:
         for text in texts:
@@ -176,7 +176,7 @@ def _show(state: SyncState, *, json: bool) -> None:
 
 
 def _abort(bench: Bench) -> None:
-    from patchstack.workflow import sync
+    from patchstack.workflow.sync import sync
 
     state = sync.abort(bench)
     talk(f"{state.series}: the sync to {state.to_name} is given up, and {state.worktree} is removed; all is as before")
@@ -184,7 +184,7 @@ def _abort(bench: Bench) -> None:
 
 def _was_accepted(bench: Bench) -> bool:
     """Whether the sync was accepted already, and its checks stood in the way."""
-    from patchstack.workflow.sync_checks import interrupted
+    from patchstack.workflow.sync.checks import interrupted
 
     state = bench.state()
     return state is not None and interrupted(state) is not None
@@ -213,8 +213,8 @@ def _proving(
     from patchstack.build.plan import Request
     from patchstack.build.variant import series_variant
     from patchstack.cli.proving import ProvingMachine
-    from patchstack.workflow.accept import Terms
-    from patchstack.workflow.sync_checks import Proving
+    from patchstack.workflow.candidate.accept import Terms
+    from patchstack.workflow.sync.checks import Proving
 
     with contextlib.closing(open_chosen_engine(engine, bench.workspace)) as ready:
         machine = ProvingMachine(
@@ -231,8 +231,8 @@ def _proving(
 
 
 def _accept(bench: Bench, engine: str | None, unproven: frozenset[str], *, json: bool) -> None:
-    from patchstack.upstream.sync_document import sync_document
-    from patchstack.workflow.sync_accept import accept
+    from patchstack.workflow.sync.accept import accept
+    from patchstack.workflow.sync.document import sync_document
 
     suite = _suite(bench)
     proving = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from patchstack.workflow.bisect import Bisected
-from patchstack.workflow.bisect_row import Point
-from patchstack.workflow.bisection import Ending
+from patchstack.workflow.bisect.bisect import Bisected
+from patchstack.workflow.bisect.points import Point
+from patchstack.workflow.bisect.search import Ending
 
 SCHEMA = "patchstack.bisect/1"
 

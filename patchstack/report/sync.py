@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from patchstack.report.table import Table
-from patchstack.upstream.sync_document import counts
-from patchstack.upstream.sync_state import Item, Phase, SyncState
+from patchstack.workflow.sync.document import counts
+from patchstack.workflow.sync.state import Item, Phase, SyncState
 
 _STYLES = {"unchanged": "green", "changed": "yellow", "dropped": "red", "skipped": "red", "landed": "cyan"}
 _REGIONS = 3  # places of a file that are shown

@@ -11,8 +11,8 @@ import pytest
 from patchstack.errors import UsageError
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
-from patchstack.workflow.bisection import Answer, Ending, Said, comes_and_goes, next_point
-from patchstack.workflow.tree_directory import TreeDirectory
+from patchstack.workflow.bisect.checkout_tree import TreeDirectory
+from patchstack.workflow.bisect.search import Answer, Ending, Said, comes_and_goes, next_point
 
 
 def search(count: int, answer: Callable[[int], Said]) -> tuple[Answer, dict[int, Said]]:

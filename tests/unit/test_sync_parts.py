@@ -10,11 +10,11 @@ from patchstack.errors import ConfigError
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import FILE, SUBMODULE, TreeOverlay
 from patchstack.report.sync import toolchain_lines
-from patchstack.upstream.sync_conflict import Mover, Region, _Commit, _ranked, read_regions, shortened
-from patchstack.upstream.sync_document import toolchain_document
-from patchstack.upstream.sync_rerere import bring, share
-from patchstack.upstream.sync_toolchain import compare_toolchains
-from patchstack.upstream.sync_worktree import rewritten
+from patchstack.workflow.sync.build_changes import compare_toolchains
+from patchstack.workflow.sync.conflict import Mover, Region, _Commit, _ranked, read_regions, shortened
+from patchstack.workflow.sync.document import toolchain_document
+from patchstack.workflow.sync.shared_rerere import bring, share
+from patchstack.workflow.sync.worktree import rewritten
 from patchstack.workspace import move_pin, read_workspace
 
 

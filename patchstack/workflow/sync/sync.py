@@ -13,10 +13,10 @@ from pathlib import Path
 from patchstack.errors import NotHeldError, UsageError
 from patchstack.series.lock import read_lock
 from patchstack.series.verify.run import Proven, prove_and_keep
-from patchstack.upstream import sync_source
-from patchstack.upstream.sync_state import Fate, Phase, SyncState
-from patchstack.workflow.sync_bench import Bench, tree_of
-from patchstack.workflow.sync_steps import advance, opened, prepare, resolved
+from patchstack.workflow.sync import target as sync_target
+from patchstack.workflow.sync.state import Fate, Phase, SyncState
+from patchstack.workflow.sync.steps import advance, opened, prepare, resolved
+from patchstack.workflow.sync.workspace import Bench, tree_of
 from patchstack.workspace import is_url
 
 _ID = 7  # digits of a commit's id that are taken for one
@@ -41,14 +41,14 @@ def begin(bench: Bench, to: str, *, worktree: Path | None = None, branch: str | 
 def _begin(bench: Bench, to: str, worktree: Path | None, branch: str | None) -> SyncState | None:
     proven = _proven(bench)
     objects, base = proven.sources.objects, proven.sources.base
-    target = sync_source.open_target(bench.cache, bench.config.upstream, base, to, objects)
+    target = sync_target.open_target(bench.cache, bench.config.upstream, base, to, objects)
     if target.commit.oid == base.oid:
         return None
     fork = proven.sources.fork
-    named = branch or sync_source.branch_name(
+    named = branch or sync_target.branch_name(
         proven.series, read_lock(bench.config.patches), bench.config.fork_ref, target.commit.oid
     )
-    sync_source.refuse_branch(named, proven.sources.fork_repository)
+    sync_target.refuse_branch(named, proven.sources.fork_repository)
     place = _place(bench, worktree, named)
     distance = len(target.range.commits)
     commits = "1 upstream commit" if distance == 1 else f"{distance} upstream commits"
@@ -61,7 +61,7 @@ def _begin(bench: Bench, to: str, worktree: Path | None, branch: str | None) -> 
         branch=named,
         worktree=str(place),
         fork_head=fork.head.oid if fork else "",
-        digest=sync_source.series_digest(bench.config.patches),
+        digest=sync_target.series_digest(bench.config.patches),
         head=target.commit.oid,
         phase=Phase.PREPARING,
     )
@@ -79,7 +79,7 @@ def go_on(bench: Bench) -> SyncState:
         if state.phase is Phase.PREPARING:
             proven = _proven(bench)
             name = state.to_name if is_url(bench.config.upstream) else state.to
-            target = sync_source.open_target(
+            target = sync_target.open_target(
                 bench.cache, bench.config.upstream, proven.sources.base, name, proven.sources.objects
             )
             state = bench.save(replace(state, to=target.commit.oid, head=target.commit.oid))

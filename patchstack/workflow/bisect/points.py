@@ -10,7 +10,7 @@ from patchstack.git.objects import Objects
 from patchstack.git.transport import Cache
 from patchstack.series.verify.run import Proven, prove_and_keep
 from patchstack.upstream.merge.patch import Picker
-from patchstack.upstream.sync_source import open_target
+from patchstack.workflow.sync.target import open_target
 from patchstack.workspace import SeriesConfig
 
 

@@ -13,9 +13,9 @@ from typing import Protocol
 from patchstack.errors import Exit, PatchstackError, UsageError
 from patchstack.git.scratch import make_directory
 from patchstack.process import ProgramTimeout, run
-from patchstack.workflow.bisect_row import NoTree, Point, Row
-from patchstack.workflow.bisection import Answer, Ending, Said, comes_and_goes, next_point
-from patchstack.workflow.tree_directory import TreeDirectory
+from patchstack.workflow.bisect.checkout_tree import TreeDirectory
+from patchstack.workflow.bisect.points import NoTree, Point, Row
+from patchstack.workflow.bisect.search import Answer, Ending, Said, comes_and_goes, next_point
 
 Talk = Callable[[str], None]
 _SKIP, _ABORT = 125, 128

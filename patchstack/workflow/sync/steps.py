@@ -13,11 +13,12 @@ from patchstack.series.history import ForkHistory, read_fork
 from patchstack.series.lock import read_lock
 from patchstack.series.mirror.checkout import absent_files, check_out
 from patchstack.series.verify.run import Proven
-from patchstack.upstream import sync_conflict, sync_rerere, sync_source
-from patchstack.upstream.sync_state import Fate, Phase, SyncState
-from patchstack.upstream.sync_worktree import Unmerged
-from patchstack.workflow.sync_bench import Bench, tree_of
-from patchstack.workflow.sync_finish import finish
+from patchstack.workflow.sync import conflict, shared_rerere
+from patchstack.workflow.sync import target as sync_target
+from patchstack.workflow.sync.finish import finish
+from patchstack.workflow.sync.state import Fate, Phase, SyncState
+from patchstack.workflow.sync.workspace import Bench, tree_of
+from patchstack.workflow.sync.worktree import Unmerged
 from patchstack.workspace import SeriesConfig, is_url
 
 LANDED = "landed upstream"
@@ -41,22 +42,22 @@ def prepare(bench: Bench, state: SyncState, proven: Proven, upstream: Repository
     objects.add_directory(tree.git_dir / "objects", state.worktree)
     if own is not None:
         _take_objects(own, bench, state)
-    commits, notes = sync_source.in_one_line(objects, tree, fork, proven.sources.base, state.to)
-    patches = sync_source.patches_of(
+    commits, notes = sync_target.in_one_line(objects, tree, fork, proven.sources.base, state.to)
+    patches = sync_target.patches_of(
         proven.series,
         read_lock(config.patches),
         [commit for commit, _ in commits],
         proven.verification.rows,
         in_order=own is not None,
     )
-    items = sync_source.items_of(commits, patches)
-    wanted = list(sync_source.contents(objects, items))
+    items = sync_target.items_of(commits, patches)
+    wanted = list(sync_target.contents(objects, items))
     objects.want(wanted)
-    touched = sync_source.paths_touched(objects, items) & set(absent)
+    touched = sync_target.paths_touched(objects, items) & set(absent)
     _refuse_missing(bench, sum(not objects.has(oid) for oid in wanted) + len(touched))
     if absent:
         notes.append(f"the contents of {_files(len(absent))} are not to be had: the work tree is sparse, without them")
-    sync_rerere.bring(bench.shared, tree.git_dir / "rr-cache")
+    shared_rerere.bring(bench.shared, tree.git_dir / "rr-cache")
     for note in notes:
         bench.talk(f"note: {note}")
     state = replace(
@@ -109,13 +110,11 @@ def advance(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
         item = state.items[place]
         if place == first:
             # What we left ourselves is clean; what was found here may be half a step of a run that was killed.
-            tree.reset(state.head, sync_source.paths_made(objects, item))
+            tree.reset(state.head, sync_target.paths_made(objects, item))
         got = tree.merge(item.commit)
         if isinstance(got, Unmerged):
-            collisions = sync_conflict.explain(
-                objects, tree, got.paths, state.pin, state.to, state.items[:place], got.moved
-            )
-            stop = {"collisions": sync_conflict.document(collisions), "remembered": list(got.remembered)}
+            collisions = conflict.explain(objects, tree, got.paths, state.pin, state.to, state.items[:place], got.moved)
+            stop = {"collisions": conflict.document(collisions), "remembered": list(got.remembered)}
             return bench.save(replace(state, phase=Phase.STOPPED, stop=stop))
         if got.remembered:
             bench.talk(f"{item.label} {item.subject}: resolved as remembered: {', '.join(got.remembered)}")
@@ -134,7 +133,7 @@ def advance(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
 
 def _landed(bench: Bench, state: SyncState, place: int, objects: Objects) -> SyncState:
     item = state.items[place]
-    mover = sync_conflict.landed_in(objects, tree_of(state), item, state.pin, state.to)
+    mover = conflict.landed_in(objects, tree_of(state), item, state.pin, state.to)
     where = f": {mover.commit[:12]} {mover.subject}" if mover else ""
     bench.talk(f"{item.label} {item.subject}: nothing is left of it, {LANDED}{where}")
     return bench.save(state.with_item(place, fate=Fate.LANDED, reason=f"{LANDED}{where}"))
@@ -160,7 +159,7 @@ def resolved(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
         )
     tree.remember()
     oid = tree.commit(objects.read(item.commit)[1], found.tree, state.head, found.message)
-    sync_rerere.share(tree.git_dir / "rr-cache", bench.shared)
+    shared_rerere.share(tree.git_dir / "rr-cache", bench.shared)
     state = state.with_item(place, fate=Fate.PICKED, result=oid, by_hand=True, reason="")
     return bench.save(replace(state, head=oid, phase=Phase.PICKING, stop=None))
 

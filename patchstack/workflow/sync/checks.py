@@ -15,12 +15,12 @@ from patchstack.errors import Exit, NotHeldError, PatchstackError
 from patchstack.git.objects import Objects
 from patchstack.process import run
 from patchstack.series.sources import Sources
-from patchstack.upstream.sync_state import Phase, SyncState
 from patchstack.verdict import Verdict, exit_code
-from patchstack.workflow.accept import BenchOf, BuildOf, Step, Terms, gated
-from patchstack.workflow.candidate import OnTheWay
-from patchstack.workflow.sync_bench import Bench
-from patchstack.workflow.sync_finish import made_branch
+from patchstack.workflow.candidate.accept import BenchOf, BuildOf, Step, Terms, gated
+from patchstack.workflow.candidate.candidate import OnTheWay
+from patchstack.workflow.sync.finish import made_branch
+from patchstack.workflow.sync.state import Phase, SyncState
+from patchstack.workflow.sync.workspace import Bench
 
 _LONGEST = 24 * 3600.0  # seconds a required command may take
 _SHOWN = 20  # lines of its output

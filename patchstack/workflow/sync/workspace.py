@@ -11,8 +11,8 @@ from pathlib import Path
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.atomic import alone_in
 from patchstack.git.transport import Cache
-from patchstack.upstream.sync_state import FILE_NAME, SyncState, load_state, save_state
-from patchstack.upstream.sync_worktree import SyncTree
+from patchstack.workflow.sync.state import FILE_NAME, SyncState, load_state, save_state
+from patchstack.workflow.sync.worktree import SyncTree
 from patchstack.workspace import SeriesConfig, Workspace
 
 Talk = Callable[[str], None]

@@ -15,7 +15,7 @@ from patchstack.build.store import Store
 from patchstack.build.variant import Setting, Variants
 from patchstack.engine.protocol import Engine
 from patchstack.git.objects import Objects
-from patchstack.workflow.bisect_row import NoTree, Point
+from patchstack.workflow.bisect.points import NoTree, Point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

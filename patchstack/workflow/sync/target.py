@@ -19,8 +19,8 @@ from patchstack.series.lock import FILE_NAME, Lock
 from patchstack.series.mirror.destination import refuse_name
 from patchstack.series.verify.result import Row
 from patchstack.upstream.history import UpstreamRange, read_range
-from patchstack.upstream.sync_state import Item
-from patchstack.upstream.sync_worktree import SyncTree
+from patchstack.workflow.sync.state import Item
+from patchstack.workflow.sync.worktree import SyncTree
 from patchstack.workspace import is_url
 
 

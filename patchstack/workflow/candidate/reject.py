@@ -8,8 +8,8 @@ from pathlib import Path
 
 from patchstack.errors import UsageError
 from patchstack.evidence.ledger import Decision, Ledger, Outcome
-from patchstack.workflow.candidate import OnTheWay, described
-from patchstack.workflow.examined import recall
+from patchstack.workflow.candidate.candidate import OnTheWay, described
+from patchstack.workflow.candidate.pending import recall
 
 
 def reject(way: OnTheWay, ledger: Ledger, *, why: str, tags: Sequence[str] = ()) -> tuple[Decision, Path]:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from patchstack.git.objects import Objects
 from patchstack.git.trees import compare_trees, content
-from patchstack.upstream.sync_state import Fate, Item
-from patchstack.upstream.sync_worktree import SyncTree
+from patchstack.workflow.sync.state import Fate, Item
+from patchstack.workflow.sync.worktree import SyncTree
 
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*\Z")
 _SHOWN = 40  # lines of a side; more are told by their number

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from patchstack.upstream.sync_changes import Kind
-from patchstack.upstream.sync_state import Fate, SyncState
-from patchstack.upstream.sync_toolchain import Setting, ToolchainChanges
+from patchstack.workflow.sync.build_changes import Setting, ToolchainChanges
+from patchstack.workflow.sync.outcomes import Kind
+from patchstack.workflow.sync.state import Fate, SyncState
 
 SCHEMA = "patchstack.sync/1"
 

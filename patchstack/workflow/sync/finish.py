@@ -13,11 +13,11 @@ from patchstack.series.files.directory import load_series
 from patchstack.series.history import ForkHistory, read_fork
 from patchstack.series.mirror.export import ExportPlan, carry_out, plan_export
 from patchstack.series.verify.verify import Expectation, verify
-from patchstack.upstream.sync_changes import compare_changes
-from patchstack.upstream.sync_document import toolchain_document
-from patchstack.upstream.sync_state import Fate, Phase, SyncState
-from patchstack.upstream.sync_toolchain import compare_toolchains
-from patchstack.workflow.sync_bench import Bench, tree_of
+from patchstack.workflow.sync.build_changes import compare_toolchains
+from patchstack.workflow.sync.document import toolchain_document
+from patchstack.workflow.sync.outcomes import compare_changes
+from patchstack.workflow.sync.state import Fate, Phase, SyncState
+from patchstack.workflow.sync.workspace import Bench, tree_of
 
 
 def finish(bench: Bench, state: SyncState, objects: Objects) -> SyncState:

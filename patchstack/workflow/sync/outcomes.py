@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from patchstack.git.objects import Objects
 from patchstack.git.trees import same_change
-from patchstack.upstream.sync_state import Fate, Item
-from patchstack.upstream.sync_worktree import SyncTree
+from patchstack.workflow.sync.state import Fate, Item
+from patchstack.workflow.sync.worktree import SyncTree
 
 
 class Kind(StrEnum):

@@ -17,14 +17,14 @@ from patchstack.git.transport import shown_url
 from patchstack.process import run
 from patchstack.series.history import check_pushed
 from patchstack.series.mirror.export import carry_out
-from patchstack.upstream.sync_document import sync_document
-from patchstack.upstream.sync_rerere import share
-from patchstack.upstream.sync_source import series_digest
-from patchstack.upstream.sync_state import Fate, Phase, SyncState
-from patchstack.workflow.sync_bench import OURS, Bench, tree_of
-from patchstack.workflow.sync_checks import ProvingOf, check
-from patchstack.workflow.sync_finish import plan_series
-from patchstack.workflow.sync_steps import opened
+from patchstack.workflow.sync.checks import ProvingOf, check
+from patchstack.workflow.sync.document import sync_document
+from patchstack.workflow.sync.finish import plan_series
+from patchstack.workflow.sync.shared_rerere import share
+from patchstack.workflow.sync.state import Fate, Phase, SyncState
+from patchstack.workflow.sync.steps import opened
+from patchstack.workflow.sync.target import series_digest
+from patchstack.workflow.sync.workspace import OURS, Bench, tree_of
 from patchstack.workspace import SeriesConfig, is_url, move_pin
 
 

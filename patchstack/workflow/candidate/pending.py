@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.files.atomic import replace_file
-from patchstack.workflow.accept import Step
-from patchstack.workflow.candidate import OnTheWay
+from patchstack.workflow.candidate.accept import Step
+from patchstack.workflow.candidate.candidate import OnTheWay
 
 SCHEMA = "patchstack.examined/1"
 

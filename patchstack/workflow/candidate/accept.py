@@ -32,7 +32,7 @@ from patchstack.git.objects import Commit
 from patchstack.git.transport import Cache
 from patchstack.series.verify.run import prove
 from patchstack.verdict import Verdict, exit_code
-from patchstack.workflow.candidate import OnTheWay
+from patchstack.workflow.candidate.candidate import OnTheWay
 
 BuildOf = Callable[[Source], Stored]
 BenchOf = Callable[[Stored], AbstractContextManager[EngineBench]]

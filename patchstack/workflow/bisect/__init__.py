@@ -1,0 +1,1 @@
+"""Find the patch or upstream commit that makes a command fail."""

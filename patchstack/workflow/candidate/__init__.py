@@ -1,0 +1,1 @@
+"""Accept or reject a commit of the fork."""

@@ -1,0 +1,1 @@
+"""Move a fork to a newer upstream commit."""
