@@ -39,9 +39,9 @@ from patchstack.build.recipe import build_command, configure_command
 from patchstack.build.session import Session
 from patchstack.build.variant import load_variants
 from patchstack.engine.choose import open_engine
-from patchstack.engine.endpoint import resolve
+from patchstack.engine.docker.endpoint import resolve
+from patchstack.engine.docker.sandbox import HOME
 from patchstack.engine.protocol import Engine, Job
-from patchstack.engine.sandbox import HOME
 from patchstack.process import clean_environment
 from patchstack.workspace import read_workspace
 

@@ -24,9 +24,9 @@ import docker
 import docker.errors
 import pytest
 
-from patchstack.engine.container import ContainerEngine
-from patchstack.engine.endpoint import resolve
-from patchstack.engine.owner import OWNER_LABEL
+from patchstack.engine.docker.endpoint import resolve
+from patchstack.engine.docker.engine import ContainerEngine
+from patchstack.engine.docker.owner import OWNER_LABEL
 from patchstack.engine.protocol import Engine, Job, Limits, Outcome, Volume
 from patchstack.errors import PatchstackError
 from tests.support.checkout import ROOT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from patchstack.engine.host import HostEngine
+from patchstack.engine.host.engine import HostEngine
 from patchstack.evidence.store import Observations
 from patchstack.gates.bench import EngineBench
 from patchstack.gates.place import Programs

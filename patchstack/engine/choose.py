@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from patchstack.engine.endpoint import resolve
-from patchstack.engine.host import HostEngine
+from patchstack.engine.docker.endpoint import resolve
+from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Engine
 from patchstack.errors import MissingError
 
@@ -21,7 +21,7 @@ def open_engine(spec: str, *, root: Path) -> Engine:
         return HostEngine(root)
     endpoint = resolve(spec)
     try:
-        from patchstack.engine.container import ContainerEngine
+        from patchstack.engine.docker.engine import ContainerEngine
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("docker", "requests", "urllib3"):
             raise

@@ -61,7 +61,7 @@ def here(*, env: Mapping[str, str] | None = None, seconds: float = SECONDS) -> A
 def over_ssh(url: str, *, seconds: float = SECONDS) -> Ask:
     """Asks the machine of `ssh://[USER@]HOST[:PORT]` with the ssh program. Any login shell will do: the command line
     travels on stdin, to a /bin/sh."""
-    from patchstack.engine.ssh import arguments
+    from patchstack.engine.docker.ssh import arguments
 
     command = (*arguments(url)[:-1], "/bin/sh")
 

@@ -216,7 +216,7 @@ def read_gpus(said: str) -> tuple[Gpu, ...]:
 
 def _contexts(env: Mapping[str, str]) -> tuple[tuple[str, ...], str, str]:
     """The names of docker's contexts, where `docker` leads, and what is wrong with docker's configuration."""
-    from patchstack.engine.endpoint import contexts, resolve
+    from patchstack.engine.docker.endpoint import contexts, resolve
 
     config = Path(env.get("DOCKER_CONFIG") or Path(env.get("HOME") or Path.home()) / ".docker")
     try:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from patchstack.engine.owner import own_label
+from patchstack.engine.docker.owner import own_label
 from patchstack.errors import UsageError
 from patchstack.machine.activity import Activity, Container, read_activity
 from patchstack.machine.ask import PLACES, Ask, Place

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from patchstack.engine.container import ContainerEngine
-from patchstack.engine.dockerfile import base
+from patchstack.engine.docker.dockerfile import base
+from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.protocol import Image, Limits
 from tests.engines import IMAGE, container_engine, needs_docker, ran, raw_api, shell
 from tests.support.checkout import ROOT

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.engine import owner
-from patchstack.engine.container import ContainerEngine
+from patchstack.engine.docker import owner
+from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.protocol import EngineLost, EngineUnavailable
 from patchstack.errors import PatchstackError
 from tests.engines import (

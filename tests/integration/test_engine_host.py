@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.engine.container import ContainerEngine
-from patchstack.engine.host import HostEngine
+from patchstack.engine.docker.engine import ContainerEngine
+from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Ending, Engine, EnginePath, Limits, PlatformUnsupported
 from patchstack.errors import MissingError, UsageError
 from tests.engines import client, container_engine, eventually, job, needs_docker, ran, shell, volume_of

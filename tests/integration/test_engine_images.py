@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.engine import imagebuild
-from patchstack.engine.container import ContainerEngine
+from patchstack.engine.docker import images
+from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.protocol import Image, ImageMissing
 from patchstack.errors import MissingError, UsageError
 from tests.engines import IMAGE, container_engine, eventually, job, needs_docker, ran, raw_api
@@ -36,10 +36,10 @@ def builder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """With a DOCKER_CONFIG that has the plugin, the docker program knows buildx; PATCHSTACK_TEST_BUILDX names one."""
     plugins = _BUILDX_CONFIG
     if request.param == "engine":
-        monkeypatch.setattr(imagebuild, "_buildx", lambda: None)
+        monkeypatch.setattr(images, "_buildx", lambda: None)
     elif plugins is not None:
         monkeypatch.setenv("DOCKER_CONFIG", plugins)
-    if request.param == "buildx" and imagebuild._buildx() is None:
+    if request.param == "buildx" and images._buildx() is None:
         pytest.skip("no docker program with buildx 0.13 or newer")
     return str(request.param)
 
@@ -63,8 +63,8 @@ def test_an_image_is_built_tagged_and_labelled_with_its_base(engine: ContainerEn
     image, said = built(engine, tmp_path, recipe, BASE=IMAGE, WHO="me")
     assert image.reference == TAG
     assert image.platform == "linux/amd64"
-    assert image.labels[imagebuild.BASE_LABEL] == IMAGE
-    assert imagebuild.BASE_DIGEST_LABEL not in image.labels  # imported here: no registry knows it
+    assert image.labels[images.BASE_LABEL] == IMAGE
+    assert images.BASE_DIGEST_LABEL not in image.labels  # imported here: no registry knows it
     assert image == engine.image(TAG, platform="linux/amd64")
     assert "RUN echo made for" in said
     assert ran(engine, job("cat", "/greeting", image=TAG))[1] == "hello\nmade for me\n"

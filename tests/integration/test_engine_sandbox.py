@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from patchstack.engine.container import ContainerEngine
+from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.protocol import Ending, EnginePath, ImageMissing, Limits, Outcome, PlatformUnsupported
 from patchstack.errors import MissingError, UsageError
 from tests.engines import (

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.engine import ssh
 from patchstack.engine.archive import Entry, pack
-from patchstack.engine.container import ContainerEngine
+from patchstack.engine.docker import ssh
+from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.protocol import EngineLost, EngineUnavailable
 from patchstack.errors import MissingError
 from tests.engines import (

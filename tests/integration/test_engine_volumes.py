@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from patchstack.engine.archive import OWNER, Entry, pack, unpack
-from patchstack.engine.container import ContainerEngine
-from patchstack.engine.host import HostEngine
+from patchstack.engine.docker.engine import ContainerEngine
+from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Engine, OutOfSpace
 from patchstack.errors import MissingError, UsageError
 from tests.engines import (

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from patchstack.engine.choose import open_engine
-from patchstack.engine.endpoint import Endpoint, resolve
-from patchstack.engine.host import HostEngine
+from patchstack.engine.docker.endpoint import Endpoint, resolve
+from patchstack.engine.host.engine import HostEngine
 from patchstack.errors import ConfigError, UsageError
 from tests.support.checkout import ROOT
 

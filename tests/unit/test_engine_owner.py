@@ -11,8 +11,8 @@ from typing import Any
 import docker.errors
 import pytest
 
-from patchstack.engine import containers, owner
-from patchstack.engine.owner import OWNER_LABEL, is_dead, own_label
+from patchstack.engine.docker import containers, owner
+from patchstack.engine.docker.owner import OWNER_LABEL, is_dead, own_label
 from patchstack.files import alive, proc
 from patchstack.process import Finished
 from tests.namespaces import in_another, need_namespaces
@@ -35,7 +35,9 @@ def test_this_process_is_not_dead() -> None:
 
 def test_a_process_in_another_container_with_this_host_name_is_not_dead(tmp_path: Path) -> None:
     need_namespaces()
-    script = "from patchstack.engine.owner import own_label; open(sys.argv[1], 'w').write(own_label()); ready()\n"
+    script = (
+        "from patchstack.engine.docker.owner import own_label; open(sys.argv[1], 'w').write(own_label()); ready()\n"
+    )
     with in_another(script, tmp_path / "label"):
         label = (tmp_path / "label").read_text()
         assert label.startswith(HOST)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from patchstack.engine import dockerfile, imagebuild
-from patchstack.engine.faults import base_unavailable, refusal
-from patchstack.engine.imagebuild import Progress
+from patchstack.engine.docker import dockerfile, images
+from patchstack.engine.docker.faults import base_unavailable, refusal
+from patchstack.engine.docker.images import Progress
+from patchstack.engine.docker.sandbox import HOME, Surroundings, check, container, shell_arguments
 from patchstack.engine.protocol import EnginePath, ImageMissing, Job, Limits, OutOfSpace, PlatformUnsupported, Volume
-from patchstack.engine.sandbox import HOME, Surroundings, check, container, shell_arguments
 from patchstack.errors import MissingError, PatchstackError, UsageError
 
 AROUND = Surroundings(image="sha256:1", image_env={"PATH": "", "CUDA_HOME": "", "WANTED": ""}, cpus=8)
@@ -234,9 +234,9 @@ def test_documents_between_other_lines_are_found_on_one_line_or_on_many() -> Non
         b"ERROR: no\n",
         b"{ torn",
     ]
-    assert list(imagebuild.events(lines)) == ["WARNING: x\n", {"vertexes": []}, {"logs": []}, "ERROR: no\n", "{ torn"]
+    assert list(images.events(lines)) == ["WARNING: x\n", {"vertexes": []}, {"logs": []}, "ERROR: no\n", "{ torn"]
 
 
 def test_a_disk_that_is_full_while_an_image_is_built_is_named() -> None:
-    error = imagebuild.failure("x:1", "debian", Progress(error="write /var/lib/x: no space left on device"))
+    error = images.failure("x:1", "debian", Progress(error="write /var/lib/x: no space left on device"))
     assert isinstance(error, OutOfSpace)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.engine.host import HostEngine
+from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Ending
 from patchstack.errors import MissingError, UsageError
 from patchstack.evidence.store import Observations

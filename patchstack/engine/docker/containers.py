@@ -14,10 +14,10 @@ import docker.errors
 import requests
 
 from patchstack.engine.archive import Entry, pack
-from patchstack.engine.attached import Attached, Late
-from patchstack.engine.connect import Connection
+from patchstack.engine.docker.connection import Connection
+from patchstack.engine.docker.output import Attached, Late
+from patchstack.engine.docker.owner import JOB_LABEL, OWNER_LABEL, is_dead, own_label
 from patchstack.engine.lifeline import Ended, Trailer, Why
-from patchstack.engine.owner import JOB_LABEL, OWNER_LABEL, is_dead, own_label
 from patchstack.engine.protocol import Ending, EngineLost, Job, Outcome, Output, PlatformUnsupported
 from patchstack.errors import MissingError, PatchstackError
 

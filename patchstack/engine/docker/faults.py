@@ -16,7 +16,7 @@ import docker.errors
 import requests
 import urllib3.exceptions
 
-from patchstack.engine.endpoint import Endpoint
+from patchstack.engine.docker.endpoint import Endpoint
 from patchstack.engine.protocol import EngineLost, EngineUnavailable, ImageMissing, OutOfSpace, PlatformUnsupported
 from patchstack.errors import MissingError, PatchstackError, UsageError
 

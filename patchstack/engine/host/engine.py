@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from patchstack.engine import directory
+from patchstack.engine.host import directory
 from patchstack.engine.lifeline import HOST
 from patchstack.engine.names import checked
 from patchstack.engine.protocol import About, Ending, Image, Job, Outcome, Output, PlatformUnsupported, Volume

@@ -19,10 +19,10 @@ from typing import Any
 
 import docker.errors
 
-from patchstack.engine import dockerfile
-from patchstack.engine.connect import Connection
-from patchstack.engine.endpoint import Endpoint
-from patchstack.engine.faults import NO_SPACE, base_unavailable, refusal
+from patchstack.engine.docker import dockerfile
+from patchstack.engine.docker.connection import Connection
+from patchstack.engine.docker.endpoint import Endpoint
+from patchstack.engine.docker.faults import NO_SPACE, base_unavailable, refusal
 from patchstack.engine.protocol import About, ImageMissing, Output
 from patchstack.errors import MissingError, PatchstackError
 from patchstack.process import clean_environment, run

@@ -14,11 +14,11 @@ from typing import Any
 
 import docker.errors
 
-from patchstack.engine import containers, imagebuild, sandbox
-from patchstack.engine.connect import Connection
-from patchstack.engine.endpoint import Endpoint
+from patchstack.engine.docker import containers, images, sandbox
+from patchstack.engine.docker.connection import Connection
+from patchstack.engine.docker.endpoint import Endpoint
+from patchstack.engine.docker.owner import VOLUME_LABEL, own_label
 from patchstack.engine.names import checked
-from patchstack.engine.owner import VOLUME_LABEL, own_label
 from patchstack.engine.protocol import (
     About,
     Image,
@@ -233,11 +233,11 @@ class ContainerEngine:
         knows. Raises `ImageMissing` where the base cannot be had, `PatchstackError` with the failing step and its last
         lines where a step fails.
         """
-        plan = imagebuild.Plan(
+        plan = images.Plan(
             directory=directory, tag=tag, platform=platform, args=dict(args), network=network, endpoint=self.endpoint
         )
         about = self._about or self.about()
-        imagebuild.build(self._connected(), plan, about, output)
+        images.build(self._connected(), plan, about, output)
         image = self.image(tag, platform=platform)
         assert image is not None
         return image

@@ -12,9 +12,9 @@ import urllib3.connection
 from docker.tls import TLSConfig
 from docker.transport import UnixHTTPAdapter
 
-from patchstack.engine.endpoint import Certificates, Endpoint
-from patchstack.engine.faults import Faults
-from patchstack.engine.ssh import Tunnel
+from patchstack.engine.docker.endpoint import Certificates, Endpoint
+from patchstack.engine.docker.faults import Faults
+from patchstack.engine.docker.ssh import Tunnel
 
 _FIRST_ANSWER = 30  # seconds; ssh's own limit for connecting is as long
 _ANSWER = 600  # seconds; an engine under load takes its time to remove a large volume

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from patchstack.engine.archive import OWNER
+from patchstack.engine.docker.owner import JOB_LABEL, OWNER_LABEL
 from patchstack.engine.lifeline import CONTAINER
 from patchstack.engine.names import checked
-from patchstack.engine.owner import JOB_LABEL, OWNER_LABEL
 from patchstack.engine.protocol import EnginePath, Job
 from patchstack.errors import UsageError
 
