@@ -15,7 +15,7 @@ from tests.toy import wait_for
 CHILD = """
 import os, signal, sys, time
 from patchstack.machine.ask import Place, here
-from patchstack.machine.gpulock import gpu_lock
+from patchstack.machine.gpu.lock import gpu_lock
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 place, wait, hold, log, times = sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), sys.argv[4], int(sys.argv[5])
 def note(what):

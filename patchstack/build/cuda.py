@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from patchstack.errors import MissingError
-from patchstack.machine.toolchain import ROOTS, find_cuda_tool
+from patchstack.machine.local.toolchain import ROOTS, find_cuda_tool
 from patchstack.process import Finished, clean_environment, run
 
 HINT = "pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"

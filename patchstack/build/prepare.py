@@ -71,7 +71,7 @@ def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:
         return plan, None
     if plan.toolkit is not None:
         return plan, Path(plan.toolkit.value) / "bin" / "nvcc"
-    from patchstack.machine.toolchain import find_nvcc, toolkit_root
+    from patchstack.machine.local.toolchain import find_nvcc, toolkit_root
 
     found = find_nvcc(os.environ)
     if found is None:

@@ -20,8 +20,8 @@ def doctor_command(
     compilers, nvcc, GPU, disk space. Writes nothing. Exits with 0 where verify can run and an engine can build, else
     with 3."""
     from patchstack.engine.choose import open_engine
-    from patchstack.machine.doctor import judge
-    from patchstack.machine.facts import gather
+    from patchstack.machine.local.doctor import judge
+    from patchstack.machine.local.facts import gather
     from patchstack.report.doctor import advice_lines, doctor_document, doctor_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable

@@ -228,7 +228,7 @@ def _bench(
     from patchstack.gates.built import chosen_build, engine_of, programs_of
     from patchstack.gates.fit import NotFit
     from patchstack.gates.place import Programs, uses_gpu
-    from patchstack.machine.gpulock import GpuTaken
+    from patchstack.machine.gpu.lock import GpuTaken
 
     if build is not None and directory is not None:
         raise UsageError("give --build or --bin, not both")

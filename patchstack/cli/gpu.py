@@ -51,8 +51,8 @@ def status_command(
 ) -> None:
     """Look at the machine that has the GPU: what hardware it is and what may be concluded from it, who holds the lock,
     and whether it is fit to be judged on. Writes nothing. Exits with 0 where it is fit, else with 4."""
-    from patchstack.machine.gpulock import look
-    from patchstack.machine.preflight import Wanted, allowed, preflight
+    from patchstack.machine.gpu.lock import look
+    from patchstack.machine.gpu.preflight import Wanted, allowed, preflight
     from patchstack.report.machine import gpu_document, hardware_lines, preflight_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
@@ -87,8 +87,8 @@ def lock_command(
     """Run a command on this machine while holding the lock of the GPU, and exit with its exit code: for a profiler, or
     a script of your own. patchstack below it knows that it has the lock. Exits with 4 where somebody else has the GPU,
     or took it meanwhile."""
-    from patchstack.machine.below import end_below
-    from patchstack.machine.gpulock import TOKEN, gpu_lock
+    from patchstack.machine.gpu.lock import TOKEN, gpu_lock
+    from patchstack.machine.gpu.processes import end_below
     from patchstack.process import attached
 
     with _reached(engine, image, lock) as reached:
@@ -116,7 +116,7 @@ def unlock_command(
 ) -> None:
     """Make the lock of the GPU free where its owner is gone; with --force, whoever has it. Writes the lock's file
     alone. Exits with 1 where it stays taken."""
-    from patchstack.machine.gpulock import Standing, let_go_of, look
+    from patchstack.machine.gpu.lock import Standing, let_go_of, look
 
     with _reached(engine, image, lock) as reached:
         for holder in look(reached.ask, reached.places):

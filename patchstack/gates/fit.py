@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from patchstack.engine.protocol import Engine
 from patchstack.errors import Exit, PatchstackError
 from patchstack.machine.ask import reach
-from patchstack.machine.gpulock import gpu_lock
+from patchstack.machine.gpu.lock import gpu_lock
+from patchstack.machine.gpu.preflight import Wanted, allowed, preflight
 from patchstack.machine.hardware import hardware
-from patchstack.machine.preflight import Wanted, allowed, preflight
 
 
 class NotFit(PatchstackError):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from patchstack.machine.ask import Ask, Said
-from patchstack.machine.gpuclass import GpuClass, classify, conclusions, of_all
+from patchstack.machine.gpu.classes import GpuClass, classify, conclusions, of_all
 from patchstack.machine.probe import GPU_FIELDS, GPU_FIELDS_OF_OLD, Parts, number, probe, rows
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from patchstack.machine.doctor import Checkup, State
+from patchstack.machine.local.doctor import Checkup, State
 from patchstack.report.table import Table
 
 SCHEMA = "patchstack.doctor/1"

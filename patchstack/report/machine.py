@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from patchstack.machine.gpulock import Holder
+from patchstack.machine.gpu.lock import Holder
+from patchstack.machine.gpu.preflight import Preflight
 from patchstack.machine.hardware import Gpu, Hardware
-from patchstack.machine.preflight import Preflight
 from patchstack.report.table import Table
 from patchstack.verdict import Verdict
 

@@ -14,7 +14,7 @@ import pytest
 
 from patchstack.build.cuda import find_cuobjdump
 from patchstack.demo.build import build_demo
-from patchstack.machine.toolchain import find_nvcc, toolkit_root
+from patchstack.machine.local.toolchain import find_nvcc, toolkit_root
 from tests.support.checkout import ROOT
 from tests.toy import IMAGE, need_docker, need_host_tools
 

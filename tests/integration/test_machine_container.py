@@ -12,9 +12,9 @@ import pytest
 from patchstack.engine.choose import open_engine
 from patchstack.engine.protocol import Engine, Volume
 from patchstack.machine.ask import Ask, Place, here, through
-from patchstack.machine.gpulock import GpuTaken, Standing, gpu_lock, look
+from patchstack.machine.gpu.lock import GpuTaken, Standing, gpu_lock, look
+from patchstack.machine.gpu.preflight import Wanted, preflight
 from patchstack.machine.hardware import hardware
-from patchstack.machine.preflight import Wanted, preflight
 from patchstack.verdict import Verdict
 from tests.toy import IMAGE, need_docker
 

@@ -13,9 +13,9 @@ import pytest
 
 from patchstack.engine.protocol import About, Engine, EngineUnavailable
 from patchstack.errors import Exit, MissingError, UsageError
-from patchstack.machine.doctor import Check, State, judge
-from patchstack.machine.facts import Asked, Facts, Gpu, ask_together, gather, read_gpus
-from patchstack.machine.toolchain import Tool
+from patchstack.machine.local.doctor import Check, State, judge
+from patchstack.machine.local.facts import Asked, Facts, Gpu, ask_together, gather, read_gpus
+from patchstack.machine.local.toolchain import Tool
 from patchstack.report.doctor import advice_lines, doctor_document, doctor_table
 
 

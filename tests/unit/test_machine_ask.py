@@ -12,7 +12,7 @@ import pytest
 from patchstack.engine.protocol import About, Ending, Engine, EngineUnavailable, Job, Outcome, Output
 from patchstack.errors import MissingError, UsageError
 from patchstack.machine.ask import PLACES, Place, here, over_ssh, reach, through
-from patchstack.machine.gpulock import Standing, gpu_lock, look
+from patchstack.machine.gpu.lock import Standing, gpu_lock, look
 from patchstack.machine.hardware import hardware
 from patchstack.process import ProgramTimeout
 from tests import smi

@@ -15,7 +15,7 @@ import typer
 from patchstack.cli.failures import guarded
 from patchstack.cli.gpu import gpu_app
 from patchstack.machine.ask import Place, here
-from patchstack.machine.gpulock import gpu_lock
+from patchstack.machine.gpu.lock import gpu_lock
 from tests import smi
 from tests.conftest import Ran
 from tests.support.checkout import ROOT
@@ -92,7 +92,7 @@ def test_a_command_has_the_gpu_to_itself_and_its_exit_code_is_ours(gpu: Gpu, tmp
 def test_patchstack_below_the_lock_knows_that_it_has_it(gpu: Gpu, tmp_path: Path) -> None:
     look = (
         "from patchstack.machine.ask import Place, here\n"
-        "from patchstack.machine.gpulock import look\n"
+        "from patchstack.machine.gpu.lock import look\n"
         f"print(look(here(), (Place(path={str(tmp_path / 'lock')!r}),))[0].words)"
     )
     ran = gpu("lock", "--purpose", "outer", "--", "env", f"PYTHONPATH={ROOT}", sys.executable, "-c", look)
@@ -157,7 +157,7 @@ def test_unlock_frees_a_dead_owner_and_a_living_one_only_by_force(gpu: Gpu, tmp_
         assert "let go of; " in gpu("unlock", "--force").stdout
     dying = (
         "import os\nfrom patchstack.machine.ask import Place, here\n"
-        "from patchstack.machine.gpulock import gpu_lock\n"
+        "from patchstack.machine.gpu.lock import gpu_lock\n"
         f"with gpu_lock(here(), 'dying', places=(Place(path={str(tmp_path / 'lock')!r}),)):\n    os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", dying], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)

@@ -10,7 +10,7 @@ import pytest
 
 from patchstack.errors import MissingError
 from patchstack.machine.ask import Said, here, read_parts
-from patchstack.machine.gpuclass import GpuClass, classify, conclusions, of_all
+from patchstack.machine.gpu.classes import GpuClass, classify, conclusions, of_all
 from patchstack.machine.hardware import Hardware, hardware, read_hardware
 from patchstack.machine.probe import SCRIPT, number, probe, rows
 from patchstack.report.machine import hardware_document, hardware_lines

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import Exit, MissingError
-from patchstack.machine import gpulock
 from patchstack.machine.ask import here
-from patchstack.machine.gpulock import GpuTaken, LockLost, Standing, gpu_lock, let_go_of, look
-from patchstack.machine.lockfile import read_owner
+from patchstack.machine.gpu import lock as gpulock
+from patchstack.machine.gpu.lock import GpuTaken, LockLost, Standing, gpu_lock, let_go_of, look
+from patchstack.machine.gpu.lock_record import read_owner
 from tests.gpu_lock import Directory
 from tests.toy import wait_for
 

@@ -14,8 +14,8 @@ import pytest
 
 from patchstack.errors import MissingError
 from patchstack.machine.ask import Place, here
-from patchstack.machine.gpulock import GpuTaken, gpu_lock, look
-from patchstack.machine.lockfile import this_process
+from patchstack.machine.gpu.lock import GpuTaken, gpu_lock, look
+from patchstack.machine.gpu.lock_record import this_process
 from tests import smi
 from tests.conftest import Places
 from tests.gpu_lock import Directory

@@ -10,8 +10,18 @@ import pytest
 
 from patchstack.errors import MissingError
 from patchstack.machine.ask import Place, here
-from patchstack.machine.gpulock import Standing, gpu_lock, look
-from patchstack.machine.lockfile import File, Now, Owner, Sign, judge, read_owner, record_line, taken_line, this_process
+from patchstack.machine.gpu.lock import Standing, gpu_lock, look
+from patchstack.machine.gpu.lock_record import (
+    File,
+    Now,
+    Owner,
+    Sign,
+    judge,
+    read_owner,
+    record_line,
+    taken_line,
+    this_process,
+)
 
 ME = this_process("0123456789abcdef", "gate")
 OWNER = replace(ME, boot="boot-of-a-laptop", host="laptop", since=1000.0)

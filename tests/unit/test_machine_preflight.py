@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import UsageError
-from patchstack.machine import preflight as module
-from patchstack.machine.activity import Activity, App, Container, GpuState, read_activity
 from patchstack.machine.ask import Place, Said, here
-from patchstack.machine.gpulock import Holder, Standing, gpu_lock
+from patchstack.machine.gpu import preflight as module
+from patchstack.machine.gpu.activity import Activity, App, Container, GpuState, read_activity
+from patchstack.machine.gpu.lock import Holder, Standing, gpu_lock
+from patchstack.machine.gpu.preflight import NAMES, Check, Preflight, Wanted, allowed, judge, preflight
 from patchstack.machine.hardware import Gpu, Hardware
-from patchstack.machine.preflight import NAMES, Check, Preflight, Wanted, allowed, judge, preflight
 from patchstack.report.machine import preflight_document, preflight_table
 from patchstack.verdict import Verdict
 from tests import smi

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import MissingError
-from patchstack.machine.toolchain import Tool, find_cuda_tool, find_nvcc, find_tool, read_version, toolkit_root
+from patchstack.machine.local.toolchain import Tool, find_cuda_tool, find_nvcc, find_tool, read_version, toolkit_root
 
 NVCC_SAYS = """nvcc: NVIDIA (R) Cuda compiler driver
 Copyright (c) 2005-2025 NVIDIA Corporation

@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 
 from patchstack.engine.docker.owner import own_label
 from patchstack.errors import UsageError
-from patchstack.machine.activity import Activity, Container, read_activity
 from patchstack.machine.ask import PLACES, Ask, Place
-from patchstack.machine.gpulock import Held, Holder, Standing, look
+from patchstack.machine.gpu.activity import Activity, Container, read_activity
+from patchstack.machine.gpu.lock import Held, Holder, Standing, look
 from patchstack.machine.hardware import Hardware, read_hardware
 from patchstack.machine.probe import probe
 from patchstack.verdict import Verdict

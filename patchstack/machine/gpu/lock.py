@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from patchstack.errors import Exit, MissingError, PatchstackError
 from patchstack.machine.ask import PART, PLACES, Ask, Place, Said, ask_parts
-from patchstack.machine.lockfile import (
+from patchstack.machine.gpu.lock_record import (
     ODD,
     File,
     Holder,

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from patchstack.engine.protocol import About
 from patchstack.errors import Exit
-from patchstack.machine.facts import Asked, Facts
-from patchstack.machine.toolchain import Tool
+from patchstack.machine.local.facts import Asked, Facts
+from patchstack.machine.local.toolchain import Tool
 
 GIT = (2, 32)
 CMAKE = (3, 18)

@@ -14,7 +14,7 @@ from typing import Any
 
 from patchstack.engine.protocol import About, Engine
 from patchstack.errors import MissingError, PatchstackError, UsageError
-from patchstack.machine.toolchain import ROOTS, Tool, find_cuda_tool, find_nvcc, find_tool
+from patchstack.machine.local.toolchain import ROOTS, Tool, find_cuda_tool, find_nvcc, find_tool
 from patchstack.process import clean_environment, run
 
 PACKAGES = ("docker", "in_toto_attestation", "elftools")

@@ -1,0 +1,1 @@
+"""GPUs: the lock, the preflight checks, other users."""

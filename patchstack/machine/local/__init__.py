@@ -1,0 +1,1 @@
+"""This machine: its facts, its compilers."""
