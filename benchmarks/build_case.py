@@ -12,9 +12,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from benchmarks.generate import git_environment
-from patchstack.build.plan import Request, parse_definitions
-from patchstack.build.source import Source, directory_source, series_source
-from patchstack.build.variant import Variant, load_variants
+from patchstack.builds.inputs.plan import Request, parse_definitions
+from patchstack.builds.inputs.source import Source, directory_source, series_source
+from patchstack.builds.inputs.variant import Variant, load_variants
 from patchstack.git.transport import Cache
 from patchstack.workspace import located, read_workspace, read_yaml
 

@@ -34,10 +34,10 @@ from typing import Any
 
 from benchmarks.build_case import Case, make_case, patchstack_environment
 from benchmarks.verify_speed import Target
-from patchstack.build.prepare import prepare
-from patchstack.build.recipe import build_command, configure_command
-from patchstack.build.session import Session
-from patchstack.build.variant import load_variants
+from patchstack.builds.inputs.prepare import prepare
+from patchstack.builds.inputs.variant import load_variants
+from patchstack.builds.run.recipe import build_command, configure_command
+from patchstack.builds.run.session import Session
 from patchstack.engine.choose import open_engine
 from patchstack.engine.docker.endpoint import resolve
 from patchstack.engine.docker.sandbox import HOME

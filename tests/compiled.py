@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.build.proof import BIN, Claim
+from patchstack.builds.proofs.prove import BIN, Claim
 from tests.support.checkout import ROOT
 
 KEY = "0123456789abcdef" * 4

@@ -52,8 +52,8 @@ def accept_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Accept a commit of the fork: everything must hold, then it is written down and exported. Can be run again."""
-    from patchstack.build.plan import Request
-    from patchstack.build.variant import series_variant
+    from patchstack.builds.inputs.plan import Request
+    from patchstack.builds.inputs.variant import series_variant
     from patchstack.evidence.ledger import Ledger
     from patchstack.gates.suite import find_suite, read_suites
     from patchstack.report.ledger import likeness_line

@@ -133,8 +133,8 @@ def _builder(
     *,
     offline: bool,
 ) -> Builder:
-    from patchstack.build.store import Store
-    from patchstack.build.variant import Setting, load_variants
+    from patchstack.builds.inputs.variant import Setting, load_variants
+    from patchstack.builds.record.store import Store
     from patchstack.report.build import BuildScreen
     from patchstack.workflow.bisect.builds import KeyedBuilds
 

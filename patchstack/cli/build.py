@@ -26,10 +26,10 @@ from patchstack.cli.options import (
 from patchstack.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from patchstack.build.plan import Request
-    from patchstack.build.runner import Inputs
-    from patchstack.build.source import Source
-    from patchstack.build.store import Store, Stored
+    from patchstack.builds.inputs.plan import Request
+    from patchstack.builds.inputs.source import Source
+    from patchstack.builds.record.store import Store, Stored
+    from patchstack.builds.run.build import Inputs
     from patchstack.engine.protocol import Engine
     from patchstack.report.build import BuildScreen
     from patchstack.workspace import SeriesConfig, Workspace
@@ -91,9 +91,9 @@ def build_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Build pin + series for a GPU, in a container, and prove what came out. The same inputs are built once."""
-    from patchstack.build.plan import Request, parse_definitions
-    from patchstack.build.proofs.claim import IDS
-    from patchstack.build.store import Store
+    from patchstack.builds.inputs.plan import Request, parse_definitions
+    from patchstack.builds.proofs.claim import IDS
+    from patchstack.builds.record.store import Store
 
     store = Store(cache_directory() / "builds")
     if strangers := set(unproven or ()) - set(IDS):
@@ -144,8 +144,8 @@ def build_command(
 
 def make(series: str, *, workspace: Path, engine: str, offline: bool) -> Exit:
     """Build a series as its workspace says, and report it on stdout: `patchstack build SERIES`."""
-    from patchstack.build.plan import Request
-    from patchstack.build.store import Store
+    from patchstack.builds.inputs.plan import Request
+    from patchstack.builds.record.store import Store
 
     found = nearest_workspace(workspace)
     return _build(
@@ -176,7 +176,7 @@ def _source(
     pin: str | None,
 ) -> tuple[Source, SeriesConfig | None]:
     """The tree that was asked for."""
-    from patchstack.build.source import directory_source, series_source
+    from patchstack.builds.inputs.source import directory_source, series_source
 
     if directory is not None:
         given = {"SERIES": series, "--at": at, "--patches": patches, "--upstream": upstream, "--pin": pin}
@@ -205,9 +205,9 @@ def _build(
     json: bool,
     offline: bool,
 ) -> Exit:
-    from patchstack.build.prepare import prepare
-    from patchstack.build.runner import build
-    from patchstack.build.variant import load_variants, series_variant
+    from patchstack.builds.inputs.prepare import prepare
+    from patchstack.builds.inputs.variant import load_variants, series_variant
+    from patchstack.builds.run.build import build
     from patchstack.report.build import BuildScreen, options_lines
 
     source, config = made
@@ -232,7 +232,7 @@ def _build(
 
 
 def _report(stored: Stored, *, hit: bool, unproven: frozenset[str], output: Path | None, json: bool) -> Exit:
-    from patchstack.build.record import BUILT, bin_directory, document, proofs_of
+    from patchstack.builds.record.record import BUILT, bin_directory, document, proofs_of
     from patchstack.report.build import print_build
     from patchstack.verdict import Verdict, exit_code
 
@@ -255,7 +255,7 @@ def _report(stored: Stored, *, hit: bool, unproven: frozenset[str], output: Path
 
 
 def _shell(inputs: Inputs, engine: Engine, store: Store, screen: BuildScreen) -> Exit:
-    from patchstack.build.session import open_session
+    from patchstack.builds.run.session import open_session
     from patchstack.process import attached
 
     with open_session(engine, inputs.plan, inputs.toolchain, inputs.key, store, screen) as session:

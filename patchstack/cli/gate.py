@@ -224,7 +224,7 @@ def _bench(
 ) -> Iterator[tuple[EngineBench, str, str | None]]:
     """A bench for a build or a directory on a machine that is fit for the suite, with the workspace's observations; and
     what it is of, in words. With `partly` it may be one without GPUs: then the third says why."""
-    from patchstack.build.store import Store
+    from patchstack.builds.record.store import Store
     from patchstack.gates.built import chosen_build, engine_of, programs_of
     from patchstack.gates.fit import NotFit
     from patchstack.gates.place import Programs, uses_gpu

@@ -11,11 +11,11 @@ from patchstack.cli.gates.standing import fit_bench
 from patchstack.cli.options import cache_directory, open_chosen_engine
 
 if TYPE_CHECKING:
-    from patchstack.build.plan import Request
-    from patchstack.build.runner import Inputs
-    from patchstack.build.source import Source
-    from patchstack.build.store import Stored
-    from patchstack.build.variant import Setting
+    from patchstack.builds.inputs.plan import Request
+    from patchstack.builds.inputs.source import Source
+    from patchstack.builds.inputs.variant import Setting
+    from patchstack.builds.record.store import Stored
+    from patchstack.builds.run.build import Inputs
     from patchstack.engine.protocol import Engine
     from patchstack.gates.bench import EngineBench
     from patchstack.workspace import Workspace
@@ -37,8 +37,8 @@ class ProvingMachine:
         allow: tuple[str, ...],
         offline: bool,
     ) -> None:
-        from patchstack.build.store import Store
-        from patchstack.build.variant import load_variants
+        from patchstack.builds.inputs.variant import load_variants
+        from patchstack.builds.record.store import Store
 
         self.workspace = workspace
         self.engine = engine
@@ -53,7 +53,7 @@ class ProvingMachine:
 
     def inputs(self, source: Source) -> Inputs:
         """What a build of the source is made of."""
-        from patchstack.build.prepare import prepare
+        from patchstack.builds.inputs.prepare import prepare
 
         memory = cache_directory() / "toolchains"
         return prepare(
@@ -69,7 +69,7 @@ class ProvingMachine:
 
     def build(self, source: Source) -> Stored:
         """Build a source, or find it built."""
-        from patchstack.build.runner import build
+        from patchstack.builds.run.build import build
         from patchstack.report.build import BuildScreen
 
         inputs = self.inputs(source)

@@ -210,8 +210,8 @@ def _proving(
     bench: Bench, suite: Suite, engine: str | None, unproven: frozenset[str], *, offline: bool
 ) -> Iterator[Proving]:
     """The machine that the suite is run on."""
-    from patchstack.build.plan import Request
-    from patchstack.build.variant import series_variant
+    from patchstack.builds.inputs.plan import Request
+    from patchstack.builds.inputs.variant import series_variant
     from patchstack.cli.proving import ProvingMachine
     from patchstack.workflow.candidate.accept import Terms
     from patchstack.workflow.sync.checks import Proving

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from patchstack.build.toolkit import recall, remember
+from patchstack.builds.inputs.toolkit import recall, remember
 from patchstack.engine.archive import pack, unpack
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome
 from patchstack.errors import MissingError

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from patchstack.build.store import Store
+from patchstack.builds.record.store import Store
 from patchstack.errors import MissingError
 from patchstack.gates.bench import EngineBench
 from patchstack.gates.built import chosen_build, programs_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from patchstack.build.record import BUILT, bin_directory
-from patchstack.build.store import Store, Stored
-from patchstack.build.toolchain import IMAGE_TOOLKIT
+from patchstack.builds.inputs.toolchain import IMAGE_TOOLKIT
+from patchstack.builds.record.record import BUILT, bin_directory
+from patchstack.builds.record.store import Store, Stored
 from patchstack.engine.protocol import EnginePath
 from patchstack.errors import MissingError, NotHeldError
 from patchstack.gates.place import Programs

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from patchstack.build.elf import DamagedElf, read_elf
+from patchstack.builds.proofs.elf import DamagedElf, read_elf
 from patchstack.engine.archive import Entry
 from patchstack.engine.protocol import EnginePath, Volume
 from patchstack.errors import MissingError, UsageError

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from patchstack.build.progress import Progress, ProgressReader, Pulse
-from patchstack.build.record import BUILT
+from patchstack.builds.record.record import BUILT
+from patchstack.builds.run.progress import Progress, ProgressReader, Pulse
 from patchstack.report.table import Table, print_table
 from patchstack.report.text import printable
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-    from patchstack.build.runner import Inputs
-    from patchstack.build.store import Stored
+    from patchstack.builds.record.store import Stored
+    from patchstack.builds.run.build import Inputs
 
 _STYLES = {"PASS": "green", "FAIL": "bold red", "INVALID": "yellow"}
 _PHASES = {
@@ -167,7 +167,7 @@ def rejection_lines(rejection: Mapping[str, Any]) -> Iterator[str]:
 
 def print_builds(builds: Iterable[Stored], *, json: bool) -> None:
     """`--list`: a table, or one document a line."""
-    from patchstack.build.record import document
+    from patchstack.builds.record.record import document
 
     builds = tuple(builds)
     if json:

@@ -6,7 +6,7 @@ import difflib
 import shlex
 from collections.abc import Mapping, Sequence
 
-from patchstack.build.variant import Variants
+from patchstack.builds.inputs.variant import Variants
 from patchstack.errors import UsageError
 
 # GitHub's free runners for public repositories, by platform.

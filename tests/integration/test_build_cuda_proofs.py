@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.build.cuda import Cuobjdump, fp4_instructions, machine_code, ptx
-from patchstack.build.proof import BIN, OBJECTS, Proof, find_cuobjdump, prove
+from patchstack.builds.proofs.cuda import Cuobjdump, fp4_instructions, machine_code, ptx
+from patchstack.builds.proofs.prove import BIN, OBJECTS, Proof, find_cuobjdump, prove
 from patchstack.verdict import Verdict
 from tests.compiled import AARCH64, KEY, claim, for_machine
 

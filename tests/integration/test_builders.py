@@ -91,7 +91,7 @@ def test_the_base_of_a_recipe_is_pinned_by_tag_and_digest(recipe: str) -> None:
 
 
 def test_the_cuda_base_knows_every_architecture_there_is_a_variant_for() -> None:
-    from patchstack.build.arch import parse_arch
+    from patchstack.builds.inputs.arch import parse_arch
 
     named = base((BUILDERS / "cuda" / "Dockerfile").read_text(), {}) or ""
     version = re.search(r"cuda:(\d+)\.(\d+)", named)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from patchstack.build.arch import ARCHITECTURES, parse_arch, toolkit_complaint
+from patchstack.builds.inputs.arch import ARCHITECTURES, parse_arch, toolkit_complaint
 from patchstack.errors import UsageError
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.build.failure import Failure, FailureKind, find_failure
+from patchstack.builds.errors.first_error import Failure, FailureKind, find_failure
 
 BOX = "template <typename T> struct box { T v; int get() { return v.missing(); } };\n"
 

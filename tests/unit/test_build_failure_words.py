@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchstack.build.failure import Failure, FailureKind, find_failure
+from patchstack.builds.errors.first_error import Failure, FailureKind, find_failure
 
 COMMAND = "/usr/bin/c++ -DX='a b' -o CMakeFiles/p.dir/src/a.cpp.o -c /work/source/src/a.cpp"
 

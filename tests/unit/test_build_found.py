@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from patchstack.build import runner
-from patchstack.build.proof import Proof
-from patchstack.build.record import proofs_of
-from patchstack.build.store import Store, Stored
+from patchstack.builds.proofs.prove import Proof
+from patchstack.builds.record.record import proofs_of
+from patchstack.builds.record.store import Store, Stored
+from patchstack.builds.run import build as building
 from patchstack.verdict import Verdict
 
 KEY = "ab" * 32
@@ -38,16 +38,16 @@ def proven(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         holds = dict.fromkeys(ids, Verdict.PASS) | {"cuda-ptx": Verdict.INVALID}
         return tuple(Proof(id=name, verdict=holds[name], detail="now") for name in ids)
 
-    monkeypatch.setattr(runner, "claim", lambda inputs: None)
-    monkeypatch.setattr(runner, "prove", prove)
-    monkeypatch.setattr(runner, "find_cuobjdump", lambda: "cuobjdump")
+    monkeypatch.setattr(building, "claim", lambda inputs: None)
+    monkeypatch.setattr(building, "prove", prove)
+    monkeypatch.setattr(building, "find_cuobjdump", lambda: "cuobjdump")
     return asked
 
 
 def test_what_lacked_a_disassembler_is_judged_when_there_is_one(tmp_path: Path, proven: list[Any]) -> None:
     store = Store(tmp_path)
     found = stored(store, exists="PASS", runs="INVALID", cuda_arch="INVALID", cuda_ptx="INVALID")
-    judged = runner.judged_again(store, found, INPUTS)
+    judged = building.judged_again(store, found, INPUTS)
     assert proven == [{"cuobjdump": "cuobjdump", "run": None}]
     assert [(one.id, str(one.verdict), one.detail) for one in proofs_of(judged.record)] == [
         ("exists", "PASS", "then"),
@@ -72,15 +72,15 @@ def test_a_build_with_nothing_to_disassemble_is_found_as_it_is(
 ) -> None:
     store = Store(tmp_path)
     found = stored(store, **verdicts)
-    assert runner.judged_again(store, found, INPUTS) is found
+    assert building.judged_again(store, found, INPUTS) is found
     assert proven == []
 
 
 def test_without_a_disassembler_it_stays_unjudged(
     tmp_path: Path, proven: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "find_cuobjdump", lambda: None)
+    monkeypatch.setattr(building, "find_cuobjdump", lambda: None)
     store = Store(tmp_path)
     found = stored(store, runs="INVALID", cuda_arch="INVALID")
-    assert runner.judged_again(store, found, INPUTS) is found
+    assert building.judged_again(store, found, INPUTS) is found
     assert proven == []

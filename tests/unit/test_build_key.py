@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from patchstack.build.key import Toolchain, build_key
-from patchstack.build.plan import Request, make_plan
-from patchstack.build.recipe import Layout, ccache_rate, configure_command, environment
-from patchstack.build.source import Source
-from patchstack.build.toolchain import toolkit_place
-from patchstack.build.variant import Setting, load_variants
+from patchstack.builds.inputs.key import Toolchain, build_key
+from patchstack.builds.inputs.plan import Request, make_plan
+from patchstack.builds.inputs.source import Source
+from patchstack.builds.inputs.toolchain import toolkit_place
+from patchstack.builds.inputs.variant import Setting, load_variants
+from patchstack.builds.run.recipe import Layout, ccache_rate, configure_command, environment
 from patchstack.git.objects import Objects
 from tests.unit.test_build_plan import a_plan, an_engine
 

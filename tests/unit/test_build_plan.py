@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.build.arch import parse_arch
-from patchstack.build.plan import Plan, Request, make_plan, parse_definitions
-from patchstack.build.variant import Setting, Variants, builders_directory, load_variants
+from patchstack.builds.inputs.arch import parse_arch
+from patchstack.builds.inputs.plan import Plan, Request, make_plan, parse_definitions
+from patchstack.builds.inputs.variant import Setting, Variants, builders_directory, load_variants
 from patchstack.engine.protocol import About, PlatformUnsupported
 from patchstack.errors import ConfigError, UsageError
 from patchstack.workspace import VariantConfig, read_variants_file

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchstack.build.progress import Event, Phase, Progress, ProgressReader, Pulse, worth_a_line
+from patchstack.builds.run.progress import Event, Phase, Progress, ProgressReader, Pulse, worth_a_line
 
 OUTPUT = (
     "-- The CXX compiler identification is GNU 12.2.0\n-- Configuring done\r\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.build.proof import BIN, Claim, Proof, prove, run_here
+from patchstack.builds.proofs.prove import BIN, Claim, Proof, prove, run_here
 from patchstack.errors import MissingError
 from patchstack.verdict import Verdict
 from tests.compiled import AARCH64, KEY, OTHER_KEY, X86_64, claim, compile_c, for_machine, good_build, library, program

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.build import cuda
-from patchstack.build.cuda import Undumped, count_fp4, find_cuobjdump, has_fp4_instructions, machine_code, ptx
-from patchstack.build.proof import BIN, OBJECTS, Proof, prove
+from patchstack.builds.proofs import cuda
+from patchstack.builds.proofs.cuda import Undumped, count_fp4, find_cuobjdump, has_fp4_instructions, machine_code, ptx
+from patchstack.builds.proofs.prove import BIN, OBJECTS, Proof, prove
 from patchstack.errors import MissingError
 from patchstack.process import Finished
 from patchstack.verdict import Verdict

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from patchstack.build.elf import DamagedElf, Elf, read_elf
+from patchstack.builds.proofs.elf import DamagedElf, Elf, read_elf
 from patchstack.errors import MissingError
 from tests.compiled import AARCH64, compile_c, for_machine, library, program
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.build.proof import BIN, binaries
-from patchstack.build.proofs.files import search, survey
+from patchstack.builds.proofs.files import search, survey
+from patchstack.builds.proofs.prove import BIN, binaries
 from patchstack.errors import MissingError
 from tests.compiled import compile_c, library, program
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.build.proof import BIN, Ran, run_here
-from patchstack.build.proofs.files import survey
-from patchstack.build.proofs.running import Kind, Start, judge_start, runs, start_targets
+from patchstack.builds.proofs.files import survey
+from patchstack.builds.proofs.prove import BIN, Ran, run_here
+from patchstack.builds.proofs.running import Kind, Start, judge_start, runs, start_targets
 from patchstack.errors import MissingError
 from patchstack.process import ProgramTimeout
 from patchstack.verdict import Verdict

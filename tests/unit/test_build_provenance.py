@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import patchstack
-from patchstack.build.provenance import (
+from patchstack.builds.record.provenance import (
     BUILD_TYPE,
     FILE,
     Provenance,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.build.source import Source, directory_source, series_source
+from patchstack.builds.inputs.source import Source, directory_source, series_source
 from patchstack.engine.archive import pack
 from patchstack.errors import ConfigError, MissingError, NotHeldError, UsageError
 from patchstack.git.transport import Cache

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.build.store import RECORD, Store
+from patchstack.builds.record.store import RECORD, Store
 from patchstack.errors import MissingError, UsageError
 from patchstack.files import alive
 from tests.namespaces import in_another, need_namespaces
@@ -76,7 +76,7 @@ def test_a_damaged_record_is_no_build(tmp_path: Path, damage: str) -> None:
 
 def test_a_killed_build_leaves_no_half_result_and_the_next_one_clears_up(tmp_path: Path) -> None:
     script = (
-        "import os, sys, signal; from pathlib import Path; from patchstack.build.store import Store\n"
+        "import os, sys, signal; from pathlib import Path; from patchstack.builds.record.store import Store\n"
         f"with Store(Path(sys.argv[1])).draft({KEY!r}) as draft:\n"
         "    (draft / 'half').write_text('x'); os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -91,7 +91,7 @@ def test_a_killed_build_leaves_no_half_result_and_the_next_one_clears_up(tmp_pat
 def test_the_draft_of_a_process_in_another_container_stays_while_it_may_live(tmp_path: Path) -> None:
     need_namespaces()
     script = (
-        "from pathlib import Path; from patchstack.build.store import Store\n"
+        "from pathlib import Path; from patchstack.builds.record.store import Store\n"
         f"with Store(Path(sys.argv[1])).draft({KEY!r}) as draft:\n"
         "    (draft / 'half').write_text('x'); ready()\n"
     )

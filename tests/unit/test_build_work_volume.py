@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from patchstack.build import work_volume
+from patchstack.builds.run import work_volume
 from patchstack.errors import UsageError
 from patchstack.files import alive
 

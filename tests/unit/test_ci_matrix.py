@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.build.variant import load_variants
+from patchstack.builds.inputs.variant import load_variants
 from patchstack.errors import UsageError
 from patchstack.workflow.matrix import LARGEST, RUNNERS, matrix
 from tests.conftest import Patchstack, RunCli

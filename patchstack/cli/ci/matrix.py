@@ -36,7 +36,7 @@ def matrix_command(
     """Variants × suites as a matrix for jobs: `{"include": [{variant, arch, platform, runner, suite, args}, …]}`."""
     from json import dumps
 
-    from patchstack.build.variant import load_variants
+    from patchstack.builds.inputs.variant import load_variants
     from patchstack.gates.suite import read_suites
     from patchstack.report.github import write_values
     from patchstack.workflow.matrix import RUNNERS, matrix

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.build.plan import Request
-from patchstack.build.prepare import prepare
-from patchstack.build.record import BUILT, bin_directory
-from patchstack.build.runner import build
-from patchstack.build.session import NotJudged, Watch
-from patchstack.build.source import Source, with_absent
-from patchstack.build.store import Store
-from patchstack.build.variant import Setting, Variants
+from patchstack.builds.inputs.plan import Request
+from patchstack.builds.inputs.prepare import prepare
+from patchstack.builds.inputs.source import Source, with_absent
+from patchstack.builds.inputs.variant import Setting, Variants
+from patchstack.builds.record.record import BUILT, bin_directory
+from patchstack.builds.record.store import Store
+from patchstack.builds.run.build import build
+from patchstack.builds.run.session import NotJudged, Watch
 from patchstack.engine.protocol import Engine
 from patchstack.git.objects import Objects
 from patchstack.workflow.bisect.points import NoTree, Point

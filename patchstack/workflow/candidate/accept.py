@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from patchstack.build.record import BUILT, proofs_of
-from patchstack.build.source import Source
-from patchstack.build.store import Stored
+from patchstack.builds.inputs.source import Source
+from patchstack.builds.record.record import BUILT, proofs_of
+from patchstack.builds.record.store import Stored
 from patchstack.errors import ConfigError, MissingError
 from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
 from patchstack.evidence.resemblance import Likeness, resembling

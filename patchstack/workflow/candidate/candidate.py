@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.build.source import Source, Step, with_absent
+from patchstack.builds.inputs.source import Source, Step, with_absent
 from patchstack.errors import MissingError, NotHeldError, UsageError
 from patchstack.evidence.ledger import Candidate
 from patchstack.evidence.resemblance import symbols_of

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 
-from patchstack.build import provenance
-from patchstack.build.key import Key, Toolchain
-from patchstack.build.plan import Plan
-from patchstack.build.proofs.files import Binary
-from patchstack.build.provenance import Json, Provenance, Resource, Subject
-from patchstack.build.source import Source
-from patchstack.build.store import LOG
+from patchstack.builds.inputs.key import Key, Toolchain
+from patchstack.builds.inputs.plan import Plan
+from patchstack.builds.inputs.source import Source
+from patchstack.builds.proofs.files import Binary
+from patchstack.builds.record import provenance
+from patchstack.builds.record.provenance import Json, Provenance, Resource, Subject
+from patchstack.builds.record.store import LOG
 
 
 def write_provenance(

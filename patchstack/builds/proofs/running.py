@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from patchstack.build.proofs.claim import Claim, Proof, Ran, Runner, listed, plain
-from patchstack.build.proofs.files import Survey
-from patchstack.build.proofs.presence import MACHINES, platform
+from patchstack.builds.proofs.claim import Claim, Proof, Ran, Runner, listed, plain
+from patchstack.builds.proofs.files import Survey
+from patchstack.builds.proofs.presence import MACHINES, platform
 from patchstack.errors import MissingError
 from patchstack.verdict import Verdict
 

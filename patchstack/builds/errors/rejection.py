@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from patchstack.build.arch import toolkit_complaint
-from patchstack.build.blame import Step, who_wrote, who_wrote_each
-from patchstack.build.failure import Failure, FailureKind, find_failure
-from patchstack.build.plan import Plan
-from patchstack.build.recipe import Layout
-from patchstack.build.record import Rejection
-from patchstack.build.session import NotJudged, out_of_memory
-from patchstack.build.source import Source
+from patchstack.builds.errors.blame import Step, who_wrote, who_wrote_each
+from patchstack.builds.errors.first_error import Failure, FailureKind, find_failure
+from patchstack.builds.inputs.arch import toolkit_complaint
+from patchstack.builds.inputs.plan import Plan
+from patchstack.builds.inputs.source import Source
+from patchstack.builds.record.record import Rejection
+from patchstack.builds.run.recipe import Layout
+from patchstack.builds.run.session import NotJudged, out_of_memory
 from patchstack.engine.protocol import OutOfSpace
 from patchstack.errors import MissingError, NotHeldError, PatchstackError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 import patchstack
-from patchstack.build.arch import Architecture, parse_arch
+from patchstack.builds.inputs.arch import Architecture, parse_arch
 from patchstack.errors import ConfigError, UsageError
 from patchstack.workspace import SeriesConfig, VariantConfig, read_variants_file
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from patchstack.build.plan import Plan
+from patchstack.builds.inputs.plan import Plan
 
 # The tree is always compiled under this name, wherever it lies: paths in assertions and debug information are the same
 # in every build, and none is the build machine's.

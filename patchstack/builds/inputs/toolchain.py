@@ -9,10 +9,10 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from patchstack.build.arch import toolkit_complaint
-from patchstack.build.key import Toolchain
-from patchstack.build.plan import Plan
-from patchstack.build.toolkit import engine_digest, local_digest, recall, remember
+from patchstack.builds.inputs.arch import toolkit_complaint
+from patchstack.builds.inputs.key import Toolchain
+from patchstack.builds.inputs.plan import Plan
+from patchstack.builds.inputs.toolkit import engine_digest, local_digest, recall, remember
 from patchstack.engine.protocol import Engine, EnginePath, Image, Job, Limits
 from patchstack.errors import MissingError
 from patchstack.process import clean_environment, run

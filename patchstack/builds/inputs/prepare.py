@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from patchstack.build.plan import Plan, Request, make_plan
-from patchstack.build.runner import Inputs
-from patchstack.build.source import Source
-from patchstack.build.toolchain import container_toolchain, host_toolchain
-from patchstack.build.variant import Setting, Variants, builders_directory
+from patchstack.builds.inputs.plan import Plan, Request, make_plan
+from patchstack.builds.inputs.source import Source
+from patchstack.builds.inputs.toolchain import container_toolchain, host_toolchain
+from patchstack.builds.inputs.variant import Setting, Variants, builders_directory
+from patchstack.builds.run.build import Inputs
 from patchstack.engine.protocol import BuildsImages, Engine, Image, ImageMissing
 from patchstack.errors import MissingError
 from patchstack.files import proc

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from patchstack.build.plan import Plan
-from patchstack.build.source import Source
+from patchstack.builds.inputs.plan import Plan
+from patchstack.builds.inputs.source import Source
 
 RECIPE_VERSION = 1
-"""Changes with the commands that `patchstack.build.recipe` gives: binaries of older ones are not taken for new."""
+"""Changes with the commands that `patchstack.builds.run.recipe` gives: binaries of older ones are not taken for new."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from patchstack.build import cuda
-from patchstack.build.cuda import Disassembler
-from patchstack.build.proofs.claim import Claim, Proof, listed, plain
-from patchstack.build.proofs.files import OBJECTS, Built, Survey
+from patchstack.builds.proofs import cuda
+from patchstack.builds.proofs.claim import Claim, Proof, listed, plain
+from patchstack.builds.proofs.cuda import Disassembler
+from patchstack.builds.proofs.files import OBJECTS, Built, Survey
 from patchstack.errors import MissingError
 from patchstack.verdict import Verdict
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.build.elf import DamagedElf, Elf, read_elf
+from patchstack.builds.proofs.elf import DamagedElf, Elf, read_elf
 from patchstack.errors import MissingError
 
 BIN = "bin"

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from patchstack.build.attest import write_provenance
-from patchstack.build.key import Key, Toolchain, build_key
-from patchstack.build.plan import Plan
-from patchstack.build.proof import find_cuobjdump, prove
-from patchstack.build.proofs.claim import Claim, Proof, Ran
-from patchstack.build.proofs.files import Binary, binaries
-from patchstack.build.recipe import ccache_rate
-from patchstack.build.record import BUILT, binaries_of, make_record, proofs_of
-from patchstack.build.session import Made, Session, Watch, open_session
-from patchstack.build.source import Source
-from patchstack.build.store import LOG, Store, Stored
+from patchstack.builds.inputs.key import Key, Toolchain, build_key
+from patchstack.builds.inputs.plan import Plan
+from patchstack.builds.inputs.source import Source
+from patchstack.builds.proofs.claim import Claim, Proof, Ran
+from patchstack.builds.proofs.files import Binary, binaries
+from patchstack.builds.proofs.prove import find_cuobjdump, prove
+from patchstack.builds.record.attest import write_provenance
+from patchstack.builds.record.record import BUILT, binaries_of, make_record, proofs_of
+from patchstack.builds.record.store import LOG, Store, Stored
+from patchstack.builds.run.recipe import ccache_rate
+from patchstack.builds.run.session import Made, Session, Watch, open_session
 from patchstack.engine.protocol import Engine
 from patchstack.errors import MissingError, PatchstackError
 from patchstack.verdict import Verdict
@@ -185,7 +185,9 @@ def _finished(inputs: Inputs, key: Key, session: Session, made: Made, store: Sto
 
 
 def _rejected(inputs: Inputs, key: Key, session: Session, made: Made, store: Store, started: datetime) -> Stored:
-    from patchstack.build.rejection import explain  # reading logs takes patterns by the hundred, and most builds build
+    from patchstack.builds.errors.rejection import (
+        explain,  # reading logs takes patterns by the hundred, and most builds build
+    )
 
     rejection = explain(made.log.read_bytes(), inputs.source, inputs.plan, session.layout)
     record = make_record(

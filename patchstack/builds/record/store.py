@@ -27,7 +27,7 @@ _DRAFT = re.compile(rf"\.draft-[0-9a-f]{{12}}-(?P<tag>{TAG})(?:-[0-9a-f]{{6}})?(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A build in the store: its key, its directory, and its record as JSON (see `patchstack.build.record`)."""
+    """A build in the store: its key, its directory, and its record as JSON (see `patchstack.builds.record.record`)."""
 
     key: str
     directory: Path

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from patchstack.build.proofs.claim import Claim, Proof, listed, plain
-from patchstack.build.proofs.files import Survey
+from patchstack.builds.proofs.claim import Claim, Proof, listed, plain
+from patchstack.builds.proofs.files import Survey
 from patchstack.verdict import Verdict
 
 MACHINES = {"linux/amd64": "EM_X86_64", "linux/arm64": "EM_AARCH64"}

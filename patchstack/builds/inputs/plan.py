@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from patchstack.build.arch import Architecture, parse_arch
-from patchstack.build.variant import Setting, Variant, Variants
+from patchstack.builds.inputs.arch import Architecture, parse_arch
+from patchstack.builds.inputs.variant import Setting, Variant, Variants
 from patchstack.engine.protocol import About, PlatformUnsupported
 from patchstack.errors import ConfigError, UsageError
 

@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from patchstack.build.cuda import Disassembler, find_cuobjdump
-from patchstack.build.key import Key, Toolchain
-from patchstack.build.plan import Plan
-from patchstack.build.recipe import EPOCH, Layout, build_command, configure_command, environment
-from patchstack.build.source import Source
-from patchstack.build.store import LOG, Store
-from patchstack.build.toolchain import IMAGE_TOOLKIT, toolkit_paths, toolkit_place
-from patchstack.build.work_volume import sweep, work_name
+from patchstack.builds.inputs.key import Key, Toolchain
+from patchstack.builds.inputs.plan import Plan
+from patchstack.builds.inputs.source import Source
+from patchstack.builds.inputs.toolchain import IMAGE_TOOLKIT, toolkit_paths, toolkit_place
+from patchstack.builds.proofs.cuda import Disassembler, find_cuobjdump
+from patchstack.builds.record.store import LOG, Store
+from patchstack.builds.run.recipe import EPOCH, Layout, build_command, configure_command, environment
+from patchstack.builds.run.work_volume import sweep, work_name
 from patchstack.engine.archive import Entry, pack, unpack
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome, Volume
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from patchstack.build.diagnostics import Diagnostic, Style, excerpt, first_diagnostic
-from patchstack.build.jobs import BuildLog, JobOutput, read_log
+from patchstack.builds.errors.diagnostics import Diagnostic, Style, excerpt, first_diagnostic
+from patchstack.builds.errors.ninja_log import BuildLog, JobOutput, read_log
 
 _SITES = 20
 _TAIL = 20

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from patchstack.build.key import Key, Toolchain
-from patchstack.build.plan import Plan
-from patchstack.build.proofs.claim import Proof
-from patchstack.build.proofs.files import Binary
-from patchstack.build.source import Source
-from patchstack.build.store import LOG, Stored
+from patchstack.builds.inputs.key import Key, Toolchain
+from patchstack.builds.inputs.plan import Plan
+from patchstack.builds.inputs.source import Source
+from patchstack.builds.proofs.claim import Proof
+from patchstack.builds.proofs.files import Binary
+from patchstack.builds.record.store import LOG, Stored
 from patchstack.verdict import Verdict
 
 SCHEMA = "patchstack.build/1"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from patchstack.build.proofs.claim import Claim, Proof, plain
-from patchstack.build.proofs.files import Hit, Survey
+from patchstack.builds.proofs.claim import Claim, Proof, plain
+from patchstack.builds.proofs.files import Hit, Survey
 from patchstack.verdict import Verdict
 
 _ORIGIN = ("$ORIGIN", "${ORIGIN}")

@@ -9,7 +9,7 @@ import secrets
 import socket
 import time
 
-from patchstack.build.key import Key
+from patchstack.builds.inputs.key import Key
 from patchstack.engine.protocol import Engine
 from patchstack.errors import UsageError
 from patchstack.files.alive import TAG, is_gone, tag

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from patchstack.build.cuda import Disassembler, find_cuobjdump
-from patchstack.build.proofs.claim import Claim, Proof, Ran, Runner
-from patchstack.build.proofs.device import device
-from patchstack.build.proofs.files import BIN, OBJECTS, Binary, Hit, binaries, search, survey
-from patchstack.build.proofs.presence import exists, machine
-from patchstack.build.proofs.running import commit, runs, start_targets
-from patchstack.build.proofs.traces import encoded, paths, wanted_paths
+from patchstack.builds.proofs.claim import Claim, Proof, Ran, Runner
+from patchstack.builds.proofs.cuda import Disassembler, find_cuobjdump
+from patchstack.builds.proofs.device import device
+from patchstack.builds.proofs.files import BIN, OBJECTS, Binary, Hit, binaries, search, survey
+from patchstack.builds.proofs.presence import exists, machine
+from patchstack.builds.proofs.running import commit, runs, start_targets
+from patchstack.builds.proofs.traces import encoded, paths, wanted_paths
 from patchstack.errors import MissingError
 from patchstack.process import ProgramTimeout
 from patchstack.process import run as run_program

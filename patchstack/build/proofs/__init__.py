@@ -1,1 +1,0 @@
-"""The proofs of a build, a file for each thing that is proven. `patchstack.build.proof` puts them together."""

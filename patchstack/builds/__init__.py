@@ -1,0 +1,1 @@
+"""Build a patched source tree and prove what the binaries are."""

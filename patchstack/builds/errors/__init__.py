@@ -1,0 +1,1 @@
+"""Compiler output: the first error, and the patch that caused it."""

@@ -1,0 +1,1 @@
+"""What a build is made of: source, variant, toolchain, key."""

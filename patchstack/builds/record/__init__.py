@@ -1,0 +1,1 @@
+"""What is kept of a build: binaries, record, provenance."""

@@ -1,0 +1,1 @@
+"""Run a build on an engine."""
