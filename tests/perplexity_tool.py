@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from patchstack.gates import kl
 from patchstack.gates.bench import EngineBench
-from patchstack.gates.kl import Spec
+from patchstack.gates.kinds import kl
+from patchstack.gates.kinds.kl import Spec
 from patchstack.gates.kl_measure import Comparison, Measured, Side
 from patchstack.gates.perplexity_output import Statistics, base_size, read_statistics
 from patchstack.gates.protocol import Judgement, Model

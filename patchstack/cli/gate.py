@@ -154,8 +154,8 @@ def record_command(
     """Take what a gate gives as its new reference. A changed transcript needs evidence that the model is the same."""
     from datetime import UTC, datetime
 
-    from patchstack.gates.allowed import EVIDENCE, allowed
-    from patchstack.gates.record import base_of, changed, references, write_references
+    from patchstack.gates.reference.admissible import EVIDENCE, allowed
+    from patchstack.gates.reference.record import base_of, changed, references, write_references
     from patchstack.gates.suite import run_suite
 
     if not why.strip():

@@ -12,8 +12,8 @@ from typing import Any, Protocol, cast
 
 from patchstack.engine.protocol import EngineLost, EngineUnavailable
 from patchstack.errors import ConfigError, MissingError, UsageError
-from patchstack.gates import backend_ops
 from patchstack.gates.bench import EngineBench
+from patchstack.gates.kinds import backend_ops
 from patchstack.gates.protocol import Bench, Judgement, Model
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
@@ -73,7 +73,7 @@ class Suite:
 
 def kind_of(name: str) -> Kind:
     """The module of a gate kind."""
-    return cast(Kind, import_module(f"patchstack.gates.{name.replace('-', '_')}"))
+    return cast(Kind, import_module(f"patchstack.gates.kinds.{name.replace('-', '_')}"))
 
 
 def read_suites(path: Path) -> tuple[Suite, ...]:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.gates import engaged
 from patchstack.gates.bench import EngineBench
-from patchstack.gates.completion import NO_REFERENCE, Spec, State, run
+from patchstack.gates.kinds import engaged
+from patchstack.gates.kinds.completion import NO_REFERENCE, Spec, State, run
 from patchstack.gates.prompting import Prompting
 from patchstack.gates.protocol import Judgement, Model
 from patchstack.gates.transcript import md5_of

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from patchstack.gates import backend_ops, drift, kl
-from patchstack.gates.backend_ops import Spec as OpsSpec
 from patchstack.gates.bench import EngineBench
-from patchstack.gates.case_list import case_list
-from patchstack.gates.kl import Limits, Spec
+from patchstack.gates.kinds import backend_ops, drift, kl
+from patchstack.gates.kinds.backend_ops import Spec as OpsSpec
+from patchstack.gates.kinds.kl import Limits, Spec
+from patchstack.gates.kinds.op_cases import case_list
 from patchstack.gates.kl_measure import Comparison, Side
 from patchstack.gates.perplexity_output import base_size
 from patchstack.gates.protocol import Judgement, Model

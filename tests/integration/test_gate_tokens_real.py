@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from patchstack.gates import rollback, tokens
 from patchstack.gates.bench import EngineBench
+from patchstack.gates.kinds import rollback, tokens
+from patchstack.gates.kinds.rollback import PROGRAM, rollback_program
+from patchstack.gates.kinds.tokens import State
 from patchstack.gates.prompting import Prompting
 from patchstack.gates.protocol import Judgement, Model
-from patchstack.gates.rollback import PROGRAM, rollback_program
-from patchstack.gates.token_reference import Reference, reference_of
-from patchstack.gates.tokens import State
+from patchstack.gates.reference.tokens import Reference, reference_of
 from patchstack.verdict import Verdict
 from tests.programs import a_bench
 from tests.tiny_gguf import ARCHITECTURES, Architecture, need_gguf, write_model

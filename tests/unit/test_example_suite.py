@@ -6,7 +6,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from patchstack.gates import backend_ops, completion
+from patchstack.gates.kinds import backend_ops, completion
 from patchstack.gates.suite import KINDS, read_suites
 from tests.support.checkout import ROOT
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.gates.command import Spec, read, run
+from patchstack.gates.kinds.command import Spec, read, run
 from patchstack.gates.program import Program
 from patchstack.gates.protocol import Judgement, Model
 from patchstack.verdict import Verdict

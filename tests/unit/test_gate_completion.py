@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from patchstack.engine.protocol import Ending
-from patchstack.gates import completion
-from patchstack.gates.completion import Spec, State, run
 from patchstack.gates.exits import fault_of
+from patchstack.gates.kinds import completion
+from patchstack.gates.kinds.completion import Spec, State, run
 from patchstack.gates.prompting import Prompting
 from patchstack.gates.protocol import (
     Attempt,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.gates.completion import Spec, State, read, spec_problems
+from patchstack.gates.kinds.completion import Spec, State, read, spec_problems
 from patchstack.gates.prompting import Prompting, prompting_problems
 from patchstack.gates.protocol import Model
 from patchstack.gates.transcript import md5_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.gates import drift, kl
-from patchstack.gates.kl import Checked, Limits, Spec
+from patchstack.gates.kinds import drift, kl
+from patchstack.gates.kinds.kl import Checked, Limits, Spec
 from patchstack.gates.kl_measure import Comparison, Measured, Side
 from patchstack.gates.protocol import Judgement, Model
 from patchstack.verdict import Verdict

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.gates.engaged import Spec, read, run, spec_problems
+from patchstack.gates.kinds.engaged import Spec, read, run, spec_problems
 from patchstack.gates.program import Program
 from patchstack.gates.protocol import Judgement, Model
 from patchstack.gates.sentinel import GRAPHS_REUSED

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.gates.engaged import Spec, chosen, questions_of, run
+from patchstack.gates.kinds.engaged import Spec, chosen, questions_of, run
 from patchstack.gates.prompting import Prompting
 from patchstack.gates.protocol import Model, Observation
 from patchstack.verdict import Verdict

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from patchstack.errors import MissingError
-from patchstack.gates import kl
 from patchstack.gates.bench import EngineBench
-from patchstack.gates.kl import Limits
+from patchstack.gates.kinds import kl
+from patchstack.gates.kinds.kl import Limits
 from patchstack.gates.kl_measure import Measured
 from patchstack.gates.perplexity_output import read_statistics
 from patchstack.gates.protocol import Model

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.gates import kl
-from patchstack.gates.kl import Limits
+from patchstack.gates.kinds import kl
+from patchstack.gates.kinds.kl import Limits
 from patchstack.gates.kl_measure import comparison_problem
 from patchstack.gates.perplexity_output import base_size, positions_of, read_log, read_statistics
 from patchstack.verdict import Verdict

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from patchstack.engine.protocol import Ending
-from patchstack.gates.parallel_greedy import (
+from patchstack.gates.kinds.parallel_greedy import (
     Answer,
     Step,
     Together,

@@ -14,7 +14,7 @@ import pytest
 
 from patchstack.errors import ConfigError, NotHeldError, UsageError
 from patchstack.gates.protocol import Attempt, Judgement
-from patchstack.gates.record import Reference, changed, references, write_references
+from patchstack.gates.reference.record import Reference, changed, references, write_references
 from patchstack.gates.suite import KINDS, find_suite, kind_of, read_suites
 from patchstack.report.gate import Checked, junit, markdown, read_suite_document, tsv
 from patchstack.verdict import Verdict

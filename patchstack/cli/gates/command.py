@@ -38,7 +38,7 @@ def command_command(
     json: JsonOption = False,
 ) -> None:
     """Run a program of the build, and hold its exit code and its words against what they should be."""
-    from patchstack.gates.command import KIND, VERSION, Spec, run, spec_problems
+    from patchstack.gates.kinds.command import KIND, VERSION, Spec, run, spec_problems
     from patchstack.gates.reading import pattern_problem
 
     spec = Spec(

@@ -54,7 +54,7 @@ def completion_command(
     json: JsonOption = False,
 ) -> None:
     """Hold a greedy transcript of llama-completion against its reference's digest."""
-    from patchstack.gates.completion import KIND, VERSION, Spec, State, run, spec_problems
+    from patchstack.gates.kinds.completion import KIND, VERSION, Spec, State, run, spec_problems
 
     prompting = prompting_of(
         model,

@@ -41,7 +41,7 @@ def drift_command(
     json: JsonOption = False,
 ) -> None:
     """Compare a model with a base at contexts of 256 to 4096 tokens, and see whether the two drift apart."""
-    from patchstack.gates import drift
+    from patchstack.gates.kinds import drift
 
     contexts = tuple(context) if context else drift.CONTEXTS
     spec = drift.Spec(
@@ -71,7 +71,7 @@ def drift_command(
 
 def _print_contexts(judgement: Judgement) -> None:
     """The table: a line a context."""
-    from patchstack.gates.drift import table_rows
+    from patchstack.gates.kinds.drift import table_rows
     from patchstack.report.table import Table, print_table
 
     titles = ("context", "verdict", "positions", "mean KLD", "99.9 %", "maximum", "same top")

@@ -60,7 +60,7 @@ def engaged_command(
     json: JsonOption = False,
 ) -> None:
     """See that a switch leaves its mark where it is on, and none where it is off."""
-    from patchstack.gates.engaged import KIND, VERSION, Spec, chosen, questions_of, run, spec_problems
+    from patchstack.gates.kinds.engaged import KIND, VERSION, Spec, chosen, questions_of, run, spec_problems
     from patchstack.gates.reading import pattern_problem
 
     prompting = None

@@ -15,7 +15,7 @@ from patchstack.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from patchstack.gates.bench import EngineBench
-    from patchstack.gates.kl import Spec
+    from patchstack.gates.kinds.kl import Spec
 
 BaseBinOption = Annotated[
     Path | None,
@@ -80,7 +80,7 @@ def kl_command(
     json: JsonOption = False,
 ) -> None:
     """Compare a model's distributions over the next token with a base's, by KL divergence."""
-    from patchstack.gates import kl
+    from patchstack.gates.kinds import kl
     from patchstack.gates.kl_measure import comparison_problem
 
     spec = compared_by(
@@ -117,7 +117,7 @@ def compared_by(
 ) -> Spec:
     """The settings of a comparison from options: `shape` is chunks, batch and physical batch; `limits` mean, same top
     and calibration; `effort` seconds and tries. Raises `UsageError`, `MissingError` for a text that is not there."""
-    from patchstack.gates.kl import Limits, Spec, args_problem
+    from patchstack.gates.kinds.kl import Limits, Spec, args_problem
     from patchstack.gates.kl_measure import Comparison, Side
 
     (chunks, batch, ubatch), (mean, same_top, calibrate), (seconds, tries) = shape, limits, effort

@@ -40,9 +40,9 @@ def red_green_command(
     json: JsonOption = False,
 ) -> None:
     """Run a test from a build without the code that it covers, and from one with it."""
+    from patchstack.gates.kinds.red_green import KIND, VERSION, Spec, run
     from patchstack.gates.program import NONE
     from patchstack.gates.reading import pattern_problem
-    from patchstack.gates.red_green import KIND, VERSION, Spec, run
 
     spec = Spec(
         program=program_of(program, model=model, arg=arg, env=env, sentinel=NONE, seconds=seconds, tries=tries),

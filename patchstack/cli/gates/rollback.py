@@ -77,8 +77,7 @@ def rollback_command(
     """Check rollback: by the test program, with and without speculation, and by going back to a prompt."""
     from dataclasses import replace
 
-    from patchstack.gates.reading import pattern_problem
-    from patchstack.gates.rollback import (
+    from patchstack.gates.kinds.rollback import (
         CHECKS,
         KIND,
         PROGRAM,
@@ -89,6 +88,7 @@ def rollback_command(
         run,
         spec_problems,
     )
+    from patchstack.gates.reading import pattern_problem
 
     checks = tuple(check or (("program", "speculative") if draft or speculative else ("program",)))
     if unknown := [name for name in checks if name not in CHECKS]:

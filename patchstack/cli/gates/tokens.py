@@ -32,7 +32,7 @@ from patchstack.cli.gates.variables import EngineOption, EnvOption, usage_proble
 from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from patchstack.gates.token_reference import Reference
+    from patchstack.gates.reference.tokens import Reference
 
 MarginOption = Annotated[
     float,
@@ -76,7 +76,7 @@ def tokens_command(
     json: JsonOption = False,
 ) -> None:
     """Hold the tokens that llama-server chooses greedily against a reference, id by id."""
-    from patchstack.gates.tokens import KIND, VERSION, Spec, State, run, spec_problems
+    from patchstack.gates.kinds.tokens import KIND, VERSION, Spec, State, run, spec_problems
 
     prompting = prompting_of(
         model,
@@ -112,7 +112,7 @@ def margin_problems(margin: float) -> list[tuple[str, str]]:
 
 def _reference(expect: str | None, file: Path | None) -> Reference | None:
     """The reference of `--expect` and `--expect-file`. Raises `UsageError`."""
-    from patchstack.gates.token_reference import combined, reference_in
+    from patchstack.gates.reference.tokens import combined, reference_in
 
     filed = reference_in(file) if file is not None else None
     if isinstance(filed, str):
@@ -125,7 +125,7 @@ def _reference(expect: str | None, file: Path | None) -> Reference | None:
 
 def _given(text: str) -> Reference:
     """Ids between commas or blanks, or 64 hexadecimal digits. Raises `UsageError`."""
-    from patchstack.gates.token_reference import reference_of
+    from patchstack.gates.reference.tokens import reference_of
 
     words = text.replace(",", " ").split()
     ids = [int(word) for word in words if word.isdecimal() and len(word) < 20]

@@ -25,8 +25,8 @@ from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
 from patchstack.evidence.resemblance import Likeness, resembling
 from patchstack.gates.bench import EngineBench
 from patchstack.gates.built import programs_of
-from patchstack.gates.changed import still_the_same
 from patchstack.gates.protocol import Judgement
+from patchstack.gates.reference.model_unchanged import still_the_same
 from patchstack.gates.suite import Gate, Suite, run_suite
 from patchstack.git.objects import Commit
 from patchstack.git.transport import Cache

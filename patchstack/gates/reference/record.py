@@ -11,7 +11,7 @@ from typing import Any
 
 from patchstack.errors import ConfigError, NotHeldError, UsageError
 from patchstack.files.atomic import replace_file
-from patchstack.gates import completion, tokens
+from patchstack.gates.kinds import completion, tokens
 from patchstack.gates.protocol import Judgement
 from patchstack.workspace import read_yaml
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from patchstack.gates import kl
+from patchstack.gates.kinds import kl
 from patchstack.gates.kl_measure import comparison_problem
 from patchstack.gates.protocol import Bench, Json, Judgement, Model
 from patchstack.verdict import Verdict

@@ -21,12 +21,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from patchstack.gates.asking import Asked, arguments_taken, ask, near_or_not, worst
-from patchstack.gates.changed import Changed, Measure, as_environment, gathered, read_measure, with_evidence
 from patchstack.gates.prompting import Prompting, read_prompting
 from patchstack.gates.protocol import Bench, Json, Judgement, Model
 from patchstack.gates.reading import Environment, bounded, environment
+from patchstack.gates.reference.model_unchanged import (
+    Changed,
+    Measure,
+    as_environment,
+    gathered,
+    read_measure,
+    with_evidence,
+)
+from patchstack.gates.reference.tokens import Reference, read_reference
 from patchstack.gates.server_replies import Divergence, Generated, Question, first_difference
-from patchstack.gates.token_reference import Reference, read_reference
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 

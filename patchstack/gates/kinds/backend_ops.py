@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from patchstack.errors import PatchstackError
 from patchstack.gates.backend_ops_output import ConsoleOutput, Supported, contradiction, read_supported, read_tested
-from patchstack.gates.case_list import CaseList, Coverage, case_list, compared, is_digest, read_case_list
 from patchstack.gates.exits import crashed, fault_of
+from patchstack.gates.kinds.op_cases import CaseList, Coverage, case_list, compared, is_digest, read_case_list
 from patchstack.gates.protocol import Attempt, Bench, Complete, Invocation, Json, Judgement, Model, Observation
 from patchstack.gates.reading import Environment, bounded, environment, merged
 from patchstack.gates.trying import Settled, tried

@@ -27,12 +27,12 @@ from dataclasses import dataclass, replace
 
 from patchstack.gates.asking import Asked, arguments_taken, ask, near_or_not, worst
 from patchstack.gates.exits import fault_of
+from patchstack.gates.kinds.tokens import read_margin
 from patchstack.gates.program import Program, read_seconds, read_tries
 from patchstack.gates.prompting import Prompting, read_prompting
 from patchstack.gates.protocol import Attempt, Bench, Json, Judgement, Model, Observation
 from patchstack.gates.reading import arguments, environment, model, pattern
 from patchstack.gates.server_replies import Divergence, Generated, Question, first_difference
-from patchstack.gates.tokens import read_margin
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 

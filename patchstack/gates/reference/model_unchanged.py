@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from patchstack.errors import MissingError, NotHeldError
-from patchstack.gates import kl
 from patchstack.gates.bench import EngineBench
 from patchstack.gates.beside import beside, read_build, shown
+from patchstack.gates.kinds import kl
 from patchstack.gates.kl_measure import Side
 from patchstack.gates.path import path_args
 from patchstack.gates.place import Programs

@@ -26,13 +26,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from patchstack.gates.changed import Changed, Measure, as_environment, gathered, read_measure, with_evidence
-from patchstack.gates.completion_verdict import NO_REFERENCE, Parted, Seen, State, judge, parted
 from patchstack.gates.exits import complaint_of, fault_of
-from patchstack.gates.parallel_greedy import judge_parallel, observe_parallel
+from patchstack.gates.kinds.completion_states import NO_REFERENCE, Parted, Seen, State, judge, parted
+from patchstack.gates.kinds.parallel_greedy import judge_parallel, observe_parallel
 from patchstack.gates.prompting import Prompting, read_prompting
 from patchstack.gates.protocol import Bench, Complete, Invocation, Judgement, Model, Observation, Observed
 from patchstack.gates.reading import Environment, bounded, environment, merged
+from patchstack.gates.reference.model_unchanged import (
+    Changed,
+    Measure,
+    as_environment,
+    gathered,
+    read_measure,
+    with_evidence,
+)
 from patchstack.gates.sentinel import lines_of
 from patchstack.gates.transcript import digest_like, reference_problem
 from patchstack.workspace.mapping import Mapping as Node

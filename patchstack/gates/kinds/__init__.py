@@ -1,0 +1,1 @@
+"""Gate kinds, one module each."""
