@@ -65,7 +65,7 @@ bench-build: $(VENV)/.installed  ## build against cmake by hand, side by side (B
 
 models: $(VENV)/.installed ## the tiny models that this project's own series is gated with, into build/models
 	mkdir -p build/models
-	for a in llama qwen3moe qwen35 qwen35moe; do $(BIN)/python -m tests.tiny_gguf $$a build/models/$$a.gguf || exit; done
+	for a in llama qwen3moe qwen35 qwen35moe; do $(BIN)/python -m tests.support.tiny_gguf $$a build/models/$$a.gguf || exit; done
 
 clean:               ## remove what the targets made
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -7,7 +7,7 @@ tensors: the file is written at the speed of the disk, and no kernel looks at wh
 
     python -m benchmarks.moe_model FILE [--layers 12]
 
-Needs the package `gguf`, which brings numpy. The vocabulary is that of `tests.tiny_gguf`.
+Needs the package `gguf`, which brings numpy. The vocabulary is that of `tests.support.tiny_gguf`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests import tiny_gguf
+from tests.support import tiny_gguf
 
 WIDTH, HEADS, KV_HEADS, HEAD = 2048, 32, 4, 128
 EXPERTS, EXPERTS_USED, EXPERT_HIDDEN = 128, 8, 768

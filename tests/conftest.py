@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders import snapshot
+from tests.support.builders import snapshot
 from tests.support.checkout import ROOT
 
 _UNHERMETIC = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "EMAIL", "PAGER", "EDITOR", "VISUAL", "FORCE_COLOR", "CLICOLOR_FORCE")

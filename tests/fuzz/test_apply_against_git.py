@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Objects
 from tests.fuzz.strategies import DIFF_OPTIONS, Files, changed_trees, clear_of_conflicts, damaged, trees
-from tests.oracle import Oracle
+from tests.support.oracle import Oracle
 
 settings.register_profile("fuzz", deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import run_git
 from tests.conftest import Places
+from tests.support.builders import run_git
 from tests.support.checkout import ROOT
-from tests.toy import MAIN, Toy, a_toy, need_host_tools, variants_built
+from tests.support.toy import MAIN, Toy, a_toy, need_host_tools, variants_built
 
 SUITES = """\
 suites:

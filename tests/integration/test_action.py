@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import numbered, run_git
-from tests.ci_world import WORKSPACE, Product, a_product, write_program
 from tests.runner.commands import Command
 from tests.runner.jobs import Ran
+from tests.support.builders import numbered, run_git
 from tests.support.checkout import ROOT
+from tests.support.ci_world import WORKSPACE, Product, a_product, write_program
 
 
 @pytest.fixture

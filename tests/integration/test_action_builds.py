@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.ci_world import a_runner
 from tests.runner.jobs import Ran, Runner
 from tests.support.checkout import ROOT
-from tests.toy import MAIN, Toy, a_toy, need_docker, need_host_tools
+from tests.support.ci_world import a_runner
+from tests.support.toy import MAIN, Toy, a_toy, need_docker, need_host_tools
 
 WORKFLOWS = ROOT / ".github" / "workflows"
 SUITES = """

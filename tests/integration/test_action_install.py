@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ci_world import the_installer
 from tests.support.checkout import ROOT
+from tests.support.ci_world import the_installer
 
 installer = the_installer()
 

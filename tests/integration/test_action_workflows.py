@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import run_git
-from tests.ci_world import WORKSPACE, Product, a_product, write_program
+from tests.support.builders import run_git
 from tests.support.checkout import ROOT
+from tests.support.ci_world import WORKSPACE, Product, a_product, write_program
 
 WORKFLOWS = ROOT / ".github" / "workflows"
 EXAMPLES = ROOT / "docs" / "examples" / "ci"

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.conftest import Places
 from tests.support.checkout import ROOT
-from tests.toy import MAIN, a_toy, need_host_tools, variants_built
+from tests.support.toy import MAIN, a_toy, need_host_tools, variants_built
 
 
 def run(root: Path, *options: str) -> tuple[int, dict[str, Any], str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.builds.record.provenance import read_provenance
-from tests.toy import MAIN, Toy, a_toy, need_docker, need_host_tools
+from tests.support.toy import MAIN, Toy, a_toy, need_docker, need_host_tools
 
 PROOFS = ["exists", "machine", "runs", "commit", "cuda-arch", "paths"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.toy import Toy, a_toy, docker_says, interrupt, need_docker, wait_for
+from tests.support.toy import Toy, a_toy, docker_says, interrupt, need_docker, wait_for
 
 HEAD = "cmake_minimum_required(VERSION 3.18)\nproject(toy C)\n"
 

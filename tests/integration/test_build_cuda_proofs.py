@@ -12,7 +12,7 @@ import pytest
 from patchstack.builds.proofs.cuda import Cuobjdump, fp4_instructions, machine_code, ptx
 from patchstack.builds.proofs.prove import BIN, OBJECTS, Proof, find_cuobjdump, prove
 from patchstack.verdict import Verdict
-from tests.compiled import AARCH64, KEY, claim, for_machine
+from tests.support.compiled import AARCH64, KEY, claim, for_machine
 
 PASS, FAIL, INVALID = Verdict.PASS, Verdict.FAIL, Verdict.INVALID
 FOR_121A = ("-gencode", "arch=compute_121a,code=sm_121a")

@@ -16,7 +16,7 @@ from patchstack.builds.proofs.cuda import find_cuobjdump
 from patchstack.demo.build import build_demo
 from patchstack.machine.local.toolchain import find_nvcc, toolkit_root
 from tests.support.checkout import ROOT
-from tests.toy import IMAGE, need_docker, need_host_tools
+from tests.support.toy import IMAGE, need_docker, need_host_tools
 
 
 @pytest.fixture

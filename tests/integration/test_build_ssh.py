@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines import needs_docker
-from tests.sshd import Server, an_sshd, needs_sshd
-from tests.toy import Toy, a_toy, need_docker, wait_for
+from tests.support.engines import needs_docker
+from tests.support.sshd import Server, an_sshd, needs_sshd
+from tests.support.toy import Toy, a_toy, need_docker, wait_for
 
 pytestmark = [needs_docker, *needs_sshd]
 

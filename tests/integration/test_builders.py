@@ -11,8 +11,8 @@ import pytest
 from patchstack.engine.docker.dockerfile import base
 from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.protocol import Image, Limits
-from tests.engines import IMAGE, container_engine, needs_docker, ran, raw_api, shell
 from tests.support.checkout import ROOT
+from tests.support.engines import IMAGE, container_engine, needs_docker, ran, raw_api, shell
 
 BUILDERS = ROOT / "builders"
 RECIPES = ("cpu", "cuda")

@@ -17,7 +17,7 @@ from patchstack.cli.main import app
 from patchstack.demo.build import Demo, _break, build_demo
 from patchstack.demo.model import model_file
 from patchstack.errors import UsageError
-from tests.builders import run_git
+from tests.support.builders import run_git
 
 PIN = "5d75007f9d663b2ff63e593cbba75e3a5e8e0ddd"
 FORK_TREE = "22adb83c28716c338e2a4bac940a1a325f15fe28"

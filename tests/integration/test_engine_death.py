@@ -17,7 +17,7 @@ from patchstack.engine.docker import owner
 from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.protocol import EngineLost, EngineUnavailable
 from patchstack.errors import PatchstackError
-from tests.engines import (
+from tests.support.engines import (
     IMAGE,
     SPEC,
     Proxy,

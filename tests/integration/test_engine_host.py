@@ -17,8 +17,8 @@ from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Ending, Engine, EnginePath, Limits, PlatformUnsupported
 from patchstack.errors import MissingError, UsageError
-from tests.engines import client, container_engine, eventually, job, needs_docker, ran, shell, volume_of
 from tests.integration.test_engine_death import script
+from tests.support.engines import client, container_engine, eventually, job, needs_docker, ran, shell, volume_of
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from patchstack.engine.docker import images
 from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.protocol import Image, ImageMissing
 from patchstack.errors import MissingError, UsageError
-from tests.engines import IMAGE, container_engine, eventually, job, needs_docker, ran, raw_api
+from tests.support.engines import IMAGE, container_engine, eventually, job, needs_docker, ran, raw_api
 
 pytestmark = needs_docker
 TAG = "patchstack-test-built:1"

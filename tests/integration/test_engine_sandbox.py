@@ -10,7 +10,7 @@ import pytest
 from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.protocol import Ending, EnginePath, ImageMissing, Limits, Outcome, PlatformUnsupported
 from patchstack.errors import MissingError, UsageError
-from tests.engines import (
+from tests.support.engines import (
     IMAGE,
     PODMAN,
     SPEC,

@@ -16,7 +16,7 @@ from patchstack.engine.docker import ssh
 from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.protocol import EngineLost, EngineUnavailable
 from patchstack.errors import MissingError
-from tests.engines import (
+from tests.support.engines import (
     IMAGE,
     container_engine,
     containers_of,
@@ -28,7 +28,7 @@ from tests.engines import (
     shell,
     volume_of,
 )
-from tests.sshd import USER, Server, an_sshd, needs_sshd
+from tests.support.sshd import USER, Server, an_sshd, needs_sshd
 
 pytestmark = [needs_docker, *needs_sshd]
 

@@ -18,7 +18,7 @@ from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Engine, OutOfSpace
 from patchstack.errors import MissingError, UsageError
-from tests.engines import (
+from tests.support.engines import (
     IMAGE,
     PODMAN,
     container_engine,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import Patchstack
-from tests.minillm import Programs, built
-from tests.programs import program
+from tests.support.minillm import Programs, built
+from tests.support.programs import program
 
 pytestmark = pytest.mark.skipif(
     shutil.which("cmake") is None or shutil.which("c++") is None, reason="needs cmake and a C++ compiler"

@@ -13,8 +13,8 @@ from patchstack.gates.bench import EngineBench
 from patchstack.gates.beside import beside
 from patchstack.gates.place import Programs
 from patchstack.gates.protocol import Invocation, Model
-from tests.engines import IMAGE, container_engine, needs_docker
-from tests.programs import program
+from tests.support.engines import IMAGE, container_engine, needs_docker
+from tests.support.programs import program
 
 pytestmark = needs_docker
 LARGE = 8 << 20  # bytes: more than an engine sends ahead of a reader

@@ -25,8 +25,8 @@ from patchstack.gates.kl_measure import Comparison, Side
 from patchstack.gates.perplexity_output import base_size
 from patchstack.gates.protocol import Judgement, Model
 from patchstack.verdict import Verdict
-from tests.programs import a_bench
-from tests.tiny_gguf import need_gguf, write_model
+from tests.support.programs import a_bench
+from tests.support.tiny_gguf import need_gguf, write_model
 
 BIN = os.environ.get("PATCHSTACK_LLAMA_BIN")
 pytestmark = pytest.mark.skipif(BIN is None, reason="PATCHSTACK_LLAMA_BIN is not set")

@@ -17,8 +17,8 @@ from patchstack.gates.prompting import Prompting
 from patchstack.gates.protocol import Judgement, Model
 from patchstack.gates.reference.tokens import Reference, reference_of
 from patchstack.verdict import Verdict
-from tests.programs import a_bench
-from tests.tiny_gguf import ARCHITECTURES, Architecture, need_gguf, write_model
+from tests.support.programs import a_bench
+from tests.support.tiny_gguf import ARCHITECTURES, Architecture, need_gguf, write_model
 
 BIN = os.environ.get("PATCHSTACK_LLAMA_BIN", "")
 

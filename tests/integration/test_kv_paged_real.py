@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny_gguf import Architecture, need_gguf, write_model
+from tests.support.tiny_gguf import Architecture, need_gguf, write_model
 
 BIN = Path(os.environ.get("PATCHSTACK_LLAMA_BIN", "/nonexistent"))
 SLOTS, CONTEXT, BLOCK = 64, 16384, 16

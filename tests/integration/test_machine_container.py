@@ -16,7 +16,7 @@ from patchstack.machine.gpu.lock import GpuTaken, Standing, gpu_lock, look
 from patchstack.machine.gpu.preflight import Wanted, preflight
 from patchstack.machine.hardware import hardware
 from patchstack.verdict import Verdict
-from tests.toy import IMAGE, need_docker
+from tests.support.toy import IMAGE, need_docker
 
 PLACES = (Place(path="/lock"),)
 

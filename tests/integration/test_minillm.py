@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.demo.build import build_demo
-from tests.builders import run_git
+from tests.support.builders import run_git
 
 TOOLS = ("minillm-bench", "minillm-completion", "minillm-llama", "minillm-make-model", "minillm-perplexity")
 LINKS = ("llama-batched-bench", "llama-completion", "llama-perplexity", "llama-server", "test-backend-ops")

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from tests.minillm import PROMPT, Programs, built
 from tests.support.checkout import DATA
+from tests.support.minillm import PROMPT, Programs, built
 
 CAPTURED = DATA / "llama" / "captured"
 

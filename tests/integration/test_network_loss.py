@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import numbered
 from tests.conftest import Patchstack
-from tests.syncing import Moved, kernel, moved
-from tests.unreliable import Server, needs_daemon, serving
+from tests.support.builders import numbered
+from tests.support.syncing import Moved, kernel, moved
+from tests.support.unreliable import Server, needs_daemon, serving
 
 pytestmark = needs_daemon
 CUTS = 6  # places at which the connection breaks off, from the first byte to the last

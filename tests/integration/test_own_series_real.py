@@ -9,10 +9,10 @@ import pytest
 
 from patchstack.series.lock import read_lock
 from patchstack.workspace import read_workspace
-from tests.builders import run_git
 from tests.conftest import Patchstack
-from tests.oracle import Oracle, objects_of
+from tests.support.builders import run_git
 from tests.support.checkout import ROOT
+from tests.support.oracle import Oracle, objects_of
 
 REPO = os.environ.get("PATCHSTACK_LLAMA_REPO", "")
 SERIES = ROOT / "patches" / "paged"

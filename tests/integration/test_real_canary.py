@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.builders import snapshot
 from tests.conftest import RunCli
-from tests.oracle import Oracle, objects_of
+from tests.support.builders import snapshot
+from tests.support.oracle import Oracle, objects_of
 
 REPO = os.environ.get("PATCHSTACK_LLAMA_REPO")
 SERIES = os.environ.get("PATCHSTACK_LLAMA_SERIES")

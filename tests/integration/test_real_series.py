@@ -15,9 +15,9 @@ import pytest
 from patchstack.git.transport import Cache
 from patchstack.series.verify.run import prove
 from patchstack.workspace import SeriesConfig
-from tests.builders import run_git, snapshot
 from tests.conftest import Patchstack
-from tests.oracle import Oracle, objects_of
+from tests.support.builders import run_git, snapshot
+from tests.support.oracle import Oracle, objects_of
 
 REPO = os.environ.get("PATCHSTACK_LLAMA_REPO")
 SERIES = os.environ.get("PATCHSTACK_LLAMA_SERIES")

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.builders import run_git, snapshot
 from tests.conftest import Patchstack
-from tests.oracle import Oracle, objects_of
-from tests.syncing import fates
+from tests.support.builders import run_git, snapshot
+from tests.support.oracle import Oracle, objects_of
+from tests.support.syncing import fates
 
 REPO = os.environ.get("PATCHSTACK_LLAMA_REPO")
 SERIES = os.environ.get("PATCHSTACK_LLAMA_SERIES")

@@ -16,9 +16,9 @@ import pytest
 
 from patchstack.cli.failures import guarded
 from patchstack.cli.main import app
-from tests.builders import run_git, snapshot
 from tests.conftest import Patchstack
-from tests.syncing import Moved, kernel, moved, of
+from tests.support.builders import run_git, snapshot
+from tests.support.syncing import Moved, kernel, moved, of
 
 Printed = pytest.CaptureFixture[str]
 STEPS = frozenset({"subprocess.Popen", "os.rename"})

@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import Places, Ran
 from tests.support.checkout import ROOT
-from tests.toy import MAIN, Toy, a_toy, need_host_tools, variants_built
+from tests.support.toy import MAIN, Toy, a_toy, need_host_tools, variants_built
 
 POLICY = """\
     sync: {require: [test -f main.c], suite: quick}

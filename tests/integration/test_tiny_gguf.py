@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny_gguf import ARCHITECTURES, Architecture, need_gguf, write_model
+from tests.support.tiny_gguf import ARCHITECTURES, Architecture, need_gguf, write_model
 
 BIN = os.environ.get("PATCHSTACK_LLAMA_BIN", "")
 needs_llama = pytest.mark.skipif(not BIN, reason="PATCHSTACK_LLAMA_BIN names no build of llama.cpp")

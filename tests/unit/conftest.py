@@ -10,8 +10,8 @@ import pytest
 
 from patchstack.series.lint.policy import LintPolicy, Waiver
 from patchstack.series.lint.runner import LintResult
-from tests.builders import Changes, Fork, a_fork
-from tests.unit.linting import Linted, of
+from tests.support.builders import Changes, Fork, a_fork
+from tests.support.linting import Linted, of
 
 
 @pytest.fixture

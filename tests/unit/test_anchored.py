@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import TreeOverlay
 from patchstack.git.patch.anchored import apply_anchored
-from tests.builders import (
+from tests.conftest import Ran, RunCli
+from tests.support.builders import (
     Changes,
     RepoBuilder,
     an_upstream,
@@ -24,7 +25,6 @@ from tests.builders import (
     the_oracle,
     write_series,
 )
-from tests.conftest import Ran, RunCli
 
 CHANGES: dict[str, Changes] = {
     "an insertion": {"src/other.cpp": numbered(10) + "new\n" + "".join(f"line {n}\n" for n in range(11, 41))},

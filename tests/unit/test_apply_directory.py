@@ -20,7 +20,17 @@ from patchstack.files.atomic import alone_in
 from patchstack.files.journal import STAGE, Change, install, resume, unfinished
 from patchstack.series.files.directory import load_series
 from patchstack.series.mirror.apply_to_directory import materialize
-from tests.builders import Changes, RepoBuilder, a_fork, executable, mail, run_git, snapshot, symlink, write_series
+from tests.support.builders import (
+    Changes,
+    RepoBuilder,
+    a_fork,
+    executable,
+    mail,
+    run_git,
+    snapshot,
+    symlink,
+    write_series,
+)
 
 
 def check_out(repo: RepoBuilder, rev: str, directory: Path) -> Path:

@@ -18,7 +18,7 @@ from patchstack.files import journal as installing
 from patchstack.files.journal import STAGE, Change, install, resume
 from patchstack.series.files.directory import load_series
 from patchstack.series.mirror.apply_to_directory import materialize
-from tests.builders import mail, write_series
+from tests.support.builders import mail, write_series
 from tests.support.checkout import ROOT
 
 

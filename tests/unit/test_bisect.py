@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.builders import Fork, a_fork, kernel_steps, numbered
 from tests.conftest import Patchstack, RunCli
+from tests.support.builders import Fork, a_fork, kernel_steps, numbered
 
 Printed = pytest.CaptureFixture[str]
 

@@ -16,7 +16,7 @@ from patchstack.git.apply import Applier
 from patchstack.git.objects import Kind, Objects
 from patchstack.series.files.directory import load_series
 from patchstack.series.verify.prefix_trees import apply_series
-from tests.builders import Changes, Fork, a_fork, numbered, run_git, snapshot, symlink
+from tests.support.builders import Changes, Fork, a_fork, numbered, run_git, snapshot, symlink
 
 HEADER = re.compile(r"([0-9a-f]{40}) (\d+) (\d+)")
 

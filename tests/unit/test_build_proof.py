@@ -12,8 +12,19 @@ import pytest
 from patchstack.builds.proofs.prove import BIN, Claim, Proof, prove, run_here
 from patchstack.errors import MissingError
 from patchstack.verdict import Verdict
-from tests.compiled import AARCH64, KEY, OTHER_KEY, X86_64, claim, compile_c, for_machine, good_build, library, program
 from tests.support.checkout import ROOT
+from tests.support.compiled import (
+    AARCH64,
+    KEY,
+    OTHER_KEY,
+    X86_64,
+    claim,
+    compile_c,
+    for_machine,
+    good_build,
+    library,
+    program,
+)
 
 needs_amd64 = pytest.mark.skipif(this.machine() != "x86_64", reason="this machine runs no linux/amd64 programs")
 PASS, FAIL, INVALID = Verdict.PASS, Verdict.FAIL, Verdict.INVALID

@@ -18,7 +18,7 @@ from patchstack.builds.proofs.prove import BIN, OBJECTS, Proof, prove
 from patchstack.errors import MissingError
 from patchstack.process import Finished
 from patchstack.verdict import Verdict
-from tests.compiled import DEVICE_CODE, claim, good_build, library
+from tests.support.compiled import DEVICE_CODE, claim, good_build, library
 
 NO_CODE = "cuobjdump info    : File '/b/tool' does not contain device code"
 NO_PTX = "cuobjdump info    : No PTX file found to extract from '/b/tool'. You may try with -all option."

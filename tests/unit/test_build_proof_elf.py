@@ -13,7 +13,7 @@ import pytest
 
 from patchstack.builds.proofs.elf import DamagedElf, Elf, read_elf
 from patchstack.errors import MissingError
-from tests.compiled import AARCH64, compile_c, for_machine, library, program
+from tests.support.compiled import AARCH64, compile_c, for_machine, library, program
 
 HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 

@@ -11,7 +11,7 @@ import pytest
 from patchstack.builds.proofs.files import search, survey
 from patchstack.builds.proofs.prove import BIN, binaries
 from patchstack.errors import MissingError
-from tests.compiled import compile_c, library, program
+from tests.support.compiled import compile_c, library, program
 
 BLOCK = 4 << 20
 

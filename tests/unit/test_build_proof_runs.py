@@ -13,7 +13,7 @@ from patchstack.builds.proofs.running import Kind, Start, judge_start, runs, sta
 from patchstack.errors import MissingError
 from patchstack.process import ProgramTimeout
 from patchstack.verdict import Verdict
-from tests.compiled import AARCH64, KEY, OTHER_KEY, claim, compile_c, for_machine, library, program
+from tests.support.compiled import AARCH64, KEY, OTHER_KEY, claim, compile_c, for_machine, library, program
 
 needs_amd64 = pytest.mark.skipif(this.machine() != "x86_64", reason="this machine runs no linux/amd64 programs")
 LOADER = b"./tool: error while loading shared libraries: %s: cannot open shared object file: No such file or directory"

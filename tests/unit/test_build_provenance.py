@@ -30,7 +30,7 @@ from patchstack.builds.record.provenance import (
     write_provenance,
 )
 from patchstack.errors import ConfigError, Exit, MissingError, PatchstackError, UsageError
-from tests.compiled import KEY
+from tests.support.compiled import KEY
 
 COMMIT, TREE = "c" * 40, "d" * 40
 STARTED = datetime(2026, 6, 28, 10, 0, 0, 250000, tzinfo=UTC)

@@ -14,7 +14,7 @@ from patchstack.engine.archive import pack
 from patchstack.errors import ConfigError, MissingError, NotHeldError, UsageError
 from patchstack.git.transport import Cache
 from patchstack.workspace import SeriesConfig
-from tests.builders import Fork, a_fork, an_upstream, executable, run_git, symlink
+from tests.support.builders import Fork, a_fork, an_upstream, executable, run_git, symlink
 
 
 def the_source(fork: Fork, tmp_path: Path, *, at: int | None = None, expect: str = "fork") -> Source:

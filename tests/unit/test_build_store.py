@@ -15,7 +15,7 @@ import pytest
 from patchstack.builds.record.store import RECORD, Store
 from patchstack.errors import MissingError, UsageError
 from patchstack.files import alive
-from tests.namespaces import in_another, need_namespaces
+from tests.support.namespaces import in_another, need_namespaces
 
 KEY, OTHER = "ab" * 32, "ac" * 32
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.builders import Fork, RepoBuilder, run_git, write_series
 from tests.conftest import RunCli
-from tests.unit.moving import asked, kernel, look, moved, states
+from tests.support.builders import Fork, RepoBuilder, run_git, write_series
+from tests.support.moving import asked, kernel, look, moved, states
 
 
 def three(directory: Path) -> Fork:

@@ -14,9 +14,9 @@ from patchstack.upstream.merge.edits import NEWLINE, compare, lay, without
 from patchstack.upstream.merge.patch import merge_patch
 from patchstack.upstream.merge.series import Way
 from patchstack.upstream.merge.text import Edit, merge_texts
-from tests.builders import Changes, RepoBuilder, numbered, write_series
 from tests.conftest import RunCli
-from tests.unit.moving import Steps, kernel, look, moved, states
+from tests.support.builders import Changes, RepoBuilder, numbered, write_series
+from tests.support.moving import Steps, kernel, look, moved, states
 
 
 def text(lines: list[bytes]) -> bytes:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from patchstack.report.heatmap import shade
 from patchstack.upstream.canary.functions import function_at, functions, head_at
-from tests.builders import Changes, Fork
 from tests.conftest import Patchstack, RunCli
-from tests.unit.moving import asked, look, moved
+from tests.support.builders import Changes, Fork
+from tests.support.moving import asked, look, moved
 
 SOURCE = "int hot(int x) {{\n    int a = 1;\n    int b = {hot};\n    int c = 3;\n    return a + b + c + x;\n}}\n\n"
 CALM = "int calm(int x) {{\n" + "".join(f"    x += {n};\n" for n in range(60)) + "    return {calm};\n}}\n"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import edited, mail, new_file, new_link, write_series
 from tests.conftest import RunCli
-from tests.unit.moving import kernel, look, moved, told_by_git
+from tests.support.builders import edited, mail, new_file, new_link, write_series
+from tests.support.moving import kernel, look, moved, told_by_git
 
 ODD = {
     "empty": (b"", "malformed"),

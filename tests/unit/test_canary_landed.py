@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import numbered
 from tests.conftest import RunCli
-from tests.unit.moving import Steps, asked, kernel, look, moved, states
+from tests.support.builders import numbered
+from tests.support.moving import Steps, asked, kernel, look, moved, states
 
 BLOCK = "".join(f"    value = compute(value, {number});\n" for number in range(10))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.builders import Changes, File, numbered
 from tests.conftest import RunCli
-from tests.unit.moving import asked, kernel, look, moved, states
+from tests.support.builders import Changes, File, numbered
+from tests.support.moving import asked, kernel, look, moved, states
 
 FUNCTION = """\
 #include "a.h"

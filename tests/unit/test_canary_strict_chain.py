@@ -11,9 +11,20 @@ import pytest
 from patchstack.git.objects import Objects
 from patchstack.series.files.directory import load_series
 from patchstack.upstream.canary.strict_chain import StrictChain
-from tests.builders import Changes, Content, File, Fork, executable, mail, new_file, numbered, symlink, write_series
 from tests.conftest import RunCli
-from tests.unit.moving import kernel, look, moved, told_by_git
+from tests.support.builders import (
+    Changes,
+    Content,
+    File,
+    Fork,
+    executable,
+    mail,
+    new_file,
+    numbered,
+    symlink,
+    write_series,
+)
+from tests.support.moving import kernel, look, moved, told_by_git
 
 
 def check(fork: Fork, directory: Path, run_cli: RunCli) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from patchstack.git.objects import Objects
 from patchstack.upstream.merge.patch import Clash, Merge, merge_patch
 from patchstack.upstream.merge.text import merge_texts
-from tests.builders import Changes, Content, File, RepoBuilder, executable, numbered, run_git, snapshot, symlink
+from tests.support.builders import Changes, Content, File, RepoBuilder, executable, numbered, run_git, snapshot, symlink
 
 FILES: dict[str, Content] = {
     "src/kernel.cu": numbered(60),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.builders import Changes, Fork, a_fork, executable, numbered, run_git, symlink
 from tests.conftest import Patchstack
+from tests.support.builders import Changes, Fork, a_fork, executable, numbered, run_git, symlink
 
 ODD: Changes = {
     "old b/new b/x.txt": "x\n",

@@ -10,8 +10,8 @@ import pytest
 from patchstack.git.objects import Objects
 from patchstack.series.files.directory import load_series
 from patchstack.series.mirror.checkout import check_out
-from tests.builders import Fork, RepoBuilder, a_fork, edited, executable, numbered, run_git, write_series
 from tests.conftest import Patchstack
+from tests.support.builders import Fork, RepoBuilder, a_fork, edited, executable, numbered, run_git, write_series
 
 IDENTITY = ("--format=%an|%ae|%ad|%cn|%ce|%cd", "--date=raw")
 

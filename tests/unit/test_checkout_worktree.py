@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import Fork, RepoBuilder, a_fork, run_git
 from tests.conftest import Patchstack
+from tests.support.builders import Fork, RepoBuilder, a_fork, run_git
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.builders import a_fork
 from tests.conftest import Ran, RunCli
+from tests.support.builders import a_fork
 
 BUILD: dict[str, Any] = {
     "schema": "patchstack.build/1",

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from patchstack.report.canary_issue import LARGEST, canary_issue
-from tests.builders import a_fork
 from tests.conftest import Patchstack, RunCli
+from tests.support.builders import a_fork
 from tests.unit.test_ci_documents import BUILD
 
 

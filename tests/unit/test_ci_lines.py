@@ -8,8 +8,8 @@ import pytest
 
 from patchstack.git.patch.text import read_text
 from patchstack.report.patch_lines import added_line, edited_line, failing_line
-from tests.builders import a_fork
 from tests.conftest import RunCli
+from tests.support.builders import a_fork
 
 PATCH = """From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
 From: A U Thor <author@example.com>

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.builders import a_fork
 from tests.conftest import RunCli
+from tests.support.builders import a_fork
 
 
 def sarif_of(tmp_path: Path, run_cli: RunCli, edit: str) -> tuple[dict[str, Any], Path]:

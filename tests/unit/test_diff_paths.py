@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from patchstack.git.patch.diff import named_paths
-from tests.builders import Changes, RepoBuilder, executable, numbered
+from tests.support.builders import Changes, RepoBuilder, executable, numbered
 
 FILES: Changes = {
     "src/a.cpp": numbered(30),

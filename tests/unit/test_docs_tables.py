@@ -12,8 +12,8 @@ from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
 from patchstack.report.markdown import metadata_table, placed
 from patchstack.series.files.directory import load_series
 from patchstack.series.status.metadata import PatchMetadata, read_metadata
-from tests.builders import Fork, a_fork, snapshot
 from tests.conftest import Patchstack, RunCli
+from tests.support.builders import Fork, a_fork, snapshot
 
 TABLE = """\
 | patch | subject | group | switch | default | gates | upstream | replaces |

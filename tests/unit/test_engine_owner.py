@@ -15,7 +15,7 @@ from patchstack.engine.docker import containers, owner
 from patchstack.engine.docker.owner import OWNER_LABEL, is_dead, own_label
 from patchstack.files import alive, proc
 from patchstack.process import Finished
-from tests.namespaces import in_another, need_namespaces
+from tests.support.namespaces import in_another, need_namespaces
 
 HOST = os.uname().nodename
 HOUR, DAY = 3600.0, 86400.0

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import (
+from tests.conftest import Patchstack
+from tests.support.builders import (
     Changes,
     Fork,
     RepoBuilder,
@@ -21,7 +22,6 @@ from tests.builders import (
     snapshot,
     symlink,
 )
-from tests.conftest import Patchstack
 
 
 def workspace(fork: Fork, extra: str = "") -> None:

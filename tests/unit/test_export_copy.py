@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import Changes, Fork, a_fork, kernel_steps, run_git, snapshot
 from tests.conftest import Patchstack
+from tests.support.builders import Changes, Fork, a_fork, kernel_steps, run_git, snapshot
 from tests.unit.test_export import workspace
 
 NEW: list[tuple[str, Changes]] = [

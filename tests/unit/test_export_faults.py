@@ -20,8 +20,8 @@ import pytest
 from patchstack.cli.failures import guarded
 from patchstack.cli.main import app
 from patchstack.files import swap
-from tests.builders import Fork, a_fork, kernel_steps
 from tests.conftest import Patchstack
+from tests.support.builders import Fork, a_fork, kernel_steps
 from tests.support.checkout import ROOT
 
 Files = dict[str, bytes]

@@ -12,8 +12,8 @@ import pytest
 
 from patchstack.git import format as formats
 from patchstack.git.objects import Commit
-from tests.builders import Fork, a_fork, edit
 from tests.conftest import Patchstack, Places
+from tests.support.builders import Fork, a_fork, edit
 
 Formatted = list[str]
 

@@ -9,7 +9,7 @@ import pytest
 
 from patchstack.cli.failures import guarded
 from patchstack.cli.main import app
-from tests.builders import Fork, a_fork, numbered
+from tests.support.builders import Fork, a_fork, numbered
 
 Step = tuple[str, dict[int, str]]
 

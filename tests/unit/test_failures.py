@@ -13,8 +13,8 @@ import pytest
 
 from patchstack.cli.failures import guarded
 from patchstack.errors import ConfigError, MissingError, NotHeldError, PatchstackError, UsageError
-from tests.builders import a_fork
 from tests.conftest import Places, RunCli
+from tests.support.builders import a_fork
 from tests.support.checkout import ROOT
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from patchstack.files import alive, proc
-from tests.namespaces import in_another, need_namespaces
 from tests.support.checkout import ROOT
+from tests.support.namespaces import in_another, need_namespaces
 
 HOUR, DAY = 3600.0, 86400.0
 ELSEWHERE = "0123abcd"

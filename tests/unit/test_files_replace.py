@@ -11,7 +11,7 @@ import pytest
 
 from patchstack.files import alive
 from patchstack.files.atomic import replace_file
-from tests.namespaces import in_another, need_namespaces
+from tests.support.namespaces import in_another, need_namespaces
 
 
 @pytest.fixture

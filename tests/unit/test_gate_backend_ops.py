@@ -18,8 +18,8 @@ from patchstack.gates.protocol import Judgement
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
-from tests.programs import a_bench, program
 from tests.support.checkout import DATA
+from tests.support.programs import a_bench, program
 
 CAPTURED = DATA / "llama" / "captured"
 ADD, MUL = "ADD(type=f32,ne=[1,1,8,1],nf=1)", "ADD(type=f16,ne=[1,1,8,1],nf=1)"

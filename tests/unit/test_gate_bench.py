@@ -14,7 +14,7 @@ from patchstack.evidence.store import Observations
 from patchstack.gates.bench import EngineBench
 from patchstack.gates.place import Programs
 from patchstack.gates.protocol import Invocation, Model, Observation
-from tests.programs import a_bench, program
+from tests.support.programs import a_bench, program
 
 
 def anything(seen: Observation) -> str | None:

@@ -13,7 +13,7 @@ from patchstack.gates.protocol import Judgement, Model
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
-from tests.programs import a_bench, program
+from tests.support.programs import a_bench, program
 
 SPEC = Spec(program=Program(name="tool", tries=2, seconds=20), must=("all is well",), must_not=("NaN",))
 

@@ -24,8 +24,8 @@ from patchstack.gates.protocol import (
 )
 from patchstack.gates.transcript import md5_of, sha256_of
 from patchstack.verdict import Verdict
-from tests.programs import a_bench, program
 from tests.support.checkout import DATA
+from tests.support.programs import a_bench, program
 
 LLAMA = DATA / "llama"
 WHOLE = (LLAMA / "completion.stderr").read_bytes()

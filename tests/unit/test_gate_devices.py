@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import smi
-from tests.compiled import DEVICE_CODE, compile_c
 from tests.conftest import Patchstack
-from tests.programs import program
+from tests.support import smi
+from tests.support.compiled import DEVICE_CODE, compile_c
+from tests.support.programs import program
 
 WORKSPACE = """\
 series:

@@ -12,8 +12,8 @@ from patchstack.gates.kinds.kl import Checked, Limits, Spec
 from patchstack.gates.kl_measure import Comparison, Measured, Side
 from patchstack.gates.protocol import Judgement, Model
 from patchstack.verdict import Verdict
-from tests.gate_settings import read_settings
-from tests.perplexity_tool import PerplexityTool, measured
+from tests.support.gate_settings import read_settings
+from tests.support.perplexity_tool import PerplexityTool, measured
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from patchstack.gates.sentinel import GRAPHS_REUSED
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
-from tests.programs import a_bench, program
+from tests.support.programs import a_bench, program
 
 SPEC = Spec(
     program=Program(name="tool", sentinel="^done$", tries=2, seconds=20),

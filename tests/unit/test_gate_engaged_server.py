@@ -10,7 +10,7 @@ from patchstack.gates.kinds.engaged import Spec, chosen, questions_of, run
 from patchstack.gates.prompting import Prompting
 from patchstack.gates.protocol import Model, Observation
 from patchstack.verdict import Verdict
-from tests.unit.answering import Scripted, an_answer, seen
+from tests.support.answering import Scripted, an_answer, seen
 from tests.unit.test_gate_engaged import settings
 
 TINY = Model(name="tiny", path="/models/tiny.gguf")

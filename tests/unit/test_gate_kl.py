@@ -18,8 +18,8 @@ from patchstack.gates.kl_measure import Measured
 from patchstack.gates.perplexity_output import read_statistics
 from patchstack.gates.protocol import Model
 from patchstack.verdict import Verdict
-from tests.perplexity_tool import CAPTURED, LLAMA, PERPLEXITY, PerplexityTool, statistics
-from tests.programs import a_bench, program
+from tests.support.perplexity_tool import CAPTURED, LLAMA, PERPLEXITY, PerplexityTool, statistics
+from tests.support.programs import a_bench, program
 
 LOST = "its output was lost"
 

@@ -12,8 +12,8 @@ from patchstack.gates.kinds.kl import Limits
 from patchstack.gates.kl_measure import comparison_problem
 from patchstack.gates.perplexity_output import base_size, positions_of, read_log, read_statistics
 from patchstack.verdict import Verdict
-from tests.gate_settings import read_settings
-from tests.perplexity_tool import CAPTURED, LLAMA, PerplexityTool, statistics
+from tests.support.gate_settings import read_settings
+from tests.support.perplexity_tool import CAPTURED, LLAMA, PerplexityTool, statistics
 
 
 @pytest.fixture

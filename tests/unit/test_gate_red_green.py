@@ -15,7 +15,7 @@ from patchstack.gates.protocol import Judgement, Model
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
-from tests.programs import a_bench, program
+from tests.support.programs import a_bench, program
 
 GREEN, RED = "echo '3 tests passed'", "echo 'shape FAILED'; exit 1"
 

@@ -16,9 +16,9 @@ from patchstack.gates.protocol import Model, Observation
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
-from tests.programs import a_bench, program
+from tests.support.answering import Scripted, an_answer, seen
 from tests.support.checkout import DATA
-from tests.unit.answering import Scripted, an_answer, seen
+from tests.support.programs import a_bench, program
 
 LLAMA = DATA / "llama" / "server"
 RESTORED = (LLAMA / "rollback-qwen35.err").read_bytes()

@@ -10,8 +10,8 @@ import pytest
 from patchstack.gates.protocol import Json, Reply
 from patchstack.gates.server_replies import Generated, Question, first_difference, read_generated
 from patchstack.gates.serving import read_reply
+from tests.support.answering import IDS, an_answer
 from tests.support.checkout import DATA
-from tests.unit.answering import IDS, an_answer
 
 LLAMA = DATA / "llama" / "server"
 QUESTION = Question(prompt="The capital of France is", tokens=12, probabilities=3)

@@ -18,7 +18,7 @@ from patchstack.cli.gates.completion import completion_command
 from patchstack.cli.gates.engaged import engaged_command
 from patchstack.cli.gates.red_green import red_green_command
 from patchstack.gates.transcript import md5_of
-from tests.programs import program
+from tests.support.programs import program
 
 DONE = 'echo "common_perf_print:    graphs reused =  5" >&2'
 

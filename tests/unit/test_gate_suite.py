@@ -18,8 +18,8 @@ from patchstack.gates.reference.record import Reference, changed, references, wr
 from patchstack.gates.suite import KINDS, find_suite, kind_of, read_suites
 from patchstack.report.gate import Checked, junit, markdown, read_suite_document, tsv
 from patchstack.verdict import Verdict
-from tests.programs import program
 from tests.support.checkout import ROOT
+from tests.support.programs import program
 
 HEAD = """\
 # my workspace

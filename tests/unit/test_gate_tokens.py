@@ -16,7 +16,7 @@ from patchstack.gates.server_replies import digest_of_ids
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
-from tests.unit.answering import IDS, Scripted, an_answer, seen
+from tests.support.answering import IDS, Scripted, an_answer, seen
 
 PROMPTING = Prompting(model=Model(name="tiny", path="/models/tiny.gguf"), prompt="Hello", tokens=4, tries=2)
 

@@ -12,7 +12,7 @@ import typer
 from patchstack.cli.failures import guarded
 from patchstack.cli.gates.rollback import rollback_command
 from patchstack.cli.gates.tokens import tokens_command
-from tests.programs import program
+from tests.support.programs import program
 
 SERVER = """\
 import http.server, json, os, signal, sys

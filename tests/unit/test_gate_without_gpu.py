@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from patchstack.gates.suite import read_suites
-from tests.compiled import DEVICE_CODE, compile_c
 from tests.conftest import Patchstack
-from tests.programs import program
+from tests.support.compiled import DEVICE_CODE, compile_c
+from tests.support.programs import program
 
 WORKSPACE = """\
 series:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import an_upstream, snapshot
 from tests.conftest import Places
+from tests.support.builders import an_upstream, snapshot
 from tests.support.checkout import ROOT
 
 

@@ -13,8 +13,8 @@ from patchstack.errors import ConfigError
 from patchstack.git.patch.diff import named_paths
 from patchstack.series.lock import read_lock
 from patchstack.workspace import read_workspace
-from tests.builders import Fork, a_fork, edited, mail, new_file, write_series
 from tests.conftest import RunCli
+from tests.support.builders import Fork, a_fork, edited, mail, new_file, write_series
 
 # Pieces of which broken and odd YAML is made.
 PIECES = [

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from patchstack.workspace import read_workspace
-from tests.builders import Fork, a_fork, run_git
 from tests.conftest import Patchstack
+from tests.support.builders import Fork, a_fork, run_git
 
 
 @pytest.fixture

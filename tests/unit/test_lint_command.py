@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import Fork, a_fork, new_file, write_series
 from tests.conftest import RunCli
-from tests.unit.linting import KEY
+from tests.support.builders import Fork, a_fork, new_file, write_series
+from tests.support.linting import KEY
 
 
 def workspace(fork: Fork, extra: str = "") -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from patchstack.git.patch.trailers import parse_trailers
 from patchstack.series.lint.policy import LintPolicy
-from tests.builders import a_fork, run_git
-from tests.oracle import hermetic_environment
-from tests.unit.linting import of
+from tests.support.builders import a_fork, run_git
+from tests.support.linting import of
+from tests.support.oracle import hermetic_environment
 
 SHA = "0ed235ea2c17a19fc8238668653946721ed136fd"
 

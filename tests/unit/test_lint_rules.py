@@ -13,7 +13,7 @@ from patchstack.series.lint.globs import matching
 from patchstack.series.lint.names import slug_of
 from patchstack.series.lint.policy import LintPolicy
 from patchstack.series.lint.runner import RULES, LintResult, lint
-from tests.builders import (
+from tests.support.builders import (
     Changes,
     Fork,
     a_fork,
@@ -24,7 +24,7 @@ from tests.builders import (
     numbered,
     write_series,
 )
-from tests.unit.linting import Linted, line_of, of, rename, told
+from tests.support.linting import Linted, line_of, of, rename, told
 
 
 def test_a_plain_series_is_clean(linted: Linted) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patchstack.series.lint.secrets import _suspicious, secrets_in
-from tests.unit.linting import KEY
+from tests.support.linting import KEY
 
 LINES = st.sampled_from(
     [

@@ -10,7 +10,7 @@ from patchstack.git.patch.diff import parse_diffs
 from patchstack.git.patch.text import read_text
 from patchstack.series.lint.policy import LintPolicy, Waiver
 from patchstack.series.lint.runner import waiver_problems
-from tests.builders import (
+from tests.support.builders import (
     Changes,
     Content,
     Fork,
@@ -23,7 +23,7 @@ from tests.builders import (
     numbered,
     write_series,
 )
-from tests.unit.linting import KEY, Linted, line_of, of, told
+from tests.support.linting import KEY, Linted, line_of, of, told
 
 # whitespace
 

@@ -15,7 +15,7 @@ from patchstack.machine.ask import PLACES, Place, here, over_ssh, reach, through
 from patchstack.machine.gpu.lock import Standing, gpu_lock, look
 from patchstack.machine.hardware import hardware
 from patchstack.process import ProgramTimeout
-from tests import smi
+from tests.support import smi
 
 ABOUT = About(
     spec="docker",

@@ -16,10 +16,10 @@ from patchstack.cli.failures import guarded
 from patchstack.cli.gpu import gpu_app
 from patchstack.machine.ask import Place, here
 from patchstack.machine.gpu.lock import gpu_lock
-from tests import smi
 from tests.conftest import Ran
+from tests.support import smi
 from tests.support.checkout import ROOT
-from tests.toy import wait_for
+from tests.support.toy import wait_for
 
 Gpu = Callable[..., Ran]
 CALM = ("--allow", "containers", "--allow", "cpu-load")

@@ -14,8 +14,8 @@ from patchstack.machine.gpu.classes import GpuClass, classify, conclusions, of_a
 from patchstack.machine.hardware import Hardware, hardware, read_hardware
 from patchstack.machine.probe import SCRIPT, number, probe, rows
 from patchstack.report.machine import hardware_document, hardware_lines
-from tests import smi
-from tests.smi import Smi
+from tests.support import smi
+from tests.support.smi import Smi
 
 
 def ok(text: str) -> Said:

@@ -15,8 +15,8 @@ from patchstack.machine.ask import here
 from patchstack.machine.gpu import lock as gpulock
 from patchstack.machine.gpu.lock import GpuTaken, LockLost, Standing, gpu_lock, let_go_of, look
 from patchstack.machine.gpu.lock_record import read_owner
-from tests.gpu_lock import Directory
-from tests.toy import wait_for
+from tests.support.gpu_lock import Directory
+from tests.support.toy import wait_for
 
 
 @pytest.fixture

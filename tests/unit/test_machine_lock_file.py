@@ -16,9 +16,9 @@ from patchstack.errors import MissingError
 from patchstack.machine.ask import Place, here
 from patchstack.machine.gpu.lock import GpuTaken, gpu_lock, look
 from patchstack.machine.gpu.lock_record import this_process
-from tests import smi
 from tests.conftest import Places
-from tests.gpu_lock import Directory
+from tests.support import smi
+from tests.support.gpu_lock import Directory
 
 
 @pytest.fixture

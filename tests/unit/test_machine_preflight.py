@@ -21,7 +21,7 @@ from patchstack.machine.gpu.preflight import NAMES, Check, Preflight, Wanted, al
 from patchstack.machine.hardware import Gpu, Hardware
 from patchstack.report.machine import preflight_document, preflight_table
 from patchstack.verdict import Verdict
-from tests import smi
+from tests.support import smi
 
 GPU = Gpu(index=0, name="NVIDIA GB10", uuid="GPU-1", driver="580.159.03", capability="12.1")
 SPARK = Hardware(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.git.patch.mail import read_mail
-from tests.builders import RepoBuilder, format_patch
+from tests.support.builders import RepoBuilder, format_patch
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

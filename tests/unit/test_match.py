@@ -14,7 +14,18 @@ from patchstack.git.objects import Commit, Objects
 from patchstack.series.files.directory import load_series
 from patchstack.series.verify.match import Matching, _moved, match
 from patchstack.series.verify.prefix_trees import Link, apply_series
-from tests.builders import Changes, Fork, a_fork, edit, edited, kernel_steps, mail, new_file, numbered, write_series
+from tests.support.builders import (
+    Changes,
+    Fork,
+    a_fork,
+    edit,
+    edited,
+    kernel_steps,
+    mail,
+    new_file,
+    numbered,
+    write_series,
+)
 
 
 def commit_of(fork: Fork, oid: str) -> Commit:

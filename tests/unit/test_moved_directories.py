@@ -9,10 +9,10 @@ import pytest
 
 from patchstack.git.objects import Objects
 from patchstack.upstream.merge.moved_directories import MovedDirectories
-from tests.builders import Changes, Content, RepoBuilder, numbered, run_git
 from tests.conftest import Patchstack, RunCli
-from tests.syncing import moved as a_sync
-from tests.unit.moving import look, moved
+from tests.support.builders import Changes, Content, RepoBuilder, numbered, run_git
+from tests.support.moving import look, moved
+from tests.support.syncing import moved as a_sync
 
 SUGGESTED = re.compile(r"suggesting it should perhaps be moved to (.*)\.$", re.MULTILINE)
 

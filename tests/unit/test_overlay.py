@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, SYMLINK, TreeOverlay
-from tests.oracle import hermetic_environment
+from tests.support.oracle import hermetic_environment
 
 # Names whose order depends on the slash that git sorts directories with, and on bytes above ASCII.
 NAMES = ["a", "a.b", "a-b", "a0", "ab", "a b", "A", "b", "é", "a/", "a\x7f"]

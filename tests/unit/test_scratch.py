@@ -10,8 +10,8 @@ from pathlib import Path
 
 from patchstack.files import alive
 from patchstack.git.scratch import bare_repository, make_bare_repository
-from tests.builders import a_fork, run_git
-from tests.namespaces import in_another, need_namespaces
+from tests.support.builders import a_fork, run_git
+from tests.support.namespaces import in_another, need_namespaces
 
 
 def test_a_repository_borrows_objects_and_has_no_configuration(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from patchstack.errors import ConfigError
 from patchstack.series.files.directory import load_series
-from tests.builders import Fork, a_fork, write_series
 from tests.conftest import RunCli
+from tests.support.builders import Fork, a_fork, write_series
 
 
 @pytest.fixture

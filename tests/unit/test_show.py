@@ -12,8 +12,8 @@ from patchstack.cli import main
 from patchstack.cli.failures import guarded
 from patchstack.cli.main import app as whole
 from patchstack.cli.show import show_command
-from tests.builders import Fork, a_fork, numbered
 from tests.conftest import RunCli
+from tests.support.builders import Fork, a_fork, numbered
 
 BODY = "It was slow.\n\nSwitch: LLAMA_KV_PAGED\nDefault: off\nGates: ops, transcript\nGroup: paged\nReplaces: 7"
 

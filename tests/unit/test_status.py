@@ -19,8 +19,8 @@ from patchstack.series import lock as locking
 from patchstack.series.status.next_step import NOTHING
 from patchstack.series.status.status import read_status
 from patchstack.workspace import read_workspace, read_yaml
-from tests.builders import FIRST_DATE, Changes, Fork, a_fork, executable, numbered
 from tests.conftest import RunCli
+from tests.support.builders import FIRST_DATE, Changes, Fork, a_fork, executable, numbered
 
 DAY = 24 * 3600
 

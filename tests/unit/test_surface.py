@@ -6,7 +6,7 @@ from pathlib import Path
 
 from patchstack.git.objects import Objects
 from patchstack.series.status.surface import measure_surface, patch_text
-from tests.builders import Changes, Fork, RepoBuilder, a_fork, executable, mail, numbered, symlink
+from tests.support.builders import Changes, Fork, RepoBuilder, a_fork, executable, mail, numbered, symlink
 
 STEPS: list[tuple[str, Changes]] = [
     ("Edit", {"src/kernel.cu": numbered(300, {10: "ten", 11: "eleven", 200: "two hundred\nand a half"})}),

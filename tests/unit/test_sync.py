@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.builders import numbered, run_git, snapshot
 from tests.conftest import Patchstack
-from tests.syncing import Moved, fates, kernel, moved, of, settings_of
+from tests.support.builders import numbered, run_git, snapshot
+from tests.support.syncing import Moved, fates, kernel, moved, of, settings_of
 
 Printed = pytest.CaptureFixture[str]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import numbered, run_git
 from tests.conftest import Patchstack
-from tests.syncing import Moved, moved
+from tests.support.builders import numbered, run_git
+from tests.support.syncing import Moved, moved
 
 Printed = pytest.CaptureFixture[str]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import a_fork, numbered, run_git
 from tests.conftest import Patchstack
-from tests.syncing import Moved, fates, kernel, moved, of
+from tests.support.builders import a_fork, numbered, run_git
+from tests.support.syncing import Moved, fates, kernel, moved, of
 
 Printed = pytest.CaptureFixture[str]
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from patchstack.git.patch.trailers import GATES, SWITCH, UPSTREAM, parse_trailers, read_message
-from tests.builders import RepoBuilder, format_patch
-from tests.oracle import hermetic_environment
+from tests.support.builders import RepoBuilder, format_patch
+from tests.support.oracle import hermetic_environment
 
 MESSAGES = [
     "Subject\n\nSwitch: LLAMA_KV_PAGED\nDefault: off\n",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import Changes, Fork, a_fork, edit, kernel_steps, numbered
 from tests.conftest import Ran, RunCli
+from tests.support.builders import Changes, Fork, a_fork, edit, kernel_steps, numbered
 
 
 def changed_by(*numbers: int) -> dict[int, str]:

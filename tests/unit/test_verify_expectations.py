@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import Fork, a_fork, lock_of, numbered, write_lock
 from tests.conftest import RunCli
+from tests.support.builders import Fork, a_fork, lock_of, numbered, write_lock
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.builders import Fork, a_fork, lock_of, write_lock
 from tests.conftest import Ran, RunCli
+from tests.support.builders import Fork, a_fork, lock_of, write_lock
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import Fork, a_fork, edited, new_link, numbered, run_git
 from tests.conftest import Places, RunCli
+from tests.support.builders import Fork, a_fork, edited, new_link, numbered, run_git
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import (
+from tests.conftest import Ran, RunCli
+from tests.support.builders import (
     Changes,
     an_upstream,
     edited,
@@ -18,7 +19,6 @@ from tests.builders import (
     the_oracle,
     write_series,
 )
-from tests.conftest import Ran, RunCli
 
 FILES: Changes = {
     "src/a.cpp": numbered(40),

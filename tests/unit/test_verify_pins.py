@@ -8,8 +8,8 @@ from pathlib import Path
 import pygit2
 import pytest
 
-from tests.builders import Fork, RepoBuilder, a_fork
 from tests.conftest import RunCli
+from tests.support.builders import Fork, RepoBuilder, a_fork
 
 
 @pytest.fixture

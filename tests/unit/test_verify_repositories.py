@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import Changes, Fork, RepoBuilder, a_fork, numbered, run_git, symlink
 from tests.conftest import Places, RunCli
+from tests.support.builders import Changes, Fork, RepoBuilder, a_fork, numbered, run_git, symlink
 
 
 @pytest.fixture

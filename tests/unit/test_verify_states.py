@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import Fork, a_fork, lock_of, mail, new_file, numbered, write_lock, write_series
 from tests.conftest import RunCli
+from tests.support.builders import Fork, a_fork, lock_of, mail, new_file, numbered, write_lock, write_series
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from patchstack.git.patch.diff import named_paths
-from tests.builders import Changes, Fork, a_fork, kernel_steps, mail, numbered, write_series
 from tests.conftest import RunCli
+from tests.support.builders import Changes, Fork, a_fork, kernel_steps, mail, numbered, write_series
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from patchstack.workspace import read_workspace
-from tests.builders import Fork, a_fork
 from tests.conftest import RunCli
+from tests.support.builders import Fork, a_fork
 
 PIN = "0ed235ea2c17a19fc8238668653946721ed136fd"
 GOOD = f"series:\n  paged:\n    patches: patches/paged\n    upstream: ../llama.cpp\n    pin: {PIN}\n"

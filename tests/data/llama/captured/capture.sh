@@ -14,9 +14,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cd "$here/../../../.."
-"$python" -m tests.tiny_gguf llama "$work/tiny.gguf" --seed 1
-"$python" -m tests.tiny_gguf llama "$work/tiny-f32.gguf" --seed 1 --weights f32
-"$python" -m tests.tiny_gguf llama "$work/other.gguf" --seed 2
+"$python" -m tests.support.tiny_gguf llama "$work/tiny.gguf" --seed 1
+"$python" -m tests.support.tiny_gguf llama "$work/tiny-f32.gguf" --seed 1 --weights f32
+"$python" -m tests.support.tiny_gguf llama "$work/other.gguf" --seed 2
 cd "$work"
 for i in $(seq 260); do printf 'The %d birds of %d trees sing. ' $((i * 7 % 31)) $((i * i % 17)); done > text.txt
 

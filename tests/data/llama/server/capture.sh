@@ -1,6 +1,6 @@
 #!/bin/bash
 # What llama-server of a build answers, and what test-recurrent-state-rollback prints, for the tests of gates:
-#   capture.sh BIN MODELS OUT, with models made by `python -m tests.tiny_gguf ARCHITECTURE FILE --weights f32`:
+#   capture.sh BIN MODELS OUT, with models made by `python -m tests.support.tiny_gguf ARCHITECTURE FILE --weights f32`:
 #   llama.gguf, llama-s2.gguf (--seed 2), llama-f16.gguf (--weights f16), qwen35.gguf.
 set -eu
 bin=$(realpath "$1") models=$(realpath "$2") out=$(realpath "$3")

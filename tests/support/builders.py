@@ -13,7 +13,7 @@ from typing import Any
 import pygit2
 from pygit2.enums import FileMode
 
-from tests.oracle import Oracle, hermetic_environment
+from tests.support.oracle import Oracle, hermetic_environment
 
 FIRST_DATE = 1_750_000_000
 

@@ -13,7 +13,7 @@ from typing import IO
 
 import pytest
 
-from tests.builders import run_git
+from tests.support.builders import run_git
 
 DAEMON = Path(run_git("--exec-path", cwd=Path("/")).stdout.decode().strip()) / "git-daemon"
 needs_daemon = pytest.mark.skipif(not DAEMON.is_file(), reason="git daemon is not installed")

@@ -6,7 +6,7 @@ model rounded. Random weights are right for plumbing and for what must fail, and
 What the loader asks of each architecture (keys, tensors and their shapes) is from llama.cpp's `src/llama-arch.cpp` and
 `src/models/`, as of June 2026. Needs the package `gguf`, which brings numpy: `need_gguf()` skips without it.
 
-    python -m tests.tiny_gguf ARCHITECTURE FILE [--seed N] [--weights f32|f16] [--chat]
+    python -m tests.support.tiny_gguf ARCHITECTURE FILE [--seed N] [--weights f32|f16] [--chat]
 """
 
 from __future__ import annotations

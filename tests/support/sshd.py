@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines import eventually
+from tests.support.engines import eventually
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin") or ""
 USER = getpass.getuser()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders import Content, Fork, RepoBuilder, an_upstream, format_patch, run_git
+from tests.support.builders import Content, Fork, RepoBuilder, an_upstream, format_patch, run_git
 from tests.support.checkout import ROOT
 
 IMAGE = os.environ.get("PATCHSTACK_TEST_IMAGE", "patchstack-test-base:bookworm")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from patchstack.machine.ask import Place
 from tests.support.checkout import ROOT
-from tests.toy import wait_for
+from tests.support.toy import wait_for
 
 CHILD = """
 import os, signal, sys, time

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.builders import Changes, Fork, a_fork, edit, numbered, run_git
 from tests.conftest import Patchstack
+from tests.support.builders import Changes, Fork, a_fork, edit, numbered, run_git
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ from patchstack.gates.kinds.kl import Spec
 from patchstack.gates.kl_measure import Comparison, Measured, Side
 from patchstack.gates.perplexity_output import Statistics, base_size, read_statistics
 from patchstack.gates.protocol import Judgement, Model
-from tests.programs import a_bench, program
 from tests.support.checkout import DATA
+from tests.support.programs import a_bench, program
 
 LLAMA = DATA / "llama"
 CAPTURED = LLAMA / "captured"

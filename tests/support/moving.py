@@ -5,8 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.builders import Changes, Fork, RepoBuilder, a_fork, an_upstream, format_patch, numbered, run_git, the_oracle
 from tests.conftest import Ran, RunCli
+from tests.support.builders import (
+    Changes,
+    Fork,
+    RepoBuilder,
+    a_fork,
+    an_upstream,
+    format_patch,
+    numbered,
+    run_git,
+    the_oracle,
+)
 
 Steps = tuple[tuple[str, Changes], ...]
 

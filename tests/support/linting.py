@@ -9,7 +9,7 @@ from patchstack.git.objects import Objects
 from patchstack.series.files.directory import load_series
 from patchstack.series.lint.policy import LintPolicy, Waiver
 from patchstack.series.lint.runner import LintResult, lint
-from tests.builders import Fork
+from tests.support.builders import Fork
 
 Linted = Callable[..., LintResult]
 KEY = "AKIA" + "Q7ZK3M2X9P1L5R8T"

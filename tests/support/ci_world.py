@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.builders import Changes, Fork, a_fork, lock_of, run_git, write_lock
 from tests.runner.jobs import Ran, Runner
+from tests.support.builders import Changes, Fork, a_fork, lock_of, run_git, write_lock
 from tests.support.checkout import ROOT
 
 WORKSPACE = "back end/patchstack.yaml"
