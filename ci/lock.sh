@@ -1,7 +1,7 @@
 #!/bin/sh
 # Lock the packages that the GitHub Action installs, every file of every platform by hash: core.txt for what looks at
 # series, all.txt for what builds and gates, dist.txt for what makes patchstack's own package. Versions are those of
-# ci/constraints.txt, with which everything is tested. tests/unit/test_ci_locks.py holds them against pyproject.toml.
+# ci/constraints.txt, with which everything is tested. tests/unit/ci/test_locks.py holds them against pyproject.toml.
 set -eu
 venv=${VENV:-.venv}
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check uv==0.13.9

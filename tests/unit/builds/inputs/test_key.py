@@ -14,7 +14,7 @@ from patchstack.builds.inputs.toolchain import toolkit_place
 from patchstack.builds.inputs.variant import Setting, load_variants
 from patchstack.builds.run.recipe import Layout, ccache_rate, configure_command, environment
 from patchstack.git.objects import Objects
-from tests.unit.test_build_plan import a_plan, an_engine
+from tests.unit.builds.inputs.test_plan import a_plan, an_engine
 
 TREE = "dedb1182910eafe9f6875588dc8285bfb544cce5"
 TOOLCHAIN = Toolchain(digest="sha256:" + "a" * 64, versions={"c++": "12.2.0"})

@@ -11,7 +11,7 @@ from patchstack.gates.prompting import Prompting
 from patchstack.gates.protocol import Model, Observation
 from patchstack.verdict import Verdict
 from tests.support.answering import Scripted, an_answer, seen
-from tests.unit.test_gate_engaged import settings
+from tests.unit.gates.kinds.test_engaged import settings
 
 TINY = Model(name="tiny", path="/models/tiny.gguf")
 PROMPTING = Prompting(model=TINY, prompt="Hello", tokens=4, tries=2)

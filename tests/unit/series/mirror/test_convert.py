@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import Patchstack
 from tests.support.builders import Changes, Fork, a_fork, kernel_steps, run_git, snapshot
-from tests.unit.test_export import workspace
+from tests.unit.series.mirror.test_export import workspace
 
 NEW: list[tuple[str, Changes]] = [
     ("Our own file", {"src/own.cpp": "int own();\n", "src/CMakeLists.txt": "own.cpp\n"}),
