@@ -24,8 +24,8 @@ from patchstack.cli.options import (
 from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from patchstack.gates.bench import EngineBench
     from patchstack.gates.suite import Gate, Suite
+    from patchstack.observe.runner import EngineBench
     from patchstack.report.gate import Checked
     from patchstack.workspace import Workspace
 
@@ -225,10 +225,10 @@ def _bench(
     """A bench for a build or a directory on a machine that is fit for the suite, with the workspace's observations; and
     what it is of, in words. With `partly` it may be one without GPUs: then the third says why."""
     from patchstack.builds.record.store import Store
-    from patchstack.gates.built import chosen_build, engine_of, programs_of
-    from patchstack.gates.fit import NotFit
-    from patchstack.gates.place import Programs, uses_gpu
     from patchstack.machine.gpu.lock import GpuTaken
+    from patchstack.observe.exclusive import NotFit
+    from patchstack.observe.from_build import chosen_build, engine_of, programs_of
+    from patchstack.observe.layout import Programs, uses_gpu
 
     if build is not None and directory is not None:
         raise UsageError("give --build or --bin, not both")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from patchstack.builds.record.store import Stored
     from patchstack.builds.run.build import Inputs
     from patchstack.engine.protocol import Engine
-    from patchstack.gates.bench import EngineBench
+    from patchstack.observe.runner import EngineBench
     from patchstack.workspace import Workspace
 
 
@@ -80,7 +80,7 @@ class ProvingMachine:
     @contextlib.contextmanager
     def bench(self, stored: Stored) -> Iterator[EngineBench]:
         """A bench for a build, on a machine that is fit."""
-        from patchstack.gates.built import programs_of
+        from patchstack.observe.from_build import programs_of
 
         with fit_bench(
             self.engine,

@@ -12,9 +12,10 @@ from typing import Any, Protocol, cast
 
 from patchstack.engine.protocol import EngineLost, EngineUnavailable
 from patchstack.errors import ConfigError, MissingError, UsageError
-from patchstack.gates.bench import EngineBench
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import backend_ops
-from patchstack.gates.protocol import Bench, Judgement, Model
+from patchstack.observe.protocol import Bench, Model
+from patchstack.observe.runner import EngineBench
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node

@@ -10,7 +10,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from patchstack.errors import ConfigError, MissingError
-from patchstack.gates.protocol import Attempt, Judgement
+from patchstack.gates.judgement import Judgement
+from patchstack.observe.protocol import Attempt
 from patchstack.report.table import Table, print_table
 from patchstack.report.text import printable
 from patchstack.verdict import Verdict

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.gates.bench import EngineBench
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import engaged
 from patchstack.gates.kinds.completion import NO_REFERENCE, Spec, State, run
-from patchstack.gates.prompting import Prompting
-from patchstack.gates.protocol import Judgement, Model
-from patchstack.gates.transcript import md5_of
+from patchstack.llama.prompt import Prompting
+from patchstack.llama.transcript import md5_of
+from patchstack.observe.protocol import Model
+from patchstack.observe.runner import EngineBench
 from patchstack.verdict import Verdict
 from tests.support.programs import a_bench
 from tests.support.tiny_gguf import ARCHITECTURES, Architecture, need_gguf, write_model

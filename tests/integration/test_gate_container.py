@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from patchstack.evidence.store import Observations
-from patchstack.gates.bench import EngineBench
-from patchstack.gates.beside import beside
-from patchstack.gates.place import Programs
-from patchstack.gates.protocol import Invocation, Model
+from patchstack.observe.layout import Programs
+from patchstack.observe.other_build import beside
+from patchstack.observe.protocol import Invocation, Model
+from patchstack.observe.runner import EngineBench
 from tests.support.engines import IMAGE, container_engine, needs_docker
 from tests.support.programs import program
 

@@ -16,14 +16,15 @@ from typing import Any
 
 import pytest
 
-from patchstack.gates.bench import EngineBench
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import backend_ops, drift, kl
 from patchstack.gates.kinds.backend_ops import Spec as OpsSpec
 from patchstack.gates.kinds.kl import Limits, Spec
 from patchstack.gates.kinds.op_cases import case_list
-from patchstack.gates.kl_measure import Comparison, Side
-from patchstack.gates.perplexity_output import base_size
-from patchstack.gates.protocol import Judgement, Model
+from patchstack.llama.kl import Comparison, Side
+from patchstack.llama.perplexity_output import base_size
+from patchstack.observe.protocol import Model
+from patchstack.observe.runner import EngineBench
 from patchstack.verdict import Verdict
 from tests.support.programs import a_bench
 from tests.support.tiny_gguf import need_gguf, write_model

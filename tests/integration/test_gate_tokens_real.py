@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from patchstack.gates.bench import EngineBench
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import rollback, tokens
 from patchstack.gates.kinds.rollback import PROGRAM, rollback_program
 from patchstack.gates.kinds.tokens import State
-from patchstack.gates.prompting import Prompting
-from patchstack.gates.protocol import Judgement, Model
 from patchstack.gates.reference.tokens import Reference, reference_of
+from patchstack.llama.prompt import Prompting
+from patchstack.observe.protocol import Model
+from patchstack.observe.runner import EngineBench
 from patchstack.verdict import Verdict
 from tests.support.programs import a_bench
 from tests.support.tiny_gguf import ARCHITECTURES, Architecture, need_gguf, write_model

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from patchstack.engine.protocol import Ending
-from patchstack.gates.protocol import Attempt, Complete, Invocation, Json, Model, Observation, Observed, Reply
+from patchstack.observe.protocol import Attempt, Complete, Invocation, Json, Model, Observation, Observed, Reply
 
 IDS = (5, 6, 7, 8)
 

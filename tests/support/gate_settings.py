@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from patchstack.gates.protocol import Model
+from patchstack.observe.protocol import Model
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
 

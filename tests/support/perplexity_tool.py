@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from patchstack.gates.bench import EngineBench
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import kl
 from patchstack.gates.kinds.kl import Spec
-from patchstack.gates.kl_measure import Comparison, Measured, Side
-from patchstack.gates.perplexity_output import Statistics, base_size, read_statistics
-from patchstack.gates.protocol import Judgement, Model
+from patchstack.llama.kl import Comparison, Measured, Side
+from patchstack.llama.perplexity_output import Statistics, base_size, read_statistics
+from patchstack.observe.protocol import Model
+from patchstack.observe.runner import EngineBench
 from tests.support.checkout import DATA
 from tests.support.programs import a_bench, program
 

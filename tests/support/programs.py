@@ -6,8 +6,8 @@ from pathlib import Path
 
 from patchstack.engine.host.engine import HostEngine
 from patchstack.evidence.store import Observations
-from patchstack.gates.bench import EngineBench
-from patchstack.gates.place import Programs
+from patchstack.observe.layout import Programs
+from patchstack.observe.runner import EngineBench
 
 
 def program(directory: Path, name: str, script: str) -> Path:

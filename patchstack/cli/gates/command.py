@@ -39,7 +39,7 @@ def command_command(
 ) -> None:
     """Run a program of the build, and hold its exit code and its words against what they should be."""
     from patchstack.gates.kinds.command import KIND, VERSION, Spec, run, spec_problems
-    from patchstack.gates.reading import pattern_problem
+    from patchstack.observe.settings import pattern_problem
 
     spec = Spec(
         program=program_of(program, model=model, arg=arg, env=env, sentinel=sentinel, seconds=seconds, tries=tries),

@@ -12,7 +12,7 @@ from patchstack.cli.gates.variables import EngineOption, EnvOption
 from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from patchstack.gates.protocol import Judgement
+    from patchstack.gates.judgement import Judgement
 
 
 def drift_command(

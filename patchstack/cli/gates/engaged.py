@@ -61,7 +61,7 @@ def engaged_command(
 ) -> None:
     """See that a switch leaves its mark where it is on, and none where it is off."""
     from patchstack.gates.kinds.engaged import KIND, VERSION, Spec, chosen, questions_of, run, spec_problems
-    from patchstack.gates.reading import pattern_problem
+    from patchstack.observe.settings import pattern_problem
 
     prompting = None
     if program is not None:

@@ -14,8 +14,8 @@ from patchstack.cli.gates.variables import EngineOption, EnvOption, variables
 from patchstack.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from patchstack.gates.bench import EngineBench
     from patchstack.gates.kinds.kl import Spec
+    from patchstack.observe.runner import EngineBench
 
 BaseBinOption = Annotated[
     Path | None,
@@ -81,7 +81,7 @@ def kl_command(
 ) -> None:
     """Compare a model's distributions over the next token with a base's, by KL divergence."""
     from patchstack.gates.kinds import kl
-    from patchstack.gates.kl_measure import comparison_problem
+    from patchstack.llama.kl import comparison_problem
 
     spec = compared_by(
         base_model=base_model,
@@ -118,7 +118,7 @@ def compared_by(
     """The settings of a comparison from options: `shape` is chunks, batch and physical batch; `limits` mean, same top
     and calibration; `effort` seconds and tries. Raises `UsageError`, `MissingError` for a text that is not there."""
     from patchstack.gates.kinds.kl import Limits, Spec, args_problem
-    from patchstack.gates.kl_measure import Comparison, Side
+    from patchstack.llama.kl import Comparison, Side
 
     (chunks, batch, ubatch), (mean, same_top, calibrate), (seconds, tries) = shape, limits, effort
     if problem := args_problem(args):

@@ -11,8 +11,8 @@ from patchstack.cli.gates.standing import a_model
 from patchstack.cli.gates.variables import as_option, usage_problems, variables
 
 if TYPE_CHECKING:
-    from patchstack.gates.program import Program
-    from patchstack.gates.prompting import Prompting
+    from patchstack.llama.program import Program
+    from patchstack.llama.prompt import Prompting
 
 PromptOption = Annotated[str, typer.Option("--prompt", metavar="TEXT", help="The prompt.")]
 TokensOption = Annotated[int, typer.Option("--tokens", metavar="N", help="How many tokens are written.")]
@@ -51,8 +51,8 @@ def prompting_of(
     sentinel: str | None = None,
 ) -> Prompting:
     """The prompt that these options are. Raises `UsageError` with all that is wrong with them."""
-    from patchstack.gates.prompting import Prompting, prompting_problems
-    from patchstack.gates.sentinel import GRAPHS_REUSED
+    from patchstack.llama.prompt import Prompting, prompting_problems
+    from patchstack.observe.sentinel import GRAPHS_REUSED
 
     prompting = Prompting(
         model=a_model(model),
@@ -85,9 +85,9 @@ def program_of(
     tries: int,
 ) -> Program:
     """The program that these options are, with arguments of its own. Raises `UsageError`."""
-    from patchstack.gates.program import NONE, Program
-    from patchstack.gates.reading import pattern_problem
-    from patchstack.gates.sentinel import sentinel_of
+    from patchstack.llama.program import NONE, Program
+    from patchstack.observe.sentinel import sentinel_of
+    from patchstack.observe.settings import pattern_problem
 
     if sentinel is not None and sentinel != NONE and (problem := pattern_problem(sentinel)):
         usage_problems([("sentinel", problem)])

@@ -41,8 +41,8 @@ def red_green_command(
 ) -> None:
     """Run a test from a build without the code that it covers, and from one with it."""
     from patchstack.gates.kinds.red_green import KIND, VERSION, Spec, run
-    from patchstack.gates.program import NONE
-    from patchstack.gates.reading import pattern_problem
+    from patchstack.llama.program import NONE
+    from patchstack.observe.settings import pattern_problem
 
     spec = Spec(
         program=program_of(program, model=model, arg=arg, env=env, sentinel=NONE, seconds=seconds, tries=tries),

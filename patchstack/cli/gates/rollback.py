@@ -88,7 +88,7 @@ def rollback_command(
         run,
         spec_problems,
     )
-    from patchstack.gates.reading import pattern_problem
+    from patchstack.observe.settings import pattern_problem
 
     checks = tuple(check or (("program", "speculative") if draft or speculative else ("program",)))
     if unknown := [name for name in checks if name not in CHECKS]:

@@ -16,9 +16,10 @@ from patchstack.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from patchstack.engine.protocol import Engine
-    from patchstack.gates.bench import EngineBench
-    from patchstack.gates.place import Programs
-    from patchstack.gates.protocol import Judgement, Model
+    from patchstack.gates.judgement import Judgement
+    from patchstack.observe.layout import Programs
+    from patchstack.observe.protocol import Model
+    from patchstack.observe.runner import EngineBench
 
 _WAIT = 600.0  # seconds for who has the GPU
 
@@ -43,7 +44,7 @@ def stand(
 ) -> Iterator[EngineBench]:
     """A bench for one gate: the programs of a directory, on this host unless an engine is named. `kind` and `version`
     are the gate kind's. Raises `UsageError` for a container engine without an image."""
-    from patchstack.gates.place import Programs, uses_gpu
+    from patchstack.observe.layout import Programs, uses_gpu
 
     spec, workspace = engine or "host", nearest_workspace(None)
     cache = cache_directory()
@@ -83,9 +84,9 @@ def fit_bench(
     is theirs). Observations are kept below `observations`; `purpose` is what others who want the GPU are told. Raises
     what `fit_machine` and `require_gpu` raise."""
     from patchstack.evidence.store import Observations
-    from patchstack.gates.bench import EngineBench
-    from patchstack.gates.devices import require_gpu
-    from patchstack.gates.fit import fit_machine
+    from patchstack.llama.devices import require_gpu
+    from patchstack.observe.exclusive import fit_machine
+    from patchstack.observe.runner import EngineBench
 
     programs.names()  # said before anybody waits for a GPU
     cache = cache_directory()
@@ -118,7 +119,7 @@ def fit_bench(
 
 def a_model(path: Path, name: str = "model") -> Model:
     """A model given on the command line."""
-    from patchstack.gates.protocol import Model
+    from patchstack.observe.protocol import Model
 
     return Model(name=name, path=str(path.expanduser().absolute()))
 

@@ -10,7 +10,7 @@ import typer
 from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from patchstack.gates.reading import Environment
+    from patchstack.observe.settings import Environment
 
 EnvOption = Annotated[
     list[str] | None,
@@ -24,7 +24,7 @@ EngineOption = Annotated[
 
 def variables(given: Sequence[str] | None, option: str = "--env") -> Environment:
     """`K=V`s as an environment. Raises `UsageError` with all that are none."""
-    from patchstack.gates.reading import variable_problem
+    from patchstack.observe.settings import variable_problem
 
     pairs = [text.partition("=") for text in given or ()]
     problems = [f"{option} {name}: written as NAME=VALUE" for name, equals, _ in pairs if not equals]

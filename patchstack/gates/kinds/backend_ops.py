@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from patchstack.errors import PatchstackError
-from patchstack.gates.backend_ops_output import ConsoleOutput, Supported, contradiction, read_supported, read_tested
-from patchstack.gates.exits import crashed, fault_of
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds.op_cases import CaseList, Coverage, case_list, compared, is_digest, read_case_list
-from patchstack.gates.protocol import Attempt, Bench, Complete, Invocation, Json, Judgement, Model, Observation
-from patchstack.gates.reading import Environment, bounded, environment, merged
-from patchstack.gates.trying import Settled, tried
+from patchstack.llama.backend_ops_output import ConsoleOutput, Supported, contradiction, read_supported, read_tested
+from patchstack.observe.exit_status import crashed, fault_of
+from patchstack.observe.protocol import Attempt, Bench, Complete, Invocation, Json, Model, Observation
+from patchstack.observe.retry import Settled, tried
+from patchstack.observe.settings import Environment, bounded, environment, merged
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 

@@ -18,11 +18,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from patchstack.gates.exits import Fault, cause_of_crash, complaint_of, crashed, fault_of
-from patchstack.gates.program import Program, read_program
-from patchstack.gates.protocol import Attempt, Bench, Complete, Judgement, Model, Observation, Observed
-from patchstack.gates.reading import bounded, patterns
-from patchstack.gates.sentinel import LOST, all_lines_of, loses_output
+from patchstack.gates.judgement import Judgement
+from patchstack.llama.program import Program, read_program
+from patchstack.observe.exit_status import Fault, cause_of_crash, complaint_of, crashed, fault_of
+from patchstack.observe.protocol import Attempt, Bench, Complete, Model, Observation, Observed
+from patchstack.observe.sentinel import LOST, all_lines_of, loses_output
+from patchstack.observe.settings import bounded, patterns
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 

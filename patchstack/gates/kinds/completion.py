@@ -26,12 +26,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from patchstack.gates.exits import complaint_of, fault_of
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds.completion_states import NO_REFERENCE, Parted, Seen, State, judge, parted
 from patchstack.gates.kinds.parallel_greedy import judge_parallel, observe_parallel
-from patchstack.gates.prompting import Prompting, read_prompting
-from patchstack.gates.protocol import Bench, Complete, Invocation, Judgement, Model, Observation, Observed
-from patchstack.gates.reading import Environment, bounded, environment, merged
 from patchstack.gates.reference.model_unchanged import (
     Changed,
     Measure,
@@ -40,8 +37,12 @@ from patchstack.gates.reference.model_unchanged import (
     read_measure,
     with_evidence,
 )
-from patchstack.gates.sentinel import lines_of
-from patchstack.gates.transcript import digest_like, reference_problem
+from patchstack.llama.prompt import Prompting, read_prompting
+from patchstack.llama.transcript import digest_like, reference_problem
+from patchstack.observe.exit_status import complaint_of, fault_of
+from patchstack.observe.protocol import Bench, Complete, Invocation, Model, Observation, Observed
+from patchstack.observe.sentinel import lines_of
+from patchstack.observe.settings import Environment, bounded, environment, merged
 from patchstack.workspace.mapping import Mapping as Node
 
 __all__ = ["KIND", "NO_REFERENCE", "VERSION", "Spec", "State", "gives", "invocation", "read", "run", "spec_problems"]

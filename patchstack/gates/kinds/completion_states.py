@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from patchstack.gates.exits import complaint_of, fault_of
-from patchstack.gates.protocol import Attempt, Json, Judgement, Observation, Observed
-from patchstack.gates.reading import Environment
-from patchstack.gates.sentinel import lines_of
-from patchstack.gates.transcript import as_text, difference, digest_like, md5_of, sha256_of
+from patchstack.gates.judgement import Judgement
+from patchstack.llama.transcript import as_text, difference, digest_like, md5_of, sha256_of
+from patchstack.observe.exit_status import complaint_of, fault_of
+from patchstack.observe.protocol import Attempt, Json, Observation, Observed
+from patchstack.observe.sentinel import lines_of
+from patchstack.observe.settings import Environment
 from patchstack.verdict import Verdict
 
 NO_REFERENCE = "no reference yet: gate record"

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import kl
-from patchstack.gates.kl_measure import comparison_problem
-from patchstack.gates.protocol import Bench, Json, Judgement, Model
+from patchstack.llama.kl import comparison_problem
+from patchstack.observe.protocol import Bench, Json, Model
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 

@@ -20,13 +20,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from patchstack.gates.exits import complaint_of, fault_of
-from patchstack.gates.program import Program, read_program
-from patchstack.gates.prompting import Prompting, read_prompting
-from patchstack.gates.protocol import Bench, Judgement, Model, Observation, Observed
-from patchstack.gates.reading import Environment, bounded, environment, merged, pattern
-from patchstack.gates.sentinel import all_lines_of
-from patchstack.gates.server_replies import Question, incomplete, server_fault
+from patchstack.gates.judgement import Judgement
+from patchstack.llama.completions import Question, incomplete, server_fault
+from patchstack.llama.program import Program, read_program
+from patchstack.llama.prompt import Prompting, read_prompting
+from patchstack.observe.exit_status import complaint_of, fault_of
+from patchstack.observe.protocol import Bench, Model, Observation, Observed
+from patchstack.observe.sentinel import all_lines_of
+from patchstack.observe.settings import Environment, bounded, environment, merged, pattern
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 

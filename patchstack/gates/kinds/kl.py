@@ -12,12 +12,13 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
-from patchstack.gates.beside import beside, read_build
-from patchstack.gates.kl_measure import Comparison, Measured, Side, comparison_problem, measure
-from patchstack.gates.perplexity_output import Statistics
-from patchstack.gates.protocol import Attempt, Bench, Json, Judgement, Model
-from patchstack.gates.reading import bounded, environment
-from patchstack.gates.reading import model as read_model
+from patchstack.gates.judgement import Judgement
+from patchstack.llama.kl import Comparison, Measured, Side, comparison_problem, measure
+from patchstack.llama.perplexity_output import Statistics
+from patchstack.observe.other_build import beside, read_build
+from patchstack.observe.protocol import Attempt, Bench, Json, Model
+from patchstack.observe.settings import bounded, environment
+from patchstack.observe.settings import model as read_model
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 

@@ -19,10 +19,11 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from patchstack.gates.exits import complaint_of, fault_of
-from patchstack.gates.prompting import Prompting
-from patchstack.gates.protocol import Attempt, Bench, Complete, Json, Judgement, Observation, Observed, Request
-from patchstack.gates.reading import Environment
+from patchstack.gates.judgement import Judgement
+from patchstack.llama.prompt import Prompting
+from patchstack.observe.exit_status import complaint_of, fault_of
+from patchstack.observe.protocol import Attempt, Bench, Complete, Json, Observation, Observed, Request
+from patchstack.observe.settings import Environment
 from patchstack.verdict import Verdict
 
 

@@ -20,12 +20,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from patchstack.errors import MissingError, NotHeldError
-from patchstack.gates.beside import beside, read_build
-from patchstack.gates.exits import cause_of_crash, complaint_of, crashed, fault_of
-from patchstack.gates.program import Program, read_program
-from patchstack.gates.protocol import Attempt, Bench, Complete, Judgement, Model, Observation, Observed
-from patchstack.gates.reading import bounded, pattern
-from patchstack.gates.sentinel import all_lines_of
+from patchstack.gates.judgement import Judgement
+from patchstack.llama.program import Program, read_program
+from patchstack.observe.exit_status import cause_of_crash, complaint_of, crashed, fault_of
+from patchstack.observe.other_build import beside, read_build
+from patchstack.observe.protocol import Attempt, Bench, Complete, Model, Observation, Observed
+from patchstack.observe.sentinel import all_lines_of
+from patchstack.observe.settings import bounded, pattern
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 

@@ -25,14 +25,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from patchstack.gates.asking import Asked, arguments_taken, ask, near_or_not, worst
-from patchstack.gates.exits import fault_of
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds.tokens import read_margin
-from patchstack.gates.program import Program, read_seconds, read_tries
-from patchstack.gates.prompting import Prompting, read_prompting
-from patchstack.gates.protocol import Attempt, Bench, Json, Judgement, Model, Observation
-from patchstack.gates.reading import arguments, environment, model, pattern
-from patchstack.gates.server_replies import Divergence, Generated, Question, first_difference
+from patchstack.llama.ask_server import Asked, arguments_taken, ask, near_or_not, worst
+from patchstack.llama.completions import Divergence, Generated, Question, first_difference
+from patchstack.llama.program import Program, read_seconds, read_tries
+from patchstack.llama.prompt import Prompting, read_prompting
+from patchstack.observe.exit_status import fault_of
+from patchstack.observe.protocol import Attempt, Bench, Json, Model, Observation
+from patchstack.observe.settings import arguments, environment, model, pattern
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 

@@ -20,10 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from patchstack.gates.asking import Asked, arguments_taken, ask, near_or_not, worst
-from patchstack.gates.prompting import Prompting, read_prompting
-from patchstack.gates.protocol import Bench, Json, Judgement, Model
-from patchstack.gates.reading import Environment, bounded, environment
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.reference.model_unchanged import (
     Changed,
     Measure,
@@ -33,7 +30,11 @@ from patchstack.gates.reference.model_unchanged import (
     with_evidence,
 )
 from patchstack.gates.reference.tokens import Reference, read_reference
-from patchstack.gates.server_replies import Divergence, Generated, Question, first_difference
+from patchstack.llama.ask_server import Asked, arguments_taken, ask, near_or_not, worst
+from patchstack.llama.completions import Divergence, Generated, Question, first_difference
+from patchstack.llama.prompt import Prompting, read_prompting
+from patchstack.observe.protocol import Bench, Json, Model
+from patchstack.observe.settings import Environment, bounded, environment
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from patchstack.errors import MissingError, NotHeldError
-from patchstack.gates.bench import EngineBench
-from patchstack.gates.beside import beside, shown
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import completion, drift, kl, tokens
-from patchstack.gates.path import path_args, same_environment, same_path
-from patchstack.gates.protocol import Judgement
-from patchstack.gates.reading import Environment
 from patchstack.gates.reference.model_unchanged import as_environment
 from patchstack.gates.reference.record import Reference, state_of
 from patchstack.gates.suite import Gate
+from patchstack.llama.compute_path import path_args, same_environment, same_path
+from patchstack.observe.other_build import beside, shown
+from patchstack.observe.runner import EngineBench
+from patchstack.observe.settings import Environment
 from patchstack.verdict import Verdict
 
 EVIDENCE = ("kl", "drift", "tokens")

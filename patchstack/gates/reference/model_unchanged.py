@@ -19,16 +19,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from patchstack.errors import MissingError, NotHeldError
-from patchstack.gates.bench import EngineBench
-from patchstack.gates.beside import beside, read_build, shown
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import kl
-from patchstack.gates.kl_measure import Side
-from patchstack.gates.path import path_args
-from patchstack.gates.place import Programs
-from patchstack.gates.prompting import Prompting
-from patchstack.gates.protocol import Attempt, Bench, Json, Judgement, Model
-from patchstack.gates.reading import Environment, merged
-from patchstack.gates.reading import model as read_model
+from patchstack.llama.compute_path import path_args
+from patchstack.llama.kl import Side
+from patchstack.llama.prompt import Prompting
+from patchstack.observe.layout import Programs
+from patchstack.observe.other_build import beside, read_build, shown
+from patchstack.observe.protocol import Attempt, Bench, Json, Model
+from patchstack.observe.runner import EngineBench
+from patchstack.observe.settings import Environment, merged
+from patchstack.observe.settings import model as read_model
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from patchstack.errors import ConfigError, NotHeldError, UsageError
 from patchstack.files.atomic import replace_file
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import completion, tokens
-from patchstack.gates.protocol import Judgement
 from patchstack.workspace import read_yaml
 
 _SHORT = 12  # digits of a build's key, as all screens show it

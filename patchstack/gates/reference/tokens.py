@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.gates.server_replies import digest_of_ids
+from patchstack.llama.completions import digest_of_ids
 from patchstack.workspace.mapping import Mapping as Node
 
 

@@ -23,13 +23,13 @@ from patchstack.builds.record.store import Stored
 from patchstack.errors import ConfigError, MissingError
 from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
 from patchstack.evidence.resemblance import Likeness, resembling
-from patchstack.gates.bench import EngineBench
-from patchstack.gates.built import programs_of
-from patchstack.gates.protocol import Judgement
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.reference.model_unchanged import still_the_same
 from patchstack.gates.suite import Gate, Suite, run_suite
 from patchstack.git.objects import Commit
 from patchstack.git.transport import Cache
+from patchstack.observe.from_build import programs_of
+from patchstack.observe.runner import EngineBench
 from patchstack.series.verify.run import prove
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.candidate import OnTheWay

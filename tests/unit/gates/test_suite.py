@@ -13,9 +13,10 @@ from xml.etree import ElementTree
 import pytest
 
 from patchstack.errors import ConfigError, NotHeldError, UsageError
-from patchstack.gates.protocol import Attempt, Judgement
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.reference.record import Reference, changed, references, write_references
 from patchstack.gates.suite import KINDS, find_suite, kind_of, read_suites
+from patchstack.observe.protocol import Attempt
 from patchstack.report.gate import Checked, junit, markdown, read_suite_document, tsv
 from patchstack.verdict import Verdict
 from tests.support.checkout import ROOT

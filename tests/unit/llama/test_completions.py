@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from patchstack.gates.protocol import Json, Reply
-from patchstack.gates.server_replies import Generated, Question, first_difference, read_generated
-from patchstack.gates.serving import read_reply
+from patchstack.llama.completions import Generated, Question, first_difference, read_generated
+from patchstack.observe.protocol import Json, Reply
+from patchstack.observe.server_job import read_reply
 from tests.support.answering import IDS, an_answer
 from tests.support.checkout import DATA
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from patchstack.gates.sentinel import GRAPHS_REUSED, MEMORY_BREAKDOWN, sentinel_missing
-from patchstack.gates.transcript import difference, md5_of, reference_problem, sha256_of
+from patchstack.llama.transcript import difference, md5_of, reference_problem, sha256_of
+from patchstack.observe.sentinel import GRAPHS_REUSED, MEMORY_BREAKDOWN, sentinel_missing
 from tests.support.checkout import DATA
 
 LLAMA = DATA / "llama"

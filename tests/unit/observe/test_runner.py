@@ -11,9 +11,9 @@ from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Ending
 from patchstack.errors import MissingError, UsageError
 from patchstack.evidence.store import Observations
-from patchstack.gates.bench import EngineBench
-from patchstack.gates.place import Programs
-from patchstack.gates.protocol import Invocation, Model, Observation
+from patchstack.observe.layout import Programs
+from patchstack.observe.protocol import Invocation, Model, Observation
+from patchstack.observe.runner import EngineBench
 from tests.support.programs import a_bench, program
 
 

@@ -9,8 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.gates.protocol import Request
-from patchstack.gates.serving import Served, Service, brought_files, read_reply, request_files, served, server_command
+from patchstack.observe.protocol import Request
+from patchstack.observe.server_job import (
+    Served,
+    Service,
+    brought_files,
+    read_reply,
+    request_files,
+    served,
+    server_command,
+)
 from tests.support.checkout import DATA
 
 ASKED = (Request(path="/completion", body={"prompt": "one"}), Request(path="/completion", body={"prompt": "two"}))

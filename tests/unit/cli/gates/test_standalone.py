@@ -17,7 +17,7 @@ from patchstack.cli.gates.command import command_command
 from patchstack.cli.gates.completion import completion_command
 from patchstack.cli.gates.engaged import engaged_command
 from patchstack.cli.gates.red_green import red_green_command
-from patchstack.gates.transcript import md5_of
+from patchstack.llama.transcript import md5_of
 from tests.support.programs import program
 
 DONE = 'echo "common_perf_print:    graphs reused =  5" >&2'

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds.command import Spec, read, run
-from patchstack.gates.program import Program
-from patchstack.gates.protocol import Judgement, Model
+from patchstack.llama.program import Program
+from patchstack.observe.protocol import Model
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node

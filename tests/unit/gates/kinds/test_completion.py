@@ -9,20 +9,13 @@ from pathlib import Path
 import pytest
 
 from patchstack.engine.protocol import Ending
-from patchstack.gates.exits import fault_of
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import completion
 from patchstack.gates.kinds.completion import Spec, State, run
-from patchstack.gates.prompting import Prompting
-from patchstack.gates.protocol import (
-    Attempt,
-    Complete,
-    Invocation,
-    Judgement,
-    Model,
-    Observation,
-    Observed,
-)
-from patchstack.gates.transcript import md5_of, sha256_of
+from patchstack.llama.prompt import Prompting
+from patchstack.llama.transcript import md5_of, sha256_of
+from patchstack.observe.exit_status import fault_of
+from patchstack.observe.protocol import Attempt, Complete, Invocation, Model, Observation, Observed
 from patchstack.verdict import Verdict
 from tests.support.checkout import DATA
 from tests.support.programs import a_bench, program

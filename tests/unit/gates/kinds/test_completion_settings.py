@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from patchstack.gates.kinds.completion import Spec, State, read, spec_problems
-from patchstack.gates.prompting import Prompting, prompting_problems
-from patchstack.gates.protocol import Model
-from patchstack.gates.transcript import md5_of
+from patchstack.llama.prompt import Prompting, prompting_problems
+from patchstack.llama.transcript import md5_of
+from patchstack.observe.protocol import Model
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
 from tests.support.checkout import DATA

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import drift, kl
 from patchstack.gates.kinds.kl import Checked, Limits, Spec
-from patchstack.gates.kl_measure import Comparison, Measured, Side
-from patchstack.gates.protocol import Judgement, Model
+from patchstack.llama.kl import Comparison, Measured, Side
+from patchstack.observe.protocol import Model
 from patchstack.verdict import Verdict
 from tests.support.gate_settings import read_settings
 from tests.support.perplexity_tool import PerplexityTool, measured

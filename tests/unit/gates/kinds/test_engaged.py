@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds.engaged import Spec, read, run, spec_problems
-from patchstack.gates.program import Program
-from patchstack.gates.protocol import Judgement, Model
-from patchstack.gates.sentinel import GRAPHS_REUSED
+from patchstack.llama.program import Program
+from patchstack.observe.protocol import Model
+from patchstack.observe.sentinel import GRAPHS_REUSED
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from patchstack.gates.kinds.engaged import Spec, chosen, questions_of, run
-from patchstack.gates.prompting import Prompting
-from patchstack.gates.protocol import Model, Observation
+from patchstack.llama.prompt import Prompting
+from patchstack.observe.protocol import Model, Observation
 from patchstack.verdict import Verdict
 from tests.support.answering import Scripted, an_answer, seen
 from tests.unit.gates.kinds.test_engaged import settings

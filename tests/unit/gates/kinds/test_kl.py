@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from patchstack.errors import MissingError
-from patchstack.gates.bench import EngineBench
 from patchstack.gates.kinds import kl
 from patchstack.gates.kinds.kl import Limits
-from patchstack.gates.kl_measure import Measured
-from patchstack.gates.perplexity_output import read_statistics
-from patchstack.gates.protocol import Model
+from patchstack.llama.kl import Measured
+from patchstack.llama.perplexity_output import read_statistics
+from patchstack.observe.protocol import Model
+from patchstack.observe.runner import EngineBench
 from patchstack.verdict import Verdict
 from tests.support.perplexity_tool import CAPTURED, LLAMA, PERPLEXITY, PerplexityTool, statistics
 from tests.support.programs import a_bench, program

@@ -21,8 +21,8 @@ from patchstack.gates.kinds.parallel_greedy import (
     part,
     read_answers,
 )
-from patchstack.gates.prompting import Prompting
-from patchstack.gates.protocol import Attempt, Complete, Invocation, Model, Observation, Observed, Reply
+from patchstack.llama.prompt import Prompting
+from patchstack.observe.protocol import Attempt, Complete, Invocation, Model, Observation, Observed, Reply
 from patchstack.verdict import Verdict
 
 A, B, C = 10, 11, 12

@@ -11,8 +11,8 @@ import pytest
 from patchstack.engine.protocol import Ending
 from patchstack.errors import MissingError
 from patchstack.gates.kinds.rollback import PROGRAM, SAYS, Spec, judge_program, read, rollback_program, run
-from patchstack.gates.prompting import Prompting
-from patchstack.gates.protocol import Model, Observation
+from patchstack.llama.prompt import Prompting
+from patchstack.observe.protocol import Model, Observation
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds.tokens import Spec, State, read, run
-from patchstack.gates.prompting import Prompting
-from patchstack.gates.protocol import Judgement, Model, Observation, Reply
 from patchstack.gates.reference.tokens import Reference, reference_of
-from patchstack.gates.server_replies import digest_of_ids
+from patchstack.llama.completions import digest_of_ids
+from patchstack.llama.prompt import Prompting
+from patchstack.observe.protocol import Model, Observation, Reply
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node

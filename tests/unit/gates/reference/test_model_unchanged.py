@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from patchstack.gates.kl_measure import Side
-from patchstack.gates.path import path_args, same_environment, same_path
-from patchstack.gates.prompting import Prompting
-from patchstack.gates.protocol import Judgement, Model
+from patchstack.gates.judgement import Judgement
 from patchstack.gates.reference.model_unchanged import Evidence, still_the_same, with_evidence
+from patchstack.llama.compute_path import path_args, same_environment, same_path
+from patchstack.llama.kl import Side
+from patchstack.llama.prompt import Prompting
+from patchstack.observe.protocol import Model
 from patchstack.verdict import Verdict
 
 MODEL = Model(name="tiny", path="/models/tiny.gguf")

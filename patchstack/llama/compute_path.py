@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from patchstack.gates.kl_measure import FIXED as KL_FIXED
-from patchstack.gates.kl_measure import Side
-from patchstack.gates.prompting import Prompting
-from patchstack.gates.reading import Environment
+from patchstack.llama.kl import FIXED as KL_FIXED
+from patchstack.llama.kl import Side
+from patchstack.llama.prompt import Prompting
+from patchstack.observe.settings import Environment
 
 # Of llama-completion and llama-server: what is put to the model and what is shown of it, not how it is computed.
 _WORDS = (

@@ -14,8 +14,8 @@ from patchstack.builds.proofs.elf import DamagedElf, read_elf
 from patchstack.engine.archive import Entry
 from patchstack.engine.protocol import EnginePath, Volume
 from patchstack.errors import MissingError, UsageError
-from patchstack.gates.protocol import Invocation, Model
-from patchstack.gates.serving import request_files
+from patchstack.observe.protocol import Invocation, Model
+from patchstack.observe.server_job import request_files
 
 _WORK, _KEPT = "/patchstack/gate", "/patchstack/kept"
 _PLACEHOLDER = re.compile(r"\{(model|input|kept|work)(?::([^{}]*))?\}")

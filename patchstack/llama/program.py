@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from patchstack.gates.exits import fault_of
-from patchstack.gates.protocol import Complete, Invocation, Model, Observation
-from patchstack.gates.reading import Environment, arguments, bounded, environment, merged, pattern
-from patchstack.gates.sentinel import loses_output, sentinel_missing, sentinel_of
+from patchstack.observe.exit_status import fault_of
+from patchstack.observe.protocol import Complete, Invocation, Model, Observation
+from patchstack.observe.sentinel import loses_output, sentinel_missing, sentinel_of
+from patchstack.observe.settings import Environment, arguments, bounded, environment, merged, pattern
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 

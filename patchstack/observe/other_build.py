@@ -11,10 +11,10 @@ from pathlib import Path
 
 from patchstack.builds.record.store import Store
 from patchstack.errors import MissingError
-from patchstack.gates.bench import EngineBench
-from patchstack.gates.built import chosen_build, programs_of
-from patchstack.gates.place import Programs, uses_gpu
-from patchstack.gates.protocol import Bench
+from patchstack.observe.from_build import chosen_build, programs_of
+from patchstack.observe.layout import Programs, uses_gpu
+from patchstack.observe.protocol import Bench
+from patchstack.observe.runner import EngineBench
 from patchstack.workspace.mapping import Mapping as Node
 from patchstack.workspace.places import located
 

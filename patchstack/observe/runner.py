@@ -15,8 +15,8 @@ from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome
 from patchstack.errors import MissingError
 from patchstack.evidence.key import Ingredients, observation_key
 from patchstack.evidence.store import Observations, Record
-from patchstack.gates.place import Paths, Programs, mounted, run_entries, volumes
-from patchstack.gates.protocol import (
+from patchstack.observe.layout import Paths, Programs, mounted, run_entries, volumes
+from patchstack.observe.protocol import (
     Attempt,
     Complete,
     Invocation,
@@ -25,7 +25,7 @@ from patchstack.gates.protocol import (
     Observed,
     Reply,
 )
-from patchstack.gates.serving import brought_files, served, server_command
+from patchstack.observe.server_job import brought_files, served, server_command
 
 _OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
 _HASHING = 3600.0

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 
-from patchstack.gates.protocol import Model
+from patchstack.observe.protocol import Model
 from patchstack.workspace.mapping import Mapping as Node
 
 Environment = tuple[tuple[str, str], ...]

@@ -10,7 +10,7 @@ from patchstack.builds.record.record import BUILT, bin_directory
 from patchstack.builds.record.store import Store, Stored
 from patchstack.engine.protocol import EnginePath
 from patchstack.errors import MissingError, NotHeldError
-from patchstack.gates.place import Programs
+from patchstack.observe.layout import Programs
 
 
 def chosen_build(store: Store, key: str | None, series: str | None) -> Stored:

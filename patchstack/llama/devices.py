@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from patchstack.gates.bench import EngineBench
-from patchstack.gates.fit import NotFit
-from patchstack.gates.protocol import Invocation
+from patchstack.observe.exclusive import NotFit
+from patchstack.observe.protocol import Invocation
+from patchstack.observe.runner import EngineBench
 
 TOOLS = ("llama-completion", "llama-server", "llama-perplexity", "llama-batched-bench")
 """Programs of llama.cpp that take `--list-devices`, in the order they are asked."""

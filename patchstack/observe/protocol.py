@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from patchstack.engine.protocol import Ending
-from patchstack.verdict import Verdict
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
@@ -119,26 +118,6 @@ class Observed:
 
 Complete = Callable[[Observation], str | None]
 """Why an observation cannot be judged (a sentinel that is not there), or None where it can. What cannot is not kept."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """The verdict of one gate. `reason` is a sentence; `actual` and `expected` are short texts for a table (a digest,
-    `1146/1146`); `details` is what else a document should hold."""
-
-    verdict: Verdict
-    reason: str
-    actual: str = ""
-    expected: str = ""
-    details: Mapping[str, Json] = field(default_factory=dict)
-    attempts: tuple[Attempt, ...] = ()
-
-    @property
-    def recalled(self) -> tuple[str, ...]:
-        """The keys of observations that were known before: no attempt of this gate made them."""
-        judged = [one for one in self.attempts if one.complaint is None]
-        made = {one.key for one in judged if not one.recalled}
-        return tuple(dict.fromkeys(one.key for one in judged if one.key not in made))
 
 
 class Bench(Protocol):

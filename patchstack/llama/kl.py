@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from patchstack.evidence.key import canonical
-from patchstack.gates.exits import fault_of
-from patchstack.gates.perplexity_output import (
+from patchstack.llama.perplexity_output import (
     Log,
     Statistics,
     base_size,
@@ -21,10 +20,11 @@ from patchstack.gates.perplexity_output import (
     read_log,
     read_statistics,
 )
-from patchstack.gates.protocol import Attempt, Bench, Invocation, Model, Observation
-from patchstack.gates.reading import Environment, merged
-from patchstack.gates.sentinel import MEMORY_BREAKDOWN, sentinel_missing
-from patchstack.gates.trying import Settled, tried
+from patchstack.observe.exit_status import fault_of
+from patchstack.observe.protocol import Attempt, Bench, Invocation, Model, Observation
+from patchstack.observe.retry import Settled, tried
+from patchstack.observe.sentinel import MEMORY_BREAKDOWN, sentinel_missing
+from patchstack.observe.settings import Environment, merged
 from patchstack.verdict import Verdict
 
 PROGRAM = "llama-perplexity"

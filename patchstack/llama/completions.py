@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from patchstack.gates.exits import Fault, fault_of
-from patchstack.gates.protocol import Complete, Json, Observation, Reply, Request
+from patchstack.observe.exit_status import Fault, fault_of
+from patchstack.observe.protocol import Complete, Json, Observation, Reply, Request
 from patchstack.verdict import Verdict
 
 _TROUBLE = re.compile(r"error|fail|abort|assert|terminate|cannot|couldn't", re.IGNORECASE)

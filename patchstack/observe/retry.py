@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from patchstack.gates.protocol import Attempt, Bench, Complete, Invocation, Observed
+from patchstack.observe.protocol import Attempt, Bench, Complete, Invocation, Observed
 
 
 class Settled(str):

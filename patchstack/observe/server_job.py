@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from patchstack.gates.protocol import Reply, Request
+from patchstack.observe.protocol import Reply, Request
 
 LOOPBACK = ("--host", "127.0.0.1", "--port", "0")
 """Given to the server behind its own arguments: with port 0 the kernel picks a free one."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from patchstack.gates.program import NONE, SECONDS, TRIES, Program, read_seconds, read_tries
-from patchstack.gates.protocol import Model
-from patchstack.gates.reading import (
+from patchstack.llama.program import NONE, SECONDS, TRIES, Program, read_seconds, read_tries
+from patchstack.observe.protocol import Model
+from patchstack.observe.sentinel import GRAPHS_REUSED
+from patchstack.observe.settings import (
     Environment,
     arguments,
     bounded,
@@ -18,7 +19,6 @@ from patchstack.gates.reading import (
     placeholder_problem,
     variable_problem,
 )
-from patchstack.gates.sentinel import GRAPHS_REUSED
 from patchstack.workspace.mapping import Mapping as Node
 
 COMPLETION = "llama-completion"

@@ -6,7 +6,7 @@ import re
 import signal
 from dataclasses import dataclass
 
-from patchstack.gates.protocol import Observation, Observed
+from patchstack.observe.protocol import Observation, Observed
 from patchstack.verdict import Verdict
 
 _CRASHES = (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)

@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from patchstack.gates.sentinel import lines_of
+from patchstack.observe.sentinel import lines_of
 
 _DEVICE = re.compile(r"Backend (\d+)/(\d+): (.*)\Z")
 _STATUS = re.compile(r"  Backend (.*): (OK|FAIL)\Z")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from patchstack.gates.sentinel import lines_of
+from patchstack.observe.sentinel import lines_of
 
 _COMPUTING = re.compile(
     r"(?:perplexity: calculating perplexity|kl_divergence: computing) over (\d+) chunks, "

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from patchstack.gates.program import Program
-from patchstack.gates.protocol import Attempt, Bench
-from patchstack.gates.reading import Environment
-from patchstack.gates.server_replies import (
+from patchstack.llama.completions import (
     Divergence,
     Generated,
     Question,
@@ -17,6 +14,9 @@ from patchstack.gates.server_replies import (
     read_answers,
     server_fault,
 )
+from patchstack.llama.program import Program
+from patchstack.observe.protocol import Attempt, Bench
+from patchstack.observe.settings import Environment
 from patchstack.verdict import Verdict
 
 _TAKEN = (
