@@ -25,7 +25,7 @@ from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
     from patchstack.gates.suite import Gate, Suite
-    from patchstack.observe.runner import EngineBench
+    from patchstack.observe.runner import Runner
     from patchstack.report.gate import Checked
     from patchstack.workspace import Workspace
 
@@ -221,7 +221,7 @@ def _bench(
     *,
     again: bool,
     partly: bool = False,
-) -> Iterator[tuple[EngineBench, str, str | None]]:
+) -> Iterator[tuple[Runner, str, str | None]]:
     """A bench for a build or a directory on a machine that is fit for the suite, with the workspace's observations; and
     what it is of, in words. With `partly` it may be one without GPUs: then the third says why."""
     from patchstack.builds.record.store import Store

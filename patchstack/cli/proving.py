@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from patchstack.builds.record.store import Stored
     from patchstack.builds.run.build import Inputs
     from patchstack.engine.protocol import Engine
-    from patchstack.observe.runner import EngineBench
+    from patchstack.observe.runner import Runner
     from patchstack.workspace import Workspace
 
 
@@ -78,7 +78,7 @@ class ProvingMachine:
         return stored
 
     @contextlib.contextmanager
-    def bench(self, stored: Stored) -> Iterator[EngineBench]:
+    def bench(self, stored: Stored) -> Iterator[Runner]:
         """A bench for a build, on a machine that is fit."""
         from patchstack.observe.from_build import programs_of
 

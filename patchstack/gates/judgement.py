@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from patchstack.llama.ask_server import Asked
+from patchstack.llama.completions import Divergence
+from patchstack.observe.exit_status import Fault
 from patchstack.observe.protocol import Attempt, Json
 from patchstack.verdict import Verdict
 
@@ -27,3 +30,20 @@ class Judgement:
         judged = [one for one in self.attempts if one.complaint is None]
         made = {one.key for one in judged if not one.recalled}
         return tuple(dict.fromkeys(one.key for one in judged if one.key not in made))
+
+
+def verdict_of(failure: Fault | Asked) -> Verdict:
+    """FAIL if the build is to blame, INVALID if nobody can say who is."""
+    return Verdict.FAIL if failure.by_build else Verdict.INVALID
+
+
+def worst(verdicts: Sequence[Verdict]) -> Verdict:
+    """FAIL before INVALID before PASS; INVALID for none."""
+    return next((one for one in (Verdict.FAIL, Verdict.INVALID, Verdict.PASS) if one in verdicts), Verdict.INVALID)
+
+
+def near_or_not(found: Divergence, margin: float, reason: str) -> tuple[Verdict, str]:
+    """What a difference means: a near tie cannot be judged, anything else does not hold."""
+    if found.within(margin):
+        return Verdict.INVALID, f"{reason}; a near tie, within the margin of {margin:g}"
+    return Verdict.FAIL, reason

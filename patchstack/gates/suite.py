@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -14,8 +14,8 @@ from patchstack.engine.protocol import EngineLost, EngineUnavailable
 from patchstack.errors import ConfigError, MissingError, UsageError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import backend_ops
-from patchstack.observe.protocol import Bench, Model
-from patchstack.observe.runner import EngineBench
+from patchstack.observe.observer import Observer
+from patchstack.observe.protocol import Model
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
@@ -35,7 +35,7 @@ class Kind(Protocol):
         """The settings of a suite's entry; complaints go to the node."""
         ...
 
-    def run(self, spec: Any, bench: Bench) -> Judgement:
+    def run(self, spec: Any, runner: Observer) -> Judgement:
         """Observe, and judge."""
         ...
 
@@ -109,7 +109,7 @@ def find_suite(suites: Sequence[Suite], name: str | None, path: Path) -> Suite:
 
 
 def run_suite(
-    suite: Suite, bench: EngineBench, tell: Callable[[Gate], None], *, unfit: str | None = None
+    suite: Suite, runner: Observer, tell: Callable[[Gate], None], *, unfit: str | None = None
 ) -> Iterator[tuple[Gate, Judgement]]:
     """Every gate in order, with its judgement. `tell` hears of each before it is run. A gate for which something is
     missing (a model, a program) is INVALID, and the others go on. `unfit` is why the GPU cannot be used now: a gate
@@ -122,13 +122,12 @@ def run_suite(
     for gate in suite.gates:
         tell(gate)
         kind = kind_of(gate.kind)
-        bench.kind = f"{kind.KIND}/{kind.VERSION}"
-        bench.gpu = gate.gpu
         if unfit is not None and gate.gpu:
             yield gate, Judgement(verdict=Verdict.INVALID, reason=unfit)
             continue
         try:
-            judgement = kind.run(gate.spec, bench)
+            own = replace(runner.context, kind=f"{kind.KIND}/{kind.VERSION}", gpu=gate.gpu)
+            judgement = kind.run(gate.spec, runner.within(own))
         except (EngineLost, EngineUnavailable):
             raise
         except MissingError as error:

@@ -15,9 +15,9 @@ from patchstack.llama.completions import (
     server_fault,
 )
 from patchstack.llama.program import Program
-from patchstack.observe.protocol import Attempt, Bench
+from patchstack.observe.observer import Observer
+from patchstack.observe.protocol import Attempt
 from patchstack.observe.settings import Environment
-from patchstack.verdict import Verdict
 
 _TAKEN = (
     *("-np", "--parallel", "--host", "--port", "--reuse-port", "--api-key", "--api-key-file", "--api-prefix"),
@@ -27,12 +27,12 @@ _TAKEN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Servers with the answers of each, all complete; or, where `reason` is given, why there are none to compare:
-    FAIL where the build failed at its work, INVALID where that cannot be said."""
+    """Servers with the answers of each, all complete; or the `reason` why there are none to compare. `by_build`: it is
+    the build that failed at its work; if not, nobody can say."""
 
     answers: tuple[tuple[Generated, ...], ...] = ()
     attempts: tuple[Attempt, ...] = ()
-    verdict: Verdict = Verdict.PASS
+    by_build: bool = False
     reason: str = ""
 
     def unsteady(self) -> Divergence | None:
@@ -47,7 +47,7 @@ class Asked:
 def ask(
     program: Program,
     questions: Sequence[Question],
-    bench: Bench,
+    runner: Observer,
     *,
     runs: int = 1,
     env: Environment = (),
@@ -62,31 +62,16 @@ def ask(
         invocation = program.invocation(f"{what} {number}", env)
         invocation = replace(invocation, requests=tuple(question.request() for question in questions))
         salt = "" if number == 1 else f"run {number}"
-        observed = bench.observe(invocation, complete=complete, tries=program.tries, salt=salt)
+        observed = runner.observe(invocation, complete=complete, tries=program.tries, salt=salt)
         attempts += observed.attempts
         if observed.observation is None:
-            return Asked(attempts=tuple(attempts), verdict=Verdict.INVALID, reason=observed.complaint)
+            return Asked(attempts=tuple(attempts), reason=observed.complaint)
         fault = server_fault(observed.observation, pinned=program.pinned)
         read = fault.reason if fault is not None else read_answers(observed.observation, questions)
         if isinstance(read, str):
-            return Asked(attempts=tuple(attempts), verdict=Verdict.FAIL, reason=read)
+            return Asked(attempts=tuple(attempts), by_build=True, reason=read)
         answers.append(read)
     return Asked(answers=tuple(answers), attempts=tuple(attempts))
-
-
-def near_or_not(found: Divergence, margin: float, reason: str) -> tuple[Verdict, str]:
-    """What a difference means: a near tie cannot be judged, anything else does not hold."""
-    if found.within(margin):
-        return Verdict.INVALID, f"{reason}; a near tie, within the margin of {margin:g}"
-    return Verdict.FAIL, reason
-
-
-def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """FAIL before INVALID before PASS; INVALID for none."""
-    return next(
-        (one for one in (Verdict.FAIL, Verdict.INVALID) if one in verdicts),
-        verdicts[0] if verdicts else Verdict.INVALID,
-    )
 
 
 def arguments_taken(args: Sequence[str]) -> list[str]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from patchstack.observe.exit_status import Fault, fault_of
 from patchstack.observe.protocol import Complete, Json, Observation, Reply, Request
-from patchstack.verdict import Verdict
 
 _TROUBLE = re.compile(r"error|fail|abort|assert|terminate|cannot|couldn't", re.IGNORECASE)
 
@@ -122,7 +121,7 @@ def server_fault(seen: Observation, *, pinned: bool) -> Fault | None:
         return fault
     for reply in seen.replies:
         if reply.status >= 500 and reply.status != 503:
-            return Fault(verdict=Verdict.FAIL, reason=f"the server answered {reply.status}: {_error(reply)}")
+            return Fault(by_build=True, reason=f"the server answered {reply.status}: {_error(reply)}")
     return None
 
 
@@ -131,7 +130,7 @@ def incomplete(questions: Sequence[Question], *, pinned: bool) -> Complete:
 
     def complaint(seen: Observation) -> str | None:
         if fault := server_fault(seen, pinned=pinned):
-            return fault.reason if fault.verdict is Verdict.INVALID else None
+            return None if fault.by_build else fault.reason
         answers = read_answers(seen, questions)
         return answers if isinstance(answers, str) else None
 

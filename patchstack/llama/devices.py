@@ -10,7 +10,7 @@ import re
 
 from patchstack.observe.exclusive import NotFit
 from patchstack.observe.protocol import Invocation
-from patchstack.observe.runner import EngineBench
+from patchstack.observe.runner import Runner
 
 TOOLS = ("llama-completion", "llama-server", "llama-perplexity", "llama-batched-bench")
 """Programs of llama.cpp that take `--list-devices`, in the order they are asked."""
@@ -18,16 +18,16 @@ _HEAD = b"Available devices:"
 _CUDA = re.compile(rb"^\s+CUDA\d+: ", re.MULTILINE)
 
 
-def require_gpu(bench: EngineBench) -> None:
+def require_gpu(runner: Runner) -> None:
     """Raise `NotFit` where the programs would compute on the CPU: one of llama.cpp's lists no CUDA device.
     Where none of them is there, or it knows no `--list-devices`, nothing can be said.
 
     What they list is not kept: it can change with the machine, and nothing in an observation's key would.
     """
-    program = next((name for name in TOOLS if name in bench.programs()), None)
+    program = next((name for name in TOOLS if name in runner.programs()), None)
     if program is None:
         return
-    seen = bench.look(Invocation(what="devices", program=program, args=("--list-devices",), seconds=120))
+    seen = runner.look(Invocation(what="devices", program=program, args=("--list-devices",), seconds=120))
     _, head, listed = seen.stdout.partition(_HEAD)
     if not head or _CUDA.search(listed):
         return

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
 from patchstack.evidence.key import canonical
 from patchstack.llama.perplexity_output import (
@@ -20,12 +19,13 @@ from patchstack.llama.perplexity_output import (
     read_log,
     read_statistics,
 )
+from patchstack.llama.program import MEMORY_BREAKDOWN
 from patchstack.observe.exit_status import fault_of
-from patchstack.observe.protocol import Attempt, Bench, Invocation, Model, Observation
+from patchstack.observe.observer import Observer
+from patchstack.observe.protocol import Attempt, Invocation, Model, Observation
 from patchstack.observe.retry import Settled, tried
-from patchstack.observe.sentinel import MEMORY_BREAKDOWN, sentinel_missing
+from patchstack.observe.sentinel import sentinel_missing
 from patchstack.observe.settings import Environment, merged
-from patchstack.verdict import Verdict
 
 PROGRAM = "llama-perplexity"
 LEAST = 100  # positions: below it the tool draws no statistics
@@ -80,15 +80,6 @@ class Measured:
     attempts: tuple[Attempt, ...] = ()
 
 
-@runtime_checkable
-class KnowsSizes(Protocol):
-    """A bench that can tell how large a kept file is."""
-
-    def size_of(self, kept: str) -> int | None:
-        """Its size in bytes; None where it is not there."""
-        ...
-
-
 class _Unmeasured(Exception):
     """A step that gave nothing to go on with."""
 
@@ -120,18 +111,18 @@ def too_few(chunks: int, context: int) -> str | None:
     return f"{chunks} chunks of {context} tokens give {positions} positions, and statistics need {LEAST}"
 
 
-def measure(comparison: Comparison, bench: Bench, base_bench: Bench, *, salt: str = "") -> Measured:
-    """Compare. `base_bench` has the programs that make the base. Raises what a bench raises."""
+def measure(comparison: Comparison, runner: Observer, base_runner: Observer, *, salt: str = "") -> Measured:
+    """Compare. `base_runner` has the programs that make the base. Raises what a runner raises."""
     attempts: list[Attempt] = []
     kept, size, log = "", 0, None
     try:
         if problem := _hopeless(comparison):
             raise _Unmeasured(problem)
-        kept = _name(comparison, _build_of(base_bench, attempts), base_bench.digest_of(comparison.base.model))
-        base = _made(comparison, kept, base_bench, attempts, own=base_bench is bench)
+        kept = _name(comparison, _build_of(base_runner, attempts), base_runner.digest_of(comparison.base.model))
+        base = _made(comparison, kept, base_runner, attempts, own=base_runner is runner)
         assert base.chunks is not None
         size = base_size(base.chunks, comparison.context, base.vocabulary or 0) if base.vocabulary else 0
-        log, statistics = _compared(comparison, kept, base, bench, attempts, salt)
+        log, statistics = _compared(comparison, kept, base, runner, attempts, salt)
     except _Unmeasured as unmeasured:
         fault, failed = str(unmeasured), unmeasured.failed
         return Measured(
@@ -224,49 +215,49 @@ def _hopeless(comparison: Comparison) -> str | None:
     return comparison_problem(comparison.context, comparison.batch, comparison.ubatch, comparison.chunks)
 
 
-def _build_of(bench: Bench, attempts: list[Attempt]) -> str:
-    """What names the bench's build, and the machine it runs on."""
+def _build_of(runner: Observer, attempts: list[Attempt]) -> str:
+    """What names the runner's build, and the machine it runs on."""
     invocation = Invocation(what="version", program=PROGRAM, args=("--version",), seconds=60)
-    observed = tried(bench, invocation, _version_complaint, tries=3)
+    observed = tried(runner, invocation, _version_complaint, tries=3)
     attempts += observed.attempts
     if observed.observation is None:
         raise _Unmeasured(observed.complaint)
     return observed.observation.key
 
 
-def _made(comparison: Comparison, kept: str, bench: Bench, attempts: list[Attempt], *, own: bool) -> Log:
+def _made(comparison: Comparison, kept: str, runner: Observer, attempts: list[Attempt], *, own: bool) -> Log:
     """The base, made or kept from before, and the log of its making."""
 
     def complaint(seen: Observation) -> str | None:
-        size = bench.size_of(kept) if isinstance(bench, KnowsSizes) else None
+        size = runner.size_of(kept)
         return base_complaint(seen, comparison, size=size)
 
-    observed = tried(bench, base_invocation(comparison, kept), complaint, tries=comparison.tries)
+    observed = tried(runner, base_invocation(comparison, kept), complaint, tries=comparison.tries)
     attempts += observed.attempts
     if observed.observation is None:
         raise _Unmeasured(observed.complaint)
     if fault := fault_of(observed.observation, pinned=comparison.base.pinned):
         raise _Unmeasured(f"the base could not be made: {fault.reason}", failed=own)
-    if not bench.has(kept):
+    if not runner.has(kept):
         raise _Unmeasured("the base was made, and is not there")
     return read_log(observed.observation.stderr)
 
 
 def _compared(
-    comparison: Comparison, kept: str, base: Log, bench: Bench, attempts: list[Attempt], salt: str
+    comparison: Comparison, kept: str, base: Log, runner: Observer, attempts: list[Attempt], salt: str
 ) -> tuple[Log, Statistics]:
     invocation = compare_invocation(comparison, kept, salt or "compare")
 
     def complaint(seen: Observation) -> str | None:
         return compare_complaint(seen, base, pinned=comparison.test.pinned)
 
-    observed = tried(bench, invocation, complaint, tries=comparison.tries, salt=salt)
+    observed = tried(runner, invocation, complaint, tries=comparison.tries, salt=salt)
     attempts += observed.attempts
     seen = observed.observation
     if seen is None:
         raise _Unmeasured(observed.complaint)
     if fault := fault_of(seen, pinned=comparison.test.pinned):
-        raise _Unmeasured(fault.reason, failed=fault.verdict is Verdict.FAIL)
+        raise _Unmeasured(fault.reason, failed=fault.by_build)
     statistics = read_statistics(seen.stdout)
     assert statistics is not None
     return read_log(seen.stderr), statistics
@@ -310,7 +301,7 @@ def _invocation(
 def _ended_badly(seen: Observation, pinned: bool) -> str | None:
     """Why a run cannot be judged, as far as its end tells."""
     if fault := fault_of(seen, pinned=pinned):
-        if fault.verdict is not Verdict.INVALID:
+        if fault.by_build:
             return None
         return Settled(fault.reason) if "does not take its arguments" in fault.reason else fault.reason
     return sentinel_missing(seen.stderr, MEMORY_BREAKDOWN)

@@ -1,4 +1,10 @@
-"""A program of a build with its arguments: what several gate kinds run, under one environment or another."""
+"""A program of a build with its arguments, and the line that shows that it printed everything.
+
+llama.cpp's tools print through one queue that a thread of its own writes out (`common/log.cpp`); what is in it at exit
+is lost, and the exit code is 0 all the same (ggml-org/llama.cpp#22142). The queue keeps its order and every entry is
+flushed, so a line that a tool queues after all its results proves that the results are out: the sentinel. What follows
+it does not matter (`-lv 4` prints a table of memory, a patch may print counters from a destructor).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +13,21 @@ from dataclasses import dataclass
 
 from patchstack.observe.exit_status import fault_of
 from patchstack.observe.protocol import Complete, Invocation, Model, Observation
-from patchstack.observe.sentinel import loses_output, sentinel_missing, sentinel_of
+from patchstack.observe.sentinel import sentinel_missing
 from patchstack.observe.settings import Environment, arguments, bounded, environment, merged, pattern
-from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 
+GRAPHS_REUSED = r"^(?:\S+ +I +)?\w+: +graphs reused = +\d+$"
+"""The last line of `common_perf_print` (`common/sampling.cpp`): wants `--perf`, and `-lv 4` but for completion."""
+
+MEMORY_BREAKDOWN = r"^(?:\S+ +I +)?\w+: \| +- Host +\|.*\|$"
+"""The last line of `common_memory_breakdown_print`: wants `--perf -lv 4`."""
+
+_OF_TOOLS = {
+    "llama-completion": GRAPHS_REUSED,
+    "llama-batched-bench": GRAPHS_REUSED,
+    "llama-perplexity": MEMORY_BREAKDOWN,
+}
 SECONDS = 600
 TRIES = 5
 NONE = "none"
@@ -54,7 +70,7 @@ class Program:
 
         def complaint(seen: Observation) -> str | None:
             if fault := fault_of(seen, pinned=self.pinned):
-                return fault.reason if fault.verdict is Verdict.INVALID else None
+                return None if fault.by_build else fault.reason
             return self.lost(seen)
 
         return complaint
@@ -96,3 +112,13 @@ def read_seconds(node: Node) -> int:
 def read_tries(node: Node) -> int:
     """How often a run that cannot be judged is tried."""
     return bounded(node, "tries", default=TRIES, least=1, most=20)
+
+
+def sentinel_of(program: str) -> str | None:
+    """The sentinel of a tool of llama.cpp; None for a program that is not known to have one."""
+    return _OF_TOOLS.get(program)
+
+
+def loses_output(program: str) -> bool:
+    """Whether a program prints through llama.cpp's queue, so that a line that is not there may have been printed."""
+    return program.startswith("llama-")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from patchstack.llama.program import NONE, SECONDS, TRIES, Program, read_seconds, read_tries
+from patchstack.llama.program import GRAPHS_REUSED, NONE, SECONDS, TRIES, Program, read_seconds, read_tries
 from patchstack.observe.protocol import Model
-from patchstack.observe.sentinel import GRAPHS_REUSED
 from patchstack.observe.settings import (
     Environment,
     arguments,

@@ -7,7 +7,6 @@ import signal
 from dataclasses import dataclass
 
 from patchstack.observe.protocol import Observation, Observed
-from patchstack.verdict import Verdict
 
 _CRASHES = (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
 _NOT_STARTED = (126, 127)  # what a shell, env and the dynamic loader exit with
@@ -31,10 +30,10 @@ _STAMP = re.compile(r"^[\d.]+ [IWED] ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A run that did not end well: FAIL where its build is at fault, INVALID where that cannot be said. `unexplained`:
-    it ended by its own doing, without a word of why."""
+    """A run that did not end well. `by_build`: its build is to blame; if not, nobody can say who is. `unexplained`: it
+    ended by its own doing, without a word of why."""
 
-    verdict: Verdict
+    by_build: bool
     reason: str
     unexplained: bool = False
 
@@ -53,21 +52,20 @@ def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault 
         return None
     lines = [*_lines(seen.stderr), *(_lines(seen.stdout) if stdout else ())]
     if line := _first(lines, _MEMORY):
-        return Fault(verdict=Verdict.INVALID, reason=f"it ran out of memory: {line}")
+        return Fault(by_build=False, reason=f"it ran out of memory: {line}")
     if seen.code in _NOT_STARTED or _first(lines, _LOADER):
         told = _first(lines, _LOADER) or _last(lines)
-        return Fault(verdict=Verdict.INVALID, reason=f"it could not be started (exit code {seen.code}): {told}")
+        return Fault(by_build=False, reason=f"it could not be started (exit code {seen.code}): {told}")
     if seen.code > 128:
         return _signalled(seen)
     if line := _first(lines, _USAGE):
-        return Fault(verdict=Verdict.INVALID, reason=f"it does not take its arguments: {line}")
+        return Fault(by_build=False, reason=f"it does not take its arguments: {line}")
     if line := _first(lines, _MODEL):
-        verdict = Verdict.FAIL if pinned else Verdict.INVALID
-        return Fault(verdict=verdict, reason=f"it cannot load the model: {line}")
+        return Fault(by_build=pinned, reason=f"it cannot load the model: {line}")
     if line := _first(lines, _COMPLAINT):
-        return Fault(verdict=Verdict.FAIL, reason=f"it exited with {seen.code}: {line}")
+        return Fault(by_build=True, reason=f"it exited with {seen.code}: {line}")
     reason = f"it exited with {seen.code} {_SILENT}"
-    return Fault(verdict=Verdict.INVALID, reason=reason, unexplained=True)
+    return Fault(by_build=False, reason=reason, unexplained=True)
 
 
 def complaint_of(run: Observed) -> str:
@@ -95,8 +93,8 @@ def _signalled(seen: Observation) -> Fault:
     except ValueError:
         name = f"signal {code - 128}"
     if crashed(code):
-        return Fault(verdict=Verdict.FAIL, reason=f"it crashed with {name} (exit code {code}): {cause_of_crash(seen)}")
-    return Fault(verdict=Verdict.INVALID, reason=f"it was ended by {name} (exit code {code})")
+        return Fault(by_build=True, reason=f"it crashed with {name} (exit code {code}): {cause_of_crash(seen)}")
+    return Fault(by_build=False, reason=f"it was ended by {name} (exit code {code})")
 
 
 def _lines(stream: bytes) -> list[str]:

@@ -112,7 +112,7 @@ class Paths:
 
 
 def volumes() -> tuple[Volume, Volume]:
-    """The volume of a bench, and the one of kept files."""
+    """The volume of a runner, and the one of kept files."""
     return (
         Volume(name=f"patchstack-gate-{os.getpid()}-{secrets.token_hex(4)}", target=_WORK),
         Volume(name="patchstack-kept", target=_KEPT),

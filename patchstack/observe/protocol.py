@@ -1,16 +1,10 @@
-"""What gates are made of: a program run (invocation), what it gave (observation), and the verdict drawn from it.
-
-A gate kind is a module of this package with three things: a frozen `Spec` (its settings, read once from YAML or from
-options), `run(spec, bench) -> Judgement`, and pure functions between them that parse and judge. It gets at programs
-only through a `Bench`, which keeps observations: asking again for what is known runs nothing, and the verdict is drawn
-anew from the kept observation, so a changed reference or threshold is never answered from a stale verdict.
-"""
+"""A program run (invocation), what it gave (observation), and the tries that it took."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from patchstack.engine.protocol import Ending
 
@@ -118,28 +112,3 @@ class Observed:
 
 Complete = Callable[[Observation], str | None]
 """Why an observation cannot be judged (a sentinel that is not there), or None where it can. What cannot is not kept."""
-
-
-class Bench(Protocol):
-    """A build's programs, ready to be run where the build runs, with observations kept."""
-
-    def observe(self, invocation: Invocation, *, complete: Complete, tries: int = 3, salt: str = "") -> Observed:
-        """What the invocation gives: as kept from before, else run now, up to `tries` times until it is complete.
-
-        `salt` makes an observation of its own of a repetition (`run 2`). A run that ends out of memory, out of time or
-        with too much output is never complete, whatever `complete` says. Raises what the engine raises, and
-        `MissingError` for a program or model that is not there, or a model that is not the one of its digest.
-        """
-        ...
-
-    def has(self, kept: str) -> bool:
-        """Whether a kept file is there."""
-        ...
-
-    def digest_of(self, model: Model) -> str:
-        """The sha256 of a model's content, remembered while its size and time stay."""
-        ...
-
-    def programs(self) -> frozenset[str]:
-        """The names below `bin/`."""
-        ...

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from patchstack.observe.protocol import Attempt, Bench, Complete, Invocation, Observed
+from patchstack.observe.observer import Observer
+from patchstack.observe.protocol import Attempt, Complete, Invocation, Observed
 
 
 class Settled(str):
@@ -11,11 +12,11 @@ class Settled(str):
     __slots__ = ()
 
 
-def tried(bench: Bench, invocation: Invocation, complete: Complete, *, tries: int, salt: str = "") -> Observed:
-    """As `Bench.observe`, but a complaint that is `Settled` ends the tries. What is complained about is not kept."""
+def tried(runner: Observer, invocation: Invocation, complete: Complete, *, tries: int, salt: str = "") -> Observed:
+    """As `Observer.observe`, but a complaint that is `Settled` ends the tries. What is complained about is not kept."""
     attempts: list[Attempt] = []
     for _ in range(max(1, tries)):
-        observed = bench.observe(invocation, complete=complete, tries=1, salt=salt)
+        observed = runner.observe(invocation, complete=complete, tries=1, salt=salt)
         attempts += observed.attempts
         if observed.observation is not None or isinstance(attempts[-1].complaint, Settled):
             return Observed(observation=observed.observation, attempts=tuple(attempts))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from patchstack.builds.inputs.toolkit import recall, remember
 from patchstack.engine.archive import pack, unpack
-from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome
+from patchstack.engine.protocol import About, Ending, Engine, Job, Limits, Outcome
 from patchstack.errors import MissingError
 from patchstack.evidence.key import Ingredients, observation_key
 from patchstack.evidence.store import Observations, Record
 from patchstack.observe.layout import Paths, Programs, mounted, run_entries, volumes
+from patchstack.observe.observer import RunContext
+from patchstack.observe.other_build import named_programs, shown
 from patchstack.observe.protocol import (
     Attempt,
     Complete,
@@ -47,11 +51,36 @@ for name in $brings; do [ ! -f "$name" ] || cp "$name" "$run/out/files/"; done
 """
 
 
-class EngineBench:
-    """A `Bench` on any engine. Volumes are made at the first run, and removed by `close`.
+class _Station:
+    """What all views of a runner share: the programs on the engine, in volumes that are made at the first run."""
 
-    `builds` is where other builds are kept; `reference` is the one whose references the gates have, where it is known.
-    `gpu`: programs that use GPUs get them; else they are hidden from them.
+    def __init__(self, engine: Engine, programs: Programs) -> None:
+        self.engine = engine
+        self.programs = programs
+        self.about = engine.about()
+        self.volume, self.kept = volumes()
+        self.sent = False
+        self._digest: str | None = None
+
+    def digest(self) -> str:
+        """SHA-256 of the programs, computed once."""
+        if self._digest is None:
+            self._digest = self.programs.digest()
+        return self._digest
+
+    def close(self) -> None:
+        if self.sent:
+            self.sent = False
+            self.engine.remove(self.volume.name)
+
+
+class Runner:
+    """Runs a build's programs on an engine and keeps what they did: an `Observer`.
+
+    `context` is what the runs have in common; it is never changed: `within` gives a view of the same runner with
+    another one. Volumes are made at the first run and removed by `close`. `observations` and `memory` are where
+    observations and digests of models are kept, `builds` where other builds are. `hardware` is the machine, in one
+    line.
     """
 
     def __init__(
@@ -61,27 +90,20 @@ class EngineBench:
         *,
         observations: Observations,
         memory: Path,
-        kind: str,
+        context: RunContext,
         hardware: str = "",
         again: bool = False,
         builds: Path | None = None,
     ) -> None:
-        self.engine = engine
-        self.files = programs
         self.observations = observations
         self.memory = memory
-        self.kind = kind
         self.hardware = hardware
         self.again = again
         self.builds = builds
-        self.reference: Programs | None = None
-        self.gpu = True
-        self.about = engine.about()
-        self._volume, self._kept = volumes()
-        self._sent = False
-        self._digest: str | None = None
+        self._context = context
+        self._station = _Station(engine, programs)
 
-    def __enter__(self) -> EngineBench:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -89,24 +111,54 @@ class EngineBench:
 
     def close(self) -> None:
         """Remove what the runs left on the engine; kept files stay."""
-        if self._sent:
-            self._sent = False
-            self.engine.remove(self._volume.name)
+        self._station.close()
 
-    def of(self, programs: Programs) -> EngineBench:
-        """A bench like this one, of other programs."""
-        other = EngineBench(
+    @property
+    def context(self) -> RunContext:
+        return self._context
+
+    @property
+    def engine(self) -> Engine:
+        return self._station.engine
+
+    @property
+    def files(self) -> Programs:
+        return self._station.programs
+
+    @property
+    def about(self) -> About:
+        return self._station.about
+
+    def within(self, context: RunContext) -> Self:
+        """This runner, with another context for what is run through it. Closing one closes both."""
+        view = copy.copy(self)
+        view._context = context
+        return view
+
+    def of(self, programs: Programs) -> Runner:
+        """A runner of other programs, all else being the same but for the reference. To be closed by the caller."""
+        return Runner(
             self.engine,
             programs,
             observations=self.observations,
             memory=self.memory,
-            kind=self.kind,
+            context=replace(self.context, reference=None),
             hardware=self.hardware,
             again=self.again,
             builds=self.builds,
         )
-        other.gpu = self.gpu
-        return other
+
+    def beside(self, build: str | Programs) -> Runner:
+        if isinstance(build, Programs):
+            programs = build
+        else:
+            programs = named_programs(build, self.files, builds=self.builds, isolated=self.about.isolated)
+        if programs.gpus and not self.files.gpus:
+            raise MissingError(f"build {shown(build)} uses a GPU, and the one to be judged does not")
+        return self.of(programs)
+
+    def build_digest(self) -> str:
+        return self._station.digest()
 
     def programs(self) -> frozenset[str]:
         return self.files.names()
@@ -120,10 +172,10 @@ class EngineBench:
         said = bytearray()
         job = Job(
             what="size",
-            argv=("stat", "-L", "-c", "%F %s", f"{self.engine.place(self._kept)}/{kept}"),
+            argv=("stat", "-L", "-c", "%F %s", f"{self.engine.place(self._station.kept)}/{kept}"),
             image=self.files.image,
             platform=self.files.platform,
-            volumes=(self._kept,),
+            volumes=(self._station.kept,),
             limits=Limits(seconds=60),
         )
         outcome = self.engine.run(job, said.extend)
@@ -169,7 +221,7 @@ class EngineBench:
     @property
     def _without(self) -> str:
         """What the key of an observation says where a build that uses GPUs gets none."""
-        return " without GPUs" if self.files.gpus and not self.gpu else ""
+        return " without GPUs" if self.files.gpus and not self.context.gpu else ""
 
     # The key
 
@@ -179,11 +231,9 @@ class EngineBench:
                 f"{invocation.program} is not in {self.files.directory}",
                 hint="build it: --target, or targets: of the variant",
             )
-        if self._digest is None:
-            self._digest = self.files.digest()
         return observation_key(
             Ingredients(
-                programs=self._digest,
+                programs=self.build_digest(),
                 program=invocation.program,
                 args=invocation.args,
                 env=invocation.env,
@@ -193,7 +243,7 @@ class EngineBench:
                 brings=invocation.brings,
                 requests=tuple(json.dumps([one.path, one.body], sort_keys=True) for one in invocation.requests),
                 hardware=f"{self.hardware} {self.about.platform} {self.files.image or 'host'}{self._without}",
-                kind=self.kind,
+                kind=self.context.kind,
                 salt=salt,
             )
         )
@@ -255,11 +305,11 @@ class EngineBench:
             "replies": [reply.status for reply in seen.replies],
             "made": datetime.now(UTC).isoformat(timespec="seconds"),
             "what": invocation.what,
-            "kind": self.kind,
+            "kind": self.context.kind,
             "argv": [invocation.program, *invocation.args],
             "env": dict(invocation.env),
             "models": {model.name: self.digest_of(model) for model in invocation.models},
-            "programs": self._digest,
+            "programs": self.build_digest(),
             "hardware": self.hardware,
             "platform": self.about.platform,
         }
@@ -275,20 +325,20 @@ class EngineBench:
         outcome = self.engine.run(self._job(invocation, paths), lambda _: None)
         with tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
             found = Path(directory)
-            unpack(self.engine.get(self._volume.name, "run/out", image=self.files.image), found)
+            unpack(self.engine.get(self._station.volume.name, "run/out", image=self.files.image), found)
             return self._seen(invocation, key, outcome, found / "out")
 
     def _prepared(self, invocation: Invocation) -> Paths:
         """Send what is needed, and say where it is."""
         image = self.files.image
-        if not self._sent:
-            self._sent = True
+        if not self._station.sent:
+            self._station.sent = True
             if self.about.isolated:
-                self.engine.put(self._volume.name, pack(self.files.entries()), image=image)
-            self.engine.put(self._kept.name, pack(()), image=image)
+                self.engine.put(self._station.volume.name, pack(self.files.entries()), image=image)
+            self.engine.put(self._station.kept.name, pack(()), image=image)
         self._emptied()
-        self.engine.put(self._volume.name, pack(run_entries(invocation)), image=image)
-        place, kept = self.engine.place(self._volume), self.engine.place(self._kept)
+        self.engine.put(self._station.volume.name, pack(run_entries(invocation)), image=image)
+        place, kept = self.engine.place(self._station.volume), self.engine.place(self._station.kept)
         places, mounts = mounted(invocation.models, isolated=self.about.isolated)
         own = f"{place}/bin" if self.about.isolated else str(self.files.directory.resolve())
         return Paths(bin=own, run=f"{place}/run", kept=kept, models=places, mounts=mounts)
@@ -297,13 +347,13 @@ class EngineBench:
         """Remove what an earlier run left."""
         job = Job(
             what="clear",
-            argv=("rm", "-rf", f"{self.engine.place(self._volume)}/run"),
+            argv=("rm", "-rf", f"{self.engine.place(self._station.volume)}/run"),
             image=self.files.image,
             platform=self.files.platform,
-            volumes=(self._volume,),
+            volumes=(self._station.volume,),
             limits=Limits(seconds=60),
         )
-        if self._volume.name in self.engine.volumes():
+        if self._station.volume.name in self.engine.volumes():
             self.engine.run(job, lambda _: None)
 
     def _job(self, invocation: Invocation, paths: Paths) -> Job:
@@ -331,9 +381,9 @@ class EngineBench:
             platform=self.files.platform,
             workdir=paths.work,
             env={name: value for name, value in env.items() if value or name in invocation.env},
-            volumes=(self._volume, self._kept),
+            volumes=(self._station.volume, self._station.kept),
             paths=(*self.files.paths, *paths.mounts),
-            gpus=self.files.gpus and self.gpu,
+            gpus=self.files.gpus and self.context.gpu,
             limits=Limits(seconds=invocation.seconds, tmp=1 << 30),
         )
 

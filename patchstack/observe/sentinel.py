@@ -1,39 +1,12 @@
-"""Whether a tool of llama.cpp printed all it had to print.
-
-llama.cpp's tools print through one queue that a thread of its own writes out (`common/log.cpp`); what is in it at exit
-is lost, and the exit code is 0 all the same (ggml-org/llama.cpp#22142). The queue keeps its order and every entry is
-flushed, so a line that a tool queues after all its results proves that the results are out: the sentinel. What follows
-it does not matter (`-lv 4` prints a table of memory, a patch may print counters from a destructor).
-"""
+"""Whether a program printed all that it had to print: a line that it prints last, the sentinel, is in its output."""
 
 from __future__ import annotations
 
 import re
 
-GRAPHS_REUSED = r"^(?:\S+ +I +)?\w+: +graphs reused = +\d+$"
-"""The last line of `common_perf_print` (`common/sampling.cpp`): wants `--perf`, and `-lv 4` but for completion."""
-
-MEMORY_BREAKDOWN = r"^(?:\S+ +I +)?\w+: \| +- Host +\|.*\|$"
-"""The last line of `common_memory_breakdown_print`: wants `--perf -lv 4`."""
-
 LOST = "its output was lost: the line that it prints last is not there"
 
-_OF_TOOLS = {
-    "llama-completion": GRAPHS_REUSED,
-    "llama-batched-bench": GRAPHS_REUSED,
-    "llama-perplexity": MEMORY_BREAKDOWN,
-}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-
-
-def sentinel_of(program: str) -> str | None:
-    """The sentinel of a tool of llama.cpp; None for a program that is not known to have one."""
-    return _OF_TOOLS.get(program)
-
-
-def loses_output(program: str) -> bool:
-    """Whether a program prints through llama.cpp's queue, so that a line that is not there may have been printed."""
-    return program.startswith("llama-")
 
 
 def lines_of(stream: bytes) -> list[str]:

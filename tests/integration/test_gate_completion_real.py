@@ -21,7 +21,7 @@ from patchstack.gates.kinds.completion import NO_REFERENCE, Spec, State, run
 from patchstack.llama.prompt import Prompting
 from patchstack.llama.transcript import md5_of
 from patchstack.observe.protocol import Model
-from patchstack.observe.runner import EngineBench
+from patchstack.observe.runner import Runner
 from patchstack.verdict import Verdict
 from tests.support.programs import a_bench
 from tests.support.tiny_gguf import ARCHITECTURES, Architecture, need_gguf, write_model
@@ -34,7 +34,7 @@ ENV = (("GGML_NO_BACKTRACE", "1"),)
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[EngineBench]:
+def bench(tmp_path: Path) -> Iterator[Runner]:
     need_gguf()
     assert BIN
     with a_bench(Path(BIN), tmp_path, kind="completion/1") as found:
@@ -50,7 +50,7 @@ def a_spec(tmp_path: Path, architecture: Architecture, *states: State, seed: int
     return Spec(prompting=prompting, states=states or (State(),))
 
 
-def recorded(spec: Spec, bench: EngineBench) -> str:
+def recorded(spec: Spec, bench: Runner) -> str:
     """The digest of what the build writes now."""
     found = run(spec, bench)
     assert (found.verdict, found.reason.split(" (")[0]) == (Verdict.INVALID, NO_REFERENCE), found
@@ -59,7 +59,7 @@ def recorded(spec: Spec, bench: EngineBench) -> str:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_build_gives_its_own_transcript_again_and_another_models_weights_do_not(
-    architecture: Architecture, tmp_path: Path, bench: EngineBench
+    architecture: Architecture, tmp_path: Path, bench: Runner
 ) -> None:
     spec = a_spec(tmp_path, architecture)
     reference = State(expect=recorded(spec, bench))
@@ -74,7 +74,7 @@ def _burn() -> None:
         pass
 
 
-def test_under_load_output_is_lost_and_no_verdict_is_wrong(tmp_path: Path, bench: EngineBench) -> None:
+def test_under_load_output_is_lost_and_no_verdict_is_wrong(tmp_path: Path, bench: Runner) -> None:
     spec = a_spec(tmp_path, "llama", tokens=6)
     expect = recorded(spec, bench)
     right, wrong = State(expect=expect), State(expect=md5_of(b"something else"))
@@ -96,9 +96,7 @@ def test_under_load_output_is_lost_and_no_verdict_is_wrong(tmp_path: Path, bench
     assert all(expect == one.actual for one in held if one.verdict is Verdict.PASS)
 
 
-def test_a_truncated_model_is_not_judged_until_it_is_known_to_be_the_right_one(
-    tmp_path: Path, bench: EngineBench
-) -> None:
+def test_a_truncated_model_is_not_judged_until_it_is_known_to_be_the_right_one(tmp_path: Path, bench: Runner) -> None:
     spec = a_spec(tmp_path, "llama", State(expect=md5_of(b"x")))
     path = Path(spec.prompting.model.path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -107,7 +105,7 @@ def test_a_truncated_model_is_not_judged_until_it_is_known_to_be_the_right_one(
     assert "cannot load the model" in found.reason or "did not say why" in found.reason
 
 
-def test_a_model_in_a_chat_template_is_prompted_once_and_does_not_hang(tmp_path: Path, bench: EngineBench) -> None:
+def test_a_model_in_a_chat_template_is_prompted_once_and_does_not_hang(tmp_path: Path, bench: Runner) -> None:
     spec = a_spec(tmp_path, "llama", tokens=8)
     chat = tmp_path / "chat.gguf"
     write_model(chat, "llama", seed=1, chat=True)
@@ -116,7 +114,7 @@ def test_a_model_in_a_chat_template_is_prompted_once_and_does_not_hang(tmp_path:
     assert templated != recorded(spec, bench), "a reference belongs to its path"
 
 
-def test_requests_at_once_are_held_against_one_alone(tmp_path: Path, bench: EngineBench) -> None:
+def test_requests_at_once_are_held_against_one_alone(tmp_path: Path, bench: Runner) -> None:
     spec = a_spec(tmp_path, "qwen3moe", tokens=24)
     prompting = replace(spec.prompting, context=512)
     found = run(replace(spec, prompting=prompting, parallel=4), bench)
@@ -128,7 +126,7 @@ def test_requests_at_once_are_held_against_one_alone(tmp_path: Path, bench: Engi
     assert (state["requests"], state["tokens"]) == (4, 24), found
 
 
-def test_a_switch_that_is_not_known_does_nothing(tmp_path: Path, bench: EngineBench) -> None:
+def test_a_switch_that_is_not_known_does_nothing(tmp_path: Path, bench: Runner) -> None:
     spec = a_spec(tmp_path, "llama", tokens=6)
     completion = spec.prompting.completion()
     found: Judgement = engaged.run(

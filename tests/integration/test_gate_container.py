@@ -10,18 +10,19 @@ import pytest
 
 from patchstack.evidence.store import Observations
 from patchstack.observe.layout import Programs
-from patchstack.observe.other_build import beside
+from patchstack.observe.observer import RunContext
 from patchstack.observe.protocol import Invocation, Model
-from patchstack.observe.runner import EngineBench
+from patchstack.observe.runner import Runner
 from tests.support.engines import IMAGE, container_engine, needs_docker
 from tests.support.programs import program
 
 pytestmark = needs_docker
+CONTEXT = RunContext(kind="t/1")
 LARGE = 8 << 20  # bytes: more than an engine sends ahead of a reader
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[EngineBench]:
+def bench(tmp_path: Path) -> Iterator[Runner]:
     """Programs `make`, which keeps a large file, and `say`; a run that hangs is an error after two minutes."""
     program(tmp_path / "bin", "make", f'cat "$2"; head -c {LARGE} /dev/zero >"$1"')
     program(tmp_path / "bin", "say", "echo this build")
@@ -37,7 +38,7 @@ def bench(tmp_path: Path) -> Iterator[EngineBench]:
     try:
         programs = Programs(directory=tmp_path / "bin", platform=engine.about().platform, image=IMAGE)
         observations = Observations(tmp_path / "evidence", tmp_path / "outputs")
-        with EngineBench(engine, programs, observations=observations, memory=tmp_path / "digests", kind="t/1") as made:
+        with Runner(engine, programs, observations=observations, memory=tmp_path / "d", context=CONTEXT) as made:
             yield made
     finally:
         signal.alarm(0)
@@ -45,7 +46,7 @@ def bench(tmp_path: Path) -> Iterator[EngineBench]:
         engine.close()
 
 
-def test_the_size_of_a_large_kept_file_is_known_and_the_engine_goes_on(bench: EngineBench, tmp_path: Path) -> None:
+def test_the_size_of_a_large_kept_file_is_known_and_the_engine_goes_on(bench: Runner, tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(b"GGUF")
     kept = f"test-{tmp_path.name}-{id(bench)}.base"
     making = Invocation(
@@ -71,8 +72,8 @@ def test_the_size_of_a_large_kept_file_is_known_and_the_engine_goes_on(bench: En
     assert not bench.has(kept)
 
 
-def test_another_build_runs_beside_it(bench: EngineBench, tmp_path: Path) -> None:
+def test_another_build_runs_beside_it(bench: Runner, tmp_path: Path) -> None:
     saying = Invocation(what="say", program="say")
-    with beside(bench, str(tmp_path / "other")) as other:
+    with bench.beside(str(tmp_path / "other")) as other:
         seen = [one.observe(saying, complete=lambda _: None).observation for one in (bench, other, bench)]
     assert [one.stdout for one in seen if one is not None] == [b"this build\n", b"the other\n", b"this build\n"]

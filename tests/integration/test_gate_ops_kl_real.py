@@ -24,7 +24,7 @@ from patchstack.gates.kinds.op_cases import case_list
 from patchstack.llama.kl import Comparison, Side
 from patchstack.llama.perplexity_output import base_size
 from patchstack.observe.protocol import Model
-from patchstack.observe.runner import EngineBench
+from patchstack.observe.runner import Runner
 from patchstack.verdict import Verdict
 from tests.support.programs import a_bench
 from tests.support.tiny_gguf import need_gguf, write_model
@@ -49,7 +49,7 @@ int ggml_backend_graph_compute(void *b, void *g) {
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[EngineBench]:
+def bench(tmp_path: Path) -> Iterator[Runner]:
     assert BIN is not None
     with a_bench(Path(BIN), tmp_path / "kept", kind="kl/1") as standing:
         yield standing
@@ -85,11 +85,11 @@ def a_spec(base: Path, test: Path, **settings: Any) -> Spec:
     )
 
 
-def ops(bench: EngineBench, **settings: Any) -> Judgement:
+def ops(bench: Runner, **settings: Any) -> Judgement:
     return backend_ops.run(OpsSpec(**{"backend": "CPU", "ops": ("ADD",), **settings}), bench)
 
 
-def test_an_operator_passes_with_its_real_count_and_the_cases_it_ran(bench: EngineBench) -> None:
+def test_an_operator_passes_with_its_real_count_and_the_cases_it_ran(bench: Runner) -> None:
     judgement = ops(bench, expected=50)
     assert judgement.verdict is Verdict.PASS, judgement
     cases = judgement.details["cases"]
@@ -102,7 +102,7 @@ def test_an_operator_passes_with_its_real_count_and_the_cases_it_ran(bench: Engi
     assert alone.verdict is Verdict.PASS, "a case is selected by its full name"
 
 
-def test_mul_mat_passes_with_its_real_count(bench: EngineBench) -> None:
+def test_mul_mat_passes_with_its_real_count(bench: Runner) -> None:
     judgement = ops(bench, ops=("MUL_MAT",), expected=1000)  # 1134 at the pin; patches add cases of their own
     assert judgement.verdict is Verdict.PASS, judgement
     assert judgement.details["total"] == judgement.details["passed"]
@@ -110,13 +110,13 @@ def test_mul_mat_passes_with_its_real_count(bench: EngineBench) -> None:
 
 @pytest.mark.parametrize(("backend", "op"), [("CUDA0", "ADD"), ("CPU", "NONE_SUCH"), ("cpu", "ADD")])
 def test_a_backend_that_is_not_there_and_a_filter_that_matches_nothing_are_invalid(
-    bench: EngineBench, backend: str, op: str
+    bench: Runner, backend: str, op: str
 ) -> None:
     judgement = ops(bench, backend=backend, ops=(op,))
     assert judgement.verdict is Verdict.INVALID, judgement
 
 
-def test_a_backend_that_computes_wrong_now_and_then_fails_with_its_rate(bench: EngineBench, tmp_path: Path) -> None:
+def test_a_backend_that_computes_wrong_now_and_then_fails_with_its_rate(bench: Runner, tmp_path: Path) -> None:
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")
     (tmp_path / "fails.c").write_text(FAILS)
@@ -127,7 +127,7 @@ def test_a_backend_that_computes_wrong_now_and_then_fails_with_its_rate(bench: E
 
 
 def test_a_model_against_itself_passes_and_its_base_has_the_size_of_the_formula(
-    bench: EngineBench, models: Path, tmp_path: Path
+    bench: Runner, models: Path, tmp_path: Path
 ) -> None:
     judgement = kl.run(a_spec(models / "f32.gguf", models / "f32.gguf"), bench)
     assert judgement.verdict is Verdict.PASS, judgement
@@ -139,7 +139,7 @@ def test_a_model_against_itself_passes_and_its_base_has_the_size_of_the_formula(
 
 
 def test_other_weights_fail_and_rounded_ones_fail_where_limits_are_drawn_from_the_noise(
-    bench: EngineBench, models: Path
+    bench: Runner, models: Path
 ) -> None:
     seed = kl.run(a_spec(models / "f32.gguf", models / "seed.gguf"), bench)
     assert seed.verdict is Verdict.FAIL, seed
@@ -149,14 +149,14 @@ def test_other_weights_fail_and_rounded_ones_fail_where_limits_are_drawn_from_th
     assert itself.verdict is Verdict.PASS, itself
 
 
-def test_nan_fails_against_numbers_and_is_invalid_against_nan(bench: EngineBench, models: Path) -> None:
+def test_nan_fails_against_numbers_and_is_invalid_against_nan(bench: Runner, models: Path) -> None:
     assert kl.run(a_spec(models / "f32.gguf", models / "nan.gguf"), bench).verdict is Verdict.FAIL
     both = kl.run(a_spec(models / "nan.gguf", models / "nan.gguf"), bench)
     assert both.verdict is Verdict.INVALID
     assert "gives no numbers" in both.reason
 
 
-def test_a_base_that_is_gone_or_cut_short_is_never_a_pass(bench: EngineBench, models: Path, tmp_path: Path) -> None:
+def test_a_base_that_is_gone_or_cut_short_is_never_a_pass(bench: Runner, models: Path, tmp_path: Path) -> None:
     spec = a_spec(models / "f32.gguf", models / "f32.gguf")
     assert kl.run(spec, bench).verdict is Verdict.PASS
     (kept,) = tmp_path.rglob("kl-*.base")
@@ -171,7 +171,7 @@ def test_a_base_that_is_gone_or_cut_short_is_never_a_pass(bench: EngineBench, mo
         assert (cut.verdict, size) == (Verdict.PASS, base_size(4, 256, 288)), "a bench that knows sizes makes it again"
 
 
-def test_a_text_that_is_too_short_is_invalid_with_the_reason(bench: EngineBench, models: Path) -> None:
+def test_a_text_that_is_too_short_is_invalid_with_the_reason(bench: Runner, models: Path) -> None:
     judgement = kl.run(a_spec(models / "f32.gguf", models / "f32.gguf", text=b"x" * 300), bench)
     assert judgement.verdict is Verdict.INVALID
     assert "the text is too short" in judgement.reason
@@ -180,7 +180,7 @@ def test_a_text_that_is_too_short_is_invalid_with_the_reason(bench: EngineBench,
     assert "2 chunks of 256, not 8" in few.reason
 
 
-def test_drift_compares_at_every_context(bench: EngineBench, models: Path) -> None:
+def test_drift_compares_at_every_context(bench: Runner, models: Path) -> None:
     contexts = (256, 1024, 2048)
     same = a_spec(models / "f32.gguf", models / "f32.gguf", batch=512, ubatch=512, chunks=2)
     passed = drift.run(drift.Spec(kl=same, contexts=contexts), bench)

@@ -16,7 +16,7 @@ from patchstack.gates.kinds.tokens import State
 from patchstack.gates.reference.tokens import Reference, reference_of
 from patchstack.llama.prompt import Prompting
 from patchstack.observe.protocol import Model
-from patchstack.observe.runner import EngineBench
+from patchstack.observe.runner import Runner
 from patchstack.verdict import Verdict
 from tests.support.programs import a_bench
 from tests.support.tiny_gguf import ARCHITECTURES, Architecture, need_gguf, write_model
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> EngineBench:
+def bench(tmp_path: Path) -> Runner:
     need_gguf()
     return a_bench(Path(BIN), tmp_path / "kept", kind="tokens/1")
 
@@ -50,13 +50,13 @@ def ids_of(judgement: Judgement) -> Reference:
     return found
 
 
-def ask(bench: EngineBench, model: Model, reference: Reference | None, **more: Any) -> Judgement:
+def ask(bench: Runner, model: Model, reference: Reference | None, **more: Any) -> Judgement:
     return tokens.run(tokens.Spec(prompting=prompting(model), states=(State(reference=reference),), **more), bench)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_build_agrees_with_itself_and_a_flipped_token_is_found(
-    tmp_path: Path, bench: EngineBench, architecture: Architecture
+    tmp_path: Path, bench: Runner, architecture: Architecture
 ) -> None:
     with bench:
         model = a_model(tmp_path, architecture)
@@ -75,7 +75,7 @@ def test_a_build_agrees_with_itself_and_a_flipped_token_is_found(
     assert "top-two margin 0." in found.reason
 
 
-def test_a_model_of_another_seed_fails_with_position_and_margin(tmp_path: Path, bench: EngineBench) -> None:
+def test_a_model_of_another_seed_fails_with_position_and_margin(tmp_path: Path, bench: Runner) -> None:
     with bench:
         reference = ids_of(ask(bench, a_model(tmp_path, seed=1), None))
         found = ask(bench, a_model(tmp_path, seed=2), reference)
@@ -87,7 +87,7 @@ def test_a_model_of_another_seed_fails_with_position_and_margin(tmp_path: Path, 
     assert 0 < where["margin"] < 1
 
 
-def test_a_context_that_is_too_short_is_not_judged(tmp_path: Path, bench: EngineBench) -> None:
+def test_a_context_that_is_too_short_is_not_judged(tmp_path: Path, bench: Runner) -> None:
     with bench:
         asked = replace(prompting(a_model(tmp_path)), tokens=400, context=256)
         found = tokens.run(tokens.Spec(prompting=asked, repeats=1), bench)
@@ -96,7 +96,7 @@ def test_a_context_that_is_too_short_is_not_judged(tmp_path: Path, bench: Engine
     assert "the context was too short" in found.reason
 
 
-def test_a_truncated_model_is_not_judged(tmp_path: Path, bench: EngineBench) -> None:
+def test_a_truncated_model_is_not_judged(tmp_path: Path, bench: Runner) -> None:
     with bench:
         model = a_model(tmp_path)
         os.truncate(model.path, 500_000)
@@ -108,7 +108,7 @@ def test_a_truncated_model_is_not_judged(tmp_path: Path, bench: EngineBench) -> 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen35"])
 def test_speculation_and_going_back_are_seen_to_have_happened(
-    tmp_path: Path, bench: EngineBench, architecture: Architecture
+    tmp_path: Path, bench: Runner, architecture: Architecture
 ) -> None:
     with bench:
         model, draft = a_model(tmp_path, architecture), a_model(tmp_path, seed=2)
@@ -121,7 +121,7 @@ def test_speculation_and_going_back_are_seen_to_have_happened(
     assert checks[1]["cached"][-1] > 0
 
 
-def test_a_draft_model_without_a_kind_of_speculation_drafts_nothing(tmp_path: Path, bench: EngineBench) -> None:
+def test_a_draft_model_without_a_kind_of_speculation_drafts_nothing(tmp_path: Path, bench: Runner) -> None:
     with bench:
         model, draft = a_model(tmp_path), a_model(tmp_path, seed=2)
         asked = prompting(model, models=(draft,))
@@ -132,7 +132,7 @@ def test_a_draft_model_without_a_kind_of_speculation_drafts_nothing(tmp_path: Pa
 
 @pytest.mark.parametrize(("architecture", "verdict"), [("llama", Verdict.INVALID), ("qwen35", Verdict.PASS)])
 def test_the_rollback_program_passes_only_where_it_tested(
-    tmp_path: Path, bench: EngineBench, architecture: Architecture, verdict: Verdict
+    tmp_path: Path, bench: Runner, architecture: Architecture, verdict: Verdict
 ) -> None:
     if not (Path(BIN) / PROGRAM).is_file():
         pytest.skip(f"PATCHSTACK_LLAMA_BIN has no {PROGRAM}")

@@ -1,12 +1,16 @@
-"""Servers' answers made up, and a bench that gives what it was told to."""
+"""Servers' answers made up, and observers that give what it was told to."""
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from patchstack.engine.protocol import Ending
+from patchstack.errors import MissingError
+from patchstack.observe.layout import Programs
+from patchstack.observe.observer import OtherBuild, RunContext
 from patchstack.observe.protocol import Attempt, Complete, Invocation, Json, Model, Observation, Observed, Reply
 
 IDS = (5, 6, 7, 8)
@@ -42,11 +46,45 @@ def seen(*replies: Reply, code: int = 0, stderr: bytes = b"") -> Observation:
     )
 
 
-class Scripted:
-    """A bench that gives what it was told to: by environment a list, one for each salt in order, the last for ever.
+class FakeObserver:
+    """What every made-up observer has: one model, no kept files, no other build. `observe` is for its subclass."""
+
+    def __init__(self, context: RunContext | None = None) -> None:
+        self.context = context or RunContext(kind="test/1")
+
+    def within(self, context: RunContext) -> Self:
+        view = copy.copy(self)
+        view.context = context
+        return view
+
+    def beside(self, build: str | Programs) -> OtherBuild:
+        raise MissingError("there is no other build here")
+
+    def build_digest(self) -> str:
+        return "0" * 64
+
+    def observe(self, invocation: Invocation, *, complete: Complete, tries: int = 3, salt: str = "") -> Observed:
+        raise NotImplementedError
+
+    def has(self, kept: str) -> bool:
+        return False
+
+    def size_of(self, kept: str) -> int | None:
+        return None
+
+    def digest_of(self, model: Model) -> str:
+        return "0" * 64
+
+    def programs(self) -> frozenset[str]:
+        return frozenset()
+
+
+class Scripted(FakeObserver):
+    """An observer that gives what it was told to: by environment a list, one for each salt in order, the last for ever.
     What is started with `--spec-type` is another server: `speculating`."""
 
     def __init__(self, given: Mapping[str, Sequence[Observation]] | Sequence[Observation]) -> None:
+        super().__init__()
         self.given = given if isinstance(given, Mapping) else {"": given}
         self.asked: list[tuple[Invocation, str]] = []
 
@@ -60,12 +98,6 @@ class Scripted:
         if complaint is not None:
             return Observed(observation=None, attempts=(attempt,) * tries)
         return Observed(observation=found, attempts=(attempt,))
-
-    def has(self, kept: str) -> bool:
-        return False
-
-    def digest_of(self, model: Model) -> str:
-        return "0" * 64
 
     def programs(self) -> frozenset[str]:
         return frozenset({"llama-server"})

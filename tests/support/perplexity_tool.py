@@ -12,7 +12,7 @@ from patchstack.gates.kinds.kl import Spec
 from patchstack.llama.kl import Comparison, Measured, Side
 from patchstack.llama.perplexity_output import Statistics, base_size, read_statistics
 from patchstack.observe.protocol import Model
-from patchstack.observe.runner import EngineBench
+from patchstack.observe.runner import Runner
 from tests.support.checkout import DATA
 from tests.support.programs import a_bench, program
 
@@ -73,7 +73,7 @@ class PerplexityTool:
         given = {"base": base, "test": test, "text": b"text", "context": 128, "batch": 128, "ubatch": 128, "tries": 2}
         return Spec(comparison=Comparison(**{**given, **settings}), **limits)
 
-    def bench(self) -> EngineBench:
+    def bench(self) -> Runner:
         return a_bench(self.root / "bin", self.root, kind="kl/1")
 
     def judged(self, **settings: Any) -> Judgement:

@@ -7,7 +7,8 @@ from pathlib import Path
 from patchstack.engine.host.engine import HostEngine
 from patchstack.evidence.store import Observations
 from patchstack.observe.layout import Programs
-from patchstack.observe.runner import EngineBench
+from patchstack.observe.observer import RunContext
+from patchstack.observe.runner import Runner
 
 
 def program(directory: Path, name: str, script: str) -> Path:
@@ -19,9 +20,11 @@ def program(directory: Path, name: str, script: str) -> Path:
     return path
 
 
-def a_bench(directory: Path, root: Path, *, kind: str = "test/1", again: bool = False) -> EngineBench:
+def a_bench(directory: Path, root: Path, *, kind: str = "test/1", again: bool = False) -> Runner:
     """A bench on this host for the programs of a directory; all it keeps is below `root`."""
     engine = HostEngine(root / "engine")
     programs = Programs(directory=directory, platform=engine.about().platform)
     observations = Observations(root / "evidence", root / "outputs")
-    return EngineBench(engine, programs, observations=observations, memory=root / "digests", kind=kind, again=again)
+    return Runner(
+        engine, programs, observations=observations, memory=root / "digests", context=RunContext(kind=kind), again=again
+    )

@@ -15,7 +15,7 @@ from patchstack.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from patchstack.gates.kinds.kl import Spec
-    from patchstack.observe.runner import EngineBench
+    from patchstack.observe.runner import Runner
 
 BaseBinOption = Annotated[
     Path | None,
@@ -154,13 +154,13 @@ def benches(
     engine: str | None,
     image: str | None,
     again: bool,
-) -> Iterator[tuple[EngineBench, EngineBench]]:
+) -> Iterator[tuple[Runner, Runner]]:
     """The bench of what is judged and that of the base: the same one, unless the base is another build's. `kind` is
     the gate kind with its version."""
     name, _, version = kind.partition("/")
     with contextlib.ExitStack() as stack:
 
-        def standing(directory: Path) -> EngineBench:
+        def standing(directory: Path) -> Runner:
             return stack.enter_context(
                 stand(bin=directory, kind=name, version=int(version), engine=engine, image=image, again=again)
             )

@@ -51,8 +51,8 @@ def prompting_of(
     sentinel: str | None = None,
 ) -> Prompting:
     """The prompt that these options are. Raises `UsageError` with all that is wrong with them."""
+    from patchstack.llama.program import GRAPHS_REUSED
     from patchstack.llama.prompt import Prompting, prompting_problems
-    from patchstack.observe.sentinel import GRAPHS_REUSED
 
     prompting = Prompting(
         model=a_model(model),
@@ -85,8 +85,7 @@ def program_of(
     tries: int,
 ) -> Program:
     """The program that these options are, with arguments of its own. Raises `UsageError`."""
-    from patchstack.llama.program import NONE, Program
-    from patchstack.observe.sentinel import sentinel_of
+    from patchstack.llama.program import NONE, Program, sentinel_of
     from patchstack.observe.settings import pattern_problem
 
     if sentinel is not None and sentinel != NONE and (problem := pattern_problem(sentinel)):

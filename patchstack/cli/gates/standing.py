@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from patchstack.gates.judgement import Judgement
     from patchstack.observe.layout import Programs
     from patchstack.observe.protocol import Model
-    from patchstack.observe.runner import EngineBench
+    from patchstack.observe.runner import Runner
 
 _WAIT = 600.0  # seconds for who has the GPU
 
@@ -41,7 +41,7 @@ def stand(
     engine: str | None = None,
     image: str | None = None,
     again: bool = False,
-) -> Iterator[EngineBench]:
+) -> Iterator[Runner]:
     """A bench for one gate: the programs of a directory, on this host unless an engine is named. `kind` and `version`
     are the gate kind's. Raises `UsageError` for a container engine without an image."""
     from patchstack.observe.layout import Programs, uses_gpu
@@ -79,14 +79,15 @@ def fit_bench(
     allow: Sequence[str] = (),
     again: bool = False,
     gpus: bool = True,
-) -> Iterator[EngineBench]:
+) -> Iterator[Runner]:
     """A bench for programs on a machine that is fit, its GPU locked where they use one (but for `gpus` False: then none
     is theirs). Observations are kept below `observations`; `purpose` is what others who want the GPU are told. Raises
     what `fit_machine` and `require_gpu` raise."""
     from patchstack.evidence.store import Observations
     from patchstack.llama.devices import require_gpu
     from patchstack.observe.exclusive import fit_machine
-    from patchstack.observe.runner import EngineBench
+    from patchstack.observe.observer import RunContext
+    from patchstack.observe.runner import Runner
 
     programs.names()  # said before anybody waits for a GPU
     cache = cache_directory()
@@ -101,12 +102,12 @@ def fit_bench(
             wait=_WAIT,
             tell=talk,
         ) as machine,
-        EngineBench(
+        Runner(
             engine,
             programs,
             observations=Observations(observations, cache / "outputs"),
             memory=cache / "digests",
-            kind=kind,
+            context=RunContext(kind=kind),
             hardware=machine,
             again=again,
             builds=cache / "builds",

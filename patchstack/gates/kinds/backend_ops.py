@@ -17,7 +17,8 @@ from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds.op_cases import CaseList, Coverage, case_list, compared, is_digest, read_case_list
 from patchstack.llama.backend_ops_output import ConsoleOutput, Supported, contradiction, read_supported, read_tested
 from patchstack.observe.exit_status import crashed, fault_of
-from patchstack.observe.protocol import Attempt, Bench, Complete, Invocation, Json, Model, Observation
+from patchstack.observe.observer import Observer
+from patchstack.observe.protocol import Attempt, Complete, Invocation, Json, Model, Observation
 from patchstack.observe.retry import Settled, tried
 from patchstack.observe.settings import Environment, bounded, environment, merged
 from patchstack.verdict import Verdict
@@ -104,10 +105,10 @@ def op_problem(name: str) -> str | None:
     return None
 
 
-def run(spec: Spec, bench: Bench) -> Judgement:
+def run(spec: Spec, runner: Observer) -> Judgement:
     """Test the operators, see what is supported, run alone what fails, and judge."""
     complete = _tested_well(spec)
-    tested = tried(bench, spec.test(spec.ops, "tests"), complete, tries=spec.tries)
+    tested = tried(runner, spec.test(spec.ops, "tests"), complete, tries=spec.tries)
     if tested.observation is None:
         return Judgement(
             verdict=Verdict.INVALID,
@@ -115,7 +116,7 @@ def run(spec: Spec, bench: Bench) -> Judgement:
             expected=_expected(spec),
             attempts=tested.attempts,
         )
-    listed = tried(bench, spec.support(), _listed_well(spec.backend), tries=spec.tries)
+    listed = tried(runner, spec.support(), _listed_well(spec.backend), tries=spec.tries)
     supported = None
     if listed.observation is not None:
         supported = read_supported(listed.observation.stdout, spec.backend)
@@ -125,7 +126,7 @@ def run(spec: Spec, bench: Bench) -> Judgement:
     alone: list[Alone] = []
     if not crashed(seen.code):
         for case in output.failed[: spec.alone_cases]:
-            rate, tries = _alone(spec, bench, case.name)
+            rate, tries = _alone(spec, runner, case.name)
             alone.append(rate)
             attempts += tries
     return judged(spec, seen, output, supported, alone=alone, attempts=attempts)
@@ -233,7 +234,7 @@ def _tested_well(spec: Spec) -> Complete:
             fault = fault_of(seen, pinned=True)
             if fault is None:
                 return "it printed nothing of what it tests"
-            return fault.reason if fault.verdict is Verdict.INVALID or not crashed(seen.code) else None
+            return None if fault.by_build and crashed(seen.code) else fault.reason
         if spec.backend not in tested.devices or tested.skipped:
             return Settled(f"backend {spec.backend} was not tested: this build has {', '.join(tested.devices)}")
         if said := contradiction(tested, seen.code):
@@ -255,14 +256,14 @@ def _listed_well(backend: str) -> Complete:
     return complaint
 
 
-def _alone(spec: Spec, bench: Bench, name: str) -> tuple[Alone, tuple[Attempt, ...]]:
+def _alone(spec: Spec, runner: Observer, name: str) -> tuple[Alone, tuple[Attempt, ...]]:
     """A failing case by itself, several times."""
     attempts: list[Attempt] = []
     runs = failed = 0
     complete = _tested_well(spec)
     for number in range(1, spec.alone + 1):
         invocation = spec.test((name,), f"alone {number}: {name}")
-        observed = tried(bench, invocation, complete, tries=spec.tries, salt=f"alone {number}")
+        observed = tried(runner, invocation, complete, tries=spec.tries, salt=f"alone {number}")
         attempts += observed.attempts
         if observed.observation is None:
             break

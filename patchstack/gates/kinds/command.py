@@ -19,10 +19,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from patchstack.gates.judgement import Judgement
-from patchstack.llama.program import Program, read_program
+from patchstack.llama.program import Program, loses_output, read_program
 from patchstack.observe.exit_status import Fault, cause_of_crash, complaint_of, crashed, fault_of
-from patchstack.observe.protocol import Attempt, Bench, Complete, Model, Observation, Observed
-from patchstack.observe.sentinel import LOST, all_lines_of, loses_output
+from patchstack.observe.observer import Observer
+from patchstack.observe.protocol import Attempt, Complete, Model, Observation, Observed
+from patchstack.observe.sentinel import LOST, all_lines_of
 from patchstack.observe.settings import bounded, patterns
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
@@ -74,12 +75,12 @@ def spec_problems(spec: Spec) -> list[tuple[str, str]]:
     return found
 
 
-def run(spec: Spec, bench: Bench) -> Judgement:
+def run(spec: Spec, runner: Observer) -> Judgement:
     """Run it, again where a line may have been lost, and judge."""
     runs: list[Observed] = []
     for number in range(1, _REPEATS + 1):
         salt = f"run {number}" if number > 1 else ""
-        seen = bench.observe(
+        seen = runner.observe(
             spec.program.invocation(spec.program.name), complete=complete(spec), tries=spec.program.tries, salt=salt
         )
         runs.append(seen)
@@ -94,7 +95,7 @@ def complete(spec: Spec) -> Complete:
     def complaint(seen: Observation) -> str | None:
         if seen.code != spec.exit:
             fault = _fault(spec, seen)
-            if fault is None or fault.verdict is Verdict.FAIL:
+            if fault is None or fault.by_build:
                 return None
             # Programs that lose no words may well exit with 1 without one: that is an answer, and not the expected one.
             return None if fault.unexplained and not loses_output(spec.program.name) else fault.reason
@@ -150,7 +151,7 @@ def _passed(spec: Spec, seen: Observation, attempts: tuple[Attempt, ...]) -> Jud
 def _contradiction(spec: Spec, seen: Observation) -> str | None:
     """What a run shows that must not be; None where nothing is."""
     if seen.code != spec.exit:
-        fault = _fault(spec, seen) or Fault(verdict=Verdict.FAIL, reason="it exited with 0")
+        fault = _fault(spec, seen) or Fault(by_build=True, reason="it exited with 0")
         told = cause_of_crash(seen) if crashed(seen.code) else fault.reason
         return f"exit code {seen.code}, not {spec.exit}: {told}"
     lines = all_lines_of(seen.stdout, seen.stderr)

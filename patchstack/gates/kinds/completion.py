@@ -40,7 +40,8 @@ from patchstack.gates.reference.model_unchanged import (
 from patchstack.llama.prompt import Prompting, read_prompting
 from patchstack.llama.transcript import digest_like, reference_problem
 from patchstack.observe.exit_status import complaint_of, fault_of
-from patchstack.observe.protocol import Bench, Complete, Invocation, Model, Observation, Observed
+from patchstack.observe.observer import Observer
+from patchstack.observe.protocol import Complete, Invocation, Model, Observation, Observed
 from patchstack.observe.sentinel import lines_of
 from patchstack.observe.settings import Environment, bounded, environment, merged
 from patchstack.workspace.mapping import Mapping as Node
@@ -146,18 +147,18 @@ def _read_state(name: str, node: Node, env: Environment | None = None) -> State:
 # Observing
 
 
-def run(spec: Spec, bench: Bench) -> Judgement:
+def run(spec: Spec, runner: Observer) -> Judgement:
     """Run every state, and judge."""
     if spec.parallel:
         states = [(state.name, state.env) for state in spec.states]
         return judge_parallel(
-            [(name, observe_parallel(spec.prompting, spec.parallel, env, name, bench)) for name, env in states]
+            [(name, observe_parallel(spec.prompting, spec.parallel, env, name, runner)) for name, env in states]
         )
-    seen = [Seen(state=state, runs=_observed(spec, state, bench)) for state in spec.states]
+    seen = [Seen(state=state, runs=_observed(spec, state, runner)) for state in spec.states]
     judgement = judge(seen, pinned=spec.prompting.completion().pinned)
     if spec.measure is None:
         return judgement
-    return with_evidence(judgement, gathered(spec.measure, _changed(spec, seen), bench))
+    return with_evidence(judgement, gathered(spec.measure, _changed(spec, seen), runner))
 
 
 def _changed(spec: Spec, seen: Sequence[Seen]) -> list[Changed]:
@@ -179,11 +180,11 @@ def _changed(spec: Spec, seen: Sequence[Seen]) -> list[Changed]:
     return found
 
 
-def gives(spec: Spec, state: State, bench: Bench) -> str | None:
+def gives(spec: Spec, state: State, runner: Observer) -> str | None:
     """Why a build is not the one that a state's reference is of; None where it gives that transcript."""
     if state.expect is None:
         return None
-    tried = bench.observe(invocation(spec, state), complete=complete(spec.prompting), tries=spec.prompting.tries)
+    tried = runner.observe(invocation(spec, state), complete=complete(spec.prompting), tries=spec.prompting.tries)
     if tried.observation is None:
         return complaint_of(tried)
     if (fault := fault_of(tried.observation, pinned=spec.prompting.completion().pinned)) is not None:
@@ -213,11 +214,11 @@ def complete(prompting: Prompting) -> Complete:
     return complaint
 
 
-def _observed(spec: Spec, state: State, bench: Bench) -> tuple[Observed, ...]:
+def _observed(spec: Spec, state: State, runner: Observer) -> tuple[Observed, ...]:
     found: list[Observed] = []
     for number in range(1, spec.runs + 1):
         salt = f"run {number}" if number > 1 else ""
-        seen = bench.observe(
+        seen = runner.observe(
             invocation(spec, state), complete=complete(spec.prompting), tries=spec.prompting.tries, salt=salt
         )
         found.append(seen)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from patchstack.gates.judgement import Judgement
+from patchstack.gates.judgement import Judgement, worst
 from patchstack.llama.transcript import as_text, difference, digest_like, md5_of, sha256_of
 from patchstack.observe.exit_status import complaint_of, fault_of
 from patchstack.observe.protocol import Attempt, Json, Observation, Observed
@@ -83,7 +83,7 @@ def judge(seen: Sequence[Seen], *, pinned: bool) -> Judgement:
     ]
     attempts = tuple(attempt for one in seen for attempt in one.attempts)
     lost = sum(attempt.complaint is not None for attempt in attempts)
-    overall = _worst([verdict.verdict for verdict in verdicts])
+    overall = worst([verdict.verdict for verdict in verdicts])
     reasons = [
         f"{one.state.name}: {verdict.reason}" if one.state.name else verdict.reason
         for one, verdict in zip(seen, verdicts, strict=True)
@@ -170,12 +170,6 @@ def _unsteady(counts: Counter[bytes]) -> str:
     return f"{sum(counts.values())} runs gave {len(ranked)} transcripts: {told}; " + str(
         difference(ranked[0][0], ranked[1][0])
     )
-
-
-def _worst(verdicts: Sequence[Verdict]) -> Verdict:
-    if Verdict.FAIL in verdicts:
-        return Verdict.FAIL
-    return Verdict.INVALID if Verdict.INVALID in verdicts or not verdicts else Verdict.PASS
 
 
 def _expectation(state: State) -> str:

@@ -10,7 +10,8 @@ from itertools import pairwise
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import kl
 from patchstack.llama.kl import comparison_problem
-from patchstack.observe.protocol import Bench, Json, Model
+from patchstack.observe.observer import Observer
+from patchstack.observe.protocol import Json, Model
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
 
@@ -54,11 +55,11 @@ def spec_problems(spec: Spec) -> list[str]:
     return [problem for problem in found if problem is not None]
 
 
-def run(spec: Spec, bench: Bench, base_bench: Bench | None = None) -> Judgement:
+def run(spec: Spec, runner: Observer, base_runner: Observer | None = None) -> Judgement:
     """Compare at every context, also after one that fails, and judge."""
     specs = [replace(spec.kl, comparison=replace(spec.kl.comparison, context=context)) for context in spec.contexts]
-    with kl.base_of(spec.kl, bench, base_bench) as made_by:
-        checked = [kl.check(one, bench, made_by) for one in specs]
+    with kl.base_of(spec.kl, runner, base_runner) as made_by:
+        checked = [kl.check(one, runner, made_by) for one in specs]
     return judged(specs, checked)
 
 

@@ -25,7 +25,8 @@ from patchstack.llama.completions import Question, incomplete, server_fault
 from patchstack.llama.program import Program, read_program
 from patchstack.llama.prompt import Prompting, read_prompting
 from patchstack.observe.exit_status import complaint_of, fault_of
-from patchstack.observe.protocol import Bench, Model, Observation, Observed
+from patchstack.observe.observer import Observer
+from patchstack.observe.protocol import Model, Observation, Observed
 from patchstack.observe.sentinel import all_lines_of
 from patchstack.observe.settings import Environment, bounded, environment, merged, pattern
 from patchstack.verdict import Verdict
@@ -111,13 +112,13 @@ def spec_problems(spec: Spec) -> list[tuple[str, str]]:
     return found
 
 
-def run(spec: Spec, bench: Bench) -> Judgement:
+def run(spec: Spec, runner: Observer) -> Judgement:
     """Run it with the switch on and off, and judge."""
     pinned = spec.program.pinned
     complete = incomplete(spec.questions, pinned=pinned) if spec.questions else spec.program.complete()
     requests = tuple(question.request() for question in spec.questions)
     on, off = (
-        bench.observe(
+        runner.observe(
             replace(spec.program.invocation(f"engaged {name}", env, brings=spec.brings), requests=requests),
             complete=complete,
             tries=spec.program.tries,

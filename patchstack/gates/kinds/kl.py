@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, replace
 from patchstack.gates.judgement import Judgement
 from patchstack.llama.kl import Comparison, Measured, Side, comparison_problem, measure
 from patchstack.llama.perplexity_output import Statistics
-from patchstack.observe.other_build import beside, read_build
-from patchstack.observe.protocol import Attempt, Bench, Json, Model
+from patchstack.observe.observer import Observer
+from patchstack.observe.other_build import read_build
+from patchstack.observe.protocol import Attempt, Json, Model
 from patchstack.observe.settings import bounded, environment
 from patchstack.observe.settings import model as read_model
 from patchstack.verdict import Verdict
@@ -46,7 +47,7 @@ class Limits:
 class Spec:
     """What is compared, and what must hold. With `calibrate`, the limits are that many times the noise of the base
     against itself, and `limits` say how much noise is too much to judge by. `base_build` makes the base, where it is
-    not the build that is judged (see `beside`)."""
+    not the build that is judged (see `observe.other_build`)."""
 
     comparison: Comparison
     limits: Limits = Limits()
@@ -139,21 +140,21 @@ def args_problem(args: tuple[str, ...]) -> str | None:
     return f"{', '.join(own)}: the gate sets it" if own else None
 
 
-def run(spec: Spec, bench: Bench, base_bench: Bench | None = None) -> Judgement:
-    """Make the base where it is not kept, compare, and judge. `base_bench` has the programs that make the base, where
+def run(spec: Spec, runner: Observer, base_runner: Observer | None = None) -> Judgement:
+    """Make the base where it is not kept, compare, and judge. `base_runner` has the programs that make the base, where
     those are another build's. Raises `MissingError` where that build is not there."""
-    with base_of(spec, bench, base_bench) as made_by:
-        checked = check(spec, bench, made_by)
+    with base_of(spec, runner, base_runner) as made_by:
+        checked = check(spec, runner, made_by)
     return judgement_of(spec, checked)
 
 
 @contextlib.contextmanager
-def base_of(spec: Spec, bench: Bench, given: Bench | None = None) -> Iterator[Bench]:
-    """The bench that makes the base: the one given, that of the build named, or the one at hand."""
+def base_of(spec: Spec, runner: Observer, given: Observer | None = None) -> Iterator[Observer]:
+    """The runner that makes the base: the one given, that of the build named, or the one at hand."""
     if given is not None or spec.base_build is None:
-        yield given or bench
+        yield given or runner
         return
-    with beside(bench, spec.base_build) as other:
+    with runner.beside(spec.base_build) as other:
         yield other
 
 
@@ -170,23 +171,23 @@ def judgement_of(spec: Spec, checked: Checked) -> Judgement:
     )
 
 
-def check(spec: Spec, bench: Bench, base_bench: Bench) -> Checked:
+def check(spec: Spec, runner: Observer, base_runner: Observer) -> Checked:
     """One comparison, and where it is asked for the base against itself before it."""
     noise = None
     limits = spec.limits
     comparison = spec.comparison
     if spec.calibrate is not None:
         itself = replace(comparison, test=comparison.base)
-        noise = measure(itself, base_bench, base_bench, salt="A/A")
+        noise = measure(itself, base_runner, base_runner, salt="A/A")
         if noise.statistics is None:
-            verdict = Verdict.FAIL if noise.failed and base_bench is bench else Verdict.INVALID
+            verdict = Verdict.FAIL if noise.failed and base_runner is runner else Verdict.INVALID
             reason = f"the base against itself: {noise.fault}"
             return Checked(measured=_nothing(noise), verdict=verdict, reason=reason, limits=limits, noise=noise)
         if told := too_noisy(noise.statistics, limits):
             invalid = Verdict.INVALID
             return Checked(measured=_nothing(noise), verdict=invalid, reason=told, limits=limits, noise=noise)
         limits = calibrated(noise.statistics, spec.calibrate, noise.positions)
-    measured = measure(comparison, bench, base_bench)
+    measured = measure(comparison, runner, base_runner)
     verdict, reason = judged(measured, limits)
     return Checked(measured=measured, verdict=verdict, reason=reason, limits=limits, noise=noise)
 

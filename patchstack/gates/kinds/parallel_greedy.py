@@ -19,10 +19,11 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from patchstack.gates.judgement import Judgement
+from patchstack.gates.judgement import Judgement, verdict_of, worst
 from patchstack.llama.prompt import Prompting
 from patchstack.observe.exit_status import complaint_of, fault_of
-from patchstack.observe.protocol import Attempt, Bench, Complete, Json, Observation, Observed, Request
+from patchstack.observe.observer import Observer
+from patchstack.observe.protocol import Attempt, Complete, Json, Observation, Observed, Request
 from patchstack.observe.settings import Environment
 from patchstack.verdict import Verdict
 
@@ -66,7 +67,7 @@ class Parting:
     shift: float
 
 
-def observe_parallel(prompting: Prompting, count: int, env: Environment, name: str, bench: Bench) -> Together:
+def observe_parallel(prompting: Prompting, count: int, env: Environment, name: str, runner: Observer) -> Together:
     """Ask three fresh servers."""
     server = prompting.server(count)
     what = f"parallel {name}".strip()
@@ -78,7 +79,7 @@ def observe_parallel(prompting: Prompting, count: int, env: Environment, name: s
         body |= {"cache_prompt": False, "return_tokens": True}
         request = Request(path="/completion", body=body)
         number = len(prompts) if isinstance(prompts, list) else 1
-        return bench.observe(
+        return runner.observe(
             replace(ask, requests=(request,)),
             complete=answered(number, pinned=server.pinned),
             tries=prompting.tries,
@@ -99,7 +100,7 @@ def answered(count: int, *, pinned: bool) -> Complete:
 
     def complaint(seen: Observation) -> str | None:
         if fault := fault_of(seen, pinned=pinned):
-            return fault.reason if fault.verdict is Verdict.INVALID else None
+            return None if fault.by_build else fault.reason
         reply = seen.replies[0] if seen.replies else None
         if reply is None or reply.status == 0:
             return "the server did not answer"
@@ -132,8 +133,7 @@ def judge_parallel(states: Sequence[tuple[str, Together]]) -> Judgement:
     """The verdict over all states."""
     found = [(name, seen, *judge_together(seen)) for name, seen in states]
     verdicts = [verdict for _, _, verdict, _, _ in found]
-    worst = next((one for one in (Verdict.FAIL, Verdict.INVALID) if one in verdicts), Verdict.PASS)
-    overall = worst if verdicts else Verdict.INVALID
+    overall = worst(verdicts)
     told = [f"{name}: {reason}" if name else reason for name, _, verdict, reason, _ in found if verdict is overall]
     return Judgement(
         verdict=overall,
@@ -150,7 +150,7 @@ def judge_together(seen: Together) -> tuple[Verdict, str, dict[str, Json]]:
     runs = (seen.alone, seen.together, seen.control)
     for run in runs:
         if run.observation is not None and (fault := fault_of(run.observation, pinned=seen.pinned)):
-            return fault.verdict, fault.reason, {}
+            return verdict_of(fault), fault.reason, {}
     lost = next((run for run in runs[:2] if run.observation is None), None)
     if lost is not None:
         return Verdict.INVALID, complaint_of(lost), {}

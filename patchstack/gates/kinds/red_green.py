@@ -23,8 +23,9 @@ from patchstack.errors import MissingError, NotHeldError
 from patchstack.gates.judgement import Judgement
 from patchstack.llama.program import Program, read_program
 from patchstack.observe.exit_status import cause_of_crash, complaint_of, crashed, fault_of
-from patchstack.observe.other_build import beside, read_build
-from patchstack.observe.protocol import Attempt, Bench, Complete, Model, Observation, Observed
+from patchstack.observe.observer import Observer
+from patchstack.observe.other_build import read_build
+from patchstack.observe.protocol import Attempt, Complete, Model, Observation, Observed
 from patchstack.observe.sentinel import all_lines_of
 from patchstack.observe.settings import bounded, pattern
 from patchstack.verdict import Verdict
@@ -38,8 +39,9 @@ _ABORTED = 134  # SIGABRT: how a failed assertion ends a test
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """The settings. `without` is the build without the code (see `beside`). `red` is found in what a failed test
-    prints, `green` in what a passed one does; the first group of `green`, where it has one, is how many tests ran.
+    """The settings. `without` is the build without the code (see `observe.other_build`). `red` is found in what a
+    failed test prints, `green` in what a passed one does; the first group of `green`, if it has one, is how many tests
+    ran.
     `red_exit` is the exit code of a failed test; None: 1 to 125, or the one of a failed assertion."""
 
     program: Program
@@ -74,26 +76,26 @@ def read(node: Node, models: Mapping[str, Model]) -> Spec:
     return spec
 
 
-def run(spec: Spec, bench: Bench, *, without: Bench | None = None) -> Judgement:
-    """Run the test with the code and without, and judge. `without` is a bench of the programs without the code; it is
+def run(spec: Spec, runner: Observer, *, without: Observer | None = None) -> Judgement:
+    """Run the test with the code and without, and judge. `without` is a runner of the programs without the code; it is
     made beside the one at hand where none is given."""
     if without is not None:
-        return _run(spec, bench, without)
+        return _run(spec, runner, without)
     try:
-        other = beside(bench, spec.without)
+        other = runner.beside(spec.without)
     except (MissingError, NotHeldError) as error:
         return _judgement(spec, Verdict.INVALID, f"the build without the code: {error.message}", {}, ())
     with other:
-        return _run(spec, bench, other)
+        return _run(spec, runner, other)
 
 
-def _run(spec: Spec, bench: Bench, other: Bench) -> Judgement:
-    for name, one in (("with", bench), ("without", other)):
+def _run(spec: Spec, runner: Observer, other: Observer) -> Judgement:
+    for name, one in (("with", runner), ("without", other)):
         if spec.program.name not in one.programs():
             reason = f"the build {name} the code has no {spec.program.name}: a test that is not there cannot fail"
             return _judgement(spec, Verdict.INVALID, reason, {}, ())
     call = spec.program.invocation
-    green = bench.observe(call("with the code"), complete=complete(spec), tries=spec.program.tries)
+    green = runner.observe(call("with the code"), complete=complete(spec), tries=spec.program.tries)
     red = other.observe(call("without the code"), complete=complete(spec), tries=spec.program.tries)
     return judge(spec, green, red)
 
@@ -127,7 +129,7 @@ def colour(spec: Spec, seen: Observation) -> Colour:
     failed = seen.code == spec.red_exit if spec.red_exit is not None else 0 < seen.code < 126 or seen.code == _ABORTED
     # A line of a failed test may hold any words. Without one, what is on stdout may say why there is none.
     fault = fault_of(seen, pinned=spec.program.pinned, stdout=failing is None)
-    if fault is not None and fault.verdict is Verdict.INVALID and not fault.unexplained:
+    if fault is not None and not fault.by_build and not fault.unexplained:
         return Colour(told=fault.reason)
     if failed and failing is not None:
         return Colour(red=True, told=f"exit code {seen.code}: {failing[:300]}")

@@ -25,14 +25,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from patchstack.gates.judgement import Judgement
+from patchstack.gates.judgement import Judgement, near_or_not, verdict_of, worst
 from patchstack.gates.kinds.tokens import read_margin
-from patchstack.llama.ask_server import Asked, arguments_taken, ask, near_or_not, worst
+from patchstack.llama.ask_server import Asked, arguments_taken, ask
 from patchstack.llama.completions import Divergence, Generated, Question, first_difference
 from patchstack.llama.program import Program, read_seconds, read_tries
 from patchstack.llama.prompt import Prompting, read_prompting
 from patchstack.observe.exit_status import fault_of
-from patchstack.observe.protocol import Attempt, Bench, Json, Model, Observation
+from patchstack.observe.observer import Observer
+from patchstack.observe.protocol import Attempt, Json, Model, Observation
 from patchstack.observe.settings import arguments, environment, model, pattern
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
@@ -151,15 +152,15 @@ def _read_program(node: Node, models: Mapping[str, Model], prompting: Prompting 
 # Running
 
 
-def run(spec: Spec, bench: Bench) -> Judgement:
+def run(spec: Spec, runner: Observer) -> Judgement:
     """Every check that the settings have; the worst of them counts."""
     findings = []
     if spec.program is not None:
-        findings.append(_run_program(spec.program, spec.says, bench))
+        findings.append(_run_program(spec.program, spec.says, runner))
     if spec.prompting is not None and spec.speculates:
-        findings.append(_run_speculative(spec, spec.prompting, bench))
+        findings.append(_run_speculative(spec, spec.prompting, runner))
     if spec.prompting is not None and spec.reuse:
-        findings.append(_run_reuse(spec, spec.prompting, bench))
+        findings.append(_run_reuse(spec, spec.prompting, runner))
     verdict = worst([one.verdict for one in findings])
     return Judgement(
         verdict=verdict,
@@ -172,26 +173,26 @@ def run(spec: Spec, bench: Bench) -> Judgement:
     )
 
 
-def _run_program(program: Program, says: str, bench: Bench) -> Finding:
+def _run_program(program: Program, says: str, runner: Observer) -> Finding:
     def complaint(seen: Observation) -> str | None:
         verdict, reason = judge_program(seen, says, pinned=program.pinned)
         return reason if verdict is Verdict.INVALID and not _skipped(seen) else None
 
-    observed = bench.observe(program.invocation(program.name), complete=complaint, tries=program.tries)
+    observed = runner.observe(program.invocation(program.name), complete=complaint, tries=program.tries)
     if observed.observation is None:
         return Finding(check="program", verdict=Verdict.INVALID, reason=observed.complaint, attempts=observed.attempts)
     verdict, reason = judge_program(observed.observation, says, pinned=program.pinned)
     return Finding(check="program", verdict=verdict, reason=reason, attempts=observed.attempts)
 
 
-def _run_speculative(spec: Spec, prompting: Prompting, bench: Bench) -> Finding:
+def _run_speculative(spec: Spec, prompting: Prompting, runner: Observer) -> Finding:
     plain, drafting = prompting.server(1), speculating(spec, prompting)
     questions = (_question(prompting, cache=False),)
 
     def both(runs: int) -> tuple[Asked, Asked]:
         return (
-            ask(plain, questions, bench, runs=runs, what="plain server"),
-            ask(drafting, questions, bench, runs=runs, what="speculating server"),
+            ask(plain, questions, runner, runs=runs, what="plain server"),
+            ask(drafting, questions, runner, runs=runs, what="speculating server"),
         )
 
     asked = both(1)
@@ -200,11 +201,11 @@ def _run_speculative(spec: Spec, prompting: Prompting, bench: Bench) -> Finding:
     return judge_speculative(*asked, spec.margin)
 
 
-def _run_reuse(spec: Spec, prompting: Prompting, bench: Bench) -> Finding:
+def _run_reuse(spec: Spec, prompting: Prompting, runner: Observer) -> Finding:
     questions = (_question(prompting, cache=True),) * _AGAIN
-    asked = ask(prompting.server(1), questions, bench)
+    asked = ask(prompting.server(1), questions, runner)
     if asked.answers and judge_reuse(asked, spec.margin).verdict is Verdict.FAIL:
-        asked = ask(prompting.server(1), questions, bench, runs=2)
+        asked = ask(prompting.server(1), questions, runner, runs=2)
     return judge_reuse(asked, spec.margin)
 
 
@@ -236,7 +237,7 @@ def judge_program(seen: Observation, says: str, *, pinned: bool) -> tuple[Verdic
     if denied := next((line for line in lines if _DENIES.search(line)), None):
         return Verdict.FAIL, denied[:300]
     if fault := fault_of(seen, pinned=pinned):
-        return fault.verdict, fault.reason
+        return verdict_of(fault), fault.reason
     if said := next((line for line in lines if re.search(says, line)), None):
         return Verdict.PASS, said[:300]
     if skipped := next((line for line in lines if _SKIPS.search(line)), None):
@@ -249,7 +250,7 @@ def judge_speculative(plain: Asked, drafting: Asked, margin: float) -> Finding:
     attempts = plain.attempts + drafting.attempts
     for asked, name in ((plain, "without speculation"), (drafting, "with speculation")):
         if not asked.answers:
-            return _speculative(asked.verdict, f"{name}: {asked.reason}", attempts)
+            return _speculative(verdict_of(asked), f"{name}: {asked.reason}", attempts)
         if (where := asked.unsteady()) is not None:
             reason = f"{name}, servers started afresh do not agree: {where.words}"
             return _speculative(Verdict.INVALID, reason, attempts, where=where)
@@ -273,7 +274,7 @@ def judge_speculative(plain: Asked, drafting: Asked, margin: float) -> Finding:
 def judge_reuse(asked: Asked, margin: float) -> Finding:
     """The same ids from a prompt in the cache as from one that was computed."""
     if not asked.answers:
-        return _reuse(asked.verdict, asked.reason, asked)
+        return _reuse(verdict_of(asked), asked.reason, asked)
     if (where := asked.unsteady()) is not None:
         return _reuse(Verdict.INVALID, f"servers started afresh do not agree: {where.words}", asked, where)
     first, *again = asked.answers[0]

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from patchstack.gates.judgement import Judgement
+from patchstack.gates.judgement import Judgement, near_or_not, verdict_of, worst
 from patchstack.gates.reference.model_unchanged import (
     Changed,
     Measure,
@@ -30,10 +30,11 @@ from patchstack.gates.reference.model_unchanged import (
     with_evidence,
 )
 from patchstack.gates.reference.tokens import Reference, read_reference
-from patchstack.llama.ask_server import Asked, arguments_taken, ask, near_or_not, worst
+from patchstack.llama.ask_server import Asked, arguments_taken, ask
 from patchstack.llama.completions import Divergence, Generated, Question, first_difference
 from patchstack.llama.prompt import Prompting, read_prompting
-from patchstack.observe.protocol import Bench, Json, Model
+from patchstack.observe.observer import Observer
+from patchstack.observe.protocol import Json, Model
 from patchstack.observe.settings import Environment, bounded, environment
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
@@ -180,18 +181,18 @@ def _read_expected(state: State, node: Node) -> State:
 # Running
 
 
-def run(spec: Spec, bench: Bench) -> Judgement:
+def run(spec: Spec, runner: Observer) -> Judgement:
     """Ask in every state, and compare. Where something differs, servers are started afresh to see whether each of them
     says the same."""
-    asked = _ask_all(spec, bench, spec.runs)
+    asked = _ask_all(spec, runner, spec.runs)
     findings = judge(spec, asked)
     if spec.runs == 1 and any(one.verdict is Verdict.FAIL and one.answer is not None for one in findings):
-        asked = _ask_all(spec, bench, 2)
+        asked = _ask_all(spec, runner, 2)
         findings = judge(spec, asked)
     judgement = _judgement(findings, asked)
     if spec.measure is None:
         return judgement
-    return with_evidence(judgement, gathered(spec.measure, _changed(spec, findings, asked), bench))
+    return with_evidence(judgement, gathered(spec.measure, _changed(spec, findings, asked), runner))
 
 
 def _changed(spec: Spec, findings: Sequence[Finding], asked: Mapping[str, Asked]) -> list[Changed]:
@@ -211,23 +212,23 @@ def _changed(spec: Spec, findings: Sequence[Finding], asked: Mapping[str, Asked]
     return found
 
 
-def gives(spec: Spec, state: State, bench: Bench) -> str | None:
+def gives(spec: Spec, state: State, runner: Observer) -> str | None:
     """Why a build is not the one that a state's reference is of; None where it gives those ids."""
     if state.reference is None:
         return None
-    asked = ask(spec.prompting.server(1), spec.questions, bench, env=state.env, what=f"{state.name} server".strip())
+    asked = ask(spec.prompting.server(1), spec.questions, runner, env=state.env, what=f"{state.name} server".strip())
     if not asked.answers:
         return asked.reason
     actual = asked.answers[0][0].digest
     return None if actual == state.reference.sha256 else f"it does not give the reference's ids either, but {actual}"
 
 
-def _ask_all(spec: Spec, bench: Bench, runs: int) -> dict[str, Asked]:
+def _ask_all(spec: Spec, runner: Observer, runs: int) -> dict[str, Asked]:
     program = spec.prompting.server(1)
     found: dict[str, Asked] = {}
     for state in spec.states:
         what = f"{state.name}, server" if state.name else "server"
-        found[state.name] = ask(program, spec.questions, bench, runs=runs, env=state.env, what=what)
+        found[state.name] = ask(program, spec.questions, runner, runs=runs, env=state.env, what=what)
     return found
 
 
@@ -245,7 +246,7 @@ def judge_state(state: State, asked: Mapping[str, Asked], margin: float, followe
     either holds where it is `followed`: another state is compared with it, and has the verdict."""
     own = asked[state.name]
     if not own.answers:
-        return Finding(state=state, verdict=own.verdict, reason=own.reason)
+        return Finding(state=state, verdict=verdict_of(own), reason=own.reason)
     answer = own.answers[0][0]
 
     if (where := own.unsteady()) is not None:

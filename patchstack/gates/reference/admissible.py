@@ -8,6 +8,7 @@ of the suite, run now on this build.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from patchstack.errors import MissingError, NotHeldError
@@ -17,8 +18,8 @@ from patchstack.gates.reference.model_unchanged import as_environment
 from patchstack.gates.reference.record import Reference, state_of
 from patchstack.gates.suite import Gate
 from patchstack.llama.compute_path import path_args, same_environment, same_path
-from patchstack.observe.other_build import beside, shown
-from patchstack.observe.runner import EngineBench
+from patchstack.observe.observer import Observer
+from patchstack.observe.other_build import shown
 from patchstack.observe.settings import Environment
 from patchstack.verdict import Verdict
 
@@ -30,16 +31,16 @@ _HINT = "a kl: in the gate has it measured by itself; --because GATE names a kl,
 Judged = tuple[Gate, Judgement]
 
 
-def allowed(gate: Judged, replaced: Sequence[Reference], because: Sequence[Judged], bench: EngineBench) -> str:
+def allowed(gate: Judged, replaced: Sequence[Reference], because: Sequence[Judged], runner: Observer) -> str:
     """What shows, for every reference that is replaced, that the model is still the same; in words.
 
     Raises `NotHeldError` with the reasons where nothing does.
     """
-    bench.gpu = gate[0].gpu
+    runner = runner.within(replace(runner.context, gpu=gate[0].gpu))
     shows: list[str] = []
     problems: list[str] = []
     for one in replaced:
-        found, complaints = _shown(gate, state_of(one), because, bench)
+        found, complaints = _shown(gate, state_of(one), because, runner)
         if found is None:
             problems += [f"{'.'.join(one.keys)}: {one.old} to {one.new}", *(f"  {text}" for text in complaints)]
         else:
@@ -51,7 +52,7 @@ def allowed(gate: Judged, replaced: Sequence[Reference], because: Sequence[Judge
     return "; ".join(dict.fromkeys(shows))
 
 
-def _shown(gate: Judged, state: str, because: Sequence[Judged], bench: EngineBench) -> tuple[str | None, list[str]]:
+def _shown(gate: Judged, state: str, because: Sequence[Judged], runner: Observer) -> tuple[str | None, list[str]]:
     """What shows it for a state; else the reasons why nothing does."""
     complaints = []
     for own in _own(gate[1], state):
@@ -60,7 +61,7 @@ def _shown(gate: Judged, state: str, because: Sequence[Judged], bench: EngineBen
             return told, []
         complaints.append(told)
     for other in because:
-        problem = _problem(gate[0], state, other, bench)
+        problem = _problem(gate[0], state, other, runner)
         if problem is None:
             return f"{other[0].name}: PASS, {other[1].reason}", []
         complaints.append(f"{other[0].name}: {problem}")
@@ -72,7 +73,7 @@ def _own(judgement: Judgement, state: str) -> list[Any]:
     return [one for one in found if isinstance(one, dict) and one["state"] == state] if isinstance(found, list) else []
 
 
-def _problem(gate: Gate, state: str, because: Judged, bench: EngineBench) -> str | None:
+def _problem(gate: Gate, state: str, because: Judged, runner: Observer) -> str | None:
     """Why a gate does not show that the model of a state is the same; None where it does."""
     other, judgement = because
     if other.name == gate.name:
@@ -83,15 +84,15 @@ def _problem(gate: Gate, state: str, because: Judged, bench: EngineBench) -> str
     env = as_environment(gate.spec.prompting.env, _env(gate.spec, state))
     match other.spec:
         case kl.Spec():
-            return _of_kl(gate, state, env, other.spec, bench)
+            return _of_kl(gate, state, env, other.spec, runner)
         case drift.Spec():
-            return _of_kl(gate, state, env, other.spec.kl, bench)
+            return _of_kl(gate, state, env, other.spec.kl, runner)
         case tokens.Spec():
             return _of_tokens(gate.spec, env, other.spec)
     return f"a gate of kind {other.kind} says nothing of the model; one of kind {', '.join(EVIDENCE)} does"
 
 
-def _of_kl(gate: Gate, state: str, env: Environment, spec: kl.Spec, bench: EngineBench) -> str | None:
+def _of_kl(gate: Gate, state: str, env: Environment, spec: kl.Spec, runner: Observer) -> str | None:
     assert isinstance(gate.spec, completion.Spec | tokens.Spec)
     test = spec.comparison.test
     if problem := same_path(gate.spec.prompting, test):
@@ -101,8 +102,8 @@ def _of_kl(gate: Gate, state: str, env: Environment, spec: kl.Spec, bench: Engin
     if spec.base_build is None:
         return "its base is of this build too: what both sides have wrong is not seen (base_build names the other one)"
     try:
-        with beside(bench, spec.base_build) as base:
-            if base.files.digest() == bench.files.digest():
+        with runner.beside(spec.base_build) as base:
+            if base.build_digest() == runner.build_digest():
                 return "its base_build is this build: what both sides have wrong is not seen"
             if problem := _gives(gate, state, base):
                 return f"build {shown(spec.base_build)} is not the one that the reference is of: {problem}"
@@ -125,8 +126,9 @@ def _of_tokens(own: completion.Spec | tokens.Spec, env: Environment, spec: token
     return None
 
 
-def _gives(gate: Gate, state: str, base: EngineBench) -> str | None:
-    base.kind = f"{gate.kind}/{completion.VERSION if gate.kind == completion.KIND else tokens.VERSION}"
+def _gives(gate: Gate, state: str, base: Observer) -> str | None:
+    version = completion.VERSION if gate.kind == completion.KIND else tokens.VERSION
+    base = base.within(replace(base.context, kind=f"{gate.kind}/{version}"))
     match gate.spec:
         case completion.Spec():
             return completion.gives(gate.spec, next(one for one in gate.spec.states if one.name == state), base)

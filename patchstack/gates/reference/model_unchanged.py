@@ -14,8 +14,7 @@ The verdict of the gate stays what it is.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from patchstack.errors import MissingError, NotHeldError
@@ -25,9 +24,9 @@ from patchstack.llama.compute_path import path_args
 from patchstack.llama.kl import Side
 from patchstack.llama.prompt import Prompting
 from patchstack.observe.layout import Programs
-from patchstack.observe.other_build import beside, read_build, shown
-from patchstack.observe.protocol import Attempt, Bench, Json, Model
-from patchstack.observe.runner import EngineBench
+from patchstack.observe.observer import Observer
+from patchstack.observe.other_build import read_build, shown
+from patchstack.observe.protocol import Attempt, Json, Model
 from patchstack.observe.settings import Environment, merged
 from patchstack.observe.settings import model as read_model
 from patchstack.verdict import Verdict
@@ -55,7 +54,7 @@ class Changed:
     env: Environment
     other: str | None = None
     other_env: Environment = ()
-    gives: Callable[[Bench], str | None] | None = None
+    gives: Callable[[Observer], str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +101,14 @@ def read_measure(node: Node, models: Mapping[str, Model], prompting: Prompting) 
     return measure
 
 
-def gathered(measure: Measure, changed: Sequence[Changed], bench: Bench) -> tuple[Evidence, ...]:
+def gathered(measure: Measure, changed: Sequence[Changed], runner: Observer) -> tuple[Evidence, ...]:
     """Measure every state that changed. What is missing for it makes it INVALID."""
     found = []
     for one in changed:
         try:
-            found.append(_evidence(measure, one, bench))
+            found.append(_evidence(measure, one, runner))
         except (MissingError, NotHeldError) as error:
-            place = _reference(measure, bench)
+            place = _reference(measure, runner)
             against = f"build {shown(place)}" if place is not None else "nothing"
             found.append(_invalid(one, against, error.message))
     return tuple(found)
@@ -151,30 +150,30 @@ def as_environment(*parts: Environment) -> Environment:
     return tuple(sorted(merged(*parts).items()))
 
 
-def _evidence(measure: Measure, one: Changed, bench: Bench) -> Evidence:
+def _evidence(measure: Measure, one: Changed, runner: Observer) -> Evidence:
     if one.other is not None:
         spec = _spec(measure, one.env, one.other_env, base=None)
         return _measured(
-            one, spec, f"state {one.other}" if one.other else "the other state", bench, bench, counts=False
+            one, spec, f"state {one.other}" if one.other else "the other state", runner, runner, counts=False
         )
-    place = _reference(measure, bench)
+    place = _reference(measure, runner)
     spec = _spec(measure, one.env, one.env, base=measure.base)
     if place is None:
         if measure.base is None:
             return _invalid(one, "nothing", NO_BASE)
-        return _measured(one, spec, f"model {measure.base.name} on this build", bench, bench, counts=False)
+        return _measured(one, spec, f"model {measure.base.name} on this build", runner, runner, counts=False)
     against = f"build {shown(place)}"
-    with beside(bench, place) as other:
-        if isinstance(bench, EngineBench) and other.files.digest() == bench.files.digest():
+    with runner.beside(place) as other:
+        if other.build_digest() == runner.build_digest():
             return _invalid(one, against, "that is this build: a model would be compared with itself")
         if one.gives is not None and (problem := one.gives(other)) is not None:
             return _invalid(one, against, problem)
-        return _measured(one, spec, against, bench, other, counts=True)
+        return _measured(one, spec, against, runner, other, counts=True)
 
 
-def _measured(one: Changed, spec: kl.Spec, against: str, bench: Bench, base: Bench, *, counts: bool) -> Evidence:
-    with _measuring(bench), _measuring(base):
-        checked = kl.check(spec, bench, base)
+def _measured(one: Changed, spec: kl.Spec, against: str, runner: Observer, base: Observer, *, counts: bool) -> Evidence:
+    measuring = _measuring(runner)
+    checked = kl.check(spec, measuring, measuring if base is runner else _measuring(base))
     return Evidence(
         state=one.state,
         against=against,
@@ -186,8 +185,8 @@ def _measured(one: Changed, spec: kl.Spec, against: str, bench: Bench, base: Ben
     )
 
 
-def _reference(measure: Measure, bench: Bench) -> str | Programs | None:
-    known = bench.reference if isinstance(bench, EngineBench) else None
+def _reference(measure: Measure, runner: Observer) -> str | Programs | None:
+    known = runner.context.reference
     return known if known is not None else measure.build
 
 
@@ -201,15 +200,6 @@ def _invalid(one: Changed, against: str, reason: str) -> Evidence:
     return Evidence(state=one.state, against=against, verdict=Verdict.INVALID, reason=reason)
 
 
-@contextlib.contextmanager
-def _measuring(bench: Bench) -> Iterator[None]:
-    """What is observed meanwhile is the gate `kl`'s, and known to it."""
-    if not isinstance(bench, EngineBench):
-        yield
-        return
-    kind = bench.kind
-    bench.kind = f"{kl.KIND}/{kl.VERSION}"
-    try:
-        yield
-    finally:
-        bench.kind = kind
+def _measuring(runner: Observer) -> Observer:
+    """What is observed through it is the gate `kl`'s, and known to it."""
+    return runner.within(replace(runner.context, kind=f"{kl.KIND}/{kl.VERSION}"))

@@ -29,13 +29,13 @@ from patchstack.gates.suite import Gate, Suite, run_suite
 from patchstack.git.objects import Commit
 from patchstack.git.transport import Cache
 from patchstack.observe.from_build import programs_of
-from patchstack.observe.runner import EngineBench
+from patchstack.observe.runner import Runner
 from patchstack.series.verify.run import prove
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.candidate import OnTheWay
 
 BuildOf = Callable[[Source], Stored]
-BenchOf = Callable[[Stored], AbstractContextManager[EngineBench]]
+BenchOf = Callable[[Stored], AbstractContextManager[Runner]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,25 +168,26 @@ def gated(
         return
     with bench(stored) as ready:
         if before is not None:
-            ready.reference = programs_of(before, isolated=ready.about.isolated)
+            ready = _referring_to(before, ready)
         for gate, judgement in run_suite(terms.suite, ready, lambda _: None):
             if then is not None and judgement.details.get("kl"):
                 judgement = _of_the_next(terms.suite.only([gate.name]), judgement, ready, build(way.source(then)))
             yield _gate_step(gate, judgement, which, stored.key)
 
 
-def _of_the_next(suite: Suite, judgement: Judgement, ready: EngineBench, after: Stored) -> Judgement:
+def _of_the_next(suite: Suite, judgement: Judgement, ready: Runner, after: Stored) -> Judgement:
     """A judgement over a transcript that changed, where the reference may be of the build after this one."""
     if after.record["status"] != BUILT:
         return judgement
-    ready.reference = programs_of(after, isolated=ready.about.isolated)
-    try:
-        ((_, again),) = run_suite(suite, ready, lambda _: None)
-    finally:
-        ready.reference = None
+    ((_, again),) = run_suite(suite, _referring_to(after, ready), lambda _: None)
     if not still_the_same(again):
         return judgement
     return dataclasses.replace(again, verdict=Verdict.PASS, reason=f"the reference is the candidate's; {again.reason}")
+
+
+def _referring_to(build: Stored, ready: Runner) -> Runner:
+    """The runner, for gates whose references are of that build."""
+    return ready.within(dataclasses.replace(ready.context, reference=programs_of(build, isolated=ready.about.isolated)))
 
 
 def _gate_step(gate: Gate, judgement: Judgement, which: str, key: str) -> Step:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from patchstack.llama.program import GRAPHS_REUSED, MEMORY_BREAKDOWN
 from patchstack.llama.transcript import difference, md5_of, reference_problem, sha256_of
-from patchstack.observe.sentinel import GRAPHS_REUSED, MEMORY_BREAKDOWN, sentinel_missing
+from patchstack.observe.sentinel import sentinel_missing
 from tests.support.checkout import DATA
 
 LLAMA = DATA / "llama"

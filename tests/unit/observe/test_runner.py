@@ -12,8 +12,9 @@ from patchstack.engine.protocol import Ending
 from patchstack.errors import MissingError, UsageError
 from patchstack.evidence.store import Observations
 from patchstack.observe.layout import Programs
+from patchstack.observe.observer import RunContext
 from patchstack.observe.protocol import Invocation, Model, Observation
-from patchstack.observe.runner import EngineBench
+from patchstack.observe.runner import Runner
 from tests.support.programs import a_bench, program
 
 
@@ -166,8 +167,8 @@ def test_on_a_full_disk_nothing_is_judged_and_nothing_kept(tmp_path: Path) -> No
         program(tmp_path / "bin", "talk", "head -c 400000 /dev/zero | tr '\\0' x; echo sentinel >&2; exit 0")
         engine = HostEngine(small / "engine")
         programs = Programs(directory=tmp_path / "bin", platform=engine.about().platform)
-        observations = Observations(tmp_path / "evidence", tmp_path / "outputs")
-        with EngineBench(engine, programs, observations=observations, memory=tmp_path / "m", kind="test/1") as bench:
+        observations, context = Observations(tmp_path / "evidence", tmp_path / "outputs"), RunContext(kind="test/1")
+        with Runner(engine, programs, observations=observations, memory=tmp_path / "m", context=context) as bench:
             tried = bench.observe(Invocation(what="talk", program="talk"), complete=anything, tries=1)
         assert tried.observation is None
         assert tried.complaint == "what it gave could not be written down: is the engine's disk full?"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.engine.protocol import Ending
-from patchstack.gates.judgement import Judgement
+from patchstack.gates.judgement import Judgement, verdict_of
 from patchstack.gates.kinds import completion
 from patchstack.gates.kinds.completion import Spec, State, run
 from patchstack.llama.prompt import Prompting
@@ -17,6 +17,7 @@ from patchstack.llama.transcript import md5_of, sha256_of
 from patchstack.observe.exit_status import fault_of
 from patchstack.observe.protocol import Attempt, Complete, Invocation, Model, Observation, Observed
 from patchstack.verdict import Verdict
+from tests.support.answering import FakeObserver
 from tests.support.checkout import DATA
 from tests.support.programs import a_bench, program
 
@@ -31,10 +32,11 @@ def an_observation(stdout: bytes = TEXT, stderr: bytes = WHOLE, code: int = 0) -
     return Observation(key="k", ending=Ending.EXITED, code=code, stdout=stdout, stderr=stderr, seconds=1.0)
 
 
-class Scripted:
-    """A bench that gives what it was told to, by the run's environment, in order; the last for ever."""
+class Scripted(FakeObserver):
+    """An observer that gives what it was told to, by the run's environment, in order; the last for ever."""
 
     def __init__(self, by_switch: Mapping[str, list[Observation]]) -> None:
+        super().__init__()
         self.by_switch = {switch: list(given) for switch, given in by_switch.items()}
         self.invocations: list[Invocation] = []
         self.salts: list[str] = []
@@ -51,15 +53,6 @@ class Scripted:
             if complaint is None:
                 return Observed(observation=seen, attempts=tuple(attempts))
         return Observed(observation=None, attempts=tuple(attempts))
-
-    def has(self, kept: str) -> bool:
-        return False
-
-    def digest_of(self, model: Model) -> str:
-        return "0" * 64
-
-    def programs(self) -> frozenset[str]:
-        return frozenset()
 
 
 def judged(*seen: Observation, expect: str | None = None, prompting: Prompting = PROMPTING, **more: int) -> Judgement:
@@ -167,7 +160,7 @@ def test_a_model_that_cannot_be_loaded_is_the_builds_fault_only_where_the_model_
     unknown, known = fault_of(seen, pinned=False), fault_of(seen, pinned=True)
     assert unknown is not None
     assert known is not None
-    assert (unknown.verdict, known.verdict) == (Verdict.INVALID, Verdict.FAIL)
+    assert (verdict_of(unknown), verdict_of(known)) == (Verdict.INVALID, Verdict.FAIL)
     assert "is not within the file bounds" in unknown.reason
 
 

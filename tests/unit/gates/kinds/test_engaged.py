@@ -9,9 +9,8 @@ import pytest
 
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds.engaged import Spec, read, run, spec_problems
-from patchstack.llama.program import Program
+from patchstack.llama.program import GRAPHS_REUSED, Program
 from patchstack.observe.protocol import Model
-from patchstack.observe.sentinel import GRAPHS_REUSED
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node

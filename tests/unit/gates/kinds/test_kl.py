@@ -16,7 +16,7 @@ from patchstack.gates.kinds.kl import Limits
 from patchstack.llama.kl import Measured
 from patchstack.llama.perplexity_output import read_statistics
 from patchstack.observe.protocol import Model
-from patchstack.observe.runner import EngineBench
+from patchstack.observe.runner import Runner
 from patchstack.verdict import Verdict
 from tests.support.perplexity_tool import CAPTURED, LLAMA, PERPLEXITY, PerplexityTool, statistics
 from tests.support.programs import a_bench, program
@@ -285,7 +285,7 @@ def test_a_missing_model_is_an_error_with_a_hint(tool: PerplexityTool) -> None:
         tool.judged()
 
 
-class Sized(EngineBench):
+class Sized(Runner):
     """A bench that can tell how large a kept file is."""
 
     def size_of(self, kept: str) -> int | None:
@@ -295,7 +295,9 @@ class Sized(EngineBench):
 
 def test_a_base_of_another_size_than_it_must_have_is_invalid_and_made_again(tool: PerplexityTool) -> None:
     plain = tool.bench()
-    with Sized(plain.engine, plain.files, observations=plain.observations, memory=plain.memory, kind="kl/1") as bench:
+    with Sized(
+        plain.engine, plain.files, observations=plain.observations, memory=plain.memory, context=plain.context
+    ) as bench:
         (tool.root / "size").write_bytes(b"half")
         judgement = kl.run(tool.spec(), bench)
         assert judgement.verdict is Verdict.INVALID

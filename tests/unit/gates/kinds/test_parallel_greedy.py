@@ -24,6 +24,7 @@ from patchstack.gates.kinds.parallel_greedy import (
 from patchstack.llama.prompt import Prompting
 from patchstack.observe.protocol import Attempt, Complete, Invocation, Model, Observation, Observed, Reply
 from patchstack.verdict import Verdict
+from tests.support.answering import FakeObserver
 
 A, B, C = 10, 11, 12
 
@@ -178,22 +179,13 @@ def test_answers_come_in_the_order_of_their_prompts() -> None:
 def test_three_fresh_servers_are_asked_and_differ_in_what_they_are_asked_alone() -> None:
     asked: list[tuple[Invocation, str]] = []
 
-    class Bench:
+    class Noting(FakeObserver):
         def observe(self, invocation: Invocation, *, complete: Complete, tries: int = 3, salt: str = "") -> Observed:
             asked.append((invocation, salt))
             return seen(None)
 
-        def has(self, kept: str) -> bool:
-            return False
-
-        def digest_of(self, model: Model) -> str:
-            return ""
-
-        def programs(self) -> frozenset[str]:
-            return frozenset()
-
     prompting = Prompting(model=Model(name="tiny", path="/m"), prompt="hello", tokens=8, context=512)
-    observe_parallel(prompting, 4, (("S", "1"),), "on", Bench())
+    observe_parallel(prompting, 4, (("S", "1"),), "on", Noting())
     assert [salt for _, salt in asked] == ["alone", "at once", "control"]
     assert {invocation.args for invocation, _ in asked} == {
         ("-m", "{model:tiny}", "-ngl", "99", "-fa", "on", "-c", "2048", "-np", "4", "-fit", "off")

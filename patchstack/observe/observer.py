@@ -1,0 +1,90 @@
+"""What a check sees of the programs that it runs: an observer, in the context of the check.
+
+A check (a gate, a comparison) gets at programs only through an `Observer`, which keeps observations: asking again for
+what is known runs nothing, and whoever asks draws the verdict anew from the kept observation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from patchstack.observe.layout import Programs
+from patchstack.observe.protocol import Complete, Invocation, Model, Observed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """Who asks, and what the runs may use.
+
+    `kind` is the kind of check with its version (`kl/1`). `gpu`: programs that use GPUs get them; if not, GPUs are
+    hidden from them. `reference` is the build whose output the references of the checks are, if that is known; it is
+    not part of a key.
+    """
+
+    kind: str
+    gpu: bool = True
+    reference: Programs | None = None
+
+
+class Observer(Protocol):
+    """A build's programs, ready to be run where the build runs, with observations kept. `Runner` is the real one."""
+
+    @property
+    def context(self) -> RunContext:
+        """What all that is observed through this has in common."""
+        ...
+
+    def within(self, context: RunContext) -> Self:
+        """The same programs, observed in another context."""
+        ...
+
+    def beside(self, build: str | Programs) -> OtherBuild:
+        """Another build's programs in the same context, but without its reference. To be closed by the caller.
+
+        A build is named by its key or by the directory of its programs (see `other_build`). Raises `MissingError` if
+        there is no such build, or if it wants a GPU that this one does not have; `NotHeldError` for one that did not
+        compile.
+        """
+        ...
+
+    def build_digest(self) -> str:
+        """SHA-256 of the programs, names and contents: equal for two builds that could not be told apart."""
+        ...
+
+    def observe(self, invocation: Invocation, *, complete: Complete, tries: int = 3, salt: str = "") -> Observed:
+        """What the invocation gives: as kept from before, else run now, up to `tries` times until it is complete.
+
+        `salt` makes an observation of its own of a repetition (`run 2`). A run that ends out of memory, out of time or
+        with too much output is never complete, whatever `complete` says. Raises what the engine raises, and
+        `MissingError` for a program or model that is not there, or a model that is not the one of its digest.
+        """
+        ...
+
+    def has(self, kept: str) -> bool:
+        """Whether a kept file is there."""
+        ...
+
+    def size_of(self, kept: str) -> int | None:
+        """The size of a kept file in bytes; None if it does not exist."""
+        ...
+
+    def digest_of(self, model: Model) -> str:
+        """The sha256 of a model's content, remembered while its size and time stay."""
+        ...
+
+    def programs(self) -> frozenset[str]:
+        """The names below `bin/`."""
+        ...
+
+
+class OtherBuild(Observer, Protocol):
+    """An observer that its user closes."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def close(self) -> None:
+        """Remove what the runs left on the engine."""
+        ...
