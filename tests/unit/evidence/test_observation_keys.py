@@ -1,7 +1,8 @@
 """The keys of observations keep their values: evidence from before a refactoring is found after it.
 
-`tests/data/observation_keys.json` was made with the code of commit 24a75e8; `tests/observation_keys.py` says how. It is
-never regenerated to make a test pass. If a test here fails, committed evidence is lost: change the code, not the file.
+`tests/data/observation_keys.json` was made with the code of commit 24a75e8; `tests/support/observation_keys.py` says
+how. It is never regenerated to make a test pass. If a test here fails, committed evidence is lost: change the code, not
+the file.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.observation_keys import FILE, KINDS, RUNS, Asked, Ingredients, key_of, recorded, written
+from tests.support.observation_keys import FILE, KINDS, RUNS, Asked, Ingredients, key_of, recorded, written
 
 RECORDED: dict[str, Asked] = json.loads(FILE.read_text(encoding="utf-8"))["runs"]
 OBSERVATIONS = [one for gates in RECORDED.values() for asked in gates.values() for one in asked]

@@ -1,7 +1,8 @@
 """Record what every kind of gate makes the keys of its observations from, while fixed suites run on fixed programs.
 
-`python -m tests.observation_keys` wrote `observation_keys.json` with the code of commit 24a75e8, before its modules
-moved. The file is never regenerated to make a test pass: its keys stand for the evidence that people have committed.
+`python -m tests.support.observation_keys` wrote `observation_keys.json` with the code of commit 24a75e8, before its
+modules moved. The file is never regenerated to make a test pass: its keys stand for the evidence that people have
+committed.
 The command adds the gates that the file lacks, and leaves the recorded ones as they are.
 """
 
@@ -19,14 +20,16 @@ from unittest import mock
 
 from patchstack.evidence.key import Ingredients, observation_key
 from patchstack.evidence.store import Observations
-from patchstack.gates.bench import EngineBench
-from patchstack.gates.place import Programs
 from patchstack.gates.suite import KINDS, read_suites, run_suite
-from tests.fixed_engine import FixedEngine, write_programs
+from patchstack.observe.layout import Programs
+from patchstack.observe.observer import RunContext
+from patchstack.observe.runner import Runner
+from tests.support.checkout import DATA
+from tests.support.fixed_engine import FixedEngine, write_programs
 
 __all__ = ["FILE", "KINDS", "RUNS", "Asked", "Ingredients", "Run", "key_of", "observation_key", "recorded"]
 
-DATA = Path(__file__).parent / "data"
+
 FILE = DATA / "observation_keys.json"
 SUITES = DATA / "observation_keys"
 IMAGE = f"sha256:{'1' * 64}"
@@ -73,15 +76,15 @@ def recorded(run: Run, directory: Path) -> Asked:
 
 
 @contextmanager
-def _runner(run: Run, programs: Path, directory: Path) -> Iterator[EngineBench]:
+def _runner(run: Run, programs: Path, directory: Path) -> Iterator[Runner]:
     """Give the runner of the programs, without any observation from before."""
     engine = FixedEngine(isolated=run.image is not None)
-    with EngineBench(
+    with Runner(
         engine,
         Programs(directory=programs, platform=engine.about().platform, image=run.image, gpus=run.gpus),
         observations=Observations(directory / "evidence", directory / "outputs"),
         memory=directory / "digests",
-        kind="",
+        context=RunContext(kind=""),
         hardware=run.hardware,
     ) as runner:
         yield runner

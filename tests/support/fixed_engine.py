@@ -17,9 +17,10 @@ from typing import Any
 
 from patchstack.engine.archive import Entry, Stream, pack
 from patchstack.engine.protocol import About, Ending, Image, Job, Outcome, Output, Volume
-from patchstack.gates.perplexity_output import base_size
+from patchstack.llama.perplexity_output import base_size
+from tests.support.checkout import DATA
 
-CAPTURED = Path(__file__).parent / "data" / "llama" / "captured"
+CAPTURED = DATA / "llama" / "captured"
 NAMES = (
     *("llama-completion", "llama-server", "llama-perplexity", "test-backend-ops"),
     *("test-recurrent-state-rollback", "test-own-rollback", "test-own", "hello"),
