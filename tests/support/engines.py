@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import docker
-import docker.errors
 import pytest
 
 from patchstack.engine.docker.endpoint import resolve
@@ -30,6 +29,7 @@ from patchstack.engine.docker.owner import OWNER_LABEL
 from patchstack.engine.protocol import Engine, Job, Limits, Outcome, Volume
 from patchstack.errors import PatchstackError
 from tests.support.checkout import ROOT
+from tests.support.daemon import no_engine
 
 SOCKET = os.environ.get("PATCHSTACK_TEST_SOCKET", "/var/run/docker.sock")
 """Of a Docker engine, or of podman."""
@@ -37,23 +37,8 @@ SPEC = f"unix://{SOCKET}"
 IMAGE = "patchstack-test-base:bookworm"
 
 
-def _missing() -> str:
-    try:
-        api = docker.APIClient(base_url=SPEC, version="1.41", timeout=10)
-        api.ping()
-    except Exception as error:
-        return f"no Docker engine at {SPEC}: {error}"
-    try:
-        api.inspect_image(IMAGE)  # type: ignore[no-untyped-call]
-    except docker.errors.ImageNotFound:
-        return f"no Docker engine with the image {IMAGE}: ci/docker-engine.sh makes it"
-    finally:
-        api.close()
-    return ""
-
-
 PODMAN = "podman" in SOCKET
-_WHY_NOT = _missing()
+_WHY_NOT = no_engine(SOCKET, IMAGE)
 needs_docker = pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT or "there is one")
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.builders import Content, Fork, RepoBuilder, an_upstream, format_patch, run_git
 from tests.support.checkout import ROOT
+from tests.support.daemon import no_engine
 
 IMAGE = os.environ.get("PATCHSTACK_TEST_IMAGE", "patchstack-test-base:bookworm")
 
@@ -162,17 +163,10 @@ def need_host_tools() -> None:
 
 def need_docker() -> None:
     """Skip where no Docker engine with the test image answers."""
-    docker = pytest.importorskip("docker", reason="no docker package")
-    try:
-        client = docker.from_env(timeout=10)
-    except docker.errors.DockerException as error:
-        pytest.skip(f"no Docker engine: {error}")
-    try:
-        client.images.get(IMAGE)
-    except docker.errors.ImageNotFound:
-        pytest.skip(f"no Docker engine with the image {IMAGE}: ci/docker-engine.sh makes it")
-    finally:
-        client.close()
+    pytest.importorskip("docker", reason="no docker package")
+    place = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if why := no_engine(place.removeprefix("unix://"), IMAGE):
+        pytest.skip(why)
 
 
 def docker_says(*arguments: str) -> list[str]:
