@@ -30,7 +30,13 @@ PinOption = Annotated[
     str | None, typer.Option("--pin", metavar="SHA", help="The upstream commit the series is made against.")
 ]
 PatchesOption = Annotated[
-    Path | None, typer.Option("--patches", metavar="DIR", help="A directory of patch files, without a workspace.")
+    Path | None,
+    typer.Option(
+        "--patches",
+        metavar="DIR",
+        help="A directory of patch files, without a workspace.",
+        readable=False,  # not Typer's words: reading it says why it cannot be read
+    ),
 ]
 WorkspaceOption = Annotated[
     Path | None,

@@ -17,6 +17,7 @@ from patchstack.engine.docker import owner
 from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.protocol import EngineLost, EngineUnavailable
 from patchstack.errors import PatchstackError
+from tests.support.builders import closed
 from tests.support.engines import (
     IMAGE,
     SPEC,
@@ -284,7 +285,6 @@ def test_a_socket_of_somebody_elses_gives_the_group_as_hint(tmp_path: Path) -> N
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()
-        os.chmod(tmp_path / "s", 0)
         asking = script(f"unix://{tmp_path}/s", "v", "true").replace(
             "except KeyboardInterrupt:", "except Exception as e:"
         )
@@ -294,7 +294,7 @@ def test_a_socket_of_somebody_elses_gives_the_group_as_hint(tmp_path: Path) -> N
                 if directory.stat().st_uid == 0 and directory != Path("/"):
                     directory.chmod(directory.stat().st_mode | 0o111)
             asking = f"import docker, patchstack.engine.container\nimport os\nos.setuid(65534)\n{asking}"
-        with client(asking) as one:
+        with closed(tmp_path / "s"), client(asking) as one:
             one.wait_for(b"log in again")
     assert b"may not be used by you: permission denied\n\nhint: sudo usermod -aG docker $USER" in one.said
 

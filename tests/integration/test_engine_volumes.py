@@ -18,6 +18,7 @@ from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Engine, OutOfSpace
 from patchstack.errors import MissingError, UsageError
+from tests.support.builders import closed
 from tests.support.engines import (
     IMAGE,
     PODMAN,
@@ -178,10 +179,32 @@ def test_the_host_never_writes_through_a_link_that_a_job_left(tmp_path: Path) ->
 def test_the_host_removes_what_a_job_made_unwritable(tmp_path: Path) -> None:
     engine = HostEngine(tmp_path / "engine")
     engine.put("v", pack([Entry(path="a/b", data=b"1")]))
-    for path in ("a/b", "a", "."):
-        (tmp_path / "engine/volumes/v" / path).chmod(0)
-    engine.remove("v")
+    volume = tmp_path / "engine/volumes/v"
+    with closed(volume / "a/b", volume / "a", volume):
+        engine.remove("v")
     assert engine.volumes() == ()
+
+
+def test_what_a_job_made_unwritable_makes_way_for_a_file(tmp_path: Path) -> None:
+    engine = HostEngine(tmp_path / "engine")
+    engine.put("v", pack([Entry(path="a/b/c", data=b"1")]))
+    volume = tmp_path / "engine/volumes/v"
+    with closed(volume / "a/b/c", volume / "a/b", volume / "a"):
+        engine.put("v", pack([Entry(path="a", data=b"2")]))
+        assert (volume / "a").read_bytes() == b"2"
+
+
+def test_a_volume_that_is_a_link_takes_no_rights_from_where_it_leads(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "below").mkdir(parents=True)
+    for path in (outside / "below", outside):
+        path.chmod(0o750)
+    link = tmp_path / "engine/volumes/v"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(outside)
+    with pytest.raises(OSError, match="symbolic link"):
+        HostEngine(tmp_path / "engine").remove("v")
+    assert [path.stat().st_mode & 0o777 for path in (outside, outside / "below")] == [0o750, 0o750]
 
 
 def test_a_full_disk_under_the_host_is_named(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -345,22 +346,51 @@ def the_oracle(directory: Path, *repositories: RepoBuilder) -> Oracle:
     return Oracle(directory, *(Path(repository.repo.path) / "objects" for repository in repositories))
 
 
+@contextlib.contextmanager
+def closed(*paths: Path) -> Iterator[None]:
+    """Take all rights to paths away for a block. pytest could not remove a directory without them."""
+    before = [path.stat().st_mode & 0o7777 for path in paths]
+    for path in paths:
+        path.chmod(0)
+    try:
+        yield
+    finally:
+        for path, mode in reversed(list(zip(paths, before, strict=True))):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                path.chmod(mode)
+
+
 def snapshot(*roots: Path) -> dict[str, tuple[object, ...]]:
-    """Every path below: kind, time of change and, for files, size and a digest of the content."""
+    """Every path below: kind, time of change and, for files, size and a digest of the content. Of what we may not read,
+    the content is left out."""
     found: dict[str, tuple[object, ...]] = {}
     pending = [str(root) for root in roots if root.exists()]
     while pending:
         directory = pending.pop()
         found[directory] = ("directory", os.lstat(directory).st_mtime_ns)
-        for entry in os.scandir(directory):
+        for entry in _entries(directory):
             status = entry.stat(follow_symlinks=False)
             if entry.is_symlink():
                 found[entry.path] = ("link", status.st_mtime_ns, os.readlink(entry.path))
             elif entry.is_dir():
                 pending.append(entry.path)
             elif entry.is_file():
-                digest = hashlib.sha256(Path(entry.path).read_bytes()).hexdigest()
-                found[entry.path] = ("file", status.st_mtime_ns, status.st_size, digest)
+                found[entry.path] = ("file", status.st_mtime_ns, status.st_size, _digest(entry.path))
             else:
                 found[entry.path] = ("other", status.st_mtime_ns)
     return found
+
+
+def _entries(directory: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except PermissionError:
+        return []
+
+
+def _digest(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except PermissionError:
+        return "not for us"

@@ -155,11 +155,12 @@ def remove(directory: Path) -> None:
 
     if not os.path.lexists(directory):
         return
-    for parent, names, _ in os.walk(directory):
-        open_up(parent)
-        for name in names:
-            if not os.path.islink(found := os.path.join(parent, name)):
-                open_up(found)
+    if not directory.is_symlink():
+        open_up(str(directory))  # before the walk, which needs to read it
+        for parent, names, _ in os.walk(directory):
+            for name in names:
+                if not os.path.islink(found := os.path.join(parent, name)):
+                    open_up(found)
     shutil.rmtree(directory)
 
 

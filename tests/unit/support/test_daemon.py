@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.support.checkout import ROOT
 from tests.support.daemon import no_engine
 
 IMAGE = "some/image:1"

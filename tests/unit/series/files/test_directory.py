@@ -10,7 +10,7 @@ import pytest
 from patchstack.errors import ConfigError
 from patchstack.series.files.directory import load_series
 from tests.conftest import RunCli
-from tests.support.builders import Fork, a_fork, write_series
+from tests.support.builders import Fork, a_fork, closed, write_series
 
 
 @pytest.fixture
@@ -69,19 +69,16 @@ def test_a_series_that_is_no_directory_is_named(tmp_path: Path, fork: Fork, run_
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list every directory")
 def test_a_directory_that_cannot_be_listed_says_why(fork: Fork, run_cli: RunCli) -> None:
-    fork.series.chmod(0)
-    try:
+    with closed(fork.series):
         ran = run_cli("verify", *fork.options)
-    finally:
-        fork.series.chmod(0o755)
     assert (ran.code, ran.stdout) == (2, "")
     assert ran.stderr == f"error: {fork.series} cannot be listed: Permission denied\n"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
 def test_a_patch_that_cannot_be_read_says_why(fork: Fork, run_cli: RunCli) -> None:
-    fork.patch(2).chmod(0)
-    ran = run_cli("verify", *fork.options)
+    with closed(fork.patch(2)):
+        ran = run_cli("verify", *fork.options)
     assert (ran.code, ran.stdout) == (2, "")
     assert f"  - {fork.patch(2).name}: Permission denied\n" in ran.stderr
 
