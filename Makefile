@@ -29,6 +29,7 @@ contract: $(VENV)/.installed  ## imports run downward only
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.installed   ## write the generated reference and the screens in the docs
+	$(BIN)/python ci/architecture.py
 	$(BIN)/python ci/reference.py
 	$(BIN)/python ci/screens.py
 	$(BIN)/python ci/step_summary.py
@@ -50,6 +51,7 @@ $(VENV)/.tools: ci/requirements/dist.txt
 		--require-hashes -r ci/requirements/dist.txt
 
 check: lint types contract workflows   ## lint, types, import contract, workflows, and that reference and screens are up to date
+	$(BIN)/python ci/architecture.py --check
 	$(BIN)/python ci/reference.py --check
 	$(BIN)/python ci/screens.py --check
 	$(BIN)/python ci/step_summary.py --check

@@ -1,1 +1,1 @@
-"""The command line: one small file a command. Parse, call, render."""
+"""The command line, one module a command: parse, call one function, render. Nothing imports cli."""

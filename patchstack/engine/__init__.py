@@ -1,1 +1,1 @@
-"""Where commands run: this host, or containers on a Docker engine, local or over ssh."""
+"""Where jobs run. `protocol` says what an engine is; everything that runs jobs knows only that."""

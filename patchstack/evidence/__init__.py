@@ -1,1 +1,1 @@
-"""What was seen, keyed by everything that can change it, and what was decided because of it."""
+"""What was observed, by key, and what was decided because of it."""

@@ -1,1 +1,1 @@
-"""Files as any part of patchstack uses them: what a killed process left, and what `/proc` says."""
+"""Files and processes of this machine: atomic replacement, locks, journals, `/proc`. Knows no git and no patches."""

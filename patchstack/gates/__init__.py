@@ -1,1 +1,1 @@
-"""Gates: checks that a build must pass, a kind a file. Each draws a verdict from what programs were seen to do."""
+"""Checks that a build must pass, and suites of them. A verdict is drawn here, from observations."""

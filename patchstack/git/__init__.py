@@ -1,1 +1,1 @@
-"""Git: objects read through libgit2, patches applied in memory, and git itself for all else."""
+"""Git: objects read through libgit2, trees edited in memory, and git itself for everything else."""

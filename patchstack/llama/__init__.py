@@ -1,1 +1,1 @@
-"""What is known of llama.cpp's tools: arguments, output formats, server replies."""
+"""What is known of llama.cpp's tools: arguments, output formats, server replies. Draws no verdicts."""

@@ -1,1 +1,1 @@
-"""Results as text for people and documents for programs."""
+"""Results as text for people and documents for programs. Draws, never decides."""

@@ -1,1 +1,1 @@
-"""The series: its files, its lock, and the proof that pin + series = fork."""
+"""The series: its files, its lock, its fork."""

@@ -1,1 +1,1 @@
-"""What upstream does to a series: which patches still apply, which commit broke one, and the way to a new pin."""
+"""What upstream does to a series. Reads history, changes nothing."""

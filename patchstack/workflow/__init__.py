@@ -1,1 +1,1 @@
-"""What maintainers do from end to end: the only place where mirror, build, gate and bench meet."""
+"""What maintainers do from end to end. The only place where series, builds and gates meet."""

@@ -1,4 +1,4 @@
-"""`patchstack.yaml`: the workspace, read and checked once. Every complaint names its line, and all come at once."""
+"""`patchstack.yaml`, read and checked once. Every complaint names its line, and all come at once."""
 
 from patchstack.workspace.mapping import read_yaml
 from patchstack.workspace.model import FILE_NAME, SCRATCH, LintPolicy, SeriesConfig, VariantConfig, Waiver, Workspace

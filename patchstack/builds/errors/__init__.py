@@ -1,1 +1,1 @@
-"""Compiler output: the first error, and the patch that caused it."""
+"""The output of compilers, reduced to the first real error and the patch that wrote the line."""

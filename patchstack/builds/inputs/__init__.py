@@ -1,1 +1,1 @@
-"""What a build is made of: source, variant, toolchain, key."""
+"""What a build is made from, resolved before work starts: source, variant, toolchain, build key."""

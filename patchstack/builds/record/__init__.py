@@ -1,1 +1,1 @@
-"""What is kept of a build: binaries, record, provenance."""
+"""What is kept of a build: the store, build.json, the provenance statement."""

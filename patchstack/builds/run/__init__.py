@@ -1,1 +1,1 @@
-"""Run a build on an engine."""
+"""A build under way on an engine: commands, progress, and the steps from a cache miss to a record."""

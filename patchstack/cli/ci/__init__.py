@@ -1,1 +1,1 @@
-"""`patchstack ci`: what continuous integration asks, so that its YAML and shell decide nothing."""
+"""`patchstack ci`: the steps of the GitHub Action, so that its YAML and shell decide nothing."""

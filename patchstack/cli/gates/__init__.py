@@ -1,1 +1,1 @@
-"""One gate alone, without a workspace: a file a kind."""
+"""Commands that run one gate without a workspace, one module a kind."""

@@ -1,1 +1,1 @@
-"""The engine that runs jobs in containers."""
+"""The engine that runs jobs in containers, local or over ssh. The only folder that imports docker."""

@@ -1,1 +1,1 @@
-"""The engine that runs jobs on this machine."""
+"""The engine that runs jobs on this machine, as processes with directories for volumes."""

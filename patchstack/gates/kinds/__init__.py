@@ -1,1 +1,1 @@
-"""Gate kinds, one module each."""
+"""Gate kinds, one module each: settings, run, and pure functions that judge."""

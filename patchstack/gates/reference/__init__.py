@@ -1,1 +1,1 @@
-"""References of gates: record them, and decide when a new one is admissible."""
+"""Expected outputs of gates: how they are recorded, and when a new one is admissible."""

@@ -1,1 +1,1 @@
-"""The text of patches: mail, diffs, hunks, trailers, anchored patches."""
+"""The text of patches: mail, trailers, diffs, hunks, anchored patches. The only reader of patch text."""

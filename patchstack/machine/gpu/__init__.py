@@ -1,1 +1,1 @@
-"""GPUs: the lock, the preflight checks, other users."""
+"""GPUs: the lock, preflight checks, other users."""

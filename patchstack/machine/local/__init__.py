@@ -1,1 +1,1 @@
-"""This machine: its facts, its compilers."""
+"""This machine's tools, and what `patchstack doctor` says about them."""

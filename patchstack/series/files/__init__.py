@@ -1,1 +1,1 @@
-"""How a series is kept on disk."""
+"""How a series is kept on disk: file names, formats, order."""

@@ -1,1 +1,1 @@
-"""Lint: what can be wrong with a series that applies. A rule a file; `runner` gathers them."""
+"""Rules for patches that apply, one module a rule, and the runner that applies waivers."""

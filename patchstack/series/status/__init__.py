@@ -1,1 +1,1 @@
-"""The state of a series, and the next step."""
+"""The state of a series for `status` and `show`: next step, surface, metadata."""

@@ -1,1 +1,1 @@
-"""Prove that pin + series = fork."""
+"""Prove that pin + series = fork: prefix trees, the commit of each patch, drift."""

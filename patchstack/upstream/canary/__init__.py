@@ -1,1 +1,1 @@
-"""Apply a series to a newer upstream commit, and name the commits that break it."""
+"""Apply a series to a newer commit, and name the upstream commits that break a patch."""

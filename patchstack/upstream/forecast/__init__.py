@@ -1,1 +1,1 @@
-"""Which patches upstream will break next."""
+"""Which patches upstream is likely to break next."""

@@ -1,1 +1,1 @@
-"""Three-way merge of patches onto another upstream commit."""
+"""Three-way merge of a patch, or a whole series, onto another tree."""

@@ -1,1 +1,1 @@
-"""Move a fork to a newer upstream commit."""
+"""Move a fork to a newer upstream commit, patch by patch."""
