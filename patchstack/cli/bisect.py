@@ -16,13 +16,13 @@ from patchstack.cli.options import (
     PinOption,
     UpstreamOption,
     WorkspaceOption,
-    cache_directory,
     chosen_series,
     nearest_workspace,
     open_cache,
     open_chosen_engine,
 )
 from patchstack.errors import Exit, UsageError
+from patchstack.files.places import cache_places
 
 if TYPE_CHECKING:
     from patchstack.git.objects import Objects
@@ -119,7 +119,7 @@ def _logs() -> Path:
     """A new directory for the command's output."""
     import tempfile
 
-    root = cache_directory() / "bisect"
+    root = cache_places().bisections
     root.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix="run-", dir=root))
 
@@ -144,8 +144,8 @@ def _builder(
         objects=objects,
         engine=held.enter_context(contextlib.closing(open_chosen_engine(engine, found))),
         variants=load_variants(found.variants if found else ()),
-        store=Store(cache_directory() / "builds"),
-        memory=cache_directory() / "toolchains",
+        store=Store(cache_places().builds),
+        memory=cache_places().toolchains,
         watch=held.enter_context(BuildScreen()),
         offline=offline,
     )

@@ -17,13 +17,13 @@ from patchstack.cli.options import (
     PinOption,
     UpstreamOption,
     WorkspaceOption,
-    cache_directory,
     chosen_series,
     nearest_workspace,
     open_cache,
     open_chosen_engine,
 )
 from patchstack.errors import Exit, UsageError
+from patchstack.files.places import cache_places
 
 if TYPE_CHECKING:
     from patchstack.builds.inputs.plan import Request
@@ -95,7 +95,7 @@ def build_command(
     from patchstack.builds.proofs.claim import IDS
     from patchstack.builds.record.store import Store
 
-    store = Store(cache_directory() / "builds")
+    store = Store(cache_places().builds)
     if strangers := set(unproven or ()) - set(IDS):
         raise UsageError(
             f"--unproven {', '.join(sorted(strangers))}: no such proof", hint=f"there are {', '.join(IDS)}"
@@ -152,7 +152,7 @@ def make(series: str, *, workspace: Path, engine: str, offline: bool) -> Exit:
         Request(),
         _source(series, None, None, offline=offline, workspace=workspace, patches=None, upstream=None, pin=None),
         open_chosen_engine(engine, found),
-        Store(cache_directory() / "builds"),
+        Store(cache_places().builds),
         found,
         again=False,
         keep=False,
@@ -217,7 +217,7 @@ def _build(
             source,
             engine,
             load_variants(workspace.variants if workspace else ()),
-            cache_directory() / "toolchains",
+            cache_places().toolchains,
             talk,
             default=series_variant(config) if config is not None else None,
             offline=offline,

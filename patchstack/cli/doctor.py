@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from patchstack.cli.failures import talk
-from patchstack.cli.options import EngineOption, cache_directory, nearest_workspace
+from patchstack.cli.options import EngineOption, nearest_workspace
 from patchstack.errors import PatchstackError
+from patchstack.files.places import cache_places
 
 
 def doctor_command(
@@ -26,13 +27,13 @@ def doctor_command(
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
 
-    cache = cache_directory()
+    cache = cache_places()
     named = engine or os.environ.get("PATCHSTACK_ENGINE") or _configured()
     facts = gather(
         (named,) if named else ("docker", "host"),
         os.environ,
-        cache=cache,
-        open_engine=lambda spec: open_engine(spec, root=cache / "engine"),
+        cache=cache.root,
+        open_engine=lambda spec: open_engine(spec, root=cache.engine),
     )
     checkup = judge(facts)
     if json:

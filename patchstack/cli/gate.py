@@ -17,11 +17,11 @@ from patchstack.cli.lazy import STYLE, Lazy, group_of
 from patchstack.cli.options import (
     EngineOption,
     WorkspaceOption,
-    cache_directory,
     open_chosen_engine,
     the_workspace,
 )
 from patchstack.errors import UsageError
+from patchstack.files.places import cache_places
 
 if TYPE_CHECKING:
     from patchstack.gates.suite import Gate, Suite
@@ -232,8 +232,7 @@ def _bench(
 
     if build is not None and directory is not None:
         raise UsageError("give --build or --bin, not both")
-    cache = cache_directory()
-    stored = None if directory is not None else chosen_build(Store(cache / "builds"), build, None)
+    stored = None if directory is not None else chosen_build(Store(cache_places().builds), build, None)
     spec = engine or (engine_of(stored) if stored is not None else "host")
     with contextlib.closing(open_chosen_engine(spec, workspace)) as chosen:
         about = chosen.about()

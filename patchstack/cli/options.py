@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from patchstack.errors import UsageError
+from patchstack.files.places import cache_directory, cache_places
 
 # What every command would import here, `--help` would wait for.
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
 
     configured = workspace.engine if workspace is not None else None
     named = spec or os.environ.get("PATCHSTACK_ENGINE") or configured or "docker"
-    return open_engine(named, root=cache_directory() / "engine")
+    return open_engine(named, root=cache_places().engine)
 
 
 def one_series(workspace: Workspace, names: Sequence[str]) -> SeriesConfig:
@@ -139,16 +140,6 @@ def open_cache(*, offline: bool) -> Cache:
     from patchstack.git.transport import Cache
 
     return Cache(cache_directory, offline=offline, talk=_progress if sys.stderr.isatty() else None)
-
-
-def cache_directory() -> Path:
-    """Where fetched repositories and large outputs are kept."""
-    named = os.environ.get("PATCHSTACK_CACHE")
-    if named:
-        return Path(named)
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("patchstack", appauthor=False))
 
 
 def _progress(text: str) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from patchstack.cli.failures import talk
 from patchstack.cli.gates.standing import fit_bench
-from patchstack.cli.options import cache_directory, open_chosen_engine
+from patchstack.cli.options import open_chosen_engine
+from patchstack.files.places import cache_places
 
 if TYPE_CHECKING:
     from patchstack.builds.inputs.plan import Request
@@ -48,14 +49,14 @@ class ProvingMachine:
         self.spec = spec
         self.allow = allow
         self.offline = offline
-        self.store = Store(cache_directory() / "builds")
+        self.store = Store(cache_places().builds)
         self.variants = load_variants(workspace.variants)
 
     def inputs(self, source: Source) -> Inputs:
         """What a build of the source is made of."""
         from patchstack.builds.inputs.prepare import prepare
 
-        memory = cache_directory() / "toolchains"
+        memory = cache_places().toolchains
         return prepare(
             self.request,
             source,

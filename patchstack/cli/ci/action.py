@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from patchstack.errors import Exit, MissingError, PatchstackError
+from patchstack.files.places import CachePlaces
 
 if TYPE_CHECKING:
     from patchstack.cli.ci.inputs import Event, Inputs
@@ -57,7 +58,7 @@ def _prepare() -> None:
         "write": "true" if plan.write else "false",
         "key": plan.key,
         "prefix": plan.prefix,
-        "path": str(cache / "repositories"),
+        "path": str(CachePlaces(cache).repositories),
         "cache": str(cache),
         "report": str(report),
     }

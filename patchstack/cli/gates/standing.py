@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from patchstack.cli.failures import talk
-from patchstack.cli.options import cache_directory, nearest_workspace, open_chosen_engine
+from patchstack.cli.options import nearest_workspace, open_chosen_engine
 from patchstack.errors import Exit, UsageError
+from patchstack.files.places import cache_places
 
 if TYPE_CHECKING:
     from patchstack.engine.protocol import Engine
@@ -47,7 +48,7 @@ def stand(
     from patchstack.observe.layout import Programs, uses_gpu
 
     spec, workspace = engine or "host", nearest_workspace(None)
-    cache = cache_directory()
+    cache = cache_places()
     with contextlib.closing(open_chosen_engine(spec, workspace)) as chosen:
         about = chosen.about()
         if about.isolated and image is None:
@@ -59,7 +60,7 @@ def stand(
             chosen,
             lambda: open_chosen_engine(spec, workspace),
             programs,
-            observations=cache / "observations",
+            observations=cache.observations,
             purpose=f"patchstack gate {kind}",
             kind=f"{kind}/{version}",
             again=again,
@@ -90,7 +91,7 @@ def fit_bench(
     from patchstack.observe.runner import Runner
 
     programs.names()  # said before anybody waits for a GPU
-    cache = cache_directory()
+    cache = cache_places()
     with (
         fit_machine(
             engine,
@@ -105,12 +106,12 @@ def fit_bench(
         Runner(
             engine,
             programs,
-            observations=Observations(observations, cache / "outputs"),
-            memory=cache / "digests",
+            observations=Observations(observations, cache.outputs),
+            memory=cache.digests,
             context=RunContext(kind=kind),
             hardware=machine,
             again=again,
-            builds=cache / "builds",
+            builds=cache.builds,
         ) as bench,
     ):
         if programs.gpus and gpus:

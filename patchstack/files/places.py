@@ -1,0 +1,69 @@
+"""Where patchstack keeps what it can make or fetch again. Nothing here creates a directory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class CachePlaces:
+    """The parts of a cache directory."""
+
+    root: Path
+
+    @property
+    def repositories(self) -> Path:
+        """Partial clones, one a URL."""
+        return self.root / "repositories"
+
+    @property
+    def builds(self) -> Path:
+        """Builds, one a build key."""
+        return self.root / "builds"
+
+    @property
+    def toolchains(self) -> Path:
+        """What was found out about toolchains, by their digests."""
+        return self.root / "toolchains"
+
+    @property
+    def observations(self) -> Path:
+        """Observations of runs outside a workspace."""
+        return self.root / "observations"
+
+    @property
+    def outputs(self) -> Path:
+        """Long outputs of observations, by their digests."""
+        return self.root / "outputs"
+
+    @property
+    def digests(self) -> Path:
+        """The digests of models, by path, size and time."""
+        return self.root / "digests"
+
+    @property
+    def engine(self) -> Path:
+        """The volumes of the host engine."""
+        return self.root / "engine"
+
+    @property
+    def bisections(self) -> Path:
+        """The work directories of `bisect`."""
+        return self.root / "bisect"
+
+
+def cache_directory() -> Path:
+    """Return PATCHSTACK_CACHE, or the platform's cache directory for patchstack."""
+    named = os.environ.get("PATCHSTACK_CACHE")
+    if named:
+        return Path(named)
+    import platformdirs  # only if it is needed: start-up
+
+    return Path(platformdirs.user_cache_dir("patchstack", appauthor=False))
+
+
+def cache_places() -> CachePlaces:
+    """Return the parts of this user's cache."""
+    return CachePlaces(cache_directory())
