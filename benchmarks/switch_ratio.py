@@ -25,6 +25,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from patchstack.llama.batched_bench_output import Row, read_rows, rows_problem
+
 ORDER = ("off", "on", "on", "off")
 
 
@@ -50,6 +52,7 @@ def main() -> int:
 
 def _run(options: argparse.Namespace) -> int:
     parallel = [int(number) for number in options.parallel.split(",")]
+    shapes = [(options.prompt, options.generate, one) for one in parallel]
     context = max(parallel) * (options.prompt + options.generate)
     settings = {
         "-m": str(options.model),
@@ -70,39 +73,43 @@ def _run(options: argparse.Namespace) -> int:
     with options.output.open("w") as kept:
         for number in range(options.pairs * 2):
             state = ORDER[number % len(ORDER)]
-            rows: list[dict[str, Any]] = []
+            problem: str | None = None
+            rows: tuple[Row, ...] = ()
             for _ in range(5):
                 environment = {"LD_LIBRARY_PATH": f"{options.bin}:/usr/local/cuda/lib64"}
                 if state == "on" and name:
                     environment[name] = value
-                rows = _rows(command, environment)
-                if [row["pl"] for row in rows] == parallel:
+                found = _rows(command, environment)
+                rows = found if not isinstance(found, str) else ()
+                problem = found if isinstance(found, str) else rows_problem(rows, shapes)
+                if problem is None:
                     break
             else:
-                print(f"error: {len(rows)} rows of {len(parallel)}, five times", file=sys.stderr)
+                print(f"error: {problem}, five times", file=sys.stderr)
                 return 4
             for row in rows:
                 record = {
                     "pair": number // 2,
                     "state": state,
-                    "pl": row["pl"],
-                    "tg": row["speed_tg"],
-                    "pp": row["speed_pp"],
+                    "pl": row.shape[2],
+                    "tg": row.decode_speed,
+                    "pp": row.prefill_speed,
                 }
                 kept.write(json.dumps(record) + "\n")
             kept.flush()
-            print(number // 2, state, *(f"{row['speed_tg']:.1f}" for row in rows), file=sys.stderr)
+            print(number // 2, state, *(f"{row.decode_speed:.1f}" for row in rows), file=sys.stderr)
     return 0
 
 
-def _rows(command: list[str], environment: dict[str, str]) -> list[dict[str, Any]]:
+def _rows(command: list[str], environment: dict[str, str]) -> tuple[Row, ...] | str:
+    """The rows of a run, or why there are none."""
     done = subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=600, check=False
     )
     if done.returncode != 0:
-        print(done.stderr[-2000:], file=sys.stderr)
-        return []
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        print(done.stderr.decode("utf-8", "replace")[-2000:], file=sys.stderr)
+        return f"exit code {done.returncode}"
+    return read_rows(done.stdout)
 
 
 def _report(runs: Path) -> int:
