@@ -7,8 +7,8 @@ from pathlib import Path
 
 from patchstack.git.objects import Objects
 from patchstack.series.files.directory import load_series
-from patchstack.series.lint.policy import LintPolicy, Waiver
 from patchstack.series.lint.runner import LintResult, lint
+from patchstack.workspace import LintPolicy, Waiver
 from tests.support.builders import Fork
 
 Linted = Callable[..., LintResult]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from patchstack.series.lint.policy import LintPolicy, Waiver
 from patchstack.series.lint.runner import LintResult
+from patchstack.workspace import LintPolicy, Waiver
 from tests.support.builders import Changes, Fork, a_fork
 from tests.support.linting import Linted, of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from patchstack.series.lint.globs import matching
-from patchstack.series.lint.policy import LintPolicy
 from patchstack.series.lint.rule import Finding, Rule, Subject, named
+from patchstack.workspace import LintPolicy
 
 ID = "paths"
 

@@ -9,8 +9,8 @@ from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, TreeOverlay
 from patchstack.git.patch.text import PatchText
 from patchstack.series.files.directory import PatchFile, Series
-from patchstack.series.lint.policy import LintPolicy
 from patchstack.series.verify.prefix_trees import Link
+from patchstack.workspace import LintPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

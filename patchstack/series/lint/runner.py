@@ -28,9 +28,9 @@ from patchstack.series.lint import (
     unreadable,
     whitespace,
 )
-from patchstack.series.lint.policy import LintPolicy, Waiver
 from patchstack.series.lint.rule import Contents, Finding, LintedPatch, Rule, Subject
 from patchstack.series.verify.prefix_trees import Link, apply_series
+from patchstack.workspace import LintPolicy, Waiver
 
 _CHECKED = (
     *(unreadable, numbering, names, duplicates, message, trailers),

@@ -8,8 +8,8 @@ import pytest
 
 from patchstack.git.patch.diff import parse_diffs
 from patchstack.git.patch.text import read_text
-from patchstack.series.lint.policy import LintPolicy, Waiver
 from patchstack.series.lint.runner import waiver_problems
+from patchstack.workspace import LintPolicy, Waiver
 from tests.support.builders import (
     Changes,
     Content,

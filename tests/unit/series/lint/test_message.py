@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.git.patch.trailers import parse_trailers
-from patchstack.series.lint.policy import LintPolicy
+from patchstack.workspace import LintPolicy
 from tests.support.builders import a_fork, run_git
 from tests.support.linting import of
 from tests.support.oracle import hermetic_environment

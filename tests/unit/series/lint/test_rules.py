@@ -11,8 +11,8 @@ from patchstack.git.objects import Objects
 from patchstack.series.files.directory import load_series
 from patchstack.series.lint.globs import matching
 from patchstack.series.lint.names import slug_of
-from patchstack.series.lint.policy import LintPolicy
 from patchstack.series.lint.runner import RULES, LintResult, lint
+from patchstack.workspace import LintPolicy
 from tests.support.builders import (
     Changes,
     Fork,
