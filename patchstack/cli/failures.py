@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from patchstack.errors import Exit, PatchstackError
-from patchstack.report.text import printable
+from patchstack.report.escape import printable
 
 
 def guarded(command: Callable[[], object]) -> int:

@@ -78,8 +78,8 @@ def _reported(result: LintResult, as_json: bool) -> Exit:
 
         print(dumps(lint_document(result, RULES)), flush=True)
     else:
+        from patchstack.report.escape import printable
         from patchstack.report.lint import lint_line, lint_lines
-        from patchstack.report.text import printable
 
         if not result.clean:
             print("\n".join(lint_lines(result)))

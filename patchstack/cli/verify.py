@@ -115,8 +115,8 @@ def _print_error(name: str, error: PatchstackError) -> None:
 
 def show(result: Verification) -> None:
     """Print the table, the line of truth and what explains them; warnings go to stderr."""
+    from patchstack.report.escape import printable
     from patchstack.report.table import print_table
-    from patchstack.report.text import printable
     from patchstack.report.verify import explanation, truth, verify_table
 
     print_table(verify_table(result))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from patchstack.builds.record.record import BUILT
 from patchstack.builds.run.progress import Progress, ProgressReader, Pulse
+from patchstack.report.escape import printable
 from patchstack.report.table import Table, print_table
-from patchstack.report.text import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

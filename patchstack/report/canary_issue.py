@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from patchstack.errors import UsageError
 from patchstack.report.documents import BUILD, CANARY, Document, each
-from patchstack.report.foreign import references
+from patchstack.report.escape import references
 from patchstack.report.summary import part, summary
 
 # GitHub takes 65,536 characters of an issue's body.

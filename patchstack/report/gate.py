@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 from patchstack.errors import ConfigError, MissingError
 from patchstack.gates.judgement import Judgement
 from patchstack.observe.protocol import Attempt
+from patchstack.report.escape import printable
 from patchstack.report.table import Table, print_table
-from patchstack.report.text import printable
 from patchstack.verdict import Verdict
 
 SCHEMA = "patchstack.gate/1"

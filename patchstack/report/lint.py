@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from patchstack.report.escape import printable
 from patchstack.report.table import Table, plain_lines
-from patchstack.report.text import printable
 from patchstack.series.lint.rule import Finding, Rule
 from patchstack.series.lint.runner import LintResult
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from patchstack.git.patch.trailers import DEFAULT, GATES, GROUP, REPLACES, SWITCH, UPSTREAM, Message
-from patchstack.report.text import printable
+from patchstack.report.escape import printable
 from patchstack.series.files.directory import PatchFile
 from patchstack.series.status.surface import FileCount, PatchText
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from patchstack.report.documents import BUILD, CANARY, GATES, LINT, VERIFY, Document, title
-from patchstack.report.foreign import block, code, cut, folded, table
+from patchstack.report.escape import block, code, cut, folded, table
 
 # A step's summary may have 1 MiB.
 LARGEST = 1000 * 1024

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from patchstack.report.text import printable
+from patchstack.report.escape import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

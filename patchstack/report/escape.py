@@ -1,7 +1,7 @@
-"""Text that others wrote, put into Markdown so that it says just itself.
+"""Text that others wrote, made safe for a terminal, and for Markdown so that it says just itself.
 
 GitHub renders summaries, comments and issues with HTML, mentions, references, emoji and automatic links. So foreign
-text stands in `<code>` (no mentions or references are made there), and every character that could mean something is
+text is put into `<code>` (no mentions or references are made there), and every character that could mean something is
 written as a number: a character reference never has a meaning in Markdown or HTML but itself.
 """
 
@@ -11,10 +11,15 @@ import re
 import string
 from collections.abc import Iterable, Sequence
 
-from patchstack.report.text import printable
-
 _PLAIN = frozenset(string.ascii_letters + string.digits + " -/,()=+")
 _FENCE = re.compile(r"`+")
+
+
+def printable(text: str) -> str:
+    """The text with every control and formatting character spelled out (`\\x1b`); line breaks and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def code(text: str, width: int = 300) -> str:
