@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -87,6 +88,16 @@ class Volume:
     name: str
     target: str
     read_only: bool = False
+
+
+_VOLUME_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}")
+
+
+def checked_volume(name: str) -> str:
+    """Return the name of a volume if it is one. Raises `UsageError` for anything that could be taken for a path."""
+    if not _VOLUME_NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no name for a volume: letters, digits, '_', '.' and '-', and no more than 128")
+    return name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,6 @@ from patchstack.engine.docker import containers, images, sandbox
 from patchstack.engine.docker.connection import Connection
 from patchstack.engine.docker.endpoint import Endpoint
 from patchstack.engine.docker.owner import VOLUME_LABEL, own_label
-from patchstack.engine.names import checked
 from patchstack.engine.protocol import (
     About,
     Image,
@@ -28,6 +27,7 @@ from patchstack.engine.protocol import (
     Output,
     PlatformUnsupported,
     Volume,
+    checked_volume,
 )
 from patchstack.errors import MissingError, UsageError
 
@@ -100,7 +100,7 @@ class ContainerEngine:
         connection = self._connected()
         with connection.faults.translated(f"remove the volume {volume}"):
             try:
-                found = connection.api.inspect_volume(checked(volume))
+                found = connection.api.inspect_volume(checked_volume(volume))
                 if VOLUME_LABEL not in (found.get("Labels") or {}):
                     raise UsageError(f"the volume {volume} at {self.endpoint.url} was not made by patchstack")
                 connection.api.remove_volume(volume)
@@ -132,7 +132,7 @@ class ContainerEngine:
         connection = self._connected()
         with connection.faults.translated(doing):
             try:
-                connection.api.inspect_volume(checked(volume))
+                connection.api.inspect_volume(checked_volume(volume))
             except docker.errors.NotFound as error:
                 raise MissingError(f"there is no volume {volume} at {self.endpoint.url}") from error
         needed = self._needed(image, doing)
@@ -155,7 +155,7 @@ class ContainerEngine:
         connection = self._connected()
         with connection.faults.translated(doing):
             try:
-                connection.api.inspect_volume(checked(volume))
+                connection.api.inspect_volume(checked_volume(volume))
             except docker.errors.NotFound:
                 connection.api.create_volume(volume, labels={VOLUME_LABEL: "1"})
             else:

@@ -11,8 +11,7 @@ from typing import Any
 from patchstack.engine.archive import OWNER
 from patchstack.engine.docker.owner import JOB_LABEL, OWNER_LABEL
 from patchstack.engine.lifeline import CONTAINER
-from patchstack.engine.names import checked
-from patchstack.engine.protocol import EnginePath, Job
+from patchstack.engine.protocol import EnginePath, Job, checked_volume
 from patchstack.errors import UsageError
 
 HOME = "/tmp"  # noqa: S108  (the container's own)
@@ -54,7 +53,7 @@ def check(job: Job, socket: str | None = None) -> None:
             problems.append(f"more than one thing is mounted at {target}")
     problems += [why for path in job.paths if (why := _forbidden(path, socket))]
     for volume in job.volumes:
-        checked(volume.name)
+        checked_volume(volume.name)
     if problems:
         raise UsageError(f"the job {job.what!r} cannot be run", problems=dict.fromkeys(problems))
 

@@ -15,8 +15,17 @@ from pathlib import Path
 
 from patchstack.engine.host import directory
 from patchstack.engine.lifeline import HOST
-from patchstack.engine.names import checked
-from patchstack.engine.protocol import About, Ending, Image, Job, Outcome, Output, PlatformUnsupported, Volume
+from patchstack.engine.protocol import (
+    About,
+    Ending,
+    Image,
+    Job,
+    Outcome,
+    Output,
+    PlatformUnsupported,
+    Volume,
+    checked_volume,
+)
 from patchstack.errors import MissingError, UsageError
 from patchstack.files import proc
 
@@ -109,7 +118,7 @@ class HostEngine:
             return _run(job, _environment(job, home), output)
 
     def _directory(self, volume: str) -> Path:
-        return self._volumes / checked(volume)
+        return self._volumes / checked_volume(volume)
 
 
 def native_platform() -> str:
