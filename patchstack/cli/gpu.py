@@ -87,8 +87,7 @@ def lock_command(
     """Run a command on this machine while holding the lock of the GPU, and exit with its exit code: for a profiler, or
     a script of your own. patchstack below it knows that it has the lock. Exits with 4 where somebody else has the GPU,
     or took it meanwhile."""
-    from patchstack.machine.gpu.lock import TOKEN, gpu_lock
-    from patchstack.machine.gpu.processes import end_below
+    from patchstack.machine.gpu.lock import TOKEN, end_below, gpu_lock
     from patchstack.process import attached
 
     with _reached(engine, image, lock) as reached:
@@ -98,7 +97,7 @@ def lock_command(
             try:
                 code = attached(command)
             except BaseException:
-                end_below(TOKEN, held.token)  # what still runs has the GPU no longer
+                end_below(held.token)  # what still runs has the GPU no longer
                 raise
             finally:
                 if os.environ.get(TOKEN) == held.token:

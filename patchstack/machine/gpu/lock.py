@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from patchstack.errors import Exit, MissingError, PatchstackError
+from patchstack.files import proc
 from patchstack.machine.ask import PART, PLACES, Ask, Place, Said, ask_parts
 from patchstack.machine.gpu.lock_record import (
     ODD,
@@ -31,7 +33,7 @@ from patchstack.machine.gpu.lock_record import (
     this_process,
 )
 
-__all__ = ["GpuTaken", "Held", "Holder", "LockLost", "Place", "Standing", "gpu_lock", "let_go_of", "look"]
+__all__ = ["GpuTaken", "Held", "Holder", "LockLost", "Place", "Standing", "end_below", "gpu_lock", "let_go_of", "look"]
 
 TOKEN = "PATCHSTACK_GPU_LOCK"  # noqa: S105  (the name of a variable)
 """The variable that tells programs below `patchstack gpu lock` whose lock they are under."""
@@ -382,3 +384,13 @@ def _now(parts: dict[str, Said]) -> Now:
         )
     except ValueError as error:
         raise MissingError(f"the machine does not tell its time: {parts['now'].text[:200]!r}") from error
+
+
+def end_below(token: str) -> None:
+    """Kill every program of ours under the lock of that token, however far down it was started, but this process.
+    Does nothing on a system without /proc."""
+    mark = f"{TOKEN}={token}".encode()
+    for pid, environment in proc.environments():
+        if pid != os.getpid() and mark in environment:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
