@@ -109,11 +109,10 @@ that loses what it says. The last two go on from the first."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """Where the demo stands: two workspace files, one that holds and one with the broken series."""
+    """Where the demo is: its directory, the file of the workspace that holds, the pin."""
 
     root: Path
     workspace: Path
-    broken_workspace: Path
     pin: str
 
 
@@ -144,10 +143,11 @@ def build_demo(root: Path) -> Demo:
     workspace = root / "patchstack.yaml"
     text = _WORKSPACE.format(pin=pin, model=hashlib.sha256(model).hexdigest())
     workspace.write_text(text, encoding="utf-8")
-    return Demo(root=root, workspace=workspace, broken_workspace=_break(root, pin), pin=pin)
+    _break(root, pin)
+    return Demo(root=root, workspace=workspace, pin=pin)
 
 
-def _break(root: Path, pin: str) -> Path:
+def _break(root: Path, pin: str) -> None:
     """Copies of the series, broken in three ways, and a workspace that names them."""
     for broken in (EDITED, DROPPED):
         shutil.copytree(root / "patches" / "paged", root / "broken" / "patches" / broken.name)
@@ -165,9 +165,7 @@ def _break(root: Path, pin: str) -> Path:
         (MOVED, "../patches/paged", GOOD),
     ):
         lines.append(_BROKEN_SERIES.format(name=broken.name, what=broken.what, patches=patches, pin=pin, ref=ref))
-    workspace = root / "broken" / "patchstack.yaml"
-    workspace.write_text("".join(lines), encoding="utf-8")
-    return workspace
+    (root / "broken" / "patchstack.yaml").write_text("".join(lines), encoding="utf-8")
 
 
 def _upstream_files() -> Iterable[tuple[str, bytes, bool]]:

@@ -59,12 +59,11 @@ class About:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
     """A container image on an engine. `digest` is the id of its content (`sha256:…` of its configuration, which names
-    every layer); `repo_digests` the digests under which registries know it; `size` is in bytes."""
+    every layer); `size` is in bytes."""
 
     reference: str
     digest: str
     platform: str
-    repo_digests: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     size: int = 0
 

@@ -88,10 +88,9 @@ def test_the_short_tour_tells_what_holds_and_what_does_not(
 def test_a_demo_that_does_not_go_as_told_says_what_did_not(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken_but_for_one(root: Path, pin: str) -> Path:
-        workspace = _break(root, pin)
+    def broken_but_for_one(root: Path, pin: str) -> None:
+        _break(root, pin)
         shutil.copytree(root / "patches" / "paged", root / "broken" / "patches" / "edited", dirs_exist_ok=True)
-        return workspace
 
     monkeypatch.setattr("patchstack.demo.build._break", broken_but_for_one)
     assert demo("tour", "--no-build", monkeypatch=monkeypatch) == 1

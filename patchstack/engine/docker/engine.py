@@ -286,7 +286,6 @@ def _image(reference: str, found: dict[str, Any]) -> Image:
         reference=reference,
         digest=str(found["Id"]),
         platform=platform,
-        repo_digests=tuple(found.get("RepoDigests") or ()),
         labels=dict((found.get("Config") or {}).get("Labels") or {}),
         size=int(found.get("Size") or 0),
     )

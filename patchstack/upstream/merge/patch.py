@@ -64,23 +64,13 @@ class Merge:
         return self.tree is not None
 
 
-def merge_patch(
-    objects: Objects, before: str, after: str, onto: str, *, labels: tuple[str, str] = ("upstream", "patch")
-) -> Merge:
-    """Merge the change from tree `before` to tree `after` onto the tree `onto`; new objects stay in memory.
-
-    Files that have moved in `onto`, or that the patch moves, are followed. `labels` name the sides in conflict markers.
-    Raises `MissingObject` where the content of a touched file is not to be had.
-    """
-    return Picker(objects, labels=labels).merge(before, after, onto)
-
-
 class Picker:
     """Merges patches onto trees, and remembers every text it has merged.
 
-    With `union` texts that collide are settled as `merge_texts` says, so that a later patch can be laid over them.
-    `moved` tells where files went that are not there any more; None: they are looked for. `known` are edits between
-    blobs, which several pickers may share.
+    Files that have moved in the tree merged onto, or that the patch moves, are followed. `labels` name the sides in
+    conflict markers. With `union` texts that collide are settled as `merge_texts` says, so that a later patch can be
+    laid over them. `moved` tells where files went that are not there any more; None: they are looked for. `known` are
+    edits between blobs, which several pickers may share.
     """
 
     def __init__(
@@ -101,7 +91,10 @@ class Picker:
         self._new: dict[tuple[str, str], dict[bytes, Entry]] = {}
 
     def merge(self, before: str, after: str, onto: str) -> Merge:
-        """As `merge_patch`."""
+        """Merge the change from tree `before` to tree `after` onto the tree `onto`; new objects stay in memory.
+
+        Raises `MissingObject` where the content of a touched file is not to be had.
+        """
         return _Merging(self, self._objects, before, after, onto).run()
 
     def texts(self, base: str, ours: str, theirs: str) -> TextMerge:

@@ -16,11 +16,10 @@ _NEAR = 3  # conflicts with so few common lines between them are one (xmerge.c, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collision:
-    """Lines in which both sides changed the same place. `start` is the 0-based line of `base` in the old text,
-    `ours_start` that of `ours` in our text; lines keep their newlines. `base` is empty where both sides inserted."""
+    """Lines in which both sides changed the same place. `start` is the 0-based line of `base` in the old text;
+    lines keep their newlines. `base` is empty where both sides inserted."""
 
     start: int
-    ours_start: int
     ours: tuple[bytes, ...]
     base: tuple[bytes, ...]
     theirs: tuple[bytes, ...]
@@ -123,7 +122,6 @@ def merge_texts(
         collisions.append(
             Collision(
                 start=change.base[0],
-                ours_start=start,
                 ours=tuple(mine[start:at]),
                 base=tuple(old),
                 theirs=tuple(yours),

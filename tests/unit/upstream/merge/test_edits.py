@@ -11,7 +11,7 @@ from patchstack.series.files.directory import load_series
 from patchstack.upstream.canary.diagnose import Diagnoser
 from patchstack.upstream.canary.strict_chain import StrictChain
 from patchstack.upstream.merge.edits import NEWLINE, compare, lay, without
-from patchstack.upstream.merge.patch import merge_patch
+from patchstack.upstream.merge.patch import Picker
 from patchstack.upstream.merge.series import Way
 from patchstack.upstream.merge.text import Edit, merge_texts
 from tests.conftest import RunCli
@@ -82,7 +82,7 @@ def test_the_three_way_column_is_the_chain_of_merged_trees(tmp_path: Path) -> No
         onto = fork.upstream.tree("main")
         expected = []
         for before, after in pairwise(trees):
-            merged = merge_patch(objects, before, after, onto)
+            merged = Picker(objects).merge(before, after, onto)
             expected.append(merged.clean)
             onto = merged.tree or onto
         with StrictChain(objects, load_series(fork.series).patches) as chain:
