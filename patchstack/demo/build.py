@@ -15,6 +15,7 @@ from patchstack.demo.story import COARSE_KEYS, FORK, MOVED_ON, SHORT_LOG, UPSTRE
 from patchstack.demo.story import Commit as Chapter
 from patchstack.errors import UsageError
 from patchstack.git.objects import Objects, Repository
+from patchstack.series.files.names import number_of, patch_names
 from patchstack.series.history import read_fork
 from patchstack.series.mirror.export import carry_out, plan_export
 
@@ -151,13 +152,13 @@ def _break(root: Path, pin: str) -> None:
     """Copies of the series, broken in three ways, and a workspace that names them."""
     for broken in (EDITED, DROPPED):
         shutil.copytree(root / "patches" / "paged", root / "broken" / "patches" / broken.name)
-    edited = next((root / "broken" / "patches" / EDITED.name).glob("0002-*.patch"))
+    edited = _numbered(root / "broken" / "patches" / EDITED.name, 2)
     text = edited.read_bytes()
     assert text.count(b'+    std::fprintf(stderr, "trace: step=') == 1
     edited.write_bytes(
         text.replace(b'+    std::fprintf(stderr, "trace: step=', b'+    std::fprintf(stderr, "trace2: step=')
     )
-    next((root / "broken" / "patches" / DROPPED.name).glob("0004-*.patch")).unlink()
+    _numbered(root / "broken" / "patches" / DROPPED.name, 4).unlink()
     lines = ["# The series of the workspace above, broken in three ways.\nseries:\n"]
     for broken, patches, ref in (
         (EDITED, f"patches/{EDITED.name}", "paged"),
@@ -166,6 +167,10 @@ def _break(root: Path, pin: str) -> None:
     ):
         lines.append(_BROKEN_SERIES.format(name=broken.name, what=broken.what, patches=patches, pin=pin, ref=ref))
     (root / "broken" / "patchstack.yaml").write_text("".join(lines), encoding="utf-8")
+
+
+def _numbered(directory: Path, number: int) -> Path:
+    return directory / next(file for file in patch_names(directory) if number_of(file) == number)
 
 
 def _upstream_files() -> Iterable[tuple[str, bytes, bool]]:

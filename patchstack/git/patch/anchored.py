@@ -11,8 +11,6 @@ from patchstack.git.objects import NULL_ID, Objects, object_id
 from patchstack.git.overlay import FILE, TreeOverlay
 from patchstack.git.patch.diff import FileDiff, Hunk, Unsupported, parse_diffs
 
-SUFFIX = ".anchored"
-
 
 def apply_anchored(objects: Objects, overlay: TreeOverlay, data: bytes) -> Outcome:
     """Apply an anchored patch to a tree: all of it or, where it has problems, nothing. Nothing is searched for.

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import ConfigError
-from patchstack.git.patch.anchored import SUFFIX
 from patchstack.git.patch.mail import read_mail
-
-_NUMBER = re.compile(r"(\d+)(?=[-_.])")
+from patchstack.series.files.names import is_anchored, number_of, patch_names, title_of
 
 # git apply reads no patch of this size or more (apply.c, MAX_APPLY_SIZE).
 LARGEST_PATCH = 1024 * 1024 * 1023
@@ -35,7 +31,7 @@ class PatchFile:
 
     @property
     def anchored(self) -> bool:
-        return self.file.endswith(SUFFIX)
+        return is_anchored(self.file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +60,7 @@ def load_series(directory: Path, name: str | None = None) -> Series:
     name = name or directory.name
     if not directory.is_dir():
         raise ConfigError(f"{directory} is not a directory", hint="name the directory that holds the .patch files")
-    try:
-        names = sorted((n for n in os.listdir(directory) if n.endswith((".patch", SUFFIX))), key=os.fsencode)
-    except OSError as error:
-        raise ConfigError(f"{directory} cannot be listed: {error.strerror}") from error
+    names = patch_names(directory)
     if not names:
         raise ConfigError(f"there are no patches in {directory}", hint="a series is a directory of *.patch files")
     problems: list[str] = []
@@ -84,7 +77,6 @@ def load_series(directory: Path, name: str | None = None) -> Series:
 
 
 def _load(path: Path) -> PatchFile:
-    found = _NUMBER.match(path.name)
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise OSError("not a regular file")
@@ -92,16 +84,11 @@ def _load(path: Path) -> PatchFile:
     mail = read_mail(data or b"")
     return PatchFile(
         file=path.name,
-        number=int(found.group(1)) if found else None,
-        subject=mail.subject or _title(path.name),
+        number=number_of(path.name),
+        subject=mail.subject or title_of(path.name),
         commit=mail.commit,
         data=data,
     )
-
-
-def _title(file: str) -> str:
-    """A subject for a patch without mail head, from its file name."""
-    return _NUMBER.sub("", file.rsplit(".", 1)[0], count=1).replace("-", " ").replace("_", " ").strip()
 
 
 def _shared_numbers(patches: list[PatchFile]) -> list[str]:

@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterator
 
 from patchstack.git.patch.mail import read_mail
+from patchstack.series.files.names import cut_slug, looks_like_patch, make_name, slug_of
 from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject, named, shown
 
 ID = "names"
-_NAMED = re.compile(r"\d+[-_.](.*)\.(?:patch|anchored)\Z", re.DOTALL)
-_NUMBERED = re.compile(r"\d{4}-")
-_LOOKS = (".patch", ".diff", ".anchored")
 
 
 def check(subject: Subject) -> Iterator[Finding]:
@@ -20,28 +18,27 @@ def check(subject: Subject) -> Iterator[Finding]:
         yield from _slug(patch)
         yield from _suffix(patch)
     for file in subject.others:
-        if _NUMBERED.match(file) and any(look in file.lower() for look in _LOOKS):
+        if looks_like_patch(file):
             message = "it looks like a patch, but only *.patch and *.anchored are applied"
             yield Finding(rule=ID, file=file, line=1, message=message)
 
 
-def slug_of(subject: str) -> str:
+def sanitized(subject: str) -> str:
     """The name `git format-patch` makes of a subject, before it is cut to length (git: format_sanitized_subject)."""
     kept = re.sub(rb"[^A-Za-z0-9._]+", b"-", subject.encode("utf-8", "replace"))
     return re.sub(rb"\.{2,}", b".", kept).lstrip(b"-").rstrip(b".-").decode("ascii")
 
 
 def _slug(patch: LintedPatch) -> Iterator[Finding]:
-    match = _NAMED.match(patch.file.file)
-    if match is None or not patch.text.subject:
+    if patch.file.number is None or not patch.text.subject:
         return
     tagged = patch.text.subject.decode("utf-8", "replace")
-    slugs = [slug_of(patch.file.subject), slug_of(tagged)]
-    if not any(_shortens(match.group(1), full) for full in slugs):
+    slugs = [sanitized(patch.file.subject), sanitized(tagged)]
+    slug = slug_of(patch.file.file)
+    if not any(_shortens(slug, full) for full in slugs):
         subject = shown(read_mail(b"Subject: " + patch.text.subject).subject.encode())
-        suffix = ".anchored" if patch.file.anchored else ".patch"
-        number = f"{patch.file.number or 0:04d}-"
-        would = f"{number}{slugs[0][: 64 - len(number) - len('.patch') - 1]}{suffix}"
+        number = patch.file.number
+        would = make_name(number, cut_slug(number, slugs[0]), anchored=patch.file.anchored)
         yield patch.finding(ID, patch.text.subject_line, f"the subject is {subject}: git would name the file {would}")
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit, Objects
-from patchstack.git.patch.anchored import SUFFIX
 from patchstack.git.patch.text import read_text
 from patchstack.series.files.directory import Series
+from patchstack.series.files.names import is_patch
 from patchstack.series.lint import (
     additive,
     anchored,
@@ -161,6 +161,6 @@ def _safe(finding: Finding) -> Finding:
 def _others(directory: Path) -> tuple[str, ...]:
     """The names of what lies beside the patches."""
     try:
-        return tuple(sorted(name for name in os.listdir(directory) if not name.endswith((".patch", SUFFIX))))
+        return tuple(sorted(name for name in os.listdir(directory) if not is_patch(name)))
     except OSError:
         return ()

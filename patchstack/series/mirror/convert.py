@@ -14,8 +14,8 @@ from patchstack.files.atomic import refuse_occupied
 from patchstack.git.apply import Applier
 from patchstack.git.format import formatting
 from patchstack.git.objects import Commit, Objects, Repository
-from patchstack.git.patch.anchored import SUFFIX
 from patchstack.series.files.directory import Series, load_series
+from patchstack.series.files.names import in_form
 from patchstack.series.history import read_fork
 from patchstack.series.lock import Lock
 from patchstack.series.mirror.checkout import check_out
@@ -58,10 +58,9 @@ def copy_series(
         fork = Repository.open(str(made.directory), made.directory)
         objects.add_directory(fork.object_directory, "the copy")
         commits = read_fork(fork, made.head, base, objects).commits
-        suffix = SUFFIX if anchored else ".patch"
         with formatting(fork, objects.directories, base.oid, commits, context=context, anchored=anchored) as patches:
             for patch, written in zip(series.patches, patches.written(), strict=True):
-                (drafted / f"{Path(patch.file).stem}{suffix}").write_bytes(written.data)
+                (drafted / in_form(patch.file, anchored=anchored)).write_bytes(written.data)
         copied = load_series(drafted, series.name)
         with Applier(objects, base.tree) as applier:
             given = [link.after for link in apply_series(applier, copied)]

@@ -14,9 +14,9 @@ from patchstack.git.apply import Applier
 from patchstack.git.format import FormattedCommit, formatting, patch_ids
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import TreeOverlay
-from patchstack.git.patch.anchored import SUFFIX
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import PatchFile, Series, load_series
+from patchstack.series.files.names import has_patches, make_name, number_of
 from patchstack.series.history import ForkHistory
 from patchstack.series.lint import paths
 from patchstack.series.lock import FILE_NAME, Lock, LockedPatch, read_lock, render_lock
@@ -97,7 +97,6 @@ def plan_export(
             problems=edited,
             hint="make it a commit of the fork first; or --discard-edits",
         )
-    suffix = SUFFIX if anchored else ".patch"
     with formatting(
         repository,
         objects.directories,
@@ -109,7 +108,7 @@ def plan_export(
     ) as patches:
         # While git writes the patches: what needs none of them, then each as it comes.
         complaints = _path_complaints(objects, base, fork.commits, policy or LintPolicy())
-        unproven = _unproven(objects, base, patches.written(), suffix)
+        unproven = _unproven(objects, base, patches.written(), anchored=anchored)
         formatted = tuple(patches.written())
     if memory:
         memory.keep(formatted)
@@ -132,7 +131,7 @@ def plan_export(
         raise NotHeldError("the series would not give the fork back; nothing was written", problems=unproven)
     files = tuple(
         PatchFile(
-            file=f"{number:04d}-{one.slug}{suffix}",
+            file=make_name(number, one.slug, anchored=anchored),
             number=number,
             subject=one.commit.subject,
             commit=None,
@@ -214,7 +213,7 @@ def _refuse_paths(
 
 def _existing(directory: Path, name: str) -> Series:
     """The series as it is; an empty one where there is none yet."""
-    if directory.is_dir() and any(path.suffix in (".patch", ".anchored") for path in directory.iterdir()):
+    if has_patches(directory):
         return load_series(directory, name)
     if directory.exists() and not directory.is_dir():
         raise ConfigError(f"{directory} is not a directory")
@@ -263,13 +262,13 @@ def _known(old: Series, lock: Lock | None) -> list[Known]:
                 )
             )
     for entry in locked.values():
-        number = entry.file.partition("-")[0]
-        if number.isdigit():
-            known.append(Known(number=int(number), commit=entry.commit, patch_id=entry.patch_id, subject="", data=b""))
+        number = number_of(entry.file)
+        if number is not None:
+            known.append(Known(number=number, commit=entry.commit, patch_id=entry.patch_id, subject="", data=b""))
     return sorted(known, key=lambda patch: patch.number)
 
 
-def _unproven(objects: Objects, base: Commit, written: Iterable[FormattedCommit], suffix: str) -> list[str]:
+def _unproven(objects: Objects, base: Commit, written: Iterable[FormattedCommit], *, anchored: bool) -> list[str]:
     """Complaints about commits that could not be recreated: a patch does not give its tree, or a commit does not follow
     the one before. Takes the patches as they are written."""
     problems = []
@@ -277,7 +276,8 @@ def _unproven(objects: Objects, base: Commit, written: Iterable[FormattedCommit]
     with Applier(objects, base.tree) as applier:
         for one in written:
             commit = one.commit
-            patch = PatchFile(file=one.slug + suffix, number=None, subject=commit.subject, commit=None, data=one.data)
+            file = make_name(None, one.slug, anchored=anchored)
+            patch = PatchFile(file=file, number=None, subject=commit.subject, commit=None, data=one.data)
             if apply_in_turn(applier, patch).tree != commit.tree:
                 problems.append(f"{commit.oid[:12]} ({commit.subject}): its patch does not give its tree")
                 applier.restart(commit.tree)
@@ -294,10 +294,10 @@ def _stable_ids(
     formatted: Sequence[FormattedCommit],
 ) -> list[str]:
     """The id of every patch: the one it had, or one made from the commit that it was first."""
-    by_number = {entry.file.partition("-")[0].lstrip("0"): entry.id for entry in lock.patches} if lock else {}
+    by_number = {number_of(entry.file): entry.id for entry in lock.patches} if lock else {}
     ids = []
     for old, one in zip(known_of, formatted, strict=True):
-        kept = by_number.get(str(known[old].number), "") if old is not None else ""
+        kept = by_number.get(known[old].number, "") if old is not None else ""
         ids.append(kept or hashlib.sha256(one.commit.oid.encode()).hexdigest()[:16])
     return ids
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from patchstack.errors import Exit, NotHeldError, PatchstackError
 from patchstack.git.objects import Commit, Objects, parse_commit
-from patchstack.git.patch.anchored import SUFFIX
 from patchstack.git.transport import Cache, shown_url
 from patchstack.series.files.directory import Series, load_series
+from patchstack.series.files.names import has_patches
 from patchstack.series.lint.summary import LintState, lint_state
 from patchstack.series.lock import Lock, read_lock
 from patchstack.series.sources import Sources, open_sources
@@ -180,9 +180,7 @@ def read_status(config: SeriesConfig, cache: Cache, *, now: datetime, patches: b
 def _loaded(config: SeriesConfig) -> Series:
     """The series; an empty one where a fork is to give it its first patches."""
     directory = config.patches
-    empty = not directory.exists() or (
-        directory.is_dir() and not any(path.name.endswith((".patch", SUFFIX)) for path in directory.iterdir())
-    )
+    empty = not directory.exists() or (directory.is_dir() and not has_patches(directory))
     if config.fork is not None and empty:
         return Series(name=config.name, directory=directory, patches=())
     return load_series(directory, config.name)

@@ -30,6 +30,7 @@ from patchstack.git.objects import Commit
 from patchstack.git.transport import Cache
 from patchstack.observe.from_build import programs_of
 from patchstack.observe.runner import Runner
+from patchstack.series.files.names import has_patches
 from patchstack.series.verify.run import prove
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.candidate import OnTheWay
@@ -108,7 +109,7 @@ def decide(
 def _mirrored(way: OnTheWay, cache: Cache) -> Step:
     """The series as it is mirrors the fork up to the candidate's parent."""
     base = way.sources.base
-    if not any(way.config.patches.glob("*.patch")) and not any(way.config.patches.glob("*.anchored")):
+    if not has_patches(way.config.patches):
         verdict = Verdict.PASS if way.before.oid == base.oid else Verdict.FAIL
         return Step(name="verify", verdict=verdict, detail="there is no series yet: the first candidate makes it")
     result = prove(dataclasses.replace(way.config, fork_ref=way.before.oid, expect="fork"), cache)

@@ -14,6 +14,7 @@ from patchstack.git.overlay import SUBMODULE
 from patchstack.git.transport import Cache
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import PatchFile, Series
+from patchstack.series.files.names import is_patch
 from patchstack.series.history import ForkHistory
 from patchstack.series.lock import FILE_NAME, Lock
 from patchstack.series.mirror.destination import refuse_name
@@ -112,7 +113,7 @@ def series_digest(directory: Path) -> str:
     """A digest of a series' patches and lock: whether anyone has changed them meanwhile."""
     digest = hashlib.sha256()
     for path in sorted(directory.iterdir()):
-        if path.suffix in (".patch", ".anchored") or path.name == FILE_NAME:
+        if is_patch(path.name) or path.name == FILE_NAME:
             digest.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()
 

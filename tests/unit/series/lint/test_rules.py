@@ -10,7 +10,7 @@ from patchstack.git.format import patch_ids
 from patchstack.git.objects import Objects
 from patchstack.series.files.directory import load_series
 from patchstack.series.lint.globs import matching
-from patchstack.series.lint.names import slug_of
+from patchstack.series.lint.names import sanitized
 from patchstack.series.lint.runner import RULES, LintResult, lint
 from patchstack.workspace import LintPolicy
 from tests.support.builders import (
@@ -253,7 +253,7 @@ def test_slugs_are_gits_own(tmp_path: Path, subject: str) -> None:
     fork = a_fork(tmp_path, 1, [(subject, {"x": "x\n"})])
     if subject.startswith("["):
         subject = subject.replace("[x] ", "x ")
-    assert fork.patches[0].name == f"0001-{slug_of(subject)}.patch"
+    assert fork.patches[0].name == f"0001-{sanitized(subject)}.patch"
 
 
 def test_an_insertion_without_context_is_told_to_be_anchored(linted: Linted) -> None:
