@@ -149,7 +149,6 @@ def _export(way: OnTheWay, cache: Callable[[], Path]) -> None:
     from patchstack.series.mirror.format_cache import FormatMemory
 
     config = way.config
-    anchored = config.form == "anchored"
     fork = dataclasses.replace(way.fork, branch=config.fork_ref or way.fork.branch)
     plan = plan_export(
         way.sources.objects,
@@ -159,10 +158,10 @@ def _export(way: OnTheWay, cache: Callable[[], Path]) -> None:
         way.sources.base,
         fork,
         context=config.context,
-        anchored=anchored,
+        anchored=config.anchored,
         policy=config.lint,
         waivers=config.waive,
-        memory=FormatMemory.of(cache, way.repository, context=config.context, anchored=anchored),
+        memory=FormatMemory.of(cache, way.repository, context=config.context, anchored=config.anchored),
     )
     carry_out(plan)
     talk(f"exported: {len(plan.files)} patches in {config.patches}")

@@ -39,7 +39,7 @@ def export_command(
     if output is not None:
         if dry_run or renumber or discard_edits or same or json:
             raise UsageError("-o writes a copy: it goes with --form alone")
-        _copy(one_series(the_workspace(workspace), series or ()), output, form or "plain")
+        _copy(one_series(the_workspace(workspace), series or ()), output, form)
         return
     if form is not None:
         raise UsageError("--form goes with -o", hint="the form of the series itself is form: in patchstack.yaml")
@@ -72,7 +72,6 @@ def export_command(
     warning = check_pushed(
         sources.fork_repository, sources.fork.head.oid, config.fork_ref, required=config.require_pushed
     )
-    anchored = config.form == "anchored"
     plan = plan_export(
         sources.objects,
         sources.fork_repository,
@@ -81,13 +80,13 @@ def export_command(
         sources.base,
         sources.fork,
         context=config.context,
-        anchored=anchored,
+        anchored=config.anchored,
         renumber=renumber,
         discard_edits=discard_edits,
         same=_pairs(same or []),
         policy=config.lint,
         waivers=config.waive,
-        memory=FormatMemory.of(cache.root, sources.fork_repository, context=config.context, anchored=anchored),
+        memory=FormatMemory.of(cache.root, sources.fork_repository, context=config.context, anchored=config.anchored),
     )
     if warning:
         talk(f"warning: {warning}")
@@ -105,14 +104,16 @@ def export_command(
         talk(f"next: patchstack verify {config.name}, and commit {config.patches}")
 
 
-def _copy(config: SeriesConfig, directory: Path, form: str) -> None:
+def _copy(config: SeriesConfig, directory: Path, form: str | None) -> None:
     """Write a copy of the series in another form, without the fork."""
     from patchstack.series.files.directory import load_series
     from patchstack.series.lock import read_lock
     from patchstack.series.mirror.convert import copy_series
     from patchstack.series.sources import open_sources
+    from patchstack.workspace.model import ANCHORED, FORMS, PLAIN
 
-    if form not in ("plain", "anchored"):
+    form = form or PLAIN
+    if form not in FORMS:
         raise UsageError(f"--form {form} is no form", hint="plain or anchored")
     loaded = load_series(config.patches, config.name)
     sources = open_sources(open_cache(offline=False), upstream=config.upstream, pin=config.pin, series=loaded)
@@ -123,7 +124,7 @@ def _copy(config: SeriesConfig, directory: Path, form: str) -> None:
         sources.base,
         directory,
         upstream=config.upstream,
-        anchored=form == "anchored",
+        anchored=form == ANCHORED,
         context=config.context,
     )
     print(f"{config.name}: {len(copied.files)} {form} patches in {directory}, which give tree {copied.tree}")

@@ -10,6 +10,8 @@ from pathlib import Path
 from patchstack.errors import UsageError
 
 FILE_NAME = "patchstack.yaml"
+PLAIN, ANCHORED = FORMS = ("plain", "anchored")
+"""How export writes the patches of a series."""
 
 SCRATCH = (
     *("*.md", "*.log", "*.gguf", "*.safetensors", "*.nsys-rep", "*.ncu-rep", "*.qdrep", "*.patch", "*.orig", "*.rej"),
@@ -96,13 +98,17 @@ class SeriesConfig:
     fork_ref: str | None
     expect: str
     context: int = 3
-    form: str = "plain"
+    form: str = PLAIN
     require_pushed: bool = False
     lint: LintPolicy = LintPolicy()
     waive: tuple[Waiver, ...] = ()
     variant: str | None = None
     sync_require: tuple[tuple[str, ...], ...] = ()
     sync_suite: str | None = None
+
+    @property
+    def anchored(self) -> bool:
+        return self.form == ANCHORED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from patchstack.errors import ConfigError
 from patchstack.workspace.mapping import Mapping, read_yaml
-from patchstack.workspace.model import FILE_NAME, LintPolicy, SeriesConfig, Waiver, Workspace
+from patchstack.workspace.model import FILE_NAME, FORMS, PLAIN, LintPolicy, SeriesConfig, Waiver, Workspace
 from patchstack.workspace.places import located
 from patchstack.workspace.variants import read_variants
 
@@ -96,8 +96,8 @@ def _read_sync(node: Mapping | None) -> tuple[tuple[tuple[str, ...], ...], str |
 
 
 def _form(node: Mapping) -> str:
-    form = node.text("form") or "plain"
-    if form not in ("plain", "anchored"):
+    form = node.text("form") or PLAIN
+    if form not in FORMS:
         node.complain("form", f"{form!r} is neither plain nor anchored")
     return form
 

@@ -105,7 +105,7 @@ def described(way: OnTheWay) -> tuple[Candidate, ...]:
     """The new commits as the ledger keeps them: with diff, files and symbols. The diffs have the form of the series: of
     one that keeps none of upstream's text, the ledger keeps none either."""
     directories = way.sources.objects.directories
-    anchored = way.config.form == "anchored"
+    anchored = way.config.anchored
     with formatting(
         way.repository, directories, way.before.oid, list(way.new), context=way.config.context, anchored=anchored
     ) as patches:

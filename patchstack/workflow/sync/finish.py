@@ -60,7 +60,7 @@ def plan_series(bench: Bench, state: SyncState, objects: Objects, base: Commit, 
         base,
         fork,
         context=bench.config.context,
-        anchored=bench.config.form == "anchored",
+        anchored=bench.config.anchored,
         discard_edits=True,  # the series held when the sync began, and is as it was
         same=same,
         policy=bench.config.lint,
