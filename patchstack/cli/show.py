@@ -64,7 +64,7 @@ def _shown(config: SeriesConfig, patch: PatchFile, found: Examined | None) -> Sh
     from patchstack.git.objects import Objects
     from patchstack.git.patch.trailers import read_message
     from patchstack.report.show import ShownPatch
-    from patchstack.series.status.surface import patch_text
+    from patchstack.series.status.surface import readable_diff
 
     row = before = None
     objects = Objects()
@@ -81,7 +81,7 @@ def _shown(config: SeriesConfig, patch: PatchFile, found: Examined | None) -> Sh
         series=config.name,
         patch=patch,
         message=read_message(patch.data or b""),
-        text=patch_text(objects, patch.data or b"", (before, after) if before and after else None),
+        text=readable_diff(objects, patch.data or b"", (before, after) if before and after else None),
         fork_commit=commit,
         commit_from=commit_from,
         tree=after,

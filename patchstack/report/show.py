@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from patchstack.git.patch.text import read_text
 from patchstack.git.patch.trailers import DEFAULT, GATES, GROUP, REPLACES, SWITCH, UPSTREAM, Message
 from patchstack.report.escape import printable
 from patchstack.series.files.directory import PatchFile
-from patchstack.series.status.surface import FileCount, PatchText
+from patchstack.series.status.surface import FileCount, ReadableDiff
 
 SCHEMA = "patchstack.show/1"
 _METADATA = (SWITCH, DEFAULT, GATES, GROUP, UPSTREAM, REPLACES)
@@ -29,7 +30,7 @@ class ShownPatch:
     series: str
     patch: PatchFile
     message: Message
-    text: PatchText
+    text: ReadableDiff
     fork_commit: str | None
     commit_from: str | None
     tree: str | None
@@ -77,13 +78,10 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan", " ": "", "\\": "dim"}
 
 
 def _diff(text: str) -> Iterator[Line]:
-    in_hunk = False
-    for line in text.removesuffix("\n").split("\n") if text else ():
-        if line.startswith("diff --git "):
-            in_hunk = False
-        elif line.startswith("@@ -"):
-            in_hunk = True
-        yield line, _STYLES.get(line[:1], "") if in_hunk else "bold"
+    hunks = (hunk for file in read_text(text.encode()).files for hunk in file.hunks)
+    in_hunks = {number for hunk in hunks for number in range(hunk.number, hunk.end)}
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):
+        yield line, _STYLES.get(line[:1], "") if number in in_hunks else "bold"
 
 
 def print_shown(shown: ShownPatch, *, plain: bool = False) -> None:

@@ -65,7 +65,7 @@ class FileDiff:
 
 _GIT_HEADER = re.compile(rb"diff --git [^/\s\"]+/([!-~]+) [^/\s\"]+/([!-~]+)\Z")
 _INDEX = re.compile(rb"index ([0-9a-f]{4,40})\.\.([0-9a-f]{4,40})(?: (100644|100755))?\Z")
-_HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+HUNK_HEADER = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _SCORE = re.compile(rb"(?:dis)?similarity index \d{1,3}%\Z")
 _NAME = re.compile(rb"[!-~]+\Z")
 _KEYS = (
@@ -130,7 +130,7 @@ def _guessed_paths(data: bytes) -> set[bytes]:
     for line in _NAMING.findall(data):
         text = line[:_LONGEST_NAMES]
         for word in {text, *text.split(), *text.split(b"\t"), *text.split(b" b/"), *_quoted(text)}:
-            for name in (word, _unquoted(word)):
+            for name in (word, unescaped(word)):
                 name = name.rstrip(b"\r")
                 names.add(name)
                 names.add(name.partition(b"/")[2])
@@ -153,7 +153,7 @@ def _quoted(text: bytes) -> list[bytes]:
     return found
 
 
-def _unquoted(word: bytes) -> bytes:
+def unescaped(word: bytes) -> bytes:
     """A name without git's C-style quoting; a badly quoted one as it is, more or less."""
     if b"\\" not in word:
         return word
@@ -297,7 +297,7 @@ class _Reader:
 
     def _hunk(self, text: bytes) -> Hunk:
         start = self.at
-        match = _HUNK.match(text)
+        match = HUNK_HEADER.match(text)
         if match is None:
             raise self._refuse("an unusual hunk header")
         old_start, old_count, new_start, new_count = (int(field) if field else 1 for field in match.groups())

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from patchstack.git.patch.diff import HUNK_HEADER, unescaped
+
 
 class Line(NamedTuple):
     """A line of a hunk: its number in the patch file, its sign (`+`, `-` or a blank), its text without newline, and
@@ -30,9 +32,10 @@ class TextLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchedHunk:
-    """A hunk: the number of its header line, the place it names, its lines."""
+    """A hunk: the number of its header line and of the line after its last, the place it names, its lines."""
 
     number: int
+    end: int
     header: bytes
     old_start: int
     lines: tuple[Line, ...]
@@ -42,6 +45,11 @@ class PatchedHunk:
         return [line.text for line in self.lines if line.sign != b"+"]
 
     @property
+    def bare(self) -> bool:
+        """Whether it has no line of context."""
+        return all(line.sign != b" " for line in self.lines)
+
+    @property
     def trailing(self) -> int:
         """Context lines at the end."""
         return next((n for n, line in enumerate(reversed(self.lines)) if line.sign != b" "), len(self.lines))
@@ -49,11 +57,11 @@ class PatchedHunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchedFile:
-    """The diff of one file. `old` is None for a creation, `new` for a deletion; `binary` is the text of a binary diff,
-    `modes` the mode lines; `copied` tells a copy
-    from a rename."""
+    """The diff of one file, from line `number` up to line `end`. `old` is None for a creation, `new` for a deletion;
+    `binary` is the text of a binary diff, `modes` the mode lines; `copied` tells a copy from a rename."""
 
     number: int
+    end: int
     old: bytes | None
     new: bytes | None
     hunks: tuple[PatchedHunk, ...]
@@ -72,6 +80,10 @@ class PatchedFile:
     @property
     def added(self) -> list[Line]:
         return [line for hunk in self.hunks for line in hunk.lines if line.sign == b"+"]
+
+    @property
+    def removed(self) -> list[Line]:
+        return [line for hunk in self.hunks for line in hunk.lines if line.sign == b"-"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +104,6 @@ class PatchText:
         return sorted(found)
 
 
-_HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _HEADER = re.compile(
     rb"(?:index |old mode |new mode |new file mode |deleted file mode |rename |copy |similarity index "
     rb"|dissimilarity index |--- |GIT binary patch|Binary files )"
@@ -100,8 +111,6 @@ _HEADER = re.compile(
 _MAIL = re.compile(rb"From [0-9a-f]{40} |[A-Za-z][A-Za-z0-9-]*: ")
 _STAT = re.compile(rb"\s*\Z| .* \| | \d+ files? changed| (?:create|delete|rename|copy|mode change|rewrite) ")
 _QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"')
-_ESCAPE = re.compile(rb"\\(?:([0-3][0-7]{2})|(.))", re.DOTALL)
-_ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
 def read_text(data: bytes) -> PatchText:
@@ -120,6 +129,12 @@ def read_text(data: bytes) -> PatchText:
         files=tuple(reader.files),
         outside=tuple(reader.outside),
     )
+
+
+def unparsed_diff(data: bytes) -> bytes:
+    """Return the text of a patch file's diffs as it is, up to a mail's signature; the whole file if it has none."""
+    start = max(data.find(b"\ndiff --git "), data.find(b"\n--- a/") if b"\ndiff --git " not in data else -1, -1) + 1
+    return data[start:].partition(b"\n-- \n")[0]
 
 
 def starts_diff(lines: list[bytes], at: int) -> bool:
@@ -189,7 +204,7 @@ class _Reader:
             len(following) == 3
             and following[0].startswith(b"--- ")
             and following[1].startswith(b"+++ ")
-            and _HUNK.match(following[2]) is not None
+            and HUNK_HEADER.match(following[2]) is not None
         )
 
     def _leave(self) -> None:
@@ -231,10 +246,11 @@ class _Reader:
                 binary = line
                 break
         hunks = []
-        while self.at < len(self.lines) and (match := _HUNK.match(self.lines[self.at])):
+        while self.at < len(self.lines) and (match := HUNK_HEADER.match(self.lines[self.at])):
             hunks.append(self._hunk(match))
         return PatchedFile(
             number=start + 1,
+            end=self.at + 1,
             old=None if created else old,
             new=None if deleted else new,
             hunks=tuple(hunks),
@@ -266,7 +282,9 @@ class _Reader:
                 new_left -= sign != b"-"
                 found.append(Line(self.at + 1, sign, line[1:], True))
             self.at += 1
-        return PatchedHunk(number=start + 1, header=match.group(0), old_start=old_start, lines=tuple(found))
+        return PatchedHunk(
+            number=start + 1, end=self.at + 1, header=match.group(0), old_start=old_start, lines=tuple(found)
+        )
 
 
 def _both_names(text: bytes) -> tuple[bytes | None, bytes | None]:
@@ -289,11 +307,4 @@ def _stripped(name: bytes) -> bytes | None:
 def _unquoted(name: bytes) -> bytes:
     """A name without git's C-style quotes."""
     match = _QUOTED.fullmatch(name)
-    if match is None:
-        return name
-
-    def plain(escape: re.Match[bytes]) -> bytes:
-        octal, letter = escape.groups()
-        return bytes([int(octal, 8)]) if octal else _ESCAPED.get(letter, letter)
-
-    return _ESCAPE.sub(plain, match.group(1))
+    return name if match is None else unescaped(match.group(1))

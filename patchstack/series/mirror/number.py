@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from patchstack.errors import NotHeldError
+from patchstack.git.patch.text import read_text
 
 _ALIKE = 0.5
 _CLEARLY = 0.8
@@ -82,8 +83,8 @@ def _by_likeness(
     pair: Callable[[int, int], None],
 ) -> list[str]:
     """Pair what is left by the share of changed lines in common, where one pair is clearly the best for both."""
-    old_lines = {i: _changed_lines(known[i].data) for i in free}
-    new_lines = {i: _changed_lines(c.data) for i, c in enumerate(coming) if known_of[i] is None}
+    old_lines = {i: changed_lines(known[i].data) for i in free}
+    new_lines = {i: changed_lines(c.data) for i, c in enumerate(coming) if known_of[i] is None}
     scores = {(n, o): _likeness(new_lines[n], old_lines[o]) for n in new_lines for o in old_lines}
     ambiguous = []
     for (n, o), score in sorted(scores.items(), key=lambda item: (-item[1], item[0])):
@@ -109,11 +110,10 @@ def _by_likeness(
     return ambiguous
 
 
-def _changed_lines(data: bytes) -> Counter[bytes]:
-    lines = data.partition(b"\ndiff --git ")[2].split(b"\n")
-    return Counter(
-        line for line in lines if line[:1] in (b"+", b"-") and line[:4] not in (b"+++ ", b"--- ") and line[1:].strip()
-    )
+def changed_lines(data: bytes) -> Counter[bytes]:
+    """Count the lines that a patch adds or removes, with their signs; blank ones are left out."""
+    lines = (line for file in read_text(data).files for line in file.lines)
+    return Counter(line.sign + line.text for line in lines if line.sign != b" " and line.text.strip())
 
 
 def _likeness(one: Counter[bytes], other: Counter[bytes]) -> float:

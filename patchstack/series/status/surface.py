@@ -9,7 +9,8 @@ import pygit2
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import Entry, TreeOverlay
-from patchstack.git.patch.diff import FileDiff, Unsupported, parse_diffs
+from patchstack.git.patch.diff import Unsupported, parse_diffs
+from patchstack.git.patch.text import PatchedFile, read_text, unparsed_diff
 from patchstack.git.trees import PathChange, compare_trees, content
 
 _BINARY_LOOK = 8000  # git takes a file with a NUL in so many first bytes for binary (xdiff-interface.c)
@@ -140,77 +141,61 @@ class FileCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PatchText:
+class ReadableDiff:
     """One patch to read: its files, and the diff as text, every hunk with context."""
 
     files: tuple[FileCount, ...]
     diff: str
 
 
-def patch_text(objects: Objects, data: bytes, trees: tuple[str, str] | None) -> PatchText:
-    """The diff of a patch file for reading. `trees` are those before and behind it, None where it was not applied.
+def readable_diff(objects: Objects, data: bytes, trees: tuple[str, str] | None) -> ReadableDiff:
+    """The diff of a patch file for reading. `trees` are those before and after it, None where it was not applied.
 
     Text diffs stay as the file has them; where a hunk carries no context, the file's hunks are drawn anew from the
     trees with three lines around, and so is a patch that only git itself can read (binary data, links, …).
     """
     try:
-        diffs = parse_diffs(data)
+        parse_diffs(data)
     except Unsupported:
-        return _from_trees(objects, *trees) if trees else PatchText(files=(), diff=_as_written(data))
-    lines = data.split(b"\n")
-    starts = [diff.line - 1 for diff in diffs]
-    text = []
-    for diff, start, limit in zip(diffs, starts, [*starts[1:], len(lines)], strict=True):
-        change = _change(objects, diff, trees) if trees and _bare(diff) else None
+        if trees:
+            return _from_trees(objects, *trees)
+        return ReadableDiff(files=(), diff=unparsed_diff(data).decode("utf-8", "replace").rstrip("\n") + "\n")
+    files = read_text(data).files
+    lines = [line.decode("utf-8", "replace") + "\n" for line in data.split(b"\n")]
+    text: list[str] = []
+    for file in files:
+        change = _change(objects, file, trees) if trees and _bare(file) else None
         if change is None:
-            text += [line.decode("utf-8", "replace") + "\n" for line in lines[start : _end(diff, lines, limit)]]
+            text += lines[file.number - 1 : file.end - 1]
         else:
-            text += [line.decode("utf-8", "replace") + "\n" for line in lines[start : diff.hunks[0].line - 1]]
+            text += lines[file.number - 1 : file.hunks[0].number - 1]
             text += _Comparison(objects, change, context=3).hunks()
-    return PatchText(files=tuple(_count(diff) for diff in diffs), diff="".join(text))
+    return ReadableDiff(files=tuple(_count(file) for file in files), diff="".join(text))
 
 
-def _bare(diff: FileDiff) -> bool:
-    """Whether a hunk stands in the middle of a file with nothing around it."""
-    return diff.old is not None and diff.new is not None and any(not hunk.context for hunk in diff.hunks)
+def _bare(file: PatchedFile) -> bool:
+    """Whether a hunk is in the middle of a file with nothing around it."""
+    return file.old is not None and file.new is not None and any(hunk.bare for hunk in file.hunks)
 
 
-def _change(objects: Objects, diff: FileDiff, trees: tuple[str, str]) -> PathChange | None:
+def _change(objects: Objects, file: PatchedFile, trees: tuple[str, str]) -> PathChange | None:
     old, new = (
-        TreeOverlay(objects, tree).entry(name or b"") for tree, name in zip(trees, (diff.old, diff.new), strict=True)
+        TreeOverlay(objects, tree).entry(name or b"") for tree, name in zip(trees, (file.old, file.new), strict=True)
     )
-    return PathChange(path=diff.path, old=old, new=new) if old and new else None
+    return PathChange(path=file.path, old=old, new=new) if old and new else None
 
 
-def _end(diff: FileDiff, lines: Sequence[bytes], limit: int) -> int:
-    """The line behind the last one of a diff: a mail's signature or the next mail may follow."""
-    if diff.hunks:
-        last = diff.hunks[-1]
-        marks = last.before_no_newline + last.after_no_newline
-        return last.line + len(last.before) + len(last.after) - last.context + marks
-    end = diff.line
-    while end < limit and lines[end] and not lines[end].startswith(b"-- "):
-        end += 1
-    return end
-
-
-def _count(diff: FileDiff) -> FileCount:
+def _count(file: PatchedFile) -> FileCount:
     return FileCount(
-        path=_shown(diff.path),
-        was=_shown(diff.old) if diff.old and diff.new and diff.old != diff.new else None,
-        inserted=sum(len(hunk.after) - hunk.context for hunk in diff.hunks),
-        removed=sum(len(hunk.before) - hunk.context for hunk in diff.hunks),
+        path=_shown(file.path),
+        was=_shown(file.old) if file.old and file.new and file.old != file.new else None,
+        inserted=len(file.added),
+        removed=len(file.removed),
         binary=False,
     )
 
 
-def _as_written(data: bytes) -> str:
-    """The diff of a file that could not be read, up to a mail's signature."""
-    start = max(data.find(b"\ndiff --git "), data.find(b"\n--- a/") if b"\ndiff --git " not in data else -1, -1) + 1
-    return data[start:].partition(b"\n-- \n")[0].decode("utf-8", "replace").rstrip("\n") + "\n"
-
-
-def _from_trees(objects: Objects, before: str, after: str) -> PatchText:
+def _from_trees(objects: Objects, before: str, after: str) -> ReadableDiff:
     files = []
     text: list[str] = []
     for change in compare_trees(objects, before, after):
@@ -226,7 +211,7 @@ def _from_trees(objects: Objects, before: str, after: str) -> PatchText:
             text.append(f"Binary files {names[0]} and {names[1]} differ\n")
         elif inserted or removed:
             text += [f"--- {names[0]}\n", f"+++ {names[1]}\n", *compared.hunks()]
-    return PatchText(files=tuple(files), diff="".join(text))
+    return ReadableDiff(files=tuple(files), diff="".join(text))
 
 
 def _sides(change: PathChange) -> Iterator[tuple[str, Entry | None]]:

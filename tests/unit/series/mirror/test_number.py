@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from patchstack.errors import NotHeldError
-from patchstack.series.mirror.number import Coming, Known, assign_numbers, identify
+from patchstack.series.mirror.number import Coming, Known, assign_numbers, changed_lines, identify
 
 
 def known(*numbers: int) -> list[Known]:
@@ -24,15 +26,20 @@ def coming(*names: str) -> list[Coming]:
                 commit=f"d{position:039d}" if rewritten else f"c{int(number):039d}",
                 patch_id=f"q{position}" if rewritten else f"p{number}",
                 subject=f"s{number}",
-                data=text(int(number)) if old else f"diff --git a/{name} b/{name}\n+{name}\n".encode(),
+                data=text(int(number)) if old else patch(name, [name]),
             )
         )
     return made
 
 
-def text(number: int) -> bytes:
-    lines = "".join(f"+line {number} {i}\n" for i in range(10))
-    return f"Subject: x\n\ndiff --git a/f b/f\n{lines}".encode()
+def text(number: int, lines: range = range(10)) -> bytes:
+    return patch("f", [f"line {number} {i}" for i in lines])
+
+
+def patch(file: str, added: list[str]) -> bytes:
+    lines = "".join(f"+{line}\n" for line in added)
+    head = f"diff --git a/{file} b/{file}\n--- a/{file}\n+++ b/{file}\n@@ -0,0 +1,{len(added)} @@\n"
+    return f"Subject: x\n\n{head}{lines}".encode()
 
 
 def numbers(
@@ -90,9 +97,8 @@ def test_a_gap_that_is_too_small_is_refused_and_named() -> None:
 
 def test_a_split_commit_stays_the_larger_half() -> None:
     old = known(7)
-    lines = old[0].data.split(b"\n")
-    large = Coming(commit="a" * 40, patch_id="x", subject="one half", data=b"\n".join(lines[:11]))
-    small = Coming(commit="b" * 40, patch_id="y", subject="other half", data=b"\n".join([*lines[:3], *lines[11:]]))
+    large = Coming(commit="a" * 40, patch_id="x", subject="one half", data=text(7, range(8)))
+    small = Coming(commit="b" * 40, patch_id="y", subject="other half", data=text(7, range(8, 10)))
     assert identify(old, [small, large]).known_of == (None, 0)
 
 
@@ -109,3 +115,10 @@ def test_two_commits_as_alike_to_one_patch_are_not_guessed_at() -> None:
 def test_same_that_names_nothing_is_refused() -> None:
     with pytest.raises(NotHeldError, match="--same 8=abcd: there is no such patch, or no such commit"):
         identify(known(7), coming("7"), {8: "abcd"})
+
+
+def test_only_lines_of_hunks_count_as_changed() -> None:
+    """A message, file names and a signature are no change; a line that looks like a file name is one."""
+    data = text(7, range(2)).replace(b"Subject: x\n", b"Subject: x\n\n- an item\n+ another\n") + b"-- \n2.39.5\n"
+    assert changed_lines(data) == Counter([b"+line 7 0", b"+line 7 1"])
+    assert changed_lines(patch("a.sql", ["++ b/x", "", "-- a comment"])) == Counter([b"+++ b/x", b"+-- a comment"])

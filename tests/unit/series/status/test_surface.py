@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from patchstack.git.objects import Objects
-from patchstack.series.status.surface import measure_surface, patch_text
+from patchstack.series.status.surface import measure_surface, readable_diff
 from tests.support.builders import Changes, Fork, RepoBuilder, a_fork, executable, mail, numbered, symlink
 
 STEPS: list[tuple[str, Changes]] = [
@@ -67,53 +67,53 @@ def test_a_patch_with_context_is_shown_as_its_file_has_it(tmp_path: Path) -> Non
     pairs = list(zip([fork.upstream.tree(fork.pin), *fork.trees[:-1]], fork.trees, strict=True))
     data = fork.patch(1).read_bytes()
     diff = data[data.index(b"diff --git") : data.rindex(b"-- \n")].decode()
-    shown = patch_text(objects(fork), data, pairs[0])
+    shown = readable_diff(objects(fork), data, pairs[0])
     assert shown.diff == diff
-    assert patch_text(objects(fork), data, None) == shown
+    assert readable_diff(objects(fork), data, None) == shown
     assert [(file.path, file.inserted, file.removed) for file in shown.files] == [("src/kernel.cu", 4, 3)]
-    ends = patch_text(objects(fork), fork.patch(2).read_bytes(), pairs[1]).diff
+    ends = readable_diff(objects(fork), fork.patch(2).read_bytes(), pairs[1]).diff
     assert ends.endswith("+three\n\\ No newline at end of file\n")
     other = fork.patch(5).read_bytes()
-    assert patch_text(objects(fork), other, pairs[4]).diff.encode() in other
+    assert readable_diff(objects(fork), other, pairs[4]).diff.encode() in other
 
 
 def test_hunks_without_context_get_three_lines_of_the_tree_before(tmp_path: Path) -> None:
     fork = a_fork(tmp_path, steps=STEPS[:2])
     trees = (fork.upstream.tree(fork.pin), fork.trees[0])
     bare = fork.repo.diff(fork.pin, fork.commits[0], "-U0", "--full-index")
-    shown = patch_text(objects(fork), mail("Edit", bare), trees)
+    shown = readable_diff(objects(fork), mail("Edit", bare), trees)
     full = fork.repo.diff(fork.pin, fork.commits[0], "-U3", "--full-index")
     body = [line for line in shown.diff.splitlines() if not line.startswith("@@ ")]
     assert body == [line for line in full.decode().splitlines() if not line.startswith("@@ ")]
     assert (shown.files[0].inserted, shown.files[0].removed) == (4, 3)
     # Not applied: there is no tree to draw from, and the file's own words stand.
-    assert patch_text(objects(fork), mail("Edit", bare), None).diff == bare.decode()
+    assert readable_diff(objects(fork), mail("Edit", bare), None).diff == bare.decode()
 
 
 def test_a_last_line_without_newline_is_drawn_as_git_draws_it(tmp_path: Path) -> None:
     repo = RepoBuilder(tmp_path / "repo")
     one = repo.commit("One", {"a": "a\nb\nc\nd\ne"})
     two = repo.commit("Two", {"a": "a\nb\nc\nd\ne\nf"})
-    shown = patch_text(objects_of(repo), repo.diff(one, two, "-U0"), (repo.tree(one), repo.tree(two)))
+    shown = readable_diff(objects_of(repo), repo.diff(one, two, "-U0"), (repo.tree(one), repo.tree(two)))
     assert shown.diff.splitlines()[5:] == repo.diff(one, two).decode().splitlines()[5:]
 
 
 def test_what_only_git_can_read_is_drawn_from_the_trees(tmp_path: Path) -> None:
     fork = a_fork(tmp_path, steps=STEPS)
     data = fork.repo.diff(fork.commits[2], fork.commits[3], "--binary")
-    shown = patch_text(objects(fork), data, (fork.trees[2], fork.trees[3]))
+    shown = readable_diff(objects(fork), data, (fork.trees[2], fork.trees[3]))
     assert "Binary files a/big/untouched.gguf and b/big/untouched.gguf differ" in shown.diff
     assert "deleted file mode 100644\n--- a/docs/notes.txt\n+++ /dev/null\n" in shown.diff
     assert {(file.path, file.binary) for file in shown.files} == {
         *(("big/untouched.gguf", True), ("docs/notes.txt", False), ("own.bin", True))
     }
-    assert patch_text(objects(fork), mail("Binary", data), None).diff.startswith("diff --git a/big/untouched.gguf")
+    assert readable_diff(objects(fork), mail("Binary", data), None).diff.startswith("diff --git a/big/untouched.gguf")
 
 
 def test_modes_and_renames_are_told(tmp_path: Path) -> None:
     repo = RepoBuilder(tmp_path / "repo")
     one = repo.commit("One", {"a": "a\n", "b": numbered(20)})
     two = repo.commit("Two", {"a": executable("a\n"), "b": None, "c": numbered(20)})
-    shown = patch_text(objects_of(repo), mail("Two", repo.diff(one, two, "-M")), (repo.tree(one), repo.tree(two)))
+    shown = readable_diff(objects_of(repo), mail("Two", repo.diff(one, two, "-M")), (repo.tree(one), repo.tree(two)))
     assert shown.diff == repo.diff(one, two, "-M").decode()
     assert [(file.path, file.was) for file in shown.files] == [("a", None), ("c", "b")]
