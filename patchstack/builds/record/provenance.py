@@ -15,7 +15,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 import patchstack
-from patchstack.errors import ConfigError, MissingError, UsageError
+from patchstack.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance as Predicate
@@ -36,11 +36,9 @@ BUILDER = f"pkg:pypi/patchstack@{patchstack.__version__}"
 """The builder, as a package URL: the build is as good as this program and the machine it ran on."""
 
 Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
-_MOST = 64 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _SCP_LIKE = re.compile(r"(?:[^/@:]+@)?([^/:@]{2,}):(?!//)(.+)\Z")
-_HINT = "build it again: patchstack build"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,51 +160,6 @@ def write_provenance(path: Path, provenance: Provenance) -> None:
             draft.unlink(missing_ok=True)
 
 
-def read_provenance(path: Path) -> Provenance:
-    """A build's provenance, checked: an in-toto statement with SLSA provenance of our build type.
-
-    Raises `MissingError` where the file is not there (or in-toto-attestation is not installed) and `ConfigError` where
-    it is anything else than what `write_provenance` leaves.
-    """
-    try:
-        with path.open("rb") as source:
-            content = source.read(_MOST + 1)
-    except OSError as error:
-        raise MissingError(f"{path} cannot be read: {error.strerror}") from error
-    if len(content) > _MOST:
-        raise _damaged(path, "it is larger than 64 MiB")
-    return parse(content, path)
-
-
-def parse(content: bytes, path: Path) -> Provenance:
-    """As `read_provenance`, of bytes; `path` is for messages."""
-    _libraries()
-    from google.protobuf import json_format
-    from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance as Predicate
-    from in_toto_attestation.v1.statement import Statement
-    from in_toto_attestation.v1.statement_pb2 import Statement as Message
-
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"it is no JSON ({error})") from error
-    if not isinstance(document, dict):
-        raise _damaged(path, "it is no JSON object")
-    try:
-        # A reader must pass over fields it does not know (in-toto's parsing rules).
-        statement = Statement.copy_from_pb(json_format.ParseDict(document, Message(), ignore_unknown_fields=True))
-        if statement.pb.predicate_type != PREDICATE_TYPE:
-            raise ValueError(f"its predicate is {statement.pb.predicate_type or 'nothing'}, not {PREDICATE_TYPE}")
-        details = json_format.MessageToDict(statement.pb.predicate)
-        predicate = json_format.ParseDict(details, Predicate(), ignore_unknown_fields=True)
-        _check_subjects(statement)
-        provenance = _provenance(statement, predicate)
-        _check_rest(provenance)
-        return provenance
-    except (ValueError, TypeError, RecursionError, json_format.Error) as error:
-        raise _damaged(path, str(error)) from error
-
-
 def _predicate(provenance: Provenance) -> Predicate:
     from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance as Predicate
 
@@ -223,32 +176,6 @@ def _predicate(provenance: Provenance) -> Predicate:
     run.metadata.finished_on.FromDatetime(_utc(provenance.finished))
     run.byproducts.extend(map(_descriptor, provenance.byproducts))
     return predicate
-
-
-def _provenance(statement: Statement, predicate: Predicate) -> Provenance:
-    from google.protobuf.json_format import MessageToDict
-
-    build, run = predicate.build_definition, predicate.run_details
-    if build.build_type != BUILD_TYPE:
-        raise ValueError(f"its build type is {build.build_type or 'nothing'}, not {BUILD_TYPE}")
-    if not run.metadata.invocation_id:
-        raise ValueError("it does not say which build it is of (no invocationId)")
-    if not run.builder.id:
-        raise ValueError("it does not say who built it (no builder id)")
-    if not (run.metadata.HasField("started_on") and run.metadata.HasField("finished_on")):
-        raise ValueError("it does not say when the build was made")
-    return Provenance(
-        key=run.metadata.invocation_id,
-        subjects=tuple(Subject(name=each.name, sha256=each.digest["sha256"]) for each in statement.pb.subject),
-        materials=_resources(build.resolved_dependencies),
-        external=_whole(MessageToDict(build.external_parameters)),
-        internal=_whole(MessageToDict(build.internal_parameters)),
-        started=run.metadata.started_on.ToDatetime(tzinfo=UTC),
-        finished=run.metadata.finished_on.ToDatetime(tzinfo=UTC),
-        byproducts=_resources(run.byproducts),
-        builder=run.builder.id,
-        versions=dict(run.builder.version),
-    )
 
 
 def _check_subjects(statement: Statement) -> None:
@@ -290,15 +217,6 @@ def _descriptor(resource: Resource) -> Any:
     return described.pb
 
 
-def _resources(messages: Iterable[Any]) -> tuple[Resource, ...]:
-    from google.protobuf.json_format import MessageToDict
-
-    return tuple(
-        Resource(name=each.name, uri=each.uri, digest=dict(each.digest), notes=_whole(MessageToDict(each.annotations)))
-        for each in messages
-    )
-
-
 def _plain(value: Any) -> Any:
     """The same of dicts and lists, which is all that protobuf's Struct takes."""
     if isinstance(value, Mapping):
@@ -328,7 +246,3 @@ def _libraries() -> None:
         import in_toto_attestation  # noqa: F401  (is it there?)
     except ImportError as error:
         raise MissingError("in-toto-attestation is not installed", hint="pip install 'patchstack[build]'") from error
-
-
-def _damaged(path: Path, why: str) -> ConfigError:
-    return ConfigError(f"{path} is not the provenance of a build: {why}", hint=_HINT)
