@@ -38,7 +38,7 @@ def test_a_number_that_is_not_in_use_here_proves_its_process_gone(dead: int) -> 
     assert alive.is_gone(dead, alive.here(), silent=0)
 
 
-@pytest.mark.parametrize("pid", [os.getpid(), os.getppid(), 1, 0])
+@pytest.mark.parametrize("pid", [os.getpid(), os.getppid(), 1, 0], ids=["own", "parent", "first", "none"])
 def test_a_number_in_use_here_is_alive_however_long_it_is_silent(pid: int) -> None:
     assert not alive.is_gone(pid, alive.here(), silent=1000 * DAY)
     assert not alive.is_gone(pid, None, silent=1000 * DAY)
