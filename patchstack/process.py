@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from patchstack.errors import MissingError, UsageError
 
@@ -19,6 +20,9 @@ _KEPT_FOR_NETWORK = (
     *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE"),
 )
+
+PIPE = subprocess.PIPE
+"""For `start`: the program's stderr is to be read from `Child.stderr`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +104,89 @@ def run(
         if child.returncode is None:
             _kill_group(child)
     return Finished(args=tuple(args), code=child.returncode, stdout=out, stderr=err)
+
+
+class Child:
+    """A program that runs while its caller does something else. It leads a session and a process group of its own:
+    Ctrl-C at the terminal does not reach it.
+
+    The caller ends it, in one of two ways: `end_group`, or `terminate` or `kill`, then `wait`.
+    """
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is also the id of its session and group. Valid until `poll` or a wait sees the end."""
+        return self._child.pid
+
+    @property
+    def stderr(self) -> IO[bytes]:
+        """Its stderr, if it was started with `PIPE`."""
+        assert self._child.stderr is not None
+        return self._child.stderr
+
+    def poll(self) -> int | None:
+        """Return its exit code, negative for the signal that ended it. None if it still runs."""
+        return self._child.poll()
+
+    def wait(self) -> int:
+        """Return its exit code once it has ended."""
+        return self._child.wait()
+
+    def wait_at_most(self, seconds: float) -> int | None:
+        """Return its exit code once it has ended. None if it still runs after so many seconds."""
+        try:
+            return self._child.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def terminate(self) -> None:
+        """Send it SIGTERM, unless it has ended. What it started gets none."""
+        self._child.terminate()
+
+    def kill(self) -> None:
+        """Send it SIGKILL, unless it has ended. What it started gets none."""
+        self._child.kill()
+
+    def end_group(self) -> None:
+        """Kill it and all it started, unless it has ended. Then reap it and close its stderr."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+        if self._child.stderr is not None:
+            self._child.stderr.close()
+
+
+def start(
+    args: Sequence[str],
+    *,
+    cwd: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    stderr: int | IO[bytes] | None = None,
+) -> Child:
+    """Start a program and return at once.
+
+    `env` is the whole environment (default: `clean_environment()`). `stdin`, `stdout` and `stderr` are descriptors, of
+    which the program gets copies; None is /dev/null. `stderr` may be `PIPE`.
+
+    Raises `OSError` or `ValueError` if it cannot be started: only the caller knows what it was for.
+    """
+    return Child(
+        subprocess.Popen(
+            list(args),
+            cwd=cwd,
+            env=dict(env) if env is not None else clean_environment(),
+            stdin=subprocess.DEVNULL if stdin is None else stdin,
+            stdout=subprocess.DEVNULL if stdout is None else stdout,
+            stderr=subprocess.DEVNULL if stderr is None else stderr,
+            start_new_session=True,
+        )
+    )
 
 
 def attached(args: Sequence[str]) -> int:

@@ -8,8 +8,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +23,7 @@ from patchstack.engine.docker.endpoint import Endpoint
 from patchstack.engine.docker.faults import NO_SPACE, base_unavailable, refusal
 from patchstack.engine.protocol import About, ImageMissing, Output
 from patchstack.errors import MissingError, PatchstackError
-from patchstack.process import clean_environment, run
+from patchstack.process import PIPE, clean_environment, run, start
 
 BASE_LABEL = "patchstack.base"
 BASE_DIGEST_LABEL = "patchstack.base.digest"
@@ -183,39 +181,19 @@ def _with_buildx(program: str, plan: Plan, labels: dict[str, str], progress: Pro
         args += [f"--network={plan.network}"] if plan.network else []
         seen: dict[str, str] = {}
         said = ""
-        with _program([*args, str(plan.directory)]) as child:
-            assert child.stderr is not None
+        child = start([*args, str(plan.directory)], env=_environment(), stderr=PIPE)
+        try:
             for event in events(child.stderr):
                 if isinstance(event, str):
                     said = event.strip() or said
                 elif shown := buildx_event(event, progress, seen):
                     output(shown)
             code = child.wait()
+        finally:
+            child.end_group()
         if code:
             reason = said.removeprefix("ERROR: ").removeprefix("failed to solve: ")
             progress.error = reason or progress.error or f"docker buildx build exited with {code}"
-
-
-@contextlib.contextmanager
-def _program(args: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A running program, its stderr to be read; its process group is gone afterwards."""
-    child = subprocess.Popen(
-        args,
-        env=_environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        yield child
-    finally:
-        if child.poll() is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        if child.stderr is not None:
-            child.stderr.close()
 
 
 def events(lines: Iterable[bytes]) -> Iterator[dict[str, Any] | str]:

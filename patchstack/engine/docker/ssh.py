@@ -8,16 +8,14 @@ complaints go to the terminal.
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import socket
-import subprocess
 import tempfile
 from typing import IO
 from urllib.parse import urlsplit
 
 from patchstack.errors import MissingError
-from patchstack.process import clean_environment
+from patchstack.process import Child, clean_environment, start
 
 # No answer for a minute is a lost connection, not a long silence. A RemoteCommand of ~/.ssh/config would be in the way.
 _OPTIONS = {"ConnectTimeout": "30", "ServerAliveInterval": "20", "ServerAliveCountMax": "3", "RemoteCommand": "none"}
@@ -40,7 +38,7 @@ class Tunnel:
 
     def __init__(self, url: str) -> None:
         self._arguments = arguments(url)
-        self._children: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+        self._children: list[tuple[Child, IO[bytes]]] = []
 
     def open(self) -> socket.socket:
         """A new connection. Raises `MissingError` where there is no ssh program; that ssh failed is seen only when
@@ -50,13 +48,13 @@ class Tunnel:
         said = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the child)
         try:
             with theirs:
-                child = subprocess.Popen(
+                # In a session of its own: Ctrl-C is for patchstack, which needs the connection to clean up.
+                child = start(
                     self._arguments,
                     env=clean_environment(network=True),
                     stdin=theirs.fileno(),
                     stdout=theirs.fileno(),
                     stderr=said,
-                    start_new_session=True,  # Ctrl-C is for patchstack, which needs the connection to clean up
                 )
         except FileNotFoundError as error:
             ours.close()
@@ -70,11 +68,10 @@ class Tunnel:
     def complaint(self) -> str:
         """What the ssh that failed last said, empty where none did."""
         for child, said in reversed(self._children):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(timeout=2)
+            code = child.wait_at_most(2)
             said.seek(0)
             words = said.read(1 << 16).decode("utf-8", "replace").strip()
-            if child.returncode and words:
+            if code and words:
                 return words
         return ""
 
@@ -82,9 +79,7 @@ class Tunnel:
         for child, said in self._children:
             if child.poll() is None:
                 child.terminate()
-            try:
-                child.wait(timeout=5)
-            except subprocess.TimeoutExpired:
+            if child.wait_at_most(5) is None:
                 child.kill()
                 child.wait()
             said.close()

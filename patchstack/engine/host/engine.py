@@ -7,7 +7,6 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -28,6 +27,7 @@ from patchstack.engine.protocol import (
 )
 from patchstack.errors import MissingError, UsageError
 from patchstack.files import proc
+from patchstack.process import Child, start
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 _BLOCK = 1 << 16
@@ -170,26 +170,27 @@ def _run(job: Job, environment: dict[str, str], output: Output) -> Outcome:
     finally:
         os.close(lifeline)
         os.close(ours)
-    code = child.returncode if child.returncode >= 0 else 128 - child.returncode
-    return Outcome(ending=Ending.EXITED if in_time else Ending.TIMED_OUT, code=code, seconds=seconds)
+    code = child.wait()  # known since `_end`
+    return Outcome(
+        ending=Ending.EXITED if in_time else Ending.TIMED_OUT, code=code if code >= 0 else 128 - code, seconds=seconds
+    )
 
 
-def _start(job: Job, environment: dict[str, str], lifeline: int, output: int) -> subprocess.Popen[bytes]:
+def _start(job: Job, environment: dict[str, str], lifeline: int, output: int) -> Child:
     try:
-        return subprocess.Popen(
+        return start(
             ["/bin/sh", "-c", HOST, "sh", *job.argv],
             cwd=job.workdir,
             env=environment,
             stdin=lifeline,
             stdout=output,
             stderr=output,
-            start_new_session=True,
         )
     except (ValueError, OSError) as error:  # a NUL byte, or more arguments than the kernel takes
         raise UsageError(f"{job.what} cannot be run: {error}") from error
 
 
-def _pump(child: subprocess.Popen[bytes], source: int, output: Output, deadline: float | None) -> bool:
+def _pump(child: Child, source: int, output: Output, deadline: float | None) -> bool:
     """Hand on the output until the job is over; False where it took longer than it may."""
     while not _over(child):
         left = 0.1 if deadline is None else min(0.1, deadline - time.monotonic())
@@ -203,13 +204,13 @@ def _pump(child: subprocess.Popen[bytes], source: int, output: Output, deadline:
     return True
 
 
-def _over(child: subprocess.Popen[bytes]) -> bool:
+def _over(child: Child) -> bool:
     """Whether the job's first process has ended. It is not reaped: its number, which is the session's, must not become
     somebody else's before the session has ended."""
     return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end(child: Child) -> None:
     """End all that is left of the job's session. What is forked during one pass over /proc, or leaves one group for
     another, is met by the next."""
     for _ in range(_PASSES):
