@@ -29,9 +29,9 @@ def test_the_draft_of_a_process_in_another_container_is_not_removed(tmp_path: Pa
     need_namespaces()
     file = tmp_path / "series.lock"
     script = (
-        "from pathlib import Path; from patchstack.series import files\n"
-        "files.os.fsync = lambda descriptor: ready()\n"
-        "files.replace_file(Path(sys.argv[1]), b'theirs')\n"
+        "from pathlib import Path; from patchstack.files import atomic\n"
+        "atomic.os.fsync = lambda descriptor: ready()\n"
+        "atomic.replace_file(Path(sys.argv[1]), b'theirs')\n"
     )
     with in_another(script, file):
         theirs = drafts(tmp_path)

@@ -65,7 +65,7 @@ def test_the_directory_of_a_bisection_in_another_container_is_kept_too() -> None
     need_namespaces()
     temporary = Path(tempfile.gettempdir())
     script = (
-        "from patchstack.workflow import bisect\n"
+        "from patchstack.workflow.bisect import bisect\n"
         "bisect.TreeDirectory = lambda *given: ready()\n"
         "class Row: points, objects = [1], None\n"
         "bisect.bisect(Row, ['true'], __import__('pathlib').Path('logs'), print)\n"
