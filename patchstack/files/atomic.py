@@ -1,15 +1,14 @@
-"""What the ways of writing many files share: a lock on a directory, a new directory, and writes that reach the disk."""
+"""Files that are whole or not at all: new ones, replaced ones, and writes that reach the disk."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.errors import UsageError
 from patchstack.files.alive import left_behind, tag
 
 
@@ -17,23 +16,6 @@ def refuse_occupied(directory: Path) -> None:
     """Raise `UsageError` where a directory to be made is there already, unless it is empty."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UsageError(f"{directory} is there already", hint="name a new directory")
-
-
-@contextlib.contextmanager
-def alone_in(directory: Path, what: str) -> Iterator[None]:
-    """Hold a directory's lock. Raises `UsageError` where another process holds it: `what` says who that is."""
-    try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise MissingError(f"{directory} cannot be opened: {error.strerror}") from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"another {what} is at work in {directory}", hint="wait for it") from error
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

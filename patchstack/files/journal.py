@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.errors import ConfigError, MissingError, UsageError
-from patchstack.files.atomic import alone_in, link_or_copy, sync_directory, undisturbed, write_new
+from patchstack.files.atomic import link_or_copy, sync_directory, undisturbed, write_new
+from patchstack.files.lock import alone_in
 
 STAGE = ".patchstack-apply"
 WHO = "patchstack apply"

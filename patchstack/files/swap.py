@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from patchstack.errors import MissingError
-from patchstack.files.atomic import alone_in, link_or_copy, sync_directory, write_new
+from patchstack.files.atomic import link_or_copy, sync_directory, write_new
+from patchstack.files.lock import alone_in
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2

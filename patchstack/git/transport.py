@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import re
 import tempfile
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from patchstack.errors import MissingError, UsageError
+from patchstack.files.lock import locked
 from patchstack.git.objects import FULL_ID, Objects, Repository, read_only_git
 from patchstack.process import Finished, clean_environment, run
 
@@ -95,14 +95,13 @@ class Cache:
             yield directory, -1
             return
         directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (directory.parent / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(directory.parent / f"{name}.lock") as lock:
             # We are alone here: a lock that git left was left by a run that was killed.
             for stale in (*directory.glob("*.lock"), *directory.glob("refs/**/*.lock")):
                 stale.unlink(missing_ok=True)
             if not directory.is_dir():
                 _make_clone(directory)
-            yield directory, lock.fileno()
+            yield directory, lock
 
     def _fetch(
         self, directory: Path, lock: int, url: str, *options: str, refs: Sequence[str] = (), stdin: bytes = b""

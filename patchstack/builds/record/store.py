@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from typing import Any
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.alive import TAG, left_behind, tag
 from patchstack.files.atomic import replace_file, write_new
+from patchstack.files.lock import locked
 
 RECORD = "build.json"
 LOG = "build.log"
@@ -79,19 +79,8 @@ class Store:
         """Hold the lock of that name. Where another process holds it, `waiting` is told which, and then it is waited
         for."""
         self.root.mkdir(parents=True, exist_ok=True)
-        path = self.root / f".lock-{name}"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                waiting(os.pread(descriptor, 64, 0).decode("ascii", "replace").strip() or "another process")
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            os.truncate(descriptor, 0)
-            os.pwrite(descriptor, f"process {os.getpid()}\n".encode(), 0)
+        with locked(self.root / f".lock-{name}", waiting):
             yield
-        finally:
-            os.close(descriptor)
 
     @contextlib.contextmanager
     def draft(self, key: str) -> Iterator[Path]:

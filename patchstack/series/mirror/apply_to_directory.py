@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import NotHeldError, UsageError
-from patchstack.files.atomic import alone_in
 from patchstack.files.journal import STAGE, WHO, Change, install, unfinished
+from patchstack.files.lock import alone_in
 from patchstack.git.apply import Applier
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay

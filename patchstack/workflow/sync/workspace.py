@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import MissingError, UsageError
-from patchstack.files.atomic import alone_in
+from patchstack.files.lock import alone_in
 from patchstack.git.transport import Cache
 from patchstack.workflow.sync.state import FILE_NAME, SyncState, load_state, save_state
 from patchstack.workflow.sync.worktree import SyncTree

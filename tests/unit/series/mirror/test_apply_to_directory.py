@@ -16,8 +16,8 @@ from patchstack.cli.failures import guarded
 from patchstack.cli.main import app
 from patchstack.errors import MissingError, NotHeldError, UsageError
 from patchstack.files import journal as installing
-from patchstack.files.atomic import alone_in
 from patchstack.files.journal import STAGE, Change, install, resume, unfinished
+from patchstack.files.lock import alone_in
 from patchstack.series.files.directory import load_series
 from patchstack.series.mirror.apply_to_directory import materialize
 from tests.support.builders import (

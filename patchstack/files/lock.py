@@ -1,0 +1,68 @@
+"""Hold the lock of a file or a directory: one process at a time. The only module that uses `flock`.
+
+The kernel ends a lock with the last process that has its descriptor, however that process ends. A program that is given
+the descriptor holds the lock too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from patchstack.errors import MissingError, UsageError
+
+
+@contextlib.contextmanager
+def locked(file: Path, busy: Callable[[str], None] | None = None) -> Iterator[int]:
+    """Hold the lock of a file and yield its descriptor. The file is created if it is missing, and stays.
+
+    If another process holds the lock, `busy` is called with that process's name for itself, as in "process 123". The
+    lock is waited for when `busy` returns, or if there is none; an exception that `busy` raises gives it up.
+
+    Raises `OSError` if the file cannot be opened.
+    """
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def ask() -> None:
+        if busy is not None:
+            busy(os.pread(descriptor, 64, 0).decode("ascii", "replace").strip() or "another process")
+
+    with _held(descriptor, ask):
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()}\n".encode(), 0)
+        yield descriptor
+
+
+@contextlib.contextmanager
+def alone_in(directory: Path, what: str) -> Iterator[int]:
+    """Hold the lock of a directory and yield its descriptor. `what` names those who take it, for messages.
+
+    Raises `UsageError` if another process holds it, `MissingError` if the directory cannot be opened.
+    """
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise MissingError(f"{directory} cannot be opened: {error.strerror}") from error
+
+    def refuse() -> None:
+        raise UsageError(f"another {what} is at work in {directory}", hint="wait for it")
+
+    with _held(descriptor, refuse):
+        yield descriptor
+
+
+@contextlib.contextmanager
+def _held(descriptor: int, busy: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock of a descriptor, which is closed at the end. `busy` is called before it is waited for."""
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            busy()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

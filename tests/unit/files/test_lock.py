@@ -1,0 +1,104 @@
+"""One at a time: who is refused, who waits and is told for whom, and that a program may hold a lock with us."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+from patchstack.errors import MissingError, UsageError
+from patchstack.files.lock import alone_in, locked
+from patchstack.process import run
+
+
+def give_up(who: str) -> None:
+    raise RuntimeError(who)
+
+
+def test_who_must_wait_for_a_file_is_told_for_whom_and_may_give_up(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    with locked(file), pytest.raises(RuntimeError, match=f"^process {os.getpid()}$"), locked(file, give_up):
+        pytest.fail("two hold it")
+    with locked(file, give_up):
+        assert file.read_text() == f"process {os.getpid()}\n"
+
+
+def test_a_holder_that_has_not_said_who_it_is_is_another_process(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    with locked(file):
+        os.truncate(file, 0)
+        with pytest.raises(RuntimeError, match=r"^another process$"), locked(file, give_up):
+            pytest.fail("two hold it")
+
+
+def test_of_a_longer_name_in_the_file_nothing_stays(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    file.write_text("process 12345678901234567890\n")
+    with locked(file):
+        assert file.read_text() == f"process {os.getpid()}\n"
+
+
+@pytest.mark.parametrize("told", [None, [""]])
+def test_who_does_not_give_up_has_the_lock_after_the_holder(tmp_path: Path, told: list[str] | None) -> None:
+    file, order = tmp_path / "lock", []
+    first_has_it, second_waits = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with locked(file):
+            first_has_it.set()
+            second_waits.wait(0.2 if told is None else 5)
+            order.append("first")
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert first_has_it.wait(5)
+    with locked(file, None if told is None else lambda who: second_waits.set()):
+        order.append("second")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_a_program_that_was_given_the_descriptor_holds_the_lock_with_us(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    with locked(file) as descriptor:
+        run(["sh", "-c", "sleep 1 >/dev/null 2>&1 &"], hold=(descriptor,))
+    with pytest.raises(RuntimeError), locked(file, give_up):
+        pytest.fail("two hold it")
+    with locked(file):
+        pass
+
+
+def test_a_program_that_was_not_given_it_does_not(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    with locked(file):
+        run(["sh", "-c", "sleep 1 >/dev/null 2>&1 &"])
+    with locked(file, give_up):
+        pass
+
+
+def test_a_directory_in_use_is_refused_with_the_name_of_its_users(tmp_path: Path) -> None:
+    words = f"another patchstack export is at work in {re.escape(str(tmp_path))}"
+    with alone_in(tmp_path, "patchstack export"):
+        with pytest.raises(UsageError, match=words) as raised, alone_in(tmp_path, "patchstack export"):
+            pytest.fail("two hold it")
+        assert raised.value.hint == "wait for it"
+    with alone_in(tmp_path, "patchstack export"):
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_only_a_directory_can_be_held_as_one(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match="none cannot be opened: No such file"), alone_in(tmp_path / "none", "x"):
+        pytest.fail("it does not exist")
+    (tmp_path / "file").touch()
+    with pytest.raises(MissingError, match="file cannot be opened: Not a directory"), alone_in(tmp_path / "file", "x"):
+        pytest.fail("it is a file")
+
+
+def test_an_error_of_the_block_lets_go_of_the_lock(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="of the block"), alone_in(tmp_path, "x"):
+        raise OSError("of the block")
+    with alone_in(tmp_path, "x"):
+        pass
