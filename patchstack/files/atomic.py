@@ -1,4 +1,5 @@
-"""Files that are whole or not at all: new ones, replaced ones, and writes that reach the disk."""
+"""Files that are whole or not at all: new ones, replaced ones, and writes that reach the disk. The only module that
+renames."""
 
 from __future__ import annotations
 
@@ -37,17 +38,31 @@ def write_new(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Give a file, and the one a link leads to, new content in one step; its mode stays. A run that is killed leaves
-    the old content or the new. Raises `OSError`; then nothing has changed."""
+def put_in_place(draft: Path, path: Path) -> None:
+    """Rename a draft, which lies in the same file system, in one step. What `path` names is replaced: a file, a link
+    (never followed), or a directory if it is empty and the draft is one. Raises `OSError`; then nothing has changed.
+
+    The caller decides whether the draft has reached the disk before.
+    """
+    os.replace(draft, path)
+
+
+def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    """Give a file, and the one a link leads to, new content in one step. A run that is killed leaves the old content or
+    the new. Without `mode` a file keeps its own, and a new one gets the usual one.
+
+    Raises `OSError`; then nothing has changed.
+    """
     path = path.resolve()
     draft = path.with_name(f".{path.name}.patchstack-{tag()}")
     try:
         _sweep(path, draft)
         write_new(draft, content)
-        if path.exists():
+        if mode is not None:
+            draft.chmod(mode)
+        elif path.exists():
             draft.chmod(path.stat().st_mode & 0o7777)
-        draft.replace(path)
+        put_in_place(draft, path)
     except OSError:
         draft.unlink(missing_ok=True)
         raise

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.errors import ConfigError, MissingError, UsageError
-from patchstack.files.atomic import link_or_copy, sync_directory, undisturbed, write_new
+from patchstack.files.atomic import link_or_copy, put_in_place, sync_directory, undisturbed, write_new
 from patchstack.files.lock import alone_in
 
 STAGE = ".patchstack-apply"
@@ -132,7 +132,7 @@ def _prepare(directory: Path, stage: Path, changes: Sequence[Change]) -> list[_S
     entries = [{"path": step.path, "staged": step.staged, "kept": step.kept} for step in steps]
     draft = stage / "journal.draft"
     write_new(draft, json.dumps(entries).encode("ascii"))
-    draft.replace(stage / _JOURNAL)
+    put_in_place(draft, stage / _JOURNAL)
     sync_directory(stage)
     return steps
 
@@ -152,7 +152,7 @@ def _carry_out(directory: Path, stage: Path, steps: Sequence[_Step]) -> None:
             path = directory / step.path
             path.parent.mkdir(parents=True, exist_ok=True)
             _remove_empty(path)
-            (stage / step.staged).replace(path)
+            put_in_place(stage / step.staged, path)
 
 
 def _take_back(directory: Path, stage: Path, steps: Sequence[_Step], cause: OSError) -> None:
@@ -172,7 +172,7 @@ def _take_back(directory: Path, stage: Path, steps: Sequence[_Step], cause: OSEr
                 _remove_empty(path)
                 again = stage / f"{step.kept}-again"
                 link_or_copy(stage / step.kept, again)
-                again.replace(path)
+                put_in_place(again, path)
     except OSError as error:
         raise MissingError(
             f"{directory} is half written: {cause}; and taking it back failed: {error}",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from patchstack.errors import MissingError
-from patchstack.files.atomic import link_or_copy, sync_directory, write_new
+from patchstack.files.atomic import link_or_copy, put_in_place, sync_directory, write_new
 from patchstack.files.lock import alone_in
 
 _AT_FDCWD = -100
@@ -47,7 +47,7 @@ def replace_files(directory: Path, files: Mapping[str, bytes | None]) -> None:
             if directory.is_dir():
                 _exchange(fresh, directory)
             else:
-                fresh.rename(directory)
+                put_in_place(fresh, directory)
             sync_directory(directory.parent)
         except OSError as error:
             shutil.rmtree(fresh, ignore_errors=True)

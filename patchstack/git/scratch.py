@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from patchstack.files.alive import TAG, left_behind, tag
+from patchstack.files.atomic import put_in_place
 from patchstack.process import clean_environment
 
 _NAME = re.compile(rf"patchstack-(?P<tag>{TAG})-\w+\Z")
@@ -70,7 +71,7 @@ def write_object(objects: Path, oid: str, kind: str, data: bytes) -> None:
         draft = path.with_name(f"tmp_obj_{os.getpid()}_{oid[2:]}")  # git's own prefix: its gc removes what was left
         draft.write_bytes(zlib.compress(b"%s %d\0" % (kind.encode(), len(data)) + data, 1))
         draft.chmod(0o444)
-        draft.replace(path)
+        put_in_place(draft, path)
 
 
 def isolated_environment(git_dir: Path, **more: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from patchstack.errors import MissingError, UsageError
+from patchstack.files.atomic import put_in_place
 from patchstack.files.lock import locked
 from patchstack.git.objects import FULL_ID, Objects, Repository, read_only_git
 from patchstack.process import Finished, clean_environment, run
@@ -161,7 +162,7 @@ def _make_clone(directory: Path) -> None:
         "[extensions]\n\tpartialClone = patchstack-cache\n"
         '[remote "patchstack-cache"]\n\tpromisor = true\n\tpartialclonefilter = blob:none\n'
     )
-    draft.rename(directory)
+    put_in_place(draft, directory)
 
 
 def promisor_url(repository: Path) -> str | None:

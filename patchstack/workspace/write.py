@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from patchstack.errors import ConfigError, UsageError
+from patchstack.files.atomic import replace_file
 from patchstack.workspace.mapping import read_yaml
 from patchstack.workspace.model import SeriesConfig
 from patchstack.workspace.places import is_url
@@ -85,17 +86,9 @@ def _scalar(value: str, quote: str) -> str:
 
 def _replace(path: Path, text: str) -> None:
     path = path.resolve()
-    draft = path.with_name(f".{path.name}.patchstack-draft")
     try:
-        with draft.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            draft.chmod(path.stat().st_mode & 0o7777)
-        draft.replace(path)
+        replace_file(path, text.encode())
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise ConfigError(f"{path} cannot be written: {error}") from error
 
 

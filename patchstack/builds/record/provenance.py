@@ -12,9 +12,7 @@ id is the build key.
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +22,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import patchstack
 from patchstack.errors import MissingError, UsageError
+from patchstack.files.atomic import replace_file
 
 if TYPE_CHECKING:
     from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance as Predicate
@@ -143,21 +142,10 @@ def write_provenance(path: Path, provenance: Provenance) -> None:
     """Write the statement, in one step: whoever reads sees the old file or the new one. Raises as `render`, and
     `MissingError` where it cannot be written."""
     content = render(provenance)
-    draft = None
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as out:
-            draft = Path(out.name)
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        draft.chmod(0o644)
-        draft.replace(path)
-        draft = None
+        replace_file(path, content, mode=0o644)
     except OSError as error:
         raise MissingError(f"{path} cannot be written: {error.strerror}") from error
-    finally:
-        if draft is not None:
-            draft.unlink(missing_ok=True)
 
 
 def _predicate(provenance: Provenance) -> Predicate:

@@ -16,7 +16,7 @@ from typing import Any
 
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.alive import TAG, left_behind, tag
-from patchstack.files.atomic import replace_file, write_new
+from patchstack.files.atomic import put_in_place, replace_file, write_new
 from patchstack.files.lock import locked
 
 RECORD = "build.json"
@@ -100,11 +100,11 @@ class Store:
         place = self.root / key
         if place.exists():
             old = draft.with_name(f"{draft.name}-old")
-            place.rename(old)
-            draft.rename(place)
+            put_in_place(place, old)
+            put_in_place(draft, place)
             shutil.rmtree(old, ignore_errors=True)
         else:
-            draft.rename(place)
+            put_in_place(draft, place)
         return Stored(key=key, directory=place, record=record)
 
     def amend(self, stored: Stored, record: Mapping[str, Any]) -> Stored:

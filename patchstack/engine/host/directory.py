@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from patchstack.engine.archive import OWNER, Stream
 from patchstack.engine.protocol import OutOfSpace
 from patchstack.errors import MissingError, UsageError
+from patchstack.files.atomic import put_in_place
 
 _BLOCK = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -72,7 +73,7 @@ def _place(entries: tarfile.TarFile, info: tarfile.TarInfo, directory: Path) -> 
                 shutil.copyfileobj(source, out, _BLOCK)
             new.chmod(info.mode & 0o777)
             os.utime(new, (info.mtime, info.mtime))
-        new.replace(target)
+        put_in_place(new, target)
     except BaseException:
         new.unlink(missing_ok=True)
         raise

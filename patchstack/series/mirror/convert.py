@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import NotHeldError
-from patchstack.files.atomic import refuse_occupied
+from patchstack.files.atomic import put_in_place, refuse_occupied
 from patchstack.git.apply import Applier
 from patchstack.git.format import formatting
 from patchstack.git.objects import Commit, Objects, Repository
@@ -66,5 +66,5 @@ def copy_series(
             given = [link.after for link in apply_series(applier, copied)]
         if given != [commit.tree for commit in commits]:  # which the series was just seen to give
             raise NotHeldError("the copy would not give what the series gives; nothing was written")
-        drafted.rename(directory)
+        put_in_place(drafted, directory)
     return Copied(directory=directory, files=tuple(patch.file for patch in copied.patches), tree=given[-1])

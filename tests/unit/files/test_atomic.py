@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.files import alive
-from patchstack.files.atomic import replace_file
+from patchstack.files.atomic import put_in_place, replace_file
 from tests.support.namespaces import in_another, need_namespaces
 
 
@@ -73,3 +73,51 @@ def test_files_that_only_look_like_drafts_stay(tmp_path: Path, dead: int) -> Non
         os.utime(tmp_path / name, (0, 0))
     replace_file(tmp_path / "file", b"whole")
     assert drafts(tmp_path) == sorted(names)
+
+
+def test_a_file_keeps_its_mode_and_may_be_given_another(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"old")
+    file.chmod(0o750)
+    replace_file(file, b"new")
+    assert (file.read_bytes(), file.stat().st_mode & 0o7777) == (b"new", 0o750)
+    replace_file(file, b"newer", mode=0o604)
+    assert (file.read_bytes(), file.stat().st_mode & 0o7777) == (b"newer", 0o604)
+
+
+def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
+    replace_file(tmp_path / "file", b"new")
+    (tmp_path / "usual").touch()
+    assert (tmp_path / "file").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_what_cannot_be_replaced_stays_and_no_draft_does(tmp_path: Path) -> None:
+    (tmp_path / "file").mkdir()
+    with pytest.raises(IsADirectoryError):
+        replace_file(tmp_path / "file", b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_link_is_replaced_by_a_draft_and_followed_by_new_content(tmp_path: Path) -> None:
+    target, link, draft = tmp_path / "target", tmp_path / "link", tmp_path / "draft"
+    target.write_bytes(b"old")
+    link.symlink_to("target")
+    replace_file(link, b"new")
+    assert (link.is_symlink(), target.read_bytes()) == (True, b"new")
+    draft.write_bytes(b"newer")
+    put_in_place(draft, link)
+    assert (link.is_symlink(), link.read_bytes(), target.read_bytes()) == (False, b"newer", b"new")
+    assert not draft.exists()
+
+
+def test_a_directory_is_put_in_the_place_of_an_empty_one_only(tmp_path: Path) -> None:
+    draft, place = tmp_path / "draft", tmp_path / "place"
+    for directory in (draft, place):
+        directory.mkdir()
+    (draft / "file").touch()
+    put_in_place(draft, place)
+    assert [path.name for path in place.iterdir()] == ["file"]
+    draft.mkdir()
+    with pytest.raises(OSError, match="not empty"):
+        put_in_place(draft, place)
+    assert draft.is_dir()

@@ -240,3 +240,17 @@ def test_a_pin_that_is_an_alias_is_left_to_a_person(tmp_path: Path) -> None:
     assert "pin is not written out there, and was not changed" in caught.value.message
     assert caught.value.hint == f"write pin: {NEW} for series x by hand"
     assert target.read_text() == before
+
+
+def test_a_workspace_that_cannot_be_written_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, f"\n    patches: p\n    upstream: u\n    pin: {OLD}")
+    before = path.read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(ConfigError, match=r"patchstack\.yaml cannot be written: .*No space left on device"):
+        move_pin(path, "x", NEW, None)
+    assert path.read_bytes() == before
+    assert [left.name for left in tmp_path.iterdir()] == [path.name]
