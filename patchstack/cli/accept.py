@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json as writer
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.canonical import one_line
 from patchstack.cli.failures import talk
 from patchstack.cli.ledger import RefArgument, SeriesOption
 from patchstack.cli.options import (
@@ -117,7 +117,7 @@ def accept_command(
             "decision": decision.id if decision is not None else None,
             "steps": [dataclasses.asdict(step) for step in steps],
         }
-        print(writer.dumps(document, sort_keys=True))
+        print(one_line(document))
     elif decision is not None:
         print(f"accepted {', '.join(one.commit[:12] for one in candidates)}: the series {config.name} has it now")
     else:

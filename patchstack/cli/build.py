@@ -238,9 +238,9 @@ def _report(stored: Stored, *, hit: bool, unproven: frozenset[str], output: Path
 
     found = document(stored, hit=hit)
     if json:
-        import json as writer
+        from patchstack.canonical import one_line
 
-        print(writer.dumps(found, sort_keys=True))
+        print(one_line(found))
     else:
         print_build(found)
     if stored.record["status"] != BUILT:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json as writer
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.canonical import indented, one_line
 from patchstack.cli.failures import talk
 from patchstack.cli.gates.standing import AgainOption, ImageOption, fit_bench
 from patchstack.cli.lazy import STYLE, Lazy, group_of
@@ -101,7 +101,7 @@ def run_command(
     if report is not None:
         _write(report, checks, what)
     if json:
-        print(writer.dumps(suite_document(checks, suite=chosen.name, programs=what), sort_keys=True))
+        print(one_line(suite_document(checks, suite=chosen.name, programs=what)))
     else:
         print_checks(checks)
     if code := exit_code(one.judgement.verdict for one in checks):
@@ -127,7 +127,7 @@ def list_command(
             }
             for one in suites
         ]
-        print(writer.dumps({"schema": "patchstack.suites/1", "suites": names}, sort_keys=True))
+        print(one_line({"schema": "patchstack.suites/1", "suites": names}))
         return
     rows = [[one.name, gate.name, gate.kind, f"{found.path}:{gate.line}"] for one in suites for gate in one.gates]
     if not rows:
@@ -193,7 +193,7 @@ def summary_command(
 
     checks, document = read_suite_document(directory / "gates.json")
     if json:
-        print(writer.dumps(document, sort_keys=True))
+        print(one_line(document))
     else:
         print_checks(checks)
     if code := exit_code(one.judgement.verdict for one in checks):
@@ -277,5 +277,5 @@ def _write(directory: Path, checks: list[Checked], what: str) -> None:
     (directory / "gates.md").write_text(markdown(checks), encoding="utf-8")
     (directory / "junit.xml").write_text(junit(checks), encoding="utf-8")
     document = suite_document(checks, suite=checks[0].phase if checks else "", programs=what)
-    (directory / "gates.json").write_text(writer.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    (directory / "gates.json").write_bytes(indented(document))
     talk(f"wrote gate_summary.tsv, gates.md, junit.xml and gates.json to {directory}")

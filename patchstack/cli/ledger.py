@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json as writer
 from typing import Annotated
 
 import typer
 
+from patchstack.canonical import one_line
 from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
 from patchstack.errors import UsageError
@@ -36,7 +36,7 @@ def reject_command(
     way = open_candidates(one_series(found, [series] if series else ()), open_cache(offline=offline), ref)
     decision, path = reject(way, Ledger(ledger_directory(found.root)), why=why, tags=tuple(tag or ()))
     if json:
-        print(writer.dumps(decision_document(decision), sort_keys=True))
+        print(one_line(decision_document(decision)))
     else:
         print(f"rejected {', '.join(one.commit[:12] for one in decision.candidates)}: {path}")
     talk(f"next: drop it from the fork, and commit {path}")
@@ -60,7 +60,7 @@ def ledger_command(
             raise UsageError("--show is one decision: leave out the words")
         decision = ledger.named(show)
         if json:
-            print(writer.dumps(decision_document(decision), sort_keys=True))
+            print(one_line(decision_document(decision)))
             return
         for line in decision_lines(decision, diff=diff):
             print(line)
@@ -70,7 +70,7 @@ def ledger_command(
     found = [one for one in ledger.read() if one.says(words or ())]
     if json:
         for one in found:
-            print(writer.dumps(decision_document(one), sort_keys=True))
+            print(one_line(decision_document(one)))
     elif found:
         print_decisions(found)
     else:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+
+from patchstack.canonical import canonical
 
 SCHEMA = "patchstack.observation-key/1"
 
@@ -34,9 +34,4 @@ class Ingredients:
 
 def observation_key(ingredients: Ingredients) -> str:
     """64 hexadecimal digits: SHA-256 of the canonical JSON of the ingredients."""
-    return hashlib.sha256(canonical({"schema": SCHEMA, **asdict(ingredients)}).encode()).hexdigest()
-
-
-def canonical(value: Mapping[str, Any]) -> str:
-    """JSON with sorted keys and nothing between."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical({"schema": SCHEMA, **asdict(ingredients)})).hexdigest()

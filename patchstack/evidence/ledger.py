@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from patchstack.canonical import canonical, indented
 from patchstack.errors import ConfigError, MissingError, UsageError
 from patchstack.files.atomic import replace_file
 from patchstack.series.lock import read_lock
@@ -77,8 +78,7 @@ class Ledger:
         """Write a decision down, whole or not at all; the same decision twice is one file."""
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / f"{decision.id}.json"
-        text = json.dumps(_document(decision), indent=2, sort_keys=True, ensure_ascii=False)
-        replace_file(path, text.encode() + b"\n")
+        replace_file(path, indented(_document(decision), ascii=False))
         return path
 
     def read(self) -> tuple[Decision, ...]:
@@ -133,7 +133,7 @@ def accepted_patches(directory: Path, patches: Path) -> dict[str, tuple[str, Pat
 
 
 def _content(decision: Decision) -> bytes:
-    return json.dumps(_document(decision), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return canonical(_document(decision), ascii=False)
 
 
 def _document(decision: Decision) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from patchstack.canonical import indented
 from patchstack.files.atomic import replace_file
 
 SCHEMA = "patchstack.observation/1"
@@ -59,7 +60,7 @@ class Observations:
             "outputs": {name: self._write(blob) for name, blob in record.blobs.items()},
         }
         path = self._path(record.key)
-        replace_file(path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode())
+        replace_file(path, indented(document))
         return path
 
     def _path(self, key: str) -> Path:

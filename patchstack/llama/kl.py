@@ -10,7 +10,7 @@ import hashlib
 import math
 from dataclasses import dataclass, field
 
-from patchstack.evidence.key import canonical
+from patchstack.canonical import canonical
 from patchstack.llama.perplexity_output import (
     Log,
     Statistics,
@@ -273,7 +273,7 @@ def _name(comparison: Comparison, build: str, model: str) -> str:
         "args": list(comparison.base.args),
         "env": list(map(list, comparison.base.env)),
     }
-    return f"kl-{hashlib.sha256(canonical(parts).encode()).hexdigest()[:40]}.base"
+    return f"kl-{hashlib.sha256(canonical(parts)).hexdigest()[:40]}.base"
 
 
 def _invocation(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import tempfile
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from patchstack.builds.inputs.toolkit import recall, remember
+from patchstack.canonical import one_line
 from patchstack.engine.archive import pack, unpack
 from patchstack.engine.protocol import About, Ending, Engine, Job, Limits, Outcome
 from patchstack.errors import MissingError
@@ -241,7 +241,7 @@ class Runner:
                 inputs={name: hashlib.sha256(data).hexdigest() for name, data in invocation.inputs.items()},
                 keeps=invocation.keeps,
                 brings=invocation.brings,
-                requests=tuple(json.dumps([one.path, one.body], sort_keys=True) for one in invocation.requests),
+                requests=tuple(one_line([one.path, one.body]) for one in invocation.requests),
                 hardware=f"{self.hardware} {self.about.platform} {self.files.image or 'host'}{self._without}",
                 kind=self.context.kind,
                 salt=salt,

@@ -9,11 +9,11 @@ taken apart here, where an answer that broke off can be told from a whole one.
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from patchstack.canonical import one_line
 from patchstack.observe.protocol import Reply, Request
 
 LOOPBACK = ("--host", "127.0.0.1", "--port", "0")
@@ -188,7 +188,7 @@ class _Wire:
 
 def _wire(request: Request) -> bytes:
     """A request as it goes over the wire."""
-    body = b"" if request.body is None else json.dumps(request.body, sort_keys=True).encode()
+    body = b"" if request.body is None else one_line(request.body).encode()
     head = [f"{'GET' if request.body is None else 'POST'} {request.path} HTTP/1.1", "Host: 127.0.0.1"]
     head += ["Connection: close", "Accept: application/json"]
     if request.body is not None:

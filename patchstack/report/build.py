@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as writer
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from patchstack.builds.record.record import BUILT
 from patchstack.builds.run.progress import Progress, ProgressReader, Pulse
+from patchstack.canonical import one_line
 from patchstack.report.escape import printable
 from patchstack.report.table import Table, print_table
 
@@ -172,7 +172,7 @@ def print_builds(builds: Iterable[Stored], *, json: bool) -> None:
     builds = tuple(builds)
     if json:
         for stored in builds:
-            print(writer.dumps(document(stored, hit=True), sort_keys=True))
+            print(one_line(document(stored, hit=True)))
         return
     if not builds:
         print("no builds yet", file=sys.stderr)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from patchstack.builds.inputs.plan import Plan
 from patchstack.builds.inputs.source import Source
+from patchstack.canonical import canonical
 
 RECIPE_VERSION = 1
 """Changes with the commands that `patchstack.builds.run.recipe` gives: binaries of older ones are not taken for new."""
@@ -63,5 +63,4 @@ def build_key(source: Source, plan: Plan, toolchain: Toolchain, processor: str |
         "toolchain": toolchain.digest,
         "processor": processor if plan.native else None,
     }
-    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return Key(hex=hashlib.sha256(text.encode()).hexdigest(), inputs=inputs)
+    return Key(hex=hashlib.sha256(canonical(inputs)).hexdigest(), inputs=inputs)

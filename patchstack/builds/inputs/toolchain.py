@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shutil
 from collections.abc import Iterable, Mapping
@@ -13,6 +12,7 @@ from patchstack.builds.inputs.arch import toolkit_complaint
 from patchstack.builds.inputs.key import Toolchain
 from patchstack.builds.inputs.plan import Plan
 from patchstack.builds.inputs.toolkit import engine_digest, local_digest, recall, remember
+from patchstack.canonical import one_line
 from patchstack.engine.protocol import Engine, EnginePath, Image, Job, Limits
 from patchstack.errors import MissingError
 from patchstack.process import clean_environment, run
@@ -91,7 +91,7 @@ def host_toolchain(plan: Plan, nvcc: Path | None, memory: Path) -> Toolchain:
         said = run([str(nvcc), "--version"], timeout=60)
         versions["nvcc"] = next((line for line in said.stdout.decode().splitlines() if "release" in line), "")
         toolkit = local_digest(nvcc.resolve().parent.parent, memory)
-    digest = _joined((*digests, toolkit or "", json.dumps(_without_ccache(versions), sort_keys=True)))
+    digest = _joined((*digests, toolkit or "", one_line(_without_ccache(versions))))
     toolchain = Toolchain(
         digest=digest, versions=versions, cuda=cuda_version(versions.get("nvcc", "")), toolkit_digest=toolkit
     )

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from patchstack.canonical import one_line
 from patchstack.engine.protocol import Engine, EnginePath, Job, Limits
 from patchstack.errors import MissingError
 from patchstack.files.atomic import replace_file
@@ -98,5 +99,5 @@ def recall(memory: Path, name: str) -> dict[str, str] | None:
 def remember(memory: Path, name: str, what: dict[str, str]) -> dict[str, str]:
     """Keep something under a name, and give it back."""
     memory.mkdir(parents=True, exist_ok=True)
-    replace_file(memory / f"{name}.json", (json.dumps(what, sort_keys=True) + "\n").encode())
+    replace_file(memory / f"{name}.json", f"{one_line(what)}\n".encode())
     return what

@@ -11,7 +11,6 @@ id is the build key.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 import patchstack
+from patchstack.canonical import indented
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.atomic import replace_file
 
@@ -135,7 +135,7 @@ def render(provenance: Provenance) -> bytes:
         _check_rest(provenance)
     except (ValueError, TypeError, json_format.Error) as error:
         raise UsageError(f"no provenance can be written of this build: {error}") from error
-    return (json.dumps(_whole(json_format.MessageToDict(statement.pb)), indent=2, sort_keys=True) + "\n").encode()
+    return indented(_whole(json_format.MessageToDict(statement.pb)))
 
 
 def write_provenance(path: Path, provenance: Provenance) -> None:

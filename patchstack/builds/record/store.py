@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from patchstack.canonical import indented
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.alive import TAG, left_behind, tag
 from patchstack.files.atomic import put_in_place, replace_file, write_new
@@ -96,7 +97,7 @@ class Store:
 
     def commit(self, key: str, draft: Path, record: Mapping[str, Any]) -> Stored:
         """Put a draft in its place under its key, instead of what was there. To be called under the key's lock."""
-        write_new(draft / RECORD, _text(record))
+        write_new(draft / RECORD, indented(record))
         place = self.root / key
         if place.exists():
             old = draft.with_name(f"{draft.name}-old")
@@ -109,7 +110,7 @@ class Store:
 
     def amend(self, stored: Stored, record: Mapping[str, Any]) -> Stored:
         """Replace the record of a build."""
-        replace_file(stored.directory / RECORD, _text(record))
+        replace_file(stored.directory / RECORD, indented(record))
         return Stored(key=stored.key, directory=stored.directory, record=record)
 
     def remove(self, stored: Stored) -> None:
@@ -139,7 +140,3 @@ class Store:
             found = _DRAFT.match(path.name)
             if found is not None and left_behind(found["tag"], path):
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def _text(record: Mapping[str, Any]) -> bytes:
-    return (json.dumps(record, indent=2, sort_keys=True) + "\n").encode()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json as writer
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.canonical import one_line
 from patchstack.cli.failures import talk
 from patchstack.cli.options import nearest_workspace, open_chosen_engine
 from patchstack.errors import Exit, UsageError
@@ -132,7 +132,7 @@ def finish(judgement: Judgement, *, kind: str, json: bool) -> Exit:
     from patchstack.verdict import exit_code
 
     if json:
-        print(writer.dumps(gate_document(kind, judgement), sort_keys=True))
+        print(one_line(gate_document(kind, judgement)))
     else:
         for line in gate_lines(kind, judgement):
             print(line)

@@ -15,6 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
+from patchstack.canonical import one_line
 from patchstack.files import proc
 from patchstack.machine.ask import Place
 
@@ -136,7 +137,7 @@ def free_line(owner: Owner | None) -> str:
 
 def record_line(owner: Owner) -> str:
     """The second line of a taken lock."""
-    return json.dumps({"schema": SCHEMA, **{name: getattr(owner, name) for name in Owner.__slots__}}, sort_keys=True)
+    return one_line({"schema": SCHEMA, **{name: getattr(owner, name) for name in Owner.__slots__}})
 
 
 def read_owner(text: str) -> tuple[Owner, Sign] | None:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from patchstack.canonical import indented
 from patchstack.files.atomic import replace_file
 from patchstack.workflow.candidate.accept import Step
 from patchstack.workflow.candidate.candidate import OnTheWay
@@ -31,7 +32,7 @@ def keep(root: Path, way: OnTheWay, steps: Sequence[Step]) -> Path:
     }
     path = _path(root, way)
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode())
+    replace_file(path, indented(document))
     return path
 
 
