@@ -17,8 +17,9 @@ from typing import Literal
 import pygit2
 
 from patchstack.errors import MissingError, UsageError
+from patchstack.git import run as git
 from patchstack.git.memory import MadeObjects
-from patchstack.process import Finished, clean_environment, run
+from patchstack.process import Finished
 
 # Map packs in small windows: libgit2 would map whole packs, and every page it reads of them counts as our memory.
 pygit2.settings.mwindow_size = 4 * 1024 * 1024
@@ -248,12 +249,12 @@ class Repository:
             raise NotARepository(f"there is no repository at {name}: no such file or directory")
         places = (("--absolute-git-dir",), ("--git-path", "objects"))
         facts = ("--is-shallow-repository", "--show-object-format", "--show-prefix")
-        asked = read_only_git(path, "rev-parse", *facts, *places[0], *places[1])
+        asked = git.read(path, "rev-parse", *facts, *places[0], *places[1])
         if not asked.ok:
             raise _not_opened(name, asked)
         shallow, object_format, prefix, *told = os.fsdecode(asked.stdout).split("\n")
         if len(told) != 3:  # a newline in the path
-            told = [os.fsdecode(read_only_git(path, "rev-parse", *one).stdout).removesuffix("\n") for one in places]
+            told = [os.fsdecode(git.read(path, "rev-parse", *one).stdout).removesuffix("\n") for one in places]
         git_dir, objects = told[:2]
         # git was told not to search upwards, but cannot be where a path has a colon in it.
         if prefix or Path(git_dir).resolve() in path.resolve().parents:
@@ -285,7 +286,7 @@ class Repository:
             return objects.commit(oid)
         if rev.startswith("-") or not rev.strip():
             raise UsageError(f"{what} {rev!r} is not a revision")
-        asked = read_only_git(self.path, "rev-parse", "--verify", "--end-of-options", f"{rev}^{{commit}}")
+        asked = git.read(self.path, "rev-parse", "--verify", "--end-of-options", f"{rev}^{{commit}}")
         if asked.ok:
             return objects.commit(asked.stdout.decode("ascii").strip().splitlines()[-1])
         raise self._not_resolved(rev, what, asked)
@@ -317,22 +318,7 @@ class Repository:
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """Whether `ancestor` is reachable from `descendant`, as far as this clone's history goes."""
-        return read_only_git(self.path, "merge-base", "--is-ancestor", ancestor, descendant).ok
-
-
-def read_only_git(path: Path, *args: str) -> Finished:
-    """Run git in a repository without letting it write or fetch: no lazy fetch, no locks, no upward search."""
-    environment = clean_environment(
-        {
-            "GIT_CEILING_DIRECTORIES": str(path.resolve().parent),
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_ALLOW_PROTOCOL": "none",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "GIT_TERMINAL_PROMPT": "0",
-        }
-    )
-    return run(["git", "-C", str(path), "-c", "safe.bareRepository=all", *args], env=environment)
+        return git.read(self.path, "merge-base", "--is-ancestor", ancestor, descendant).ok
 
 
 def _not_opened(name: str, asked: Finished) -> NotARepository:
@@ -344,5 +330,4 @@ def _not_opened(name: str, asked: Finished) -> NotARepository:
         )
     if "not a git repository" in complaint:
         return NotARepository(f"{name} is not a git repository")
-    first = complaint.splitlines()[0] if complaint else f"git exited {asked.code}"
-    return NotARepository(f"{name} cannot be opened: {first.removeprefix('fatal: ')}")
+    return NotARepository(f"{name} cannot be opened: {git.first_complaint(asked)}")

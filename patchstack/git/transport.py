@@ -12,7 +12,8 @@ from pathlib import Path
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.atomic import put_in_place
 from patchstack.files.lock import locked
-from patchstack.git.objects import FULL_ID, Objects, Repository, read_only_git
+from patchstack.git import run as git
+from patchstack.git.objects import FULL_ID, Objects, Repository
 from patchstack.process import Finished, clean_environment, run
 
 Talk = Callable[[str], None]
@@ -42,7 +43,7 @@ class Cache:
                 hint="give the full commit id when the upstream is a URL",
             )
         with self._clone(url, f"pin {oid}") as (directory, lock):
-            if not read_only_git(directory, "cat-file", "-e", f"{oid}^{{tree}}").ok:
+            if not git.read(directory, "cat-file", "-e", f"{oid}^{{tree}}").ok:
                 if self.offline:
                     raise _offline(url, f"pin {oid}")
                 done = self._fetch(directory, lock, url, "--depth=1", refs=(oid,))
@@ -60,11 +61,11 @@ class Cache:
                 done = self._fetch(directory, lock, url, f"--depth={depth}", refs=(f"+{ref}:{kept}",))
                 if not done.ok:
                     raise _not_fetched(url, f"ref {ref}", done)
-                if read_only_git(directory, "merge-base", "--is-ancestor", until, kept).ok:
+                if git.read(directory, "merge-base", "--is-ancestor", until, kept).ok:
                     break
                 if not (directory / "shallow").exists():
                     break
-            found = read_only_git(directory, "rev-parse", "--verify", f"{kept}^{{commit}}")
+            found = git.read(directory, "rev-parse", "--verify", f"{kept}^{{commit}}")
             if not found.ok:
                 raise _offline(url, f"ref {ref}")
             return Repository.open(shown_url(url), directory), found.stdout.decode("ascii").strip()
@@ -167,12 +168,12 @@ def _make_clone(directory: Path) -> None:
 
 def promisor_url(repository: Path) -> str | None:
     """Where a partial clone's missing objects are to be had, as its configuration says."""
-    asked = read_only_git(repository, "config", "--get-regexp", r"^remote\..*\.promisor$")
+    asked = git.read(repository, "config", "--get-regexp", r"^remote\..*\.promisor$")
     for line in asked.stdout.decode("utf-8", "replace").splitlines():
         key, _, value = line.partition(" ")
         if value == "true":
             name = key.removeprefix("remote.").removesuffix(".promisor")
-            url = read_only_git(repository, "config", "--get", f"remote.{name}.url")
+            url = git.read(repository, "config", "--get", f"remote.{name}.url")
             if url.ok:
                 return url.stdout.decode("utf-8", "replace").strip()
     return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from patchstack.errors import MissingError, NotHeldError
-from patchstack.git.objects import Commit, MissingObject, Objects, Repository, read_only_git
+from patchstack.git import run as git
+from patchstack.git.objects import Commit, MissingObject, Objects, Repository
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +91,14 @@ def _remote_branches(repository: Repository, branch: str) -> list[str]:
     """The full names of the branches of remotes that a branch is pushed to, or is itself."""
     names = []
     for rev in (f"{branch}@{{upstream}}", branch):
-        asked = read_only_git(repository.path, "rev-parse", "--symbolic-full-name", "--verify", "--quiet", rev)
+        asked = git.read(repository.path, "rev-parse", "--symbolic-full-name", "--verify", "--quiet", rev)
         name = asked.stdout.decode().strip() if asked.ok else ""
         # A branch may follow a branch of its own repository, which says nothing of a remote.
         if name and not name.startswith(("refs/heads/", "refs/tags/")):
             names.append(name)
     if names:
         return names
-    listed = read_only_git(repository.path, "for-each-ref", "--format=%(refname)", f"refs/remotes/*/{branch}")
+    listed = git.read(repository.path, "for-each-ref", "--format=%(refname)", f"refs/remotes/*/{branch}")
     return listed.stdout.decode().split()
 
 

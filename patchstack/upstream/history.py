@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 
 from patchstack.errors import MissingError, PatchstackError, UsageError
-from patchstack.git.objects import Commit, MissingObject, Objects, Repository, read_only_git
+from patchstack.git import run as git
+from patchstack.git.objects import Commit, MissingObject, Objects, Repository
 
 # Where a clone keeps what it last saw of its upstream, the most telling first. `HEAD` may be a fork's branch.
 _TIPS = (
@@ -65,7 +66,7 @@ def find_tip(repository: Repository, objects: Objects, ref: str | None) -> tuple
     """
     if ref is not None:
         return repository.resolve_commit(ref, "--to", objects), ref
-    asked = read_only_git(repository.path, "for-each-ref", "--format=%(refname)", *_TIPS[:-1])
+    asked = git.read(repository.path, "for-each-ref", "--format=%(refname)", *_TIPS[:-1])
     there = set(asked.stdout.decode("utf-8", "replace").split("\n"))
     name = next((tip for tip in _TIPS if tip in there), "HEAD")
     try:
@@ -83,7 +84,7 @@ def read_range(repository: Repository, objects: Objects, pin: Commit, tip: Commi
     """
     if tip.oid == pin.oid:
         return UpstreamRange(pin=pin, tip=tip, ref=ref, commits=())
-    asked = read_only_git(
+    asked = git.read(
         repository.path,
         *("rev-list", "--reverse", "--first-parent", "--encoding=UTF-8"),
         *("--format=%T%x00%P%x00%an%x00%as%x00%s", f"{pin.oid}..{tip.oid}"),
@@ -135,7 +136,7 @@ def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str) -> P
         return UsageError(
             f"{ref} ({tip.oid[:12]}) is older than the pin {pin.oid[:12]}", hint="name a commit that came after the pin"
         )
-    asked = read_only_git(repository.path, "merge-base", pin.oid, tip.oid)
+    asked = git.read(repository.path, "merge-base", pin.oid, tip.oid)
     apart = asked.stdout.decode("ascii", "replace").split()
     if repository.shallow:
         return ShallowRange(repository, ref, tip.oid, pin)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from patchstack.errors import MissingError
-from patchstack.git.objects import Objects, Repository, read_only_git
+from patchstack.git import run as git
+from patchstack.git.objects import Objects, Repository
 from patchstack.git.transport import Cache, fetch_into_cache
 from patchstack.series.files.directory import Series, load_series
 from patchstack.series.sources import open_sources
@@ -71,7 +72,7 @@ def _fetched(cache: Cache, url: str, shallow: ShallowRange, pin: str) -> Reposit
 def _origin(repository: Repository) -> str | None:
     """Where a clone came from, as its configuration says: `upstream` before `origin`; a path is the clone's."""
     for name in ("upstream", "origin"):
-        asked = read_only_git(repository.path, "config", "--get", f"remote.{name}.url")
+        asked = git.read(repository.path, "config", "--get", f"remote.{name}.url")
         if asked.ok:
             url = asked.stdout.decode("utf-8", "replace").strip()
             return url if is_url(url) else str((repository.path / url).resolve())

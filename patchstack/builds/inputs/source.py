@@ -11,7 +11,8 @@ from pathlib import Path, PurePosixPath
 
 from patchstack.engine.archive import Entry
 from patchstack.errors import MissingError, NotHeldError, PatchstackError, UsageError
-from patchstack.git.objects import EMPTY_TREE, Objects, read_only_git
+from patchstack.git import run as git
+from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
 from patchstack.git.transport import Cache, shown_url
 from patchstack.series.verify.result import Verification
@@ -139,7 +140,7 @@ def directory_source(directory: Path) -> Source:
 
 
 def _files(directory: Path) -> Iterator[str]:
-    asked = read_only_git(directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    asked = git.read(directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if asked.ok:
         yield from sorted(os.fsdecode(name) for name in set(asked.stdout.split(b"\0")) if name)
         return

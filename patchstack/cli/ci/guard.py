@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from patchstack.errors import MissingError, NotHeldError, PatchstackError
-from patchstack.git.objects import read_only_git
+from patchstack.git import run as git
 from patchstack.workspace import read_workspace, read_yaml
 
 # What makes a comparison, and so may not be a pull request's own choice.
@@ -26,14 +26,14 @@ def hold_against_base(root: Path, workspace: str, base: str) -> list[str]:
     Raises `NotHeldError` for series whose comparison is another one, and for those that are gone; `MissingError` where
     the base is not here: not to know is not to pass.
     """
-    if not base or not read_only_git(root, "cat-file", "-e", f"{base}^{{commit}}").ok:
+    if not base or not git.read(root, "cat-file", "-e", f"{base}^{{commit}}").ok:
         base = _first_parent(root)
-    found = read_only_git(root, "ls-tree", "-z", "--full-tree", base, "--", workspace)
+    found = git.read(root, "ls-tree", "-z", "--full-tree", base, "--", workspace)
     if not found.ok:
         raise _not_here(found.complaint)
     if not found.stdout:
         return [f"{workspace} is new with this pull request: see what its series are compared with"]
-    shown = read_only_git(root, "cat-file", "blob", f"{base}:{workspace}")
+    shown = git.read(root, "cat-file", "blob", f"{base}:{workspace}")
     if not shown.ok:
         raise _not_here(shown.complaint)
     with tempfile.TemporaryDirectory(prefix="patchstack-base-") as scratch:
@@ -85,10 +85,10 @@ def _series(path: Path) -> dict[str, dict[str, str]]:
 
 def _first_parent(root: Path) -> str:
     """The base, where what is checked out is the pull request merged into it."""
-    asked = read_only_git(root, "rev-parse", "--verify", "--quiet", "HEAD^2")
+    asked = git.read(root, "rev-parse", "--verify", "--quiet", "HEAD^2")
     if not asked.ok:
         raise _not_here(asked.complaint)
-    found = read_only_git(root, "rev-parse", "--verify", "HEAD^1")
+    found = git.read(root, "rev-parse", "--verify", "HEAD^1")
     return found.stdout.decode("ascii").strip()
 
 

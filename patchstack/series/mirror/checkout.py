@@ -12,6 +12,7 @@ from pathlib import Path
 
 from patchstack.errors import ConfigError, NotHeldError, UsageError
 from patchstack.files.atomic import refuse_occupied
+from patchstack.git import run as git
 from patchstack.git.apply import Applier
 from patchstack.git.authored import NoCommit, an_author
 from patchstack.git.objects import Commit, Objects, object_id, parse_commit
@@ -19,7 +20,7 @@ from patchstack.git.overlay import DIRECTORY, SUBMODULE, TreeOverlay
 from patchstack.git.scratch import write_object
 from patchstack.series.files.directory import Series
 from patchstack.series.lock import Lock
-from patchstack.series.mirror.destination import Destination, NewRepository, WorkTreeOf, git, refuse_name, run_git
+from patchstack.series.mirror.destination import Destination, NewRepository, WorkTreeOf, change, refuse_name
 from patchstack.series.verify.prefix_trees import Link, apply_series
 
 
@@ -92,21 +93,21 @@ def pick_alone(made: CheckedOut, base: Commit, number: int) -> CheckedOut:
     branch as recreated.
     """
     branch = f"{made.branch.removesuffix(f'-at-{number}')}-patch-{number}"
-    begun = run_git(made.directory, "checkout", "--quiet", "-b", branch, base.oid)
+    begun = git.write(made.directory, "checkout", "--quiet", "-b", branch, base.oid)
     if not begun.ok:
         raise UsageError(f"branch {branch} was not made: {begun.complaint}", hint="--branch NAME takes another name")
-    picked = run_git(made.directory, *_COMMITTER, "cherry-pick", "--allow-empty", made.head)
+    picked = git.write(made.directory, *_COMMITTER, "cherry-pick", "--allow-empty", made.head)
     if not picked.ok:
-        unmerged = run_git(made.directory, "diff", "--name-only", "--diff-filter=U").stdout.decode("utf-8", "replace")
-        run_git(made.directory, "cherry-pick", "--abort")
-        git(made.directory, "checkout", "--quiet", made.branch)
-        git(made.directory, "branch", "--quiet", "-D", branch)
+        unmerged = git.write(made.directory, "diff", "--name-only", "--diff-filter=U").stdout.decode("utf-8", "replace")
+        git.write(made.directory, "cherry-pick", "--abort")
+        change(made.directory, "checkout", "--quiet", made.branch)
+        change(made.directory, "branch", "--quiet", "-D", branch)
         raise NotHeldError(
             f"patch {number:04d} cannot stand alone on the pin: it needs what an earlier patch does",
             problems=[f"{path}: both change it" for path in unmerged.split("\n") if path],
             hint=f"{made.directory} has the series up to it, on branch {made.branch}",
         )
-    head = run_git(made.directory, "rev-parse", "HEAD").stdout.decode("ascii").strip()
+    head = git.write(made.directory, "rev-parse", "HEAD").stdout.decode("ascii").strip()
     return replace(made, branch=branch, head=head, count=1)
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from patchstack.errors import MissingError, UsageError
-from patchstack.git.objects import read_only_git
+from patchstack.git import run as git
 from patchstack.git.scratch import borrow_objects
 from patchstack.git.transport import shown_url
-from patchstack.process import Finished, clean_environment, run
 
 
 class Destination(Protocol):
@@ -41,19 +40,19 @@ class NewRepository:
     def make(self, branch: str, head: str, base: str) -> Path:
         """Make the repository, with `upstream` as a remote."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        git(self.directory, "init", "--quiet", f"--initial-branch={branch}", "--template=")
-        git(self.directory, "config", "remote.upstream.url", shown_url(self.upstream))
+        change(self.directory, "init", "--quiet", f"--initial-branch={branch}", "--template=")
+        change(self.directory, "config", "remote.upstream.url", shown_url(self.upstream))
         store = self.directory / ".git" / "objects"
         borrow_objects(store, self.borrowed)
         return store
 
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
         """Set the branch, and write the work tree."""
-        git(self.directory, "update-ref", f"refs/heads/{branch}", head)
+        change(self.directory, "update-ref", f"refs/heads/{branch}", head)
         if absent:
             leave_out(self.directory, absent)
         if files:
-            git(self.directory, "reset", "--quiet", "--hard", branch)
+            change(self.directory, "reset", "--quiet", "--hard", branch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,16 +66,16 @@ class WorkTreeOf:
 
     def make(self, branch: str, head: str, base: str) -> Path:
         """See that the repository can take the branch."""
-        found = read_only_git(self.repository, "rev-parse", "--git-path", "objects")
+        found = git.read(self.repository, "rev-parse", "--git-path", "objects")
         if not found.ok:
             raise MissingError(
                 f"{self.repository} is no git repository", hint="--worktree-of takes the path of a clone"
             )
-        if not read_only_git(self.repository, "cat-file", "-e", f"{base}^{{tree}}").ok:
+        if not git.read(self.repository, "cat-file", "-e", f"{base}^{{tree}}").ok:
             raise MissingError(
                 f"{self.repository} does not have the pin {base}", hint=f"git -C {self.repository} fetch the upstream"
             )
-        at = read_only_git(self.repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
+        at = git.read(self.repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
         if at.ok and (stands := at.stdout.decode("ascii").strip()) != head:
             raise UsageError(
                 f"{self.repository} has a branch {branch} at {stands[:12]}; the series' is at {head[:12]}",
@@ -87,10 +86,10 @@ class WorkTreeOf:
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
         """Make the branch where it is not there yet, and the work tree; both or none."""
         ref = f"refs/heads/{branch}"
-        ours = not read_only_git(self.repository, "show-ref", "--verify", "--quiet", ref).ok
+        ours = not git.read(self.repository, "show-ref", "--verify", "--quiet", ref).ok
         if ours:
-            git(self.repository, "update-ref", ref, head, "")
-        added = run_git(
+            change(self.repository, "update-ref", ref, head, "")
+        added = git.write(
             self.repository,
             *("worktree", "add", "--quiet"),
             *([] if files else ["--no-checkout"]),
@@ -98,41 +97,35 @@ class WorkTreeOf:
         )
         if added.ok:
             return
-        run_git(self.repository, "worktree", "remove", "--force", "--", str(self.directory.absolute()))
+        git.write(self.repository, "worktree", "remove", "--force", "--", str(self.directory.absolute()))
         if ours:
-            run_git(self.repository, "update-ref", "-d", ref, head)
-        raise MissingError(
-            f"git worktree add in {self.repository} failed: {added.complaint}",
+            git.write(self.repository, "update-ref", "-d", ref, head)
+        raise git.GitFailed(
+            f"git worktree add in {self.repository} failed",
+            added,
             hint="--branch NAME, where another work tree has that branch; --no-files, where contents are missing",
         )
 
 
 def refuse_name(branch: str) -> None:
     """Raise `UsageError` for a name that no branch may have."""
-    if branch.startswith("-") or not read_only_git(Path.cwd(), "check-ref-format", f"refs/heads/{branch}").ok:
+    if branch.startswith("-") or not git.read(Path.cwd(), "check-ref-format", f"refs/heads/{branch}").ok:
         raise UsageError(f"{branch!r} is no name for a branch", hint="--branch NAME")
 
 
 def leave_out(directory: Path, paths: Sequence[bytes]) -> None:
     """Make a work tree sparse: all but these files."""
-    git(directory, "config", "core.sparseCheckout", "true")
-    git(directory, "config", "core.sparseCheckoutCone", "false")
+    change(directory, "config", "core.sparseCheckout", "true")
+    change(directory, "config", "core.sparseCheckoutCone", "false")
     patterns = [b"!/" + re.sub(rb"([\\*?\[]| \Z)", rb"\\\1", path) for path in paths]
     (directory / ".git" / "info").mkdir(exist_ok=True)
     (directory / ".git" / "info" / "sparse-checkout").write_bytes(b"\n".join([b"/*", *patterns, b""]))
 
 
-def run_git(directory: Path, *args: str) -> Finished:
-    """git in a directory that is a work tree or repository itself, without anybody's hooks."""
-    environment = clean_environment({"GIT_CEILING_DIRECTORIES": str(directory.resolve().parent)})
-    return run(["git", "-C", str(directory), "-c", "core.hooksPath=/dev/null", *args], env=environment)
-
-
-def git(directory: Path, *args: str) -> None:
-    """As `run_git`; raises `MissingError` where it fails."""
-    done = run_git(directory, *args)
-    if not done.ok:
-        raise MissingError(
-            f"git {args[0]} in {directory} failed: {done.complaint}",
-            hint="the branch is there; some contents of the upstream may be missing: --no-files leaves the files out",
-        )
+def change(directory: Path, *args: str) -> None:
+    """Run a git command in a recreated branch's repository. Raises `GitFailed`."""
+    git.checked(
+        git.write(directory, *args),
+        f"git {args[0]} in {directory} failed",
+        hint="the branch is there; some contents of the upstream may be missing: --no-files leaves the files out",
+    )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import MissingError, NotHeldError, UsageError
-from patchstack.git.objects import Commit, Objects, Repository, read_only_git
+from patchstack.git import run as git
+from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.scratch import bare_repository
 from patchstack.git.transport import Cache, shown_url
 from patchstack.process import Finished
@@ -104,9 +105,7 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
                 "origin/master",
                 "origin/main",
             )
-            if (
-                done := read_only_git(fork.path, "rev-parse", "--verify", "--quiet", f"refs/remotes/{name}^{{commit}}")
-            ).ok
+            if (done := git.read(fork.path, "rev-parse", "--verify", "--quiet", f"refs/remotes/{name}^{{commit}}")).ok
         ]
         known = [(name, oid) for name, oid in known if oid != head.oid]
         if not known:
@@ -115,7 +114,7 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
                 hint="give --upstream REPO, or --pin SHA",
             )
         name, other = known[0]
-        bases = read_only_git(fork.path, "merge-base", head.oid, other)
+        bases = git.read(fork.path, "merge-base", head.oid, other)
         words = f"the merge base with {name}"
     else:
         if is_url(upstream):
@@ -134,4 +133,4 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
 def _merge_base_over(one: Repository, other: Repository, head: str, their_head: str) -> Finished:
     """`git merge-base` over two repositories, in a temporary one that borrows both; it only reads."""
     with bare_repository((one.object_directory, other.object_directory)) as root:
-        return read_only_git(root, "merge-base", head, their_head)
+        return git.read(root, "merge-base", head, their_head)

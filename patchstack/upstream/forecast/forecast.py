@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from patchstack.errors import MissingError
-from patchstack.git.objects import Commit, Objects, Repository, read_only_git
+from patchstack.git import run as git
+from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
 from patchstack.series.files.directory import Series
 from patchstack.upstream.canary.functions import function_at, functions
@@ -122,11 +123,11 @@ def foresee(objects: Objects, repository: Repository, series: Series, range_: Up
 
 def _past(repository: Repository, tip: Commit, days: int) -> list[_Past]:
     """Upstream's commits of some days before its tip, oldest first; before them the one they began on."""
-    told = read_only_git(repository.path, "rev-list", "-1", "--format=%ct", tip.oid)
+    told = git.read(repository.path, "rev-list", "-1", "--format=%ct", tip.oid)
     if not told.ok:
         raise MissingError(f"the history of {repository.name} cannot be read: {told.complaint}", hint="run git fsck")
     newest = int(told.stdout.split(b"\n")[1])
-    asked = read_only_git(
+    asked = git.read(
         repository.path,
         *("rev-list", "--first-parent", f"--max-age={newest - days * 86_400}", "--format=%T %ct", tip.oid),
     )

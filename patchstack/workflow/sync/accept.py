@@ -11,7 +11,8 @@ from pathlib import Path
 
 from patchstack.errors import MissingError, NotHeldError, PatchstackError, UsageError
 from patchstack.files.atomic import replace_file
-from patchstack.git.objects import Objects, Repository, read_only_git
+from patchstack.git import run as git
+from patchstack.git.objects import Objects, Repository
 from patchstack.git.scratch import isolated_environment
 from patchstack.git.transport import shown_url
 from patchstack.process import run
@@ -139,7 +140,7 @@ def _publish(config: SeriesConfig, state: SyncState) -> None:
         )
     fork = Repository.open(config.fork, Path(config.fork))
     name = f"refs/heads/{state.branch}"
-    there = read_only_git(fork.path, "rev-parse", "--quiet", "--verify", name).stdout.decode().strip()
+    there = git.read(fork.path, "rev-parse", "--quiet", "--verify", name).stdout.decode().strip()
     if there == state.head:
         return
     if there:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import UsageError
-from patchstack.git.objects import Commit, Objects, Repository, read_only_git
+from patchstack.git import run as git
+from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import SUBMODULE
 from patchstack.git.transport import Cache
 from patchstack.git.trees import compare_trees
@@ -153,5 +154,5 @@ def branch_name(series: Series, lock: Lock | None, fork_ref: str | None, to: str
 def refuse_branch(branch: str, fork: Repository | None) -> None:
     """Refuse a name that no branch may have, or that the fork has. Raises `UsageError`."""
     refuse_name(branch)
-    if fork is not None and read_only_git(fork.path, "rev-parse", "-q", "--verify", f"refs/heads/{branch}").ok:
+    if fork is not None and git.read(fork.path, "rev-parse", "-q", "--verify", f"refs/heads/{branch}").ok:
         raise UsageError(f"the fork {fork.name} has a branch {branch} already", hint="name another: --branch NAME")

@@ -1,0 +1,130 @@
+"""The one way to run git: a function for each use, with that use's environment and settings.
+
+No `GIT_*` variable of the caller reaches git: every environment begins with `clean_environment`. Write
+`from patchstack.git import run as git`, then `git.read(path, "rev-parse", ...)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from patchstack.errors import MissingError
+from patchstack.process import Finished, clean_environment, run
+
+_FETCH_SECONDS = 3600.0
+_NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
+_NO_UPKEEP = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")
+_BARE_TOO = ("-c", "safe.bareRepository=all")
+_FETCH = ("--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
+
+
+class GitFailed(MissingError):
+    """A git command that had to succeed and did not: `failed` says what for, git's complaint follows it; of a `short`
+    error only the first line.
+
+    `command` is what was run, `code` its exit code (negative: the signal that ended it), `complaint` all of git's
+    stderr.
+    """
+
+    def __init__(self, failed: str, done: Finished, *, hint: str | None = None, short: bool = False) -> None:
+        super().__init__(f"{failed}: {first_complaint(done) if short else done.complaint}", hint=hint)
+        self.command = done.args
+        self.code = done.code
+        self.complaint = done.complaint
+
+
+def checked(done: Finished, failed: str, *, hint: str | None = None, short: bool = False) -> bytes:
+    """Return the stdout of a command that must succeed. Raises `GitFailed` with these words."""
+    if not done.ok:
+        raise GitFailed(failed, done, hint=hint, short=short)
+    return done.stdout
+
+
+def first_complaint(done: Finished) -> str:
+    """Return the first line that git complained with, or its exit code if it said nothing."""
+    lines = done.complaint.splitlines() or [f"git exited {done.code}"]
+    return lines[0].removeprefix("fatal: ")
+
+
+def read(repository: Path, *args: str) -> Finished:
+    """Run git in a user's repository without letting it write or fetch: no lazy fetch, no optional locks, no prompt, no
+    upward search."""
+    environment = clean_environment(
+        {
+            "GIT_CEILING_DIRECTORIES": str(repository.resolve().parent),
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_ALLOW_PROTOCOL": "none",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_TERMINAL_PROMPT": "0",
+        }
+    )
+    return run(["git", "-C", str(repository), *_BARE_TOO, *args], env=environment)
+
+
+def write(directory: Path, *args: str) -> Finished:
+    """Run git in a clone that the user named for writing: their configuration holds, nobody's hooks run. `directory` is
+    a work tree or repository itself: git does not search upwards."""
+    environment = clean_environment({"GIT_CEILING_DIRECTORIES": str(directory.resolve().parent)})
+    return run(["git", "-C", str(directory), *_NO_HOOKS, *args], env=environment)
+
+
+def isolated(git_dir: Path, *args: str, cwd: Path | None = None, stdin: bytes = b"", **variables: str) -> Finished:
+    """Run git in a repository of ours: it sees nobody's configuration or attributes, and fetches nothing. `variables`
+    are added to its environment. Commands that need no repository take `/dev/null` as theirs."""
+    return run(["git", *args], cwd=cwd, env=_isolated(git_dir, variables), stdin=stdin)
+
+
+def fetch(
+    git_dir: Path,
+    url: str,
+    *options: str,
+    refs: Sequence[str] = (),
+    stdin: bytes = b"",
+    on_stderr: Callable[[str], None] | None = None,
+    hold: Sequence[int] = (),
+) -> Finished:
+    """Fetch refs, or the ids on stdin, from a URL into a partial clone of ours, without blobs. What a user's
+    configuration says of remotes and hooks does not reach it; what it says of the network does. `on_stderr` gets git's
+    progress lines; `hold` are descriptors of locks that git holds with us."""
+    remote = "patchstack-cache"
+    settings = ["-c", "protocol.version=2", *_NO_HOOKS, *_BARE_TOO, "-c", f"remote.{remote}.url={url}", *_NO_UPKEEP]
+    if stdin:
+        settings += ["-c", "fetch.negotiationAlgorithm=noop"]
+    return run(
+        [
+            *("git", f"--git-dir={git_dir}", *settings),
+            *("fetch", "--progress", *_FETCH, "--filter=blob:none", *options, remote, *refs),
+        ],
+        env=clean_environment({"GIT_TERMINAL_PROMPT": "0"}, network=True),
+        stdin=stdin,
+        timeout=_FETCH_SECONDS,
+        on_stderr=on_stderr,
+        hold=hold,
+    )
+
+
+def fetch_locally(git_dir: Path, source: Path, *refs: str) -> Finished:
+    """Fetch refs into a user's repository from one of ours on this machine: nothing beyond them is written or run."""
+    return run(
+        ["git", *_NO_HOOKS, *_NO_UPKEEP, "fetch", "--quiet", *_FETCH, str(source), *refs],
+        env=_isolated(git_dir, {"GIT_ALLOW_PROTOCOL": "file"}),
+        timeout=_FETCH_SECONDS,
+    )
+
+
+def _isolated(git_dir: Path, variables: dict[str, str]) -> dict[str, str]:
+    return clean_environment(
+        {
+            "GIT_DIR": str(git_dir),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_SYSTEM": "/dev/null",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_ALLOW_PROTOCOL": "none",
+            **variables,
+        }
+    )
