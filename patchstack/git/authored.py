@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import MissingError
+from patchstack.git import run as git
 from patchstack.git.objects import Commit, object_id
-from patchstack.git.scratch import bare_repository, isolated_environment
-from patchstack.process import Finished, run
+from patchstack.git.scratch import bare_repository
 
 _COMMITTED = re.compile(rb"^committer .*> (-?\d{1,12} [+-]\d{4})$", re.MULTILINE)
 _BLANKS = b" \t\r\n"  # what git's own isspace knows
@@ -43,7 +43,7 @@ class Author:
         head = data.replace(b"\r\n", b"\n") if b"\r\n" in data[:1000] else data
         message = self._root / "message"
         options = ("mailinfo", "-b", "--encoding=UTF-8", str(message), str(self._root / "diff"))
-        read = self._git(*options, stdin=head or b"\n")
+        read = git.isolated(self._root, *options, stdin=head or b"\n")
         if not read.ok:
             return NoCommit(reason=f"its mail cannot be read: {read.complaint}")
         fields = dict(_fields(read.stdout))
@@ -51,7 +51,8 @@ class Author:
         body = message.read_bytes() if b"Subject" in fields else b""
         # A time of its own form, which git takes for seconds since 1970 and nothing else.
         date = fields.get(b"Date", b"").decode("utf-8", "replace") or f"@{self._date}"
-        who = self._git(
+        who = git.isolated(
+            self._root,
             "var",
             "GIT_AUTHOR_IDENT",
             GIT_AUTHOR_NAME=fields.get(b"Author", b"").decode("utf-8", "surrogateescape") or "patchstack",
@@ -64,9 +65,6 @@ class Author:
         head = b"tree %s\nparent %s\nauthor %s\ncommitter %s\n\n" % (tree.encode(), parent.encode(), ident, ident)
         raw = head + _cleaned(told + b"\n\n" + body)
         return object_id("commit", raw), raw
-
-    def _git(self, *args: str, stdin: bytes = b"", **environment: str) -> Finished:
-        return run(["git", *args], env=isolated_environment(self._root, **environment), stdin=stdin)
 
 
 @contextlib.contextmanager

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import MissingError
+from patchstack.git import run as git
 from patchstack.git.objects import Commit, Repository
-from patchstack.git.scratch import bare_repository, isolated_environment
-from patchstack.process import Finished, run
+from patchstack.git.scratch import bare_repository
 
 _OPTIONS = (
     *(
@@ -116,7 +116,7 @@ def formatting(
 
 def format_digest(*, context: int, anchored: bool) -> str:
     """A digest of all that the bytes of a patch file depend on beside the commit: git's version and the options."""
-    version = _git(Path(os.devnull), "version").stdout.decode("utf-8", "replace")
+    version = _git(Path(os.devnull), "version").decode("utf-8", "replace")
     told = "\n".join((version, *_CONFIG, *_OPTIONS, *_form(context=context, anchored=anchored)))
     return hashlib.sha256(told.encode()).hexdigest()
 
@@ -150,7 +150,7 @@ def _write(
     """Commits that follow each other as patch files."""
     out = root / f"out-{commits[0].oid}"
     arguments = (*_OPTIONS, *options, f"--output-directory={out}")
-    _git(root, *_CONFIG, "format-patch", *arguments, f"{base}..{commits[-1].oid}")
+    _git(root, "format-patch", *arguments, f"{base}..{commits[-1].oid}", config=_CONFIG)
     files = sorted(out.iterdir())
     if len(files) != len(commits):
         raise MissingError(f"git wrote {len(files)} patches for {len(commits)} commits")
@@ -178,16 +178,14 @@ def patch_ids(texts: Sequence[bytes]) -> tuple[str, ...]:
         + (text.partition(b"\n")[2] if _HEAD.match(text) else text)
         for mark, text in zip(marks, texts, strict=True)
     )
-    lines = _git(Path(os.devnull), "patch-id", "--stable", stdin=stream).stdout.decode("ascii").splitlines()
+    lines = _git(Path(os.devnull), "patch-id", "--stable", stdin=stream).decode("ascii").splitlines()
     found = {mark: patch_id for patch_id, mark in (line.split() for line in lines)}
     return tuple(found.get(mark, "") for mark in marks)
 
 
-def _git(root: Path, *args: str, stdin: bytes = b"") -> Finished:
-    done = run(["git", *args], env=isolated_environment(root, TZ="UTC"), stdin=stdin)
-    if not done.ok:
-        command = next(arg for arg in args if arg in ("format-patch", "patch-id", "version"))
-        raise MissingError(
-            f"git {command} failed: {done.complaint}", hint="are all contents of the fork's commits here?"
-        )
-    return done
+def _git(root: Path, command: str, *args: str, config: Sequence[str] = (), stdin: bytes = b"") -> bytes:
+    return git.checked(
+        git.isolated(root, *config, command, *args, stdin=stdin, TZ="UTC"),
+        f"git {command} failed",
+        hint="are all contents of the fork's commits here?",
+    )

@@ -10,13 +10,13 @@ import re
 import shutil
 from dataclasses import dataclass
 
-from patchstack.errors import MissingError
+from patchstack.git import run as git
 from patchstack.git.objects import NULL_ID, Objects
 from patchstack.git.overlay import SUBMODULE, TreeOverlay
 from patchstack.git.patch.diff import named_paths
-from patchstack.git.scratch import isolated_environment, make_bare_repository, write_object
+from patchstack.git.scratch import make_bare_repository, write_object
 from patchstack.git.trees import compare_trees
-from patchstack.process import Finished, run
+from patchstack.process import Finished
 
 _POSTIMAGE = re.compile(rb"^index [0-9a-f]{40}\.\.([0-9a-f]{40})", re.MULTILINE)
 _UNREAD = re.compile(r"^error: failed to read (.+)$", re.MULTILINE)
@@ -87,7 +87,7 @@ class GitApply:
         # Removals first: a file may have become a directory, or a directory a file.
         entries.sort(key=lambda entry: entry[1] != 0)
         text = b"".join(b"%o %s\t%s\0" % (mode, oid.encode(), path) for path, mode, oid in entries)
-        self._git("update-index", "-z", "--index-info", stdin=text, check=True)
+        self._checked("update-index", "-z", "--index-info", stdin=text)
         self._lines = self._listed()
         self._tree = tree
 
@@ -105,7 +105,7 @@ class GitApply:
         return overlay
 
     def _listed(self) -> set[bytes]:
-        return set(self._git("ls-files", "--stage", "-z", check=True).stdout.split(b"\0")) - {b""}
+        return set(self._checked("ls-files", "--stage", "-z").split(b"\0")) - {b""}
 
     def _copy(self, overlay: TreeOverlay, paths: set[bytes]) -> None:
         """Give git the contents of files."""
@@ -121,13 +121,19 @@ class GitApply:
         write_object(self.directory / "objects", oid, "blob", content)
         self._copied.add(oid)
 
-    def _git(self, *args: str, stdin: bytes = b"", check: bool = False) -> Finished:
-        environment = isolated_environment(self.directory, GIT_INDEX_FILE=str(self.directory / "index"))
-        command = ["git", "-c", "core.attributesFile=/dev/null", *args]
-        done = run(command, cwd=self.directory, env=environment, stdin=stdin)
-        if check and not done.ok:
-            raise MissingError(
-                f"git {args[0]} failed in a temporary repository: {done.complaint}",
-                hint="is the disk full, or git too old (2.32 is needed)?",
-            )
-        return done
+    def _git(self, *args: str, stdin: bytes = b"") -> Finished:
+        return git.isolated(
+            self.directory,
+            *("-c", "core.attributesFile=/dev/null"),
+            *args,
+            cwd=self.directory,
+            stdin=stdin,
+            GIT_INDEX_FILE=str(self.directory / "index"),
+        )
+
+    def _checked(self, command: str, *args: str, stdin: bytes = b"") -> bytes:
+        return git.checked(
+            self._git(command, *args, stdin=stdin),
+            f"git {command} failed in a temporary repository",
+            hint="is the disk full, or git too old (2.32 is needed)?",
+        )

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from patchstack.files.alive import TAG, left_behind, tag
 from patchstack.files.atomic import put_in_place
-from patchstack.process import clean_environment
 
 _NAME = re.compile(rf"patchstack-(?P<tag>{TAG})-\w+\Z")
 
@@ -72,23 +71,6 @@ def write_object(objects: Path, oid: str, kind: str, data: bytes) -> None:
         draft.write_bytes(zlib.compress(b"%s %d\0" % (kind.encode(), len(data)) + data, 1))
         draft.chmod(0o444)
         put_in_place(draft, path)
-
-
-def isolated_environment(git_dir: Path, **more: str) -> dict[str, str]:
-    """The environment in which git sees one repository and nobody's configuration, and fetches nothing."""
-    return clean_environment(
-        {
-            "GIT_DIR": str(git_dir),
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_SYSTEM": "/dev/null",
-            "GIT_CONFIG_GLOBAL": "/dev/null",
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_ALLOW_PROTOCOL": "none",
-            **more,
-        }
-    )
 
 
 def _alternate(path: Path) -> str:

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import MissingError
+from patchstack.git import run as git
 from patchstack.git.objects import EMPTY_TREE, Objects, object_id
 from patchstack.git.overlay import DIRECTORY, SUBMODULE
-from patchstack.git.scratch import bare_repository, isolated_environment, write_object
+from patchstack.git.scratch import bare_repository, write_object
 from patchstack.git.trees import compare_trees, want_contents
-from patchstack.process import run
 
 _ESCAPE = re.compile(rb"\\(?:([0-3][0-7]{2})|(.))")
 _ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
@@ -147,13 +146,8 @@ class _History:
         return tuple(self._steps[oid].label for oid in reversed(said.decode().split()) if oid in self._steps)
 
     def _git(self, *args: str) -> bytes:
-        finished = run(
-            ["git", "-c", "core.quotePath=false", "--literal-pathspecs", *args], env=isolated_environment(self._root)
-        )
-        if not finished.ok:
-            first = (finished.complaint.splitlines() or [f"git exited {finished.code}"])[0]
-            raise MissingError(f"git cannot say which patch wrote a line: {first.removeprefix('fatal: ')}")
-        return finished.stdout
+        done = git.isolated(self._root, "-c", "core.quotePath=false", "--literal-pathspecs", *args)
+        return git.checked(done, "git cannot say which patch wrote a line", short=True)
 
     def _keep(self, before: str, after: str) -> None:
         """Write what two trees differ in, as far as it was made in memory: what is stored is borrowed."""

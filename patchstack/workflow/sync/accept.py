@@ -13,9 +13,7 @@ from patchstack.errors import MissingError, NotHeldError, PatchstackError, Usage
 from patchstack.files.atomic import replace_file
 from patchstack.git import run as git
 from patchstack.git.objects import Objects, Repository
-from patchstack.git.scratch import isolated_environment
 from patchstack.git.transport import shown_url
-from patchstack.process import run
 from patchstack.series.history import check_pushed
 from patchstack.series.mirror.export import carry_out
 from patchstack.workflow.sync.checks import ProvingOf, check
@@ -148,18 +146,11 @@ def _publish(config: SeriesConfig, state: SyncState) -> None:
             f"the fork {fork.name} has another branch {state.branch} by now, at {there[:12]}",
             hint=f"rename it there: git -C {fork.name} branch -m {state.branch} NAME; then --accept again",
         )
-    command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "fetch"]
-    command += ["--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no"]
-    done = run(
-        [*command, str(Path(state.worktree).resolve()), f"{name}:{name}"],
-        env=isolated_environment(fork.git_dir, GIT_ALLOW_PROTOCOL="file"),
-        timeout=3600.0,
+    git.checked(
+        git.fetch_locally(fork.git_dir, Path(state.worktree).resolve(), f"{name}:{name}"),
+        f"the fork {fork.name} could not take the branch {state.branch}",
+        hint=f"git -C {fork.name} fetch {shown_url(config.upstream)} {state.to}; then --accept again",
     )
-    if not done.ok:
-        raise MissingError(
-            f"the fork {fork.name} could not take the branch {state.branch}: {done.complaint}",
-            hint=f"git -C {fork.name} fetch {shown_url(config.upstream)} {state.to}; then --accept again",
-        )
 
 
 def _warn_of_push(bench: Bench, state: SyncState) -> None:

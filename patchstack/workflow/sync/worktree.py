@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import MissingError, UsageError
+from patchstack.git import run as git
 from patchstack.git.objects import Repository
-from patchstack.git.scratch import borrow_objects, isolated_environment
+from patchstack.git.scratch import borrow_objects
 from patchstack.git.transport import shown_url
-from patchstack.process import Finished, run
+from patchstack.process import Finished
 from patchstack.series.mirror.destination import leave_out
 
 MARK = "patchstack-sync"
@@ -131,7 +132,7 @@ class SyncTree:
         remembered = tuple(dict.fromkeys(_REMEMBERED.findall(told)))
         if not done.ok:
             if "could not apply" not in done.complaint:
-                raise MissingError(f"git cherry-pick {commit[:12]} in {self.directory} failed: {done.complaint}")
+                raise git.GitFailed(f"git cherry-pick {commit[:12]} in {self.directory} failed", done)
             paths = self.unmerged()
             if paths:
                 moved = {new: old for old, new in _LOCATION.findall(told)}
@@ -271,14 +272,18 @@ class SyncTree:
                 f"the sync's repository {self.directory} is gone",
                 hint="patchstack sync --abort, and begin again: resolutions are remembered",
             )
-        environment = isolated_environment(self.git_dir, GIT_WORK_TREE=str(self.directory), TZ="UTC", **_IDENTITY)
-        return run(["git", *args], cwd=self.directory, env=environment, stdin=stdin)
+        return git.isolated(
+            self.git_dir,
+            *args,
+            cwd=self.directory,
+            stdin=stdin,
+            GIT_WORK_TREE=str(self.directory),
+            TZ="UTC",
+            **_IDENTITY,
+        )
 
     def _git(self, *args: str, stdin: bytes = b"") -> bytes:
-        done = self._run(*args, stdin=stdin)
-        if not done.ok:
-            raise MissingError(f"git {args[0]} in {self.directory} failed: {done.complaint}")
-        return done.stdout
+        return git.checked(self._run(*args, stdin=stdin), f"git {args[0]} in {self.directory} failed")
 
 
 def rewritten(raw: bytes, tree: str, parent: str, message: bytes | None = None) -> bytes:
