@@ -130,10 +130,10 @@ class Tour:
         return code
 
     def _git(self, *args: str) -> None:
-        from patchstack.process import run
+        from patchstack.git import run as git
 
         typed = self._type("git", "-C", "fork", *args)
-        done = run(["git", "-C", "fork", *args], cwd=self.root)
+        done = git.write(self.root / "fork", *args)
         print(os.fsdecode(done.stdout + done.stderr))
         if not done.ok:
             self.wrong.append(f"{typed}: exit code {done.code}, not 0")

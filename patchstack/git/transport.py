@@ -14,7 +14,7 @@ from patchstack.files.atomic import put_in_place
 from patchstack.files.lock import locked
 from patchstack.git import run as git
 from patchstack.git.objects import FULL_ID, Objects, Repository
-from patchstack.process import Finished, clean_environment, run
+from patchstack.process import Finished
 
 Talk = Callable[[str], None]
 
@@ -108,25 +108,9 @@ class Cache:
     def _fetch(
         self, directory: Path, lock: int, url: str, *options: str, refs: Sequence[str] = (), stdin: bytes = b""
     ) -> Finished:
-        """`git fetch` into a clone. What a user's configuration says of remotes and hooks is not for our cache. git
-        holds the lock with us: should we be killed, nobody takes the clone for abandoned while it still writes."""
-        remote = "patchstack-cache"
-        settings = ["protocol.version=2", "core.hooksPath=/dev/null", "safe.bareRepository=all"]
-        settings += [f"remote.{remote}.url={url}", "gc.auto=0", "maintenance.auto=false"]
-        if stdin:
-            settings.append("fetch.negotiationAlgorithm=noop")
-        command = ["git", f"--git-dir={directory}"]
-        for setting in settings:
-            command += ["-c", setting]
-        command += ["fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no"]
-        return run(
-            [*command, "--filter=blob:none", *options, remote, *refs],
-            env=clean_environment({"GIT_TERMINAL_PROMPT": "0"}, network=True),
-            stdin=stdin,
-            timeout=3600.0,
-            on_stderr=self._progress(),
-            hold=(lock,),
-        )
+        """`git fetch` into a clone. git holds the lock with us: should we be killed, nobody takes the clone for
+        abandoned while it still writes."""
+        return git.fetch(directory, url, *options, refs=refs, stdin=stdin, on_stderr=self._progress(), hold=(lock,))
 
     def _progress(self) -> Callable[[str], None] | None:
         """git's progress lines, read by GitPython, as short texts for `talk`."""
