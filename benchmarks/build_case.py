@@ -15,7 +15,7 @@ from benchmarks.generate import git_environment
 from patchstack.builds.inputs.plan import Request, parse_definitions
 from patchstack.builds.inputs.source import Source, directory_source, series_source
 from patchstack.builds.inputs.variant import Variant, load_variants
-from patchstack.git.transport import Cache
+from patchstack.git.remote import Cache
 from patchstack.workspace import located, read_workspace, read_yaml
 
 _ROOT = Path(__file__).resolve().parent.parent

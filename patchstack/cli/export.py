@@ -43,7 +43,7 @@ def export_command(
         return
     if form is not None:
         raise UsageError("--form goes with -o", hint="the form of the series itself is form: in patchstack.yaml")
-    from patchstack.git.transport import shown_url
+    from patchstack.git.remote import shown_url
     from patchstack.report.export import export_document, export_line, export_table
     from patchstack.report.table import print_table
     from patchstack.series.files.directory import Series

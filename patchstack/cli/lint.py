@@ -20,7 +20,7 @@ from patchstack.cli.options import (
 from patchstack.errors import ConfigError, Exit, PatchstackError
 
 if TYPE_CHECKING:
-    from patchstack.git.transport import Cache
+    from patchstack.git.remote import Cache
     from patchstack.series.lint.runner import LintResult
     from patchstack.workspace import SeriesConfig
 

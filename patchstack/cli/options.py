@@ -15,7 +15,7 @@ from patchstack.files.places import cache_directory, cache_places
 
 # What every command would import here, `--help` would wait for.
 if TYPE_CHECKING:
-    from patchstack.git.transport import Cache
+    from patchstack.git.remote import Cache
     from patchstack.workspace import SeriesConfig, Workspace
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def chosen_series(
 
 def open_cache(*, offline: bool) -> Cache:
     """Our cache, in PATCHSTACK_CACHE or the platform's cache directory; progress goes to a terminal's stderr."""
-    from patchstack.git.transport import Cache
+    from patchstack.git.remote import Cache
 
     return Cache(cache_directory, offline=offline, talk=_progress if sys.stderr.isatty() else None)
 

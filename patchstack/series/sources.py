@@ -9,7 +9,7 @@ from pathlib import Path
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import TreeOverlay
 from patchstack.git.patch.diff import named_paths
-from patchstack.git.transport import Cache, fetch_into_cache
+from patchstack.git.remote import Cache, fetch_into_cache
 from patchstack.series.files.directory import Series
 from patchstack.series.history import ForkHistory, read_fork
 from patchstack.workspace import is_url

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from patchstack.errors import MissingError
 from patchstack.git import run as git
 from patchstack.git.objects import Objects, Repository
-from patchstack.git.transport import Cache, fetch_into_cache
+from patchstack.git.remote import Cache, fetch_into_cache
 from patchstack.series.files.directory import Series, load_series
 from patchstack.series.sources import open_sources
 from patchstack.upstream.history import ShallowRange, UpstreamRange, find_tip, read_range

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.git.transport import Cache
+from patchstack.git.remote import Cache
 from patchstack.series.verify.run import prove
 from patchstack.workspace import SeriesConfig
 from tests.conftest import Patchstack

@@ -14,7 +14,7 @@ from patchstack.errors import MissingError, NotHeldError, PatchstackError, Usage
 from patchstack.git import run as git
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
-from patchstack.git.transport import Cache, shown_url
+from patchstack.git.remote import Cache, shown_url
 from patchstack.series.verify.result import Verification
 from patchstack.series.verify.run import prove_and_keep
 from patchstack.workspace import SeriesConfig

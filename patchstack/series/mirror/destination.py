@@ -10,8 +10,8 @@ from typing import ClassVar, Protocol
 
 from patchstack.errors import MissingError, UsageError
 from patchstack.git import run as git
+from patchstack.git.remote import shown_url
 from patchstack.git.scratch import borrow_objects
-from patchstack.git.transport import shown_url
 
 
 class Destination(Protocol):

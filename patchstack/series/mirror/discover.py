@@ -9,8 +9,8 @@ from pathlib import Path
 from patchstack.errors import MissingError, NotHeldError, UsageError
 from patchstack.git import run as git
 from patchstack.git.objects import Commit, Objects, Repository
+from patchstack.git.remote import Cache, shown_url
 from patchstack.git.scratch import bare_repository
-from patchstack.git.transport import Cache, shown_url
 from patchstack.process import Finished
 from patchstack.series.files.directory import Series, load_series
 from patchstack.series.sources import open_sources

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from patchstack.errors import Exit, NotHeldError, PatchstackError
 from patchstack.git.objects import Commit, Objects, parse_commit
-from patchstack.git.transport import Cache, shown_url
+from patchstack.git.remote import Cache, shown_url
 from patchstack.series.files.directory import Series, load_series
 from patchstack.series.files.names import has_patches
 from patchstack.series.lint.summary import LintState, lint_state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from patchstack.git.transport import Cache
+from patchstack.git.remote import Cache
 from patchstack.series.files.directory import Series, load_series
 from patchstack.series.lock import read_lock
 from patchstack.series.sources import Sources, open_sources

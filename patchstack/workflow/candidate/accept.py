@@ -27,7 +27,7 @@ from patchstack.gates.judgement import Judgement
 from patchstack.gates.reference.model_unchanged import still_the_same
 from patchstack.gates.suite import Gate, Suite, run_suite
 from patchstack.git.objects import Commit
-from patchstack.git.transport import Cache
+from patchstack.git.remote import Cache
 from patchstack.observe.from_build import programs_of
 from patchstack.observe.runner import Runner
 from patchstack.series.files.names import has_patches

@@ -12,7 +12,7 @@ from patchstack.evidence.ledger import Candidate
 from patchstack.evidence.resemblance import symbols_of
 from patchstack.git.format import formatting
 from patchstack.git.objects import Commit, Objects, Repository
-from patchstack.git.transport import Cache, shown_url
+from patchstack.git.remote import Cache, shown_url
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import Series
 from patchstack.series.history import ForkHistory

@@ -13,7 +13,7 @@ from patchstack.errors import MissingError, NotHeldError, PatchstackError, Usage
 from patchstack.files.atomic import replace_file
 from patchstack.git import run as git
 from patchstack.git.objects import Objects, Repository
-from patchstack.git.transport import shown_url
+from patchstack.git.remote import shown_url
 from patchstack.series.history import check_pushed
 from patchstack.series.mirror.export import carry_out
 from patchstack.workflow.sync.checks import ProvingOf, check

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from patchstack.errors import MissingError, NotHeldError
 from patchstack.git.objects import Objects, Repository
-from patchstack.git.transport import fetch_into_cache, shown_url
+from patchstack.git.remote import fetch_into_cache, shown_url
 from patchstack.series.history import ForkHistory, read_fork
 from patchstack.series.lock import read_lock
 from patchstack.series.mirror.checkout import absent_files, check_out

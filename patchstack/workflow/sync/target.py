@@ -12,7 +12,7 @@ from patchstack.errors import UsageError
 from patchstack.git import run as git
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import SUBMODULE
-from patchstack.git.transport import Cache
+from patchstack.git.remote import Cache
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import PatchFile, Series
 from patchstack.series.files.names import is_patch

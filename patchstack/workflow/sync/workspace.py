@@ -10,7 +10,7 @@ from pathlib import Path
 
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.lock import alone_in
-from patchstack.git.transport import Cache
+from patchstack.git.remote import Cache
 from patchstack.workflow.sync.state import FILE_NAME, SyncState, load_state, save_state
 from patchstack.workflow.sync.worktree import SyncTree
 from patchstack.workspace import SeriesConfig, Workspace

@@ -16,8 +16,8 @@ from pathlib import Path
 from patchstack.errors import MissingError, UsageError
 from patchstack.git import run as git
 from patchstack.git.objects import Repository
+from patchstack.git.remote import shown_url
 from patchstack.git.scratch import borrow_objects
-from patchstack.git.transport import shown_url
 from patchstack.process import Finished
 from patchstack.series.mirror.destination import leave_out
 

@@ -12,7 +12,7 @@ import pytest
 from patchstack.builds.inputs.source import Source, directory_source, series_source
 from patchstack.engine.archive import pack
 from patchstack.errors import ConfigError, MissingError, NotHeldError, UsageError
-from patchstack.git.transport import Cache
+from patchstack.git.remote import Cache
 from patchstack.workspace import SeriesConfig
 from tests.support.builders import Fork, a_fork, an_upstream, executable, run_git, symlink
 

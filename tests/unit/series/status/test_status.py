@@ -14,7 +14,7 @@ from patchstack.cli.failures import guarded
 from patchstack.cli.main import app as whole
 from patchstack.cli.status import status_command
 from patchstack.cli.verify import verify_command
-from patchstack.git.transport import Cache
+from patchstack.git.remote import Cache
 from patchstack.series import lock as locking
 from patchstack.series.status.next_step import NOTHING
 from patchstack.series.status.status import read_status

@@ -10,7 +10,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from patchstack.git.transport import shown_url
+from patchstack.git.remote import shown_url
 from tests.conftest import Places, RunCli
 from tests.support.builders import Fork, a_fork, run_git
 from tests.support.checkout import ROOT
