@@ -1,4 +1,7 @@
-"""Fetch what is not here, with git itself, into our own cache: never into a user's repository."""
+"""A repository by path or URL, and a commit by its ref.
+
+A path is opened as it is. What must be fetched goes, with git itself, to our own cache: never into a user's repository.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,124 @@ import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.atomic import put_in_place
 from patchstack.files.lock import locked
 from patchstack.git import run as git
-from patchstack.git.objects import FULL_ID, Objects, Repository
+from patchstack.git.objects import FULL_ID, Commit, Objects, Repository
 from patchstack.process import Finished
+from patchstack.workspace.places import is_url
 
 Talk = Callable[[str], None]
 
 # A branch, a tag or a commit id: what git check-ref-format takes, and a little less.
 _REF = re.compile(r"(?!-)[^\x00-\x20~^:?*\[\\\x7f]+\Z")
 _DEPTHS = (64, 512, 4096, 2147483647)
+# Where a clone keeps what it last saw of its upstream, the most telling first. `HEAD` may be a fork's branch.
+_TIPS = (
+    *("refs/remotes/upstream/HEAD", "refs/remotes/upstream/master", "refs/remotes/upstream/main"),
+    *("refs/remotes/origin/HEAD", "refs/remotes/origin/master", "refs/remotes/origin/main"),
+    *("refs/heads/master", "refs/heads/main", "HEAD"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """A repository that has a ref: `rev` names its commit there, `name` is what a user calls it."""
+
+    repository: Repository
+    rev: str
+    name: str
+
+
+class Remote:
+    """A repository by path or URL. What is asked of a URL is fetched into the cache; a path is opened once.
+
+    Everything raises what opening and fetching raise: `NotARepository`, `MissingError`.
+    """
+
+    def __init__(self, where: str, cache: Cache) -> None:
+        self.cache = cache
+        self._where = where
+        self._by_url = is_url(where)
+        self._opened: Repository | None = None
+
+    @staticmethod
+    def at(where: str | Remote, cache: Cache) -> Remote:
+        """Return the repository at a path or URL; one that is found already as it is."""
+        return where if isinstance(where, Remote) else Remote(where, cache)
+
+    @property
+    def source(self) -> str | Path:
+        """Where contents may be had, for `fetch_into_cache`: the URL, or the path of a clone."""
+        return self._where if self._by_url else Path(self._where)
+
+    @property
+    def address(self) -> str:
+        """How a repository in another directory calls it."""
+        return self._where if self._by_url else str(Path(self._where).absolute())
+
+    @property
+    def note(self) -> str:
+        """What a user is told after its name: how old an answer may be."""
+        return " as last fetched" if self._by_url and self.cache.offline else ""
+
+    @property
+    def hint(self) -> str | None:
+        """What a user can do about contents that did not come from it; None if it is not fetched from."""
+        if not self._by_url or self.cache.offline:
+            return None
+        return "check the network, and run it again: what has come is kept"
+
+    def commit(self, oid: str) -> Repository:
+        """Return a repository for reading a commit and its trees. From a URL it is fetched, by its full id; whether the
+        one at a path has it is seen when it is read."""
+        if self._by_url and (self._opened is None or not _has(self._opened, oid)):
+            self._opened = self.cache.commit(self._where, oid)
+        return self._open()
+
+    def reach(self, ref: str | None, *, until: str) -> Reached:
+        """Return a repository with a ref's history back to the commit `until`, as far as the one at this path goes. No
+        ref: the newest commit; of a path, as that clone knows its upstream."""
+        if self._by_url:
+            name = "HEAD" if ref is None else ref
+            self._opened, rev = self.cache.history(self._where, name, until)
+            return Reached(repository=self._opened, rev=rev, name=name)
+        repository = self._open()
+        if ref is not None:
+            return Reached(repository=repository, rev=ref, name=ref)
+        asked = git.read(repository.path, "for-each-ref", "--format=%(refname)", *_TIPS[:-1])
+        there = set(asked.stdout.decode("utf-8", "replace").split("\n"))
+        tip = next((tip for tip in _TIPS if tip in there), "HEAD")
+        name = tip.removeprefix("refs/remotes/").removeprefix("refs/heads/")
+        return Reached(repository=repository, rev=tip, name=name)
+
+    def resolve(self, ref: str, what: str, *, until: str) -> tuple[Repository, Commit]:
+        """Return the commit that a ref names in this repository alone, and the repository that has its history back to
+        `until`. `what` leads the error."""
+        found = self.reach(ref, until=until)
+        return found.repository, found.repository.resolve_commit(found.rev, what, _alone(found.repository))
+
+    def origin(self) -> str | None:
+        """Return where the clone at this path came from, as its configuration says: `upstream` before `origin`, a path
+        from the clone's. None of a URL, and if the clone does not say."""
+        if self._by_url:
+            return None
+        path = self._open().path
+        for name in ("upstream", "origin"):
+            asked = git.read(path, "config", "--get", f"remote.{name}.url")
+            if asked.ok:
+                url = asked.stdout.decode("utf-8", "replace").strip()
+                return url if is_url(url) else str((path / url).resolve())
+        return None
+
+    def _open(self) -> Repository:
+        if self._opened is None:
+            self._opened = Repository.open(self._where, Path(self._where))
+        return self._opened
 
 
 class Cache:
@@ -134,6 +241,21 @@ class Cache:
 def shown_url(url: str) -> str:
     """A URL without credentials, for people and for files."""
     return re.sub(r"(?<=://)[^/@]*@", "", url)
+
+
+def _alone(repository: Repository) -> Objects:
+    """The objects of one repository: what it calls a commit is not found by chance among those of another."""
+    objects = Objects()
+    objects.add_directory(repository.object_directory, repository.name)
+    return objects
+
+
+def _has(repository: Repository, oid: str) -> bool:
+    """Whether a repository has a commit with its tree."""
+    objects = _alone(repository)
+    if not FULL_ID.match(oid) or not objects.has(oid) or objects.read(oid)[0] != "commit":
+        return False
+    return objects.has(objects.commit(oid).tree)
 
 
 def _make_clone(directory: Path) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import TreeOverlay
 from patchstack.git.patch.diff import named_paths
-from patchstack.git.remote import Cache, fetch_into_cache
+from patchstack.git.remote import Cache, Remote, fetch_into_cache
 from patchstack.series.files.directory import Series
 from patchstack.series.history import ForkHistory, read_fork
-from patchstack.workspace import is_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +28,7 @@ class Sources:
 def open_sources(
     cache: Cache,
     *,
-    upstream: str,
+    upstream: str | Remote,
     pin: str,
     fork: str | None = None,
     fork_ref: str | None = None,
@@ -44,45 +42,27 @@ def open_sources(
     Raises `NotARepository`, `MissingError` for what is not there, `NotHeldError` for a fork that is not on the pin.
     """
     objects = Objects()
-    remotes: list[str | Path] = []
-    repository = _open(cache, upstream, pin, remotes)
+    remotes = [Remote.at(upstream, cache)]
+    repository = remotes[0].commit(pin)
     objects.add_directory(repository.object_directory, repository.name)
     base = repository.resolve_commit(pin, "pin", objects)
     history = fork_repository = None
     if fork is not None and fork_ref is not None:
-        if is_url(fork):
-            fork_repository, head = cache.history(fork, fork_ref, base.oid)
-            remotes.append(fork)
-        else:
-            fork_repository, head = Repository.open(fork, Path(fork)), fork_ref
-            remotes.append(fork_repository.path)
-        # A ref is the fork's own: found there, and not by chance among the upstream's objects.
-        alone = Objects()
-        alone.add_directory(fork_repository.object_directory, fork_repository.name)
-        head = fork_repository.resolve_commit(head, "fork ref", alone).oid
+        remotes.append(remote := Remote.at(fork, cache))
+        fork_repository, head = remote.resolve(fork_ref, "fork ref", until=base.oid)
         objects.add_directory(fork_repository.object_directory, fork_repository.name)
-        note = " as last fetched" if cache.offline and is_url(fork) else ""
-        history = read_fork(fork_repository, head, base, objects, branch=fork_ref, note=note, head_only=head_only)
+        history = read_fork(
+            fork_repository, head.oid, base, objects, branch=fork_ref, note=remote.note, head_only=head_only
+        )
     _fetch_on_demand(objects, cache, remotes, base, series)
     if cache.offline:
         objects.hint = "it may be had from where the clone came from: run once without --offline"
     return Sources(objects=objects, base=base, upstream=repository, fork=history, fork_repository=fork_repository)
 
 
-def _open(cache: Cache, upstream: str, pin: str, remotes: list[str | Path]) -> Repository:
-    if is_url(upstream):
-        remotes.append(upstream)
-        return cache.commit(upstream, pin)
-    repository = Repository.open(upstream, Path(upstream))
-    remotes.append(repository.path)
-    return repository
-
-
-def _fetch_on_demand(
-    objects: Objects, cache: Cache, remotes: Sequence[str | Path], base: Commit, series: Series
-) -> None:
+def _fetch_on_demand(objects: Objects, cache: Cache, remotes: Sequence[Remote], base: Commit, series: Series) -> None:
     """Let missing objects be fetched; the first time one is missing, with it all that the series will need."""
-    fetch = fetch_into_cache(objects, cache, remotes)
+    fetch = fetch_into_cache(objects, cache, [remote.source for remote in remotes])
     ahead: list[str] | None = None
 
     def on_missing(oids: Sequence[str]) -> None:

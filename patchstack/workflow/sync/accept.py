@@ -12,8 +12,8 @@ from pathlib import Path
 from patchstack.errors import MissingError, NotHeldError, PatchstackError, UsageError
 from patchstack.files.atomic import replace_file
 from patchstack.git import run as git
-from patchstack.git.objects import Objects, Repository
-from patchstack.git.remote import shown_url
+from patchstack.git.objects import Repository
+from patchstack.git.remote import Remote, shown_url
 from patchstack.series.history import check_pushed
 from patchstack.series.mirror.export import carry_out
 from patchstack.workflow.sync.checks import ProvingOf, check
@@ -118,12 +118,7 @@ def _fork_head(bench: Bench, state: SyncState) -> str:
     config = bench.config
     if config.fork is None or config.fork_ref is None or not state.fork_head:
         return ""
-    if is_url(config.fork):
-        return bench.cache.history(config.fork, config.fork_ref, state.pin)[1]
-    repository = Repository.open(config.fork, Path(config.fork))
-    alone = Objects()
-    alone.add_directory(repository.object_directory, repository.name)
-    return repository.resolve_commit(config.fork_ref, "fork ref", alone).oid
+    return Remote.at(config.fork, bench.cache).resolve(config.fork_ref, "fork ref", until=state.pin)[1].oid
 
 
 def _publish(config: SeriesConfig, state: SyncState) -> None:

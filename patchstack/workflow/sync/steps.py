@@ -8,7 +8,7 @@ from pathlib import Path
 
 from patchstack.errors import MissingError, NotHeldError
 from patchstack.git.objects import Objects, Repository
-from patchstack.git.remote import fetch_into_cache, shown_url
+from patchstack.git.remote import Remote, fetch_into_cache, shown_url
 from patchstack.series.history import ForkHistory, read_fork
 from patchstack.series.lock import read_lock
 from patchstack.series.mirror.checkout import absent_files, check_out
@@ -19,7 +19,7 @@ from patchstack.workflow.sync.finish import finish
 from patchstack.workflow.sync.state import Fate, Phase, SyncState
 from patchstack.workflow.sync.workspace import Bench, tree_of
 from patchstack.workflow.sync.worktree import Unmerged
-from patchstack.workspace import SeriesConfig, is_url
+from patchstack.workspace import is_url
 
 LANDED = "landed upstream"
 
@@ -31,12 +31,10 @@ def prepare(bench: Bench, state: SyncState, proven: Proven, upstream: Repository
     if fork is None:
         fork, own = _fork_of_patches(bench, proven)
     repositories = [one for one in (upstream, proven.sources.fork_repository) if one is not None]
-    objects.fetch = fetch_into_cache(objects, bench.cache, _origins(config))
+    objects.fetch = fetch_into_cache(objects, bench.cache, _sources(bench))
     absent = absent_files(objects, objects.commit(state.to).tree)
     _refuse_unfetched(bench, state, len(absent))
-    remotes = [("upstream", _absolute(config.upstream))]
-    if config.fork is not None:
-        remotes.append(("fork", _absolute(config.fork)))
+    remotes = [(name, remote.address) for name, remote in _remotes(bench)]
     borrowed = [one for one in objects.directories if own is None or one != own.object_directory]
     tree.make(state.to, borrow=borrowed, shallow=repositories, remotes=remotes, absent=absent)
     objects.add_directory(tree.git_dir / "objects", state.worktree)
@@ -85,7 +83,7 @@ def _refuse_missing(bench: Bench, count: int) -> None:
     if count:
         raise MissingError(
             f"{_files(count)} that the patches change cannot be read: the contents are not to be had from "
-            + " or ".join(shown_url(str(one)) for one in _origins(bench.config)),
+            + " or ".join(shown_url(str(one)) for one in _sources(bench)),
             hint=f"fetch them, or check the network; then patchstack sync {bench.config.name} --continue",
         )
 
@@ -98,7 +96,7 @@ def opened(bench: Bench, state: SyncState) -> Objects:
     """The objects of a sync under way: its repository has, or borrows, all of them."""
     objects = Objects()
     objects.add_directory(tree_of(state).git_dir / "objects", state.worktree)
-    objects.fetch = fetch_into_cache(objects, bench.cache, _origins(bench.config))
+    objects.fetch = fetch_into_cache(objects, bench.cache, _sources(bench))
     return objects
 
 
@@ -193,11 +191,11 @@ def _take_objects(own: Repository, bench: Bench, state: SyncState) -> None:
             shutil.copytree(directory, target / directory.name, dirs_exist_ok=True)
 
 
-def _origins(config: SeriesConfig) -> list[str | Path]:
+def _sources(bench: Bench) -> list[str | Path]:
     """Where missing contents may be had."""
-    named = [config.upstream, *([config.fork] if config.fork else [])]
-    return [one if is_url(one) else Path(one) for one in named]
+    return [remote.source for _, remote in _remotes(bench)]
 
 
-def _absolute(repository: str) -> str:
-    return repository if is_url(repository) else str(Path(repository).absolute())
+def _remotes(bench: Bench) -> list[tuple[str, Remote]]:
+    named = [("upstream", bench.config.upstream), ("fork", bench.config.fork)]
+    return [(name, Remote.at(where, bench.cache)) for name, where in named if where]

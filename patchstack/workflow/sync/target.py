@@ -12,7 +12,7 @@ from patchstack.errors import UsageError
 from patchstack.git import run as git
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import SUBMODULE
-from patchstack.git.remote import Cache
+from patchstack.git.remote import Cache, Remote
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import PatchFile, Series
 from patchstack.series.files.names import is_patch
@@ -23,7 +23,6 @@ from patchstack.series.verify.result import Row
 from patchstack.upstream.history import UpstreamRange, read_range
 from patchstack.workflow.sync.state import Item
 from patchstack.workflow.sync.worktree import SyncTree
-from patchstack.workspace import is_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +39,7 @@ def open_target(cache: Cache, upstream: str, pin: Commit, to: str, objects: Obje
 
     Raises `UsageError` where it does not descend from the pin, `MissingError` where that cannot be told here.
     """
-    if is_url(upstream):
-        repository, oid = cache.history(upstream, to, pin.oid)
-    else:
-        repository, oid = Repository.open(upstream, Path(upstream)), to
-    # A ref is the upstream's own: found there, and not by chance among the fork's objects.
-    alone = Objects()
-    alone.add_directory(repository.object_directory, repository.name)
-    commit = repository.resolve_commit(oid, "--to", alone)
+    repository, commit = Remote.at(upstream, cache).resolve(to, "--to", until=pin.oid)
     objects.add_directory(repository.object_directory, repository.name)
     found = read_range(repository, objects, pin, commit, to)
     return Target(commit=commit, repository=repository, range=found)
