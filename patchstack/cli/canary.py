@@ -79,7 +79,7 @@ def canary_command(
 
     for config in configs:
         try:
-            ahead = open_ahead(config, cache, to)
+            ahead = open_ahead(config, cache, to, what="--to")
             code = max(code, _looked(ahead, question, days if forecast else None, svg, as_json=json))
         except PatchstackError as error:
             if len(configs) == 1:

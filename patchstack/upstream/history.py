@@ -8,13 +8,8 @@ from dataclasses import dataclass
 from patchstack.errors import MissingError, PatchstackError, UsageError
 from patchstack.git import run as git
 from patchstack.git.objects import Commit, MissingObject, Objects, Repository
+from patchstack.git.remote import Reached
 
-# Where a clone keeps what it last saw of its upstream, the most telling first. `HEAD` may be a fork's branch.
-_TIPS = (
-    *("refs/remotes/upstream/HEAD", "refs/remotes/upstream/master", "refs/remotes/upstream/main"),
-    *("refs/remotes/origin/HEAD", "refs/remotes/origin/master", "refs/remotes/origin/main"),
-    *("refs/heads/master", "refs/heads/main", "HEAD"),
-)
 _PR = re.compile(r"\(#(\d+)\)")
 
 
@@ -59,26 +54,24 @@ class ShallowRange(MissingError):
         self.tip = tip
 
 
-def find_tip(repository: Repository, objects: Objects, ref: str | None) -> tuple[Commit, str]:
-    """The commit a ref names, or, for none, upstream's newest as this clone knows it; and what it is called.
+def find_tip(reached: Reached, objects: Objects, *, named: bool, what: str) -> Commit:
+    """Return the commit of a ref of upstream. `what` is the user's word for it; it leads the error if they `named` one.
 
     Raises what `Repository.resolve_commit` raises.
     """
-    if ref is not None:
-        return repository.resolve_commit(ref, "--to", objects), ref
-    asked = git.read(repository.path, "for-each-ref", "--format=%(refname)", *_TIPS[:-1])
-    there = set(asked.stdout.decode("utf-8", "replace").split("\n"))
-    name = next((tip for tip in _TIPS if tip in there), "HEAD")
+    if named:
+        return reached.repository.resolve_commit(reached.rev, what, objects)
     try:
-        tip = repository.resolve_commit(name, "the tip", objects)
+        return reached.repository.resolve_commit(reached.rev, "the tip", objects)
     except PatchstackError as error:
-        error.hint = "name the commit to look at: --to REF"
+        error.hint = f"name the commit to look at: {what} REF"
         raise
-    return tip, name.removeprefix("refs/remotes/").removeprefix("refs/heads/")
 
 
-def read_range(repository: Repository, objects: Objects, pin: Commit, tip: Commit, ref: str) -> UpstreamRange:
-    """The commits from the pin to a tip.
+def read_range(
+    repository: Repository, objects: Objects, pin: Commit, tip: Commit, ref: str, what: str
+) -> UpstreamRange:
+    """The commits from the pin to a tip, called `ref`. `what` is the user's word for it, for hints.
 
     Raises `UsageError` where the tip does not descend from the pin, `ShallowRange` where a shallow clone cannot tell.
     """
@@ -99,7 +92,7 @@ def read_range(repository: Repository, objects: Objects, pin: Commit, tip: Commi
     lines = asked.stdout.decode("utf-8", "replace").split("\n")
     first = lines[1].split("\0")[1].split(" ") if len(lines) > 1 else []
     if pin.oid not in first and not repository.is_ancestor(pin.oid, tip.oid):
-        raise _no_descent(repository, pin, tip, ref)
+        raise _no_descent(repository, pin, tip, ref, what)
     commits = []
     for index in range(len(lines) // 2):
         tree, parents, author, date, subject = lines[2 * index + 1].split("\0")
@@ -131,7 +124,7 @@ def tree_before(range_: UpstreamRange, objects: Objects, commit: UpstreamCommit)
     return objects.commit(commit.before).tree
 
 
-def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str) -> PatchstackError:
+def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str, what: str) -> PatchstackError:
     if repository.is_ancestor(tip.oid, pin.oid):
         return UsageError(
             f"{ref} ({tip.oid[:12]}) is older than the pin {pin.oid[:12]}", hint="name a commit that came after the pin"
@@ -143,7 +136,7 @@ def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str) -> P
     if not apart:
         return UsageError(
             f"{ref} ({tip.oid[:12]}) does not descend from the pin {pin.oid[:12]}: they have no commit in common",
-            hint="is it a branch of another project? give --to a branch of the upstream",
+            hint=f"is it a branch of another project? give {what} a branch of the upstream",
         )
     where = apart[0][:12]
     try:
@@ -154,6 +147,6 @@ def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str) -> P
         pass
     return UsageError(
         f"{ref} ({tip.oid[:12]}) does not descend from the pin {pin.oid[:12]}: they part at {where}",
-        hint="upstream was rewritten since, or that is another branch: give --to a branch that has the pin, "
+        hint=f"upstream was rewritten since, or that is another branch: give {what} a branch that has the pin, "
         "or move the pin onto one",
     )

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from patchstack.errors import MissingError
-from patchstack.git import run as git
 from patchstack.git.objects import Objects, Repository
-from patchstack.git.remote import Cache, fetch_into_cache
+from patchstack.git.remote import Cache, Remote, fetch_into_cache
 from patchstack.series.files.directory import Series, load_series
 from patchstack.series.sources import open_sources
 from patchstack.upstream.history import ShallowRange, UpstreamRange, find_tip, read_range
-from patchstack.workspace import SeriesConfig, is_url
+from patchstack.workspace import SeriesConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,38 +26,34 @@ class Ahead:
     range: UpstreamRange
 
 
-def open_ahead(config: SeriesConfig, cache: Cache, to: str | None) -> Ahead:
+def open_ahead(config: SeriesConfig, cache: Cache, to: str | None, *, what: str) -> Ahead:
     """Open a series and upstream up to `to`, or up to its newest commit as known here (of a URL: as fetched now).
 
     A shallow clone that lacks commits is left as it is: they are fetched into our cache from where it came from.
-    Raises what loading and opening raise, and `UsageError` where `to` does not descend from the pin.
+    `what` is the user's word for `to`. Raises what loading and opening raise, and `UsageError` if `to` does not descend
+    from the pin.
     """
     series = load_series(config.patches, config.name)
-    if is_url(config.upstream):
-        ref = to or "HEAD"
-        repository, oid = cache.history(config.upstream, ref, config.pin)
-        sources = open_sources(cache, upstream=config.upstream, pin=config.pin, series=series)
-        objects = sources.objects
-        if not cache.offline:
-            objects.hint = "check the network, and run it again: what has come is kept"
-        tip = repository.resolve_commit(oid, "--to", objects)
-        range_ = read_range(repository, objects, sources.base, tip, ref)
-        return Ahead(series=series, upstream=repository.name, repository=repository, objects=objects, range=range_)
-    sources = open_sources(cache, upstream=config.upstream, pin=config.pin, series=series)
-    objects = sources.objects
-    repository = sources.upstream
-    tip, ref = find_tip(repository, objects, to)
+    upstream = Remote.at(config.upstream, cache)
+    # First: of a URL, its history has the pin, which then need not be fetched alone.
+    reached = upstream.reach(to, until=config.pin)
+    repository, ref = reached.repository, reached.name
+    sources = open_sources(cache, upstream=upstream, pin=config.pin, series=series)
+    objects, pin = sources.objects, sources.base
+    objects.hint = upstream.hint or objects.hint
+    tip = find_tip(reached, objects, named=to is not None, what=what)
     try:
-        range_ = read_range(repository, objects, sources.base, tip, ref)
+        range_ = read_range(repository, objects, pin, tip, ref, what)
     except ShallowRange as shallow:
-        url = _origin(repository)
-        if url is None or cache.offline:
+        url = None if cache.offline else upstream.origin()
+        if url is None:
             raise
-        repository = _fetched(cache, url, shallow, sources.base.oid)
+        repository = _fetched(cache, url, shallow, pin.oid)
         objects.add_directory(repository.object_directory, repository.name)
         objects.fetch = _both(objects.fetch, fetch_into_cache(objects, cache, [url]))
-        range_ = read_range(repository, objects, sources.base, tip, ref)
-    return Ahead(series=series, upstream=config.upstream, repository=repository, objects=objects, range=range_)
+        range_ = read_range(repository, objects, pin, tip, ref, what)
+    name = reached.repository.name
+    return Ahead(series=series, upstream=name, repository=repository, objects=objects, range=range_)
 
 
 def _fetched(cache: Cache, url: str, shallow: ShallowRange, pin: str) -> Repository:
@@ -67,16 +62,6 @@ def _fetched(cache: Cache, url: str, shallow: ShallowRange, pin: str) -> Reposit
         return cache.history(url, shallow.tip, pin)[0]
     except MissingError as error:
         raise MissingError(shallow.message, hint=shallow.hint, problems=[error.message]) from error
-
-
-def _origin(repository: Repository) -> str | None:
-    """Where a clone came from, as its configuration says: `upstream` before `origin`; a path is the clone's."""
-    for name in ("upstream", "origin"):
-        asked = git.read(repository.path, "config", "--get", f"remote.{name}.url")
-        if asked.ok:
-            url = asked.stdout.decode("utf-8", "replace").strip()
-            return url if is_url(url) else str((repository.path / url).resolve())
-    return None
 
 
 _Fetch = Callable[..., None]

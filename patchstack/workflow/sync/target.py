@@ -39,9 +39,10 @@ def open_target(cache: Cache, upstream: str, pin: Commit, to: str, objects: Obje
 
     Raises `UsageError` where it does not descend from the pin, `MissingError` where that cannot be told here.
     """
-    repository, commit = Remote.at(upstream, cache).resolve(to, "--to", until=pin.oid)
+    what = "--to"
+    repository, commit = Remote.at(upstream, cache).resolve(to, what, until=pin.oid)
     objects.add_directory(repository.object_directory, repository.name)
-    found = read_range(repository, objects, pin, commit, to)
+    found = read_range(repository, objects, pin, commit, to, what)
     return Target(commit=commit, repository=repository, range=found)
 
 
