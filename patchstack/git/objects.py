@@ -9,16 +9,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import tempfile
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import pygit2
 
 from patchstack.errors import MissingError, UsageError
 from patchstack.git import run as git
-from patchstack.git.memory import MadeObjects
 from patchstack.process import Finished
 
 # Map packs in small windows: libgit2 would map whole packs, and every page it reads of them counts as our memory.
@@ -32,6 +33,7 @@ TreeEntry = tuple[int, bytes, str]
 """An entry of a tree: mode, name and object id."""
 
 _Raw = tuple[bytes, bytes, bytes]
+_MADE_LIMIT = 48 * 1024 * 1024  # bytes of made objects that are held in memory
 _SETS = 64  # trees whose entries are kept apart for the next comparison
 
 NULL_ID = "0" * 40
@@ -72,6 +74,56 @@ def object_id(kind: Kind, data: bytes) -> str:
     digest = hashlib.sha1(b"%s %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
     digest.update(data)
     return digest.hexdigest()
+
+
+class MadeObjects:
+    """A store of objects by id. Contents beyond `limit` bytes are kept on disk, the oldest first; every one stays
+    readable for as long as the store lives."""
+
+    def __init__(self, limit: int = _MADE_LIMIT) -> None:
+        self._limit = limit
+        self._held: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        self._size = 0
+        self._spilled: dict[str, tuple[str, int, int]] = {}
+        self._file: BinaryIO | None = None
+        self._end = 0
+
+    def __contains__(self, oid: str) -> bool:
+        return oid in self._held or oid in self._spilled
+
+    def add(self, oid: str, kind: str, data: bytes) -> None:
+        if oid in self:
+            return
+        self._held[oid] = (kind, data)
+        self._size += len(data)
+        while self._size > self._limit and len(self._held) > 1:
+            self._spill(*self._held.popitem(last=False))
+
+    def get(self, oid: str) -> tuple[str, bytes] | None:
+        """Kind and content, or None for an object not made here."""
+        held = self._held.get(oid)
+        if held is not None:
+            return held
+        place = self._spilled.get(oid)
+        if place is None or self._file is None:
+            return None
+        kind, start, size = place
+        return kind, os.pread(self._file.fileno(), size, start)
+
+    def _spill(self, oid: str, made: tuple[str, bytes]) -> None:
+        kind, data = made
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="patchstack-", buffering=0)  # noqa: SIM115  (it lives as long as we)
+        written = 0
+        while written < len(data):
+            written += os.pwrite(self._file.fileno(), memoryview(data)[written:], self._end + written)
+        self._spilled[oid] = (kind, self._end, len(data))
+        self._end += len(data)
+        self._size -= len(data)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._spilled
+        yield from self._held
 
 
 class Objects:
