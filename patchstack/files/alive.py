@@ -16,8 +16,6 @@ import secrets
 import time
 from pathlib import Path
 
-from patchstack.files import proc
-
 TAG = r"([0-9]+)(?:-([0-9a-f]{8}))?"
 """Matches a tag: process number and place. Names of earlier versions have no place."""
 _UNKNOWN_PLACE = 3600.0
@@ -37,6 +35,8 @@ def here() -> str:
 
     If the system does not tell, it is a random word: no other process has it, and age alone decides.
     """
+    from patchstack.files import proc  # most runs leave nothing behind: verify never asks
+
     boot, namespace = proc.boot_id(), proc.pid_namespace()
     if not (boot and namespace):
         boot, namespace = _boot_session(), "none"  # macOS has no PID namespaces
