@@ -1,4 +1,5 @@
-"""Fetching into the cache: at once, after a kill, under a hostile configuration, and without giving secrets away."""
+"""Repositories by path and URL; fetching into the cache: at once, after a kill, under a hostile configuration, and
+without giving secrets away."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from time import monotonic, sleep
 
 import pytest
 
-from patchstack.git.remote import shown_url
+from patchstack.errors import MissingError, UsageError
+from patchstack.git.objects import FULL_ID, NotARepository, Objects, Repository
+from patchstack.git.remote import Cache, Remote, shown_url
 from tests.conftest import Places, RunCli
 from tests.support.builders import Fork, a_fork, run_git
 from tests.support.checkout import ROOT
@@ -123,3 +126,193 @@ def test_offline_says_that_the_fork_is_as_it_was_fetched(fork: Fork, run_cli: Ru
     assert ran.code == 0
     assert "product as last fetched (" in ran.stdout
     assert run_cli("verify", *by_url(fork)).code == 1
+
+
+def cache(places: Places, *, offline: bool = False) -> Cache:
+    return Cache(lambda: places.cache, offline=offline)
+
+
+def place(kind: str, repository: Path) -> str:
+    return f"file://{repository}" if kind == "URL" else str(repository)
+
+
+@pytest.mark.parametrize("kind", ["path", "URL"])
+@pytest.mark.parametrize("ref", ["main", "tag", "full id"])
+def test_a_ref_is_found_by_path_and_url_alike(fork: Fork, places: Places, kind: str, ref: str) -> None:
+    head = fork.upstream.commit("Later", {"later": "x\n"})
+    fork.upstream.git("tag", "-a", "-m", "Tagged", "v1", head)
+    fork.upstream.git("config", "uploadpack.allowAnySHA1InWant", "true")
+    name = {"main": "main", "tag": "v1", "full id": head}[ref]
+    remote = Remote.at(place(kind, fork.upstream.path), cache(places))
+    repository, commit = remote.resolve(name, "--to", until=fork.pin)
+    assert (commit.oid, commit.parents, commit.subject) == (head, (fork.pin,), "Later")
+    assert repository.name == place(kind, fork.upstream.path)
+    assert repository.is_ancestor(fork.pin, head)
+    assert repository.path.is_relative_to(places.cache) is (kind == "URL")
+
+
+@pytest.mark.parametrize("kind", ["path", "URL"])
+def test_without_a_ref_it_is_the_newest_commit(fork: Fork, places: Places, kind: str) -> None:
+    fork.upstream.commit("Later", {"later": "x\n"})
+    reached = Remote.at(place(kind, fork.upstream.path), cache(places)).reach(None, until=fork.pin)
+    objects = Objects()
+    objects.add_directory(reached.repository.object_directory, "")
+    assert reached.repository.resolve_commit(reached.rev, "the tip", objects).subject == "Later"
+    assert reached.name == ("HEAD" if kind == "URL" else "main")
+
+
+def test_the_newest_of_a_clone_is_what_it_last_saw_of_its_upstream(fork: Fork, places: Places) -> None:
+    remote = Remote.at(str(fork.repo.path), cache(places))
+    names = []
+    for branch in ("heads/main", "remotes/origin/main", "remotes/upstream/master"):
+        fork.repo.git("update-ref", f"refs/{branch}", fork.pin)
+        reached = remote.reach(None, until=fork.pin)
+        names.append((reached.rev, reached.name))
+    assert names[1:] == [
+        ("refs/remotes/origin/HEAD", "origin/HEAD"),
+        ("refs/remotes/upstream/master", "upstream/master"),
+    ]
+
+
+def test_a_path_is_opened_once(fork: Fork, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    how = Repository.open
+
+    def counted(name: str, path: Path) -> Repository:
+        opened.append(name)
+        return how(name, path)
+
+    monkeypatch.setattr(Repository, "open", counted)
+    remote = Remote.at(str(fork.upstream.path), cache(places))
+    assert Remote.at(remote, cache(places)) is remote
+    repository = remote.reach("main", until=fork.pin).repository
+    assert remote.commit(fork.pin) is repository
+    assert remote.origin() is None
+    assert opened == [str(fork.upstream.path)]
+    assert not places.cache.exists(), "a path has nothing in the cache"
+
+
+def test_history_that_has_the_pin_is_not_asked_for_it_again(
+    fork: Fork, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork.upstream.commit("Later", {"later": "x\n"})
+    held = cache(places)
+    asked: list[str] = []
+    how = held.commit
+
+    def counted(url: str, oid: str) -> Repository:
+        asked.append(oid)
+        return how(url, oid)
+
+    monkeypatch.setattr(held, "commit", counted)
+    url = place("URL", fork.upstream.path)
+    remote = Remote.at(url, held)
+    repository = remote.reach("main", until=fork.pin).repository
+    assert remote.commit(fork.pin) is repository
+    assert asked == []
+    assert Remote.at(url, held).commit(fork.pin).name == url
+    assert asked == [fork.pin], "without the history it is asked for"
+
+
+def test_a_pin_that_the_history_lacks_is_fetched_alone(fork: Fork, places: Places) -> None:
+    fork.upstream.on = "apart"
+    fork.upstream.commit("Apart", {"x": "x\n"})
+    remote = Remote.at(place("URL", fork.upstream.path), cache(places))
+    history = Objects()
+    history.add_directory(remote.reach("apart", until=fork.pin).repository.object_directory, "")
+    assert not history.has(fork.pin)
+    objects = Objects()
+    objects.add_directory(remote.commit(fork.pin).object_directory, "")
+    assert objects.commit(fork.pin).subject == "Add the kernel"
+    with pytest.raises(MissingError, match=f"pin {fork.pin[:10]} cannot be looked up at file://"):
+        remote.commit(fork.pin[:10])
+
+
+@pytest.mark.parametrize("kind", ["path", "URL"])
+def test_a_ref_that_is_missing_is_named_with_its_repository(fork: Fork, places: Places, kind: str) -> None:
+    where = place(kind, fork.upstream.path)
+    with pytest.raises(MissingError) as caught:
+        Remote.at(where, cache(places)).resolve("nowhere", "fork ref", until=fork.pin)
+    told = {
+        "path": f"fork ref nowhere is not in {where}",
+        "URL": f"ref nowhere could not be fetched from {where}: couldn't find remote ref nowhere",
+    }
+    assert caught.value.message == told[kind]
+
+
+@pytest.mark.parametrize("kind", ["path", "URL"])
+def test_an_empty_ref_is_not_taken_for_none(fork: Fork, places: Places, kind: str) -> None:
+    with pytest.raises(UsageError):
+        Remote.at(place(kind, fork.upstream.path), cache(places)).resolve("", "--to", until=fork.pin)
+
+
+def test_a_ref_is_this_repositorys_own(fork: Fork, places: Places) -> None:
+    fork.upstream.branch("product", fork.pin)
+    upstream, own = (
+        Remote.at(str(one.path), cache(places)).resolve("product", "ref", until=fork.pin)[1].oid
+        for one in (fork.upstream, fork.repo)
+    )
+    assert (upstream, own) == (fork.pin, fork.commits[-1])
+
+
+@pytest.mark.parametrize("where", ["nowhere", "patches"])
+def test_a_path_without_a_repository_is_told(fork: Fork, places: Places, where: str) -> None:
+    with pytest.raises(NotARepository):
+        Remote.at(str(fork.series.parent / where), cache(places)).commit(fork.pin)
+
+
+def test_a_shallow_clone_is_opened_as_it_is_and_says_where_it_came_from(
+    fork: Fork, places: Places, tmp_path: Path
+) -> None:
+    url = f"file://{fork.upstream.path}"
+    fork.upstream.commit("Later", {"later": "x\n"})
+    run_git("clone", "-q", "--no-checkout", "--depth=1", url, tmp_path / "shallow", cwd=tmp_path)
+    remote = Remote.at(str(tmp_path / "shallow"), cache(places))
+    repository, commit = remote.resolve("main", "--to", until=fork.pin)
+    assert (repository.shallow, commit.subject) == (True, "Later")
+    assert remote.origin() == url
+    assert Remote.at(url, cache(places)).resolve("main", "--to", until=fork.pin)[0].is_ancestor(fork.pin, commit.oid)
+
+
+def test_where_a_clone_came_from_is_upstream_before_origin_and_a_path_is_the_clones(
+    fork: Fork, places: Places, tmp_path: Path
+) -> None:
+    at = str(fork.repo.path)
+    assert Remote.at(at, cache(places)).origin() == str(fork.upstream.path)
+    fork.repo.git("config", "remote.upstream.url", "../elsewhere")
+    assert Remote.at(at, cache(places)).origin() == str(tmp_path / "elsewhere")
+    assert Remote.at(f"file://{at}", cache(places)).origin() is None
+
+
+def test_offline_a_url_is_answered_from_the_cache_or_not_at_all(fork: Fork, places: Places) -> None:
+    url = f"file://{fork.repo.path}"
+    with pytest.raises(MissingError, match=f"ref product of {url} is not in the cache"):
+        Remote.at(url, cache(places, offline=True)).resolve("product", "fork ref", until=fork.pin)
+    assert Remote.at(url, cache(places)).resolve("product", "fork ref", until=fork.pin)[1].oid == fork.commits[-1]
+    fork.repo.commit("Moved on", {"more": "x\n"})
+    kept = Remote.at(url, cache(places, offline=True))
+    assert kept.resolve("product", "fork ref", until=fork.pin)[1].oid == fork.commits[-1]
+    assert FULL_ID.match(kept.reach("product", until=fork.pin).rev)
+
+
+def test_what_only_a_url_has_to_say(fork: Fork, places: Places) -> None:
+    url, path = "https://host/x.git", str(fork.repo.path)
+    told = {
+        (where, offline): (remote.note, remote.hint)
+        for where in (url, path)
+        for offline in (False, True)
+        for remote in [Remote.at(where, cache(places, offline=offline))]
+    }
+    assert told == {
+        (url, False): ("", "check the network, and run it again: what has come is kept"),
+        (url, True): (" as last fetched", None),
+        (path, False): ("", None),
+        (path, True): ("", None),
+    }
+
+
+def test_another_directory_calls_a_path_by_its_whole_name(places: Places) -> None:
+    here = Remote.at("fork", cache(places))
+    assert (here.source, here.address) == (Path("fork"), str(Path.cwd() / "fork"))
+    away = Remote.at("https://host/x.git", cache(places))
+    assert (away.source, away.address) == ("https://host/x.git", "https://host/x.git")
