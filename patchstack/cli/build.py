@@ -64,7 +64,10 @@ def build_command(
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="What the build may use: 16GiB, say.")] = None,
     cpus: Annotated[float | None, typer.Option(metavar="N", min=0.1, help="How many processors it may use.")] = None,
     time: Annotated[str | None, typer.Option(metavar="TIME", help="How long it may take: 90s, 30m, 4h.")] = None,
-    ccache: Annotated[bool, typer.Option("--ccache/--no-ccache", help="Use ccache.")] = True,
+    ccache: Annotated[
+        bool | None,
+        typer.Option("--ccache/--no-ccache", help="Use ccache [default: if it is installed].", show_default=False),
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Build even where the build is here.")] = False,
     keep_container: Annotated[
         bool, typer.Option("--keep-container", help="Leave the build's volume behind, to look into.")

@@ -56,7 +56,7 @@ def options_lines(inputs: Inputs) -> Iterator[str]:
         ("memory", _amount(plan.memory.value), plan.memory.origin),
         *([("cpus", f"{plan.cpus.value:g}", plan.cpus.origin)] if plan.cpus.value is not None else []),
         ("time", _clock(plan.seconds.value), plan.seconds.origin),
-        *([] if plan.ccache else [("ccache", "off", "--no-ccache")]),
+        *([] if plan.ccache.value else [("ccache", "off", plan.ccache.origin)]),
     ]
     width = min(60, max(len(value) for _, value, _ in rows))
     last = ""

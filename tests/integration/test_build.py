@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.toy import MAIN, Toy, a_toy, need_docker, need_host_tools
+from tests.support.toy import MAIN, Toy, a_toy, need_ccache, need_docker, need_host_tools, path_without
 
 PROOFS = ["exists", "machine", "runs", "commit", "cuda-arch", "paths"]
 
@@ -113,6 +113,7 @@ def test_a_build_made_again_gives_the_same_bytes(toy: Toy) -> None:
 
 
 def test_ccache_is_kept_from_one_build_to_the_next(toy: Toy) -> None:
+    need_ccache(toy.engine)
     tag = os.urandom(8).hex()  # no other run of this test has compiled it
     main = MAIN.replace("return 0;", f'return "{tag}"[0] == 0;')
     toy.commit("Something new", {"main.c": main})
@@ -148,12 +149,48 @@ def test_the_binaries_are_copied_where_one_wants_them_also_twice(toy: Toy, tmp_p
 
 
 def test_a_build_made_with_ccache_is_not_given_to_one_that_wants_none(toy: Toy) -> None:
+    need_ccache(toy.engine)
     assert toy.build("--json", check=True).document["ccache"] is not None
     without = toy.build("--json", "--no-ccache", check=True)
     assert without.document["hit"] is False
     assert "was made with ccache: made again without" in without.stderr
     assert toy.build("--json", "--no-ccache", check=True).document["hit"] is True
     assert toy.build("--json", check=True).document["hit"] is True
+
+
+def test_a_host_without_ccache_builds_without_it_and_says_so(tmp_path: Path) -> None:
+    need_host_tools()
+    toy = a_toy(tmp_path, "host")
+    path = path_without(tmp_path / "programs", "ccache")
+    built = toy.build("--json", PATH=path)
+    assert built.code == 0, built.stderr
+    assert built.document["ccache"] is None
+    assert built.document["options"]["ccache"] == {"value": False, "from": "not installed"}
+    assert "ccache    off" in built.stderr
+    provenance = json.loads((Path(built.document["out_dir"]) / "provenance.json").read_text())
+    assert provenance["predicate"]["buildDefinition"]["externalParameters"]["ccache"] is False
+    assert toy.build("--json", "--no-ccache", PATH=path, check=True).document["hit"] is True
+
+
+def test_ccache_that_is_asked_for_and_not_there_is_missing(tmp_path: Path) -> None:
+    need_host_tools()
+    built = a_toy(tmp_path, "host").build("--ccache", PATH=path_without(tmp_path / "programs", "ccache"))
+    assert built.code == 3
+    assert "error: this machine lacks ccache" in built.stderr
+    assert "--no-ccache builds without ccache" in built.stderr
+
+
+def test_a_build_made_with_ccache_serves_a_host_that_lost_it(tmp_path: Path) -> None:
+    need_host_tools()
+    need_ccache()
+    toy = a_toy(tmp_path, "host")
+    first = toy.build("--json", check=True).document
+    assert first["options"]["ccache"] == {"value": True, "from": "default"}
+    path = path_without(tmp_path / "programs", "ccache")
+    found = toy.build("--json", PATH=path, check=True).document
+    assert (found["key"], found["hit"]) == (first["key"], True)
+    again = toy.build("--json", "--again", PATH=path, check=True).document
+    assert (again["key"], again["binaries"]) == (first["key"], first["binaries"])
 
 
 def test_a_definition_that_is_no_value_is_a_rejection_where_it_is_used(toy: Toy) -> None:

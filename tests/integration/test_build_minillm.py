@@ -107,7 +107,7 @@ def test_the_demo_goes_on_to_build_what_it_verified(tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,  # without ccache every step of it compiles all
     )
     assert done.returncode == 0, done.stderr
     assert "patchstack build paged --engine host" in done.stdout

@@ -18,6 +18,7 @@ from patchstack.demo.build import Demo, _break, build_demo
 from patchstack.demo.model import model_file
 from patchstack.errors import UsageError
 from tests.support.builders import run_git
+from tests.support.toy import need_host_tools
 
 PIN = "5d75007f9d663b2ff63e593cbba75e3a5e8e0ddd"
 FORK_TREE = "22adb83c28716c338e2a4bac940a1a325f15fe28"
@@ -100,10 +101,10 @@ def test_a_demo_that_does_not_go_as_told_says_what_did_not(
     assert "Look around" not in printed.out
 
 
-@needs_compilers
 def test_the_whole_demo_accepts_rejects_and_leaves_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    need_host_tools()
     assert demo("tour", monkeypatch=monkeypatch) == 0
     printed = capsys.readouterr()
     screens = {one.split("\n", 1)[0]: one for one in printed.out.split("\n$ ")}

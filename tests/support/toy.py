@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -155,10 +156,30 @@ def variants_built(cache: Path) -> list[dict[str, str]]:
 
 
 def need_host_tools() -> None:
-    """Skip where this machine cannot build the project."""
-    missing = [tool for tool in ("cmake", "ninja", "cc", "ccache") if shutil.which(tool) is None]
-    if missing:
+    """Skip where this machine cannot build the project: what patchstack needs, and a C compiler."""
+    _need("c++", "cmake", "ninja", "cc")
+
+
+def need_ccache(engine: str = "host") -> None:
+    """Skip where builds on that engine have no ccache. The image of the tests has it."""
+    if engine == "host":
+        _need("ccache")
+
+
+def _need(*tools: str) -> None:
+    if missing := [tool for tool in tools if shutil.which(tool) is None]:
         pytest.skip(f"no {', '.join(missing)} here")
+
+
+def path_without(directory: Path, *absent: str) -> str:
+    """A PATH with every program that there is here, but for some. `directory` is made."""
+    directory.mkdir()
+    for place in os.environ["PATH"].split(os.pathsep):
+        with contextlib.suppress(OSError):  # a place that is not there, or not for us
+            for program in os.listdir(place):
+                if program not in absent and not os.path.lexists(directory / program):
+                    (directory / program).symlink_to(Path(place, program))
+    return str(directory)
 
 
 def need_docker() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ _OURS = {
     "CMAKE_CXX_COMPILER_LAUNCHER": "--ccache or --no-ccache",
     "CMAKE_CUDA_COMPILER_LAUNCHER": "--ccache or --no-ccache",
 }
+_WITHOUT_CCACHE = Setting(value=False, origin="--no-ccache")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class Request:
     memory: int | None = None
     cpus: float | None = None
     seconds: float | None = None
-    ccache: bool = True
+    ccache: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +67,24 @@ class Plan:
     memory: Setting[int | None]
     cpus: Setting[float | None]
     seconds: Setting[float]
-    ccache: bool
+    ccache: Setting[bool]
     native: bool
     notes: tuple[str, ...]
 
     @property
     def cuda(self) -> bool:
         return self.arch is not None
+
+    @property
+    def refuses_ccache(self) -> bool:
+        """Whether nothing that came out of ccache may be in the build."""
+        return self.ccache == _WITHOUT_CCACHE
+
+    def with_tools(self, tools: Collection[str]) -> Plan:
+        """Return the plan for a toolchain with these tools: without ccache if it is missing and nobody asked for it."""
+        if self.ccache.origin == "default" and "ccache" not in tools:
+            return replace(self, ccache=Setting(value=False, origin="not installed"))
+        return self
 
 
 def make_plan(request: Request, variants: Variants, about: About, default: Setting[str] | None = None) -> Plan:
@@ -111,10 +123,16 @@ def make_plan(request: Request, variants: Variants, about: About, default: Setti
         memory=Setting(value=memory.value, origin=memory.origin) if memory else _unlimited(about),
         cpus=Setting(value=cpus.value, origin=cpus.origin) if cpus else Setting(value=None, origin="all of them"),
         seconds=_chosen(request.seconds, "--time", variant.seconds) or Setting(value=_SECONDS, origin="default"),
-        ccache=request.ccache,
+        ccache=_ccache(request),
         native=native,
         notes=notes,
     )
+
+
+def _ccache(request: Request) -> Setting[bool]:
+    if request.ccache is None:
+        return Setting(value=True, origin="default")
+    return Setting(value=True, origin="--ccache") if request.ccache else _WITHOUT_CCACHE
 
 
 def parse_definitions(texts: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:

@@ -42,6 +42,7 @@ def prepare(
     else:
         plan, nvcc = _with_nvcc(plan)
         toolchain = host_toolchain(plan, nvcc, memory)
+    plan = plan.with_tools(toolchain.versions)
     return Inputs(source=source, plan=plan, toolchain=toolchain, processor=_processor() if plan.native else None)
 
 

@@ -82,5 +82,5 @@ def _chosen(plan: Plan) -> Mapping[str, Json]:
         "cmake": {name: setting.value for name, setting in sorted(plan.cmake.items())},
         "compile": {name: setting.value for name, setting in sorted(plan.compile.items())},
         "targets": list(plan.targets.value),
-        "ccache": plan.ccache,
+        "ccache": plan.ccache.value,
     }

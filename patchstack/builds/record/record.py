@@ -48,7 +48,7 @@ def options(plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
         "memory": one(plan.memory.value, plan.memory.origin),
         "cpus": one(plan.cpus.value, plan.cpus.origin),
         "time": one(plan.seconds.value, plan.seconds.origin),
-        "ccache": one(plan.ccache, "default" if plan.ccache else "--no-ccache"),
+        "ccache": one(plan.ccache.value, plan.ccache.origin),
         "toolchain": one(dict(toolchain.versions), toolchain.digest),
     }
     if plan.arch_setting is not None and plan.arch is not None:

@@ -83,7 +83,7 @@ def _usable(store: Store, key: Key, inputs: Inputs, watch: Watch) -> Stored | No
         return None
     if found.record.get("status") == BUILT:
         with_ccache = bool(found.record.get("options", {}).get("ccache", {}).get("value", True))
-        if with_ccache and not inputs.plan.ccache:
+        if with_ccache and inputs.plan.refuses_ccache:
             watch.talk(f"the stored build {key.short} was made with ccache: made again without")
             return None
         recorded = set(binaries_of(found.record))
@@ -155,7 +155,7 @@ def _finished(inputs: Inputs, key: Key, session: Session, made: Made, store: Sto
         proofs = prove(session.draft, claim(inputs, session), cuobjdump=session.disassembler(), run=run)
     built = binaries(session.draft)
     finished = datetime.now(UTC)
-    rate = ccache_rate(made.ccache) if plan.ccache else None
+    rate = ccache_rate(made.ccache) if plan.ccache.value else None
     write_provenance(
         session.draft,
         key=key,

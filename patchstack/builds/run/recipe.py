@@ -52,7 +52,7 @@ class Layout:
 
 def configure_command(plan: Plan, layout: Layout, key: str) -> tuple[str, ...]:
     """The CMake call, behind a check that the tools are there (exit 96 names those that are not)."""
-    tools = ["ccache"] if plan.ccache else []
+    tools = ["ccache"] if plan.ccache.value else []
     cmake = ["cmake", "-S", layout.source, "-B", layout.build, "-G", "Ninja"]
     cmake += [f"-D{name}={value}" for name, value in _cache(plan, layout, key).items()]
     return ("sh", "-c", _PREPARE + "exec " + shlex.join(cmake), "patchstack", *tools)
@@ -67,7 +67,7 @@ def build_command(plan: Plan, layout: Layout) -> tuple[str, ...]:
 def environment(plan: Plan, layout: Layout) -> dict[str, str]:
     """The environment of both jobs."""
     found = {"LC_ALL": "C", "SOURCE_DATE_EPOCH": str(EPOCH), "NINJA_STATUS": "[%f/%t] ", "CLICOLOR": "0"}
-    if plan.ccache:
+    if plan.ccache.value:
         found |= {
             "CCACHE_DIR": layout.ccache,
             "CCACHE_COMPILERCHECK": "content",
@@ -101,7 +101,7 @@ def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
             continue
         own = entries.get(f"CMAKE_{language}_FLAGS", "")
         entries[f"CMAKE_{language}_FLAGS"] = " ".join(filter(None, (own, flags, defined)))
-        if plan.ccache:
+        if plan.ccache.value:
             entries[f"CMAKE_{language}_COMPILER_LAUNCHER"] = "ccache"
     if plan.arch is not None:
         entries["CMAKE_CUDA_ARCHITECTURES"] = plan.arch.cmake

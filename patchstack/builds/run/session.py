@@ -101,7 +101,7 @@ class Session:
             self.engine.remove(self.work.name)
             files = _below("src", source)
             self.engine.put(self.work.name, pack(files, mtime=EPOCH), image=self.image)
-            if self.plan.ccache:
+            if self.plan.ccache.value:
                 self.engine.put(self.cache.name, pack(()), image=self.image)
 
     def job(self, what: str, argv: tuple[str, ...], *, seconds: float | None = None, compiling: bool = True) -> Job:
@@ -122,7 +122,7 @@ class Session:
             platform=self.plan.platform.value,
             env=environment(self.plan, self.layout) if compiling else running,
             workdir=self.layout.source,
-            volumes=(self.work, self.cache) if compiling and self.plan.ccache else (self.work,),
+            volumes=(self.work, self.cache) if compiling and self.plan.ccache.value else (self.work,),
             paths=toolkit_paths(self.plan),
             limits=limits,
         )
@@ -147,7 +147,7 @@ class Session:
         with self.timed("fetch"):
             for part in ("bin", "objects"):
                 unpack(self.engine.get(self.work.name, f"out/{part}", image=self.image), self.draft)
-            if self.plan.ccache:
+            if self.plan.ccache.value:
                 with contextlib.suppress(MissingError):
                     unpack(self.engine.get(self.work.name, "out.ccache", image=self.image), self.draft)
                     made.ccache = (self.draft / "out.ccache").read_bytes()

@@ -150,6 +150,23 @@ def test_native_code_is_refused_where_the_engine_is_another_machine(definition: 
     assert not a_plan(Request(variant="cpu")).native
 
 
+@pytest.mark.parametrize(
+    ("asked", "tools", "found"),
+    [
+        (None, ("cmake", "ccache"), Setting(value=True, origin="default")),
+        (None, ("cmake",), Setting(value=False, origin="not installed")),
+        (True, ("cmake",), Setting(value=True, origin="--ccache")),
+        (False, ("cmake", "ccache"), Setting(value=False, origin="--no-ccache")),
+    ],
+)
+def test_ccache_is_used_where_it_is_installed_unless_one_says_otherwise(
+    asked: bool | None, tools: tuple[str, ...], found: Setting[bool]
+) -> None:
+    planned = make_plan(Request(variant="cpu", ccache=asked), load_variants(), an_engine()).with_tools(tools)
+    assert planned.ccache == found
+    assert planned.refuses_ccache == (asked is False)
+
+
 def test_definitions_are_name_and_value_and_all_wrong_ones_are_named() -> None:
     assert parse_definitions(("A=1", "-DB=x=y", "C"), "--define") == (("A", "1"), ("B", "x=y"), ("C", "ON"))
     with pytest.raises(UsageError) as error:

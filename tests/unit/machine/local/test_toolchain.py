@@ -155,14 +155,14 @@ def test_cuobjdump_is_found_beside_path_in_toolkits_and_in_wheels(
     assert (found.path, found.found_by) == (home, "CUDA_HOME")
 
 
-def test_real_tools_are_found_with_their_versions() -> None:
-    for name in ("git", "c++", "cmake", "ninja", "ccache"):
-        if shutil.which(name) is None:
-            pytest.skip(f"{name} is not installed here")
-        found = find_tool(name, os.environ)
-        assert found is not None
-        assert found.at_least(1)
-        assert found.path.is_absolute()
+@pytest.mark.parametrize("name", ["git", "c++", "cmake", "ninja", "ccache"])
+def test_real_tools_are_found_with_their_versions(name: str) -> None:
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed here")
+    found = find_tool(name, os.environ)
+    assert found is not None
+    assert found.at_least(1)
+    assert found.path.is_absolute()
 
 
 def test_a_real_nvcc_says_where_its_toolkit_is(tmp_path: Path) -> None:
