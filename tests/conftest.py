@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -59,6 +60,9 @@ class Ran:
         assert len(documents) == 1, self
         return documents[0]
 
+
+# A shell starts what runs in its background with SIGINT ignored, and so would every program that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 RunCli = Callable[..., Ran]
 Patchstack = Callable[..., int]

@@ -116,6 +116,8 @@ def git_commands(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
         if isinstance(node, ast.List) or (isinstance(node, ast.Tuple) and id(node) in given):
             first = node.elts[0] if node.elts else None
+            if isinstance(first, ast.Starred) and isinstance(first.value, ast.Tuple | ast.List):
+                first = first.value.elts[0] if first.value.elts else None
             if isinstance(first, ast.Constant) and first.value == "git":
                 yield node
 
@@ -165,6 +167,7 @@ DOORS = (
             "run(('git', *args), env=env)",
             "run(args=['git'])",
             "run(*('git', 'status'))",
+            "run([*('git', '-C', where), *args])",
             "command = ['git', '-C', where]",
         ),
         innocent=("TOOLS = ('git', 'cmake')", "run(['gitk'])", "run([program, 'git'])", "run([])", "x.split('git')"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import sys
@@ -15,7 +14,6 @@ from patchstack.errors import Exit, MissingError
 from patchstack.git import run as git
 from patchstack.process import Finished
 from tests.support.builders import RepoBuilder, a_fork, an_upstream, run_git
-from tests.support.checkout import ROOT
 
 Call = Callable[[Path], Finished]
 CALLS: dict[str, Call] = {
@@ -206,16 +204,3 @@ def test_a_short_failure_has_the_first_line_or_the_exit_code() -> None:
 
 def test_a_command_that_succeeds_gives_its_output(clone: RepoBuilder) -> None:
     assert git.checked(git.read(clone.path, "cat-file", "blob", "main:README"), "no") == b"upstream\n"
-
-
-def test_no_other_module_starts_git() -> None:
-    """A command is a list (or a tuple in one) that begins with the program; tables of tools are plain tuples."""
-    found = set()
-    for path in (ROOT / "patchstack").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            first = node.elts[0] if isinstance(node, ast.List) and node.elts else None
-            if isinstance(first, ast.Starred) and isinstance(first.value, ast.Tuple):
-                first = first.value.elts[0]
-            if isinstance(first, ast.Constant) and first.value == "git":
-                found.add(path.relative_to(ROOT).as_posix())
-    assert found == {"patchstack/git/run.py"}
