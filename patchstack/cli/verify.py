@@ -54,7 +54,7 @@ def verify_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Prove that pin + series = fork: the tree after every patch, against the commit it mirrors. Writes nothing."""
-    from patchstack.series.verify.run import prove
+    from patchstack.series.verify.verify import prove
 
     if expect_tree is not None and not _TREE.match(expect_tree):
         raise UsageError(f"--expect-tree {expect_tree} is not a full tree id of 40 hexadecimal digits")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from patchstack.errors import UsageError
-from patchstack.files.alive import left_behind, tag
+from patchstack.files.processes import left_behind, tag
 
 
 def refuse_occupied(directory: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from patchstack.llama.ask_server import Asked
-from patchstack.llama.completions import Divergence
-from patchstack.observe.exit_status import Fault
 from patchstack.observe.protocol import Attempt, Json
 from patchstack.verdict import Verdict
+
+if TYPE_CHECKING:
+    from patchstack.llama.ask_server import Asked
+    from patchstack.llama.completions import Divergence
+    from patchstack.observe.exit_status import Fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

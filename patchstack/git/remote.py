@@ -19,7 +19,7 @@ from patchstack.files.lock import locked
 from patchstack.git import run as git
 from patchstack.git.objects import FULL_ID, Commit, Objects, Repository
 from patchstack.process import Finished
-from patchstack.workspace.places import is_url
+from patchstack.workspace.model import is_url
 
 Talk = Callable[[str], None]
 

@@ -11,8 +11,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from patchstack.files.alive import TAG, left_behind, tag
 from patchstack.files.atomic import put_in_place
+from patchstack.files.processes import TAG, left_behind, tag
 
 _NAME = re.compile(rf"patchstack-(?P<tag>{TAG})-\w+\Z")
 

@@ -21,9 +21,8 @@ from patchstack.llama.perplexity_output import (
 )
 from patchstack.llama.program import MEMORY_BREAKDOWN
 from patchstack.observe.exit_status import fault_of
-from patchstack.observe.observer import Observer
+from patchstack.observe.observer import Observer, Settled, tried
 from patchstack.observe.protocol import Attempt, Invocation, Model, Observation
-from patchstack.observe.retry import Settled, tried
 from patchstack.observe.sentinel import sentinel_missing
 from patchstack.observe.settings import Environment, merged
 

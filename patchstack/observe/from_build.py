@@ -1,8 +1,14 @@
-"""From a stored build to the programs that gates run, and to the engine they run on."""
+"""From a build to the programs that are run: a stored build, or another one beside the one at hand.
+
+Another build is what a test fails without, or what a base is made with. It is named by its key (8 digits or more of it,
+for a stored build) or by the directory of its programs; a directory whose name could be a key is written `./NAME`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from patchstack.builds.inputs.toolchain import IMAGE_TOOLKIT
@@ -10,7 +16,11 @@ from patchstack.builds.record.record import BUILT, bin_directory
 from patchstack.builds.record.store import Store, Stored
 from patchstack.engine.protocol import EnginePath
 from patchstack.errors import MissingError, NotHeldError
-from patchstack.observe.layout import Programs
+from patchstack.observe.layout import Programs, uses_gpu
+from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.model import located
+
+_KEY = re.compile(r"[0-9a-f]{8,64}\Z")
 
 
 def chosen_build(store: Store, key: str | None, series: str | None) -> Stored:
@@ -55,4 +65,37 @@ def programs_of(stored: Stored, *, isolated: bool, image: str | None = None) -> 
         paths=paths,
         key=stored.key,
         name=f"{stored.key[:12]} ({stored.record['source']['label']})",
+    )
+
+
+def read_build(node: Node, key: str, *, required: bool = False) -> str | None:
+    """A build as a suite names it: a key as it is, a directory taken from that of the workspace file."""
+    text = node.text(key, required=required)
+    return text if text is None or _KEY.match(text) else located(text, node.path.parent)
+
+
+def shown(build: str | Programs) -> str:
+    """A build as it is named in words."""
+    if isinstance(build, Programs):
+        return build.name or str(build.directory)
+    return build[:12] if _KEY.match(build) else build
+
+
+def named_programs(build: str, like: Programs, *, builds: Path | None, isolated: bool) -> Programs:
+    """Return the programs of another build: one of those kept in `builds`, or of a directory, which is then run as
+    `like` is. Raises `MissingError` if there is no such build, `NotHeldError` for one that did not compile."""
+    if _KEY.match(build):
+        if builds is None:
+            raise MissingError(f"there is no build {shown(build)}: no builds are kept here")
+        return programs_of(chosen_build(Store(builds), build, None), isolated=isolated)
+    directory = Path(build).expanduser()
+    if not directory.is_dir():
+        raise MissingError(f"there is no build in {build}: it is no directory")
+    return Programs(
+        directory=directory,
+        platform=like.platform,
+        image=like.image,
+        gpus=like.gpus or uses_gpu(directory),
+        library_path=like.library_path,
+        paths=like.paths,
     )

@@ -17,9 +17,9 @@ from patchstack.engine.protocol import About, Ending, Engine, Job, Limits, Outco
 from patchstack.errors import MissingError
 from patchstack.evidence.key import Ingredients, observation_key
 from patchstack.evidence.store import Observations, Record
+from patchstack.observe.from_build import named_programs, shown
 from patchstack.observe.layout import Paths, Programs, mounted, run_entries, volumes
 from patchstack.observe.observer import RunContext
-from patchstack.observe.other_build import named_programs, shown
 from patchstack.observe.protocol import (
     Attempt,
     Complete,

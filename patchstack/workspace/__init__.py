@@ -1,8 +1,17 @@
 """`patchstack.yaml`, read and checked once. Every complaint names its line, and all come at once."""
 
 from patchstack.workspace.mapping import read_yaml
-from patchstack.workspace.model import FILE_NAME, SCRATCH, LintPolicy, SeriesConfig, VariantConfig, Waiver, Workspace
-from patchstack.workspace.places import is_url, located
+from patchstack.workspace.model import (
+    FILE_NAME,
+    SCRATCH,
+    LintPolicy,
+    SeriesConfig,
+    VariantConfig,
+    Waiver,
+    Workspace,
+    is_url,
+    located,
+)
 from patchstack.workspace.read import find_workspace, read_workspace
 from patchstack.workspace.variants import PLATFORMS, parse_size, parse_time, read_variants_file
 from patchstack.workspace.write import add_series, move_pin

@@ -1,13 +1,15 @@
-"""What `patchstack.yaml` says, as checked values."""
+"""What `patchstack.yaml` says, as checked values, and the repositories and paths that it names."""
 
 from __future__ import annotations
 
 import difflib
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import UsageError
+from patchstack.errors import ConfigError, UsageError
 
 FILE_NAME = "patchstack.yaml"
 PLAIN, ANCHORED = FORMS = ("plain", "anchored")
@@ -133,3 +135,22 @@ class Workspace:
             hint = f"perhaps you meant {near[0]}" if near else f"{self.path} has {', '.join(known)}"
             raise UsageError(f"there is no series {', '.join(unknown)}", hint=hint)
         return tuple(known[name] for name in names) if names else self.series
+
+
+def located(repository: str, root: Path) -> str:
+    """A repository as configured: a URL as it is, a path taken from the workspace's directory.
+
+    A path below the current directory is given as one writes it there (`./fork`), since it is shown to the user.
+    """
+    if is_url(repository):
+        return repository
+    try:
+        path = os.path.normpath(root / Path(repository).expanduser())
+    except RuntimeError as error:
+        raise ConfigError(f"{repository}: {error}") from error
+    return path if os.sep in path else os.path.join(os.curdir, path)
+
+
+def is_url(repository: str) -> bool:
+    """Whether git would fetch from it: `scheme://…` or `host:path`."""
+    return "://" in repository or bool(re.match(r"[^/\\]{2,}:(?!\\)", repository))

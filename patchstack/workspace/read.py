@@ -7,8 +7,7 @@ from pathlib import Path
 
 from patchstack.errors import ConfigError
 from patchstack.workspace.mapping import Mapping, read_yaml
-from patchstack.workspace.model import FILE_NAME, FORMS, PLAIN, LintPolicy, SeriesConfig, Waiver, Workspace
-from patchstack.workspace.places import located
+from patchstack.workspace.model import FILE_NAME, FORMS, PLAIN, LintPolicy, SeriesConfig, Waiver, Workspace, located
 from patchstack.workspace.variants import read_variants
 
 _FULL_ID = re.compile(r"[0-9a-f]{40}\Z")

@@ -9,8 +9,7 @@ from pathlib import Path
 from patchstack.errors import ConfigError, UsageError
 from patchstack.files.atomic import replace_file
 from patchstack.workspace.mapping import read_yaml
-from patchstack.workspace.model import SeriesConfig
-from patchstack.workspace.places import is_url
+from patchstack.workspace.model import SeriesConfig, is_url
 from patchstack.workspace.read import read_workspace
 
 _WORDS = ("true", "false", "yes", "no", "on", "off", "null")

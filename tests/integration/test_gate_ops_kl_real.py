@@ -19,8 +19,8 @@ import pytest
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import backend_ops, drift, kl
 from patchstack.gates.kinds.backend_ops import Spec as OpsSpec
+from patchstack.gates.kinds.backend_ops import case_list
 from patchstack.gates.kinds.kl import Limits, Spec
-from patchstack.gates.kinds.op_cases import case_list
 from patchstack.llama.kl import Comparison, Side
 from patchstack.llama.perplexity_output import base_size
 from patchstack.observe.protocol import Model

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.git.remote import Cache
-from patchstack.series.verify.run import prove
+from patchstack.series.verify.verify import prove
 from patchstack.workspace import SeriesConfig
 from tests.conftest import Patchstack
 from tests.support.builders import run_git, snapshot

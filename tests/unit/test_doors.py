@@ -212,7 +212,7 @@ DOORS = (
     Door(
         what="asks whether a process is alive",
         find=signal_zero,
-        where=("files/alive.py",),
+        where=("files/processes.py",),
         breaches=("os.kill(pid, 0)", "kill(pid, 0)", "os.killpg(group, 0)"),
         innocent=("os.kill(pid, signal.SIGKILL)", "os.kill(0, 9)", "child.kill()"),
     ),
@@ -220,7 +220,7 @@ DOORS = (
         what="reads /proc",
         find=proc_paths,
         where=(
-            "files/proc.py",
+            "files/processes.py",
             "engine/docker/sandbox.py",  # names what of a machine no container may get; reads none of it
         ),
         breaches=(

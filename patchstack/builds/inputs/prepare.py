@@ -15,7 +15,7 @@ from patchstack.builds.inputs.variant import Setting, Variants, builders_directo
 from patchstack.builds.run.build import Inputs
 from patchstack.engine.protocol import BuildsImages, Engine, Image, ImageMissing
 from patchstack.errors import MissingError
-from patchstack.files import proc
+from patchstack.files import processes
 
 Talk = Callable[[str], None]
 
@@ -84,7 +84,7 @@ def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:
 def _processor() -> str:
     """What `-march=native` depends on: model and feature flags, as a digest with the model's name before it."""
     model, flags = "unknown", ""
-    for line in proc.cpuinfo().splitlines():
+    for line in processes.cpuinfo().splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("model name", "CPU part") and model == "unknown":
             model = value.strip()

@@ -16,7 +16,7 @@ from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
 from patchstack.git.remote import Cache, shown_url
 from patchstack.series.verify.result import Verification
-from patchstack.series.verify.run import prove_and_keep
+from patchstack.series.verify.verify import prove_and_keep
 from patchstack.workspace import SeriesConfig
 
 # What a compiler, or the build itself, reads. A tree without one of these is not the tree that was asked for.

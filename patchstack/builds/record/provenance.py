@@ -12,7 +12,7 @@ id is the build key.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 import patchstack
+from patchstack.builds.inputs.key import Key, Toolchain
+from patchstack.builds.inputs.plan import Plan
+from patchstack.builds.inputs.source import Source
+from patchstack.builds.proofs.files import Binary
+from patchstack.builds.record.store import LOG
 from patchstack.canonical import indented
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.atomic import replace_file
@@ -27,6 +32,7 @@ from patchstack.files.atomic import replace_file
 if TYPE_CHECKING:
     from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance as Predicate
     from in_toto_attestation.v1.statement import Statement
+
 
 FILE = "provenance.json"
 BUILD_TYPE = "urn:patchstack:build:1"
@@ -138,7 +144,7 @@ def render(provenance: Provenance) -> bytes:
     return indented(_whole(json_format.MessageToDict(statement.pb)))
 
 
-def write_provenance(path: Path, provenance: Provenance) -> None:
+def write_statement(path: Path, provenance: Provenance) -> None:
     """Write the statement, in one step: whoever reads sees the old file or the new one. Raises as `render`, and
     `MissingError` where it cannot be written."""
     content = render(provenance)
@@ -234,3 +240,74 @@ def _libraries() -> None:
         import in_toto_attestation  # noqa: F401  (is it there?)
     except ImportError as error:
         raise MissingError("in-toto-attestation is not installed", hint="pip install 'patchstack[build]'") from error
+
+
+def write_provenance(
+    directory: Path,
+    *,
+    key: Key,
+    source: Source,
+    plan: Plan,
+    toolchain: Toolchain,
+    binaries: Iterable[Binary],
+    started: datetime,
+    finished: datetime,
+    log_sha256: str,
+    ccache: Mapping[str, int] | None,
+) -> Path:
+    """Write `provenance.json` beside the binaries. Raises what `render` raises."""
+    statement = Provenance(
+        key=key.hex,
+        subjects=tuple(Subject(name=one.name, sha256=one.sha256) for one in binaries),
+        materials=tuple(_materials(source, toolchain)),
+        external=_chosen(plan),
+        internal={
+            "engine": plan.engine.kind,
+            "engineVersion": plan.engine.version,
+            "isolated": plan.engine.isolated,
+            "jobs": plan.jobs.value,
+            "memory": plan.memory.value,
+            "cpus": plan.cpus.value,
+            "seconds": plan.seconds.value,
+            "keyInputs": dict(key.inputs),
+        },
+        started=started,
+        finished=finished,
+        byproducts=(
+            file(LOG, log_sha256),
+            *((Resource(name="ccache", notes=dict(ccache)),) if ccache is not None else ()),
+        ),
+    )
+    path = directory / FILE
+    write_statement(path, statement)
+    return path
+
+
+def _materials(source: Source, toolchain: Toolchain) -> Iterable[Resource]:
+    if source.base_commit is not None:
+        yield pin(source.base_commit, tree=source.base_tree, upstream=source.upstream)
+    yield Resource(name="source", digest={"gitTree": source.tree}, notes={"series": source.verdict})
+    for step in source.steps:
+        if step.commit is not None:
+            yield Resource(name=f"fork/{step.commit}", digest={"gitCommit": step.commit, "gitTree": step.tree})
+            continue
+        yield file(f"patches/{step.file}", step.sha256, gitTreeAfter=step.tree)
+    if toolchain.image is not None and toolchain.image_digest is not None:
+        yield image(toolchain.image, toolchain.image_digest)
+    if toolchain.base_image is not None and toolchain.base_digest is not None:
+        yield image(toolchain.base_image, toolchain.base_digest, name="base image")
+    if toolchain.toolkit_digest is not None:
+        yield file("toolkit", toolchain.toolkit_digest.removeprefix("sha256:"))
+    yield file("toolchain", toolchain.digest.removeprefix("sha256:"), versions=dict(toolchain.versions))
+
+
+def _chosen(plan: Plan) -> Mapping[str, Json]:
+    return {
+        "variant": plan.variant,
+        "arch": plan.arch.cmake if plan.arch else None,
+        "platform": plan.platform.value,
+        "cmake": {name: setting.value for name, setting in sorted(plan.cmake.items())},
+        "compile": {name: setting.value for name, setting in sorted(plan.compile.items())},
+        "targets": list(plan.targets.value),
+        "ccache": plan.ccache.value,
+    }

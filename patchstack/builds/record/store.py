@@ -16,9 +16,9 @@ from typing import Any
 
 from patchstack.canonical import indented
 from patchstack.errors import MissingError, UsageError
-from patchstack.files.alive import TAG, left_behind, tag
 from patchstack.files.atomic import put_in_place, replace_file, write_new
 from patchstack.files.lock import locked
+from patchstack.files.processes import TAG, left_behind, tag
 
 RECORD = "build.json"
 LOG = "build.log"

@@ -14,7 +14,7 @@ from patchstack.builds.inputs.source import Source
 from patchstack.builds.proofs.claim import Claim, Proof, Ran
 from patchstack.builds.proofs.files import Binary, binaries
 from patchstack.builds.proofs.prove import find_cuobjdump, prove
-from patchstack.builds.record.attest import write_provenance
+from patchstack.builds.record.provenance import write_provenance
 from patchstack.builds.record.record import BUILT, binaries_of, make_record, proofs_of
 from patchstack.builds.record.store import LOG, Store, Stored
 from patchstack.builds.run.recipe import ccache_rate

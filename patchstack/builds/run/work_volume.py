@@ -12,7 +12,7 @@ import time
 from patchstack.builds.inputs.key import Key
 from patchstack.engine.protocol import Engine
 from patchstack.errors import UsageError
-from patchstack.files.alive import TAG, is_gone, tag
+from patchstack.files.processes import TAG, is_gone, tag
 
 _NAME = re.compile(rf"patchstack-work-[0-9a-f]{{12}}-([0-9a-f]{{8}})-{TAG}-([0-9a-f]{{8}})?[0-9a-f]{{6}}")
 _LONGEST = 5 * 86400.0

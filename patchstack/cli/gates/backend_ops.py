@@ -36,7 +36,7 @@ def backend_ops_command(
     """Run test-backend-ops for operators, and see that the backend ran, every case passed, and none was lost."""
     from patchstack.errors import UsageError
     from patchstack.gates.kinds import backend_ops
-    from patchstack.gates.kinds.op_cases import read_case_list
+    from patchstack.gates.kinds.backend_ops import read_case_list
 
     for problem in filter(None, map(backend_ops.op_problem, op)):
         raise UsageError(f"--op: {problem}")

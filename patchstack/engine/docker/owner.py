@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from patchstack.files import proc
-from patchstack.files.alive import here, is_gone
+from patchstack.files import processes
+from patchstack.files.processes import here, is_gone
 from patchstack.process import clean_environment, run
 
 JOB_LABEL = "patchstack.job"
@@ -37,8 +37,8 @@ def is_dead(label: str, *, silent: float = 0.0) -> bool:
 
 def _start_time(pid: int) -> str | None:
     """Return when a process began, in any unit that stays the same; None if no such process is visible."""
-    if proc.stat(os.getpid()) is not None:
-        found = proc.stat(pid)
+    if processes.stat(os.getpid()) is not None:
+        found = processes.stat(pid)
         return found.start if found is not None else None
     told = run(["ps", "-o", "lstart=", "-p", str(pid)], timeout=10, env=clean_environment({"TZ": "UTC"}))
     return "-".join(told.stdout.decode().split()) or None

@@ -26,7 +26,7 @@ from patchstack.engine.protocol import (
     checked_volume,
 )
 from patchstack.errors import MissingError, UsageError
-from patchstack.files import proc
+from patchstack.files import processes
 from patchstack.process import Child, start
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -222,7 +222,7 @@ def _end(child: Child) -> None:
 def _kill_session(session: int) -> bool:
     """Kill the processes of a session; whether there were any, those aside that only wait to be reaped."""
     found = False
-    for pid, process in proc.processes():
+    for pid, process in processes.visible():
         if process.session == session and not process.ended:
             found = True
             with contextlib.suppress(OSError):

@@ -9,17 +9,19 @@ case was lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from patchstack.errors import PatchstackError
+from patchstack.errors import ConfigError, MissingError, PatchstackError
 from patchstack.gates.judgement import Judgement
-from patchstack.gates.kinds.op_cases import CaseList, Coverage, case_list, compared, is_digest, read_case_list
 from patchstack.llama.backend_ops_output import ConsoleOutput, Supported, contradiction, read_supported, read_tested
 from patchstack.observe.exit_status import crashed, fault_of
-from patchstack.observe.observer import Observer
+from patchstack.observe.observer import Observer, Settled, tried
 from patchstack.observe.protocol import Attempt, Complete, Invocation, Json, Model, Observation
-from patchstack.observe.retry import Settled, tried
 from patchstack.observe.settings import Environment, bounded, environment, merged
 from patchstack.verdict import Verdict
 from patchstack.workspace.mapping import Mapping as Node
@@ -336,3 +338,73 @@ def _read_cases(node: Node) -> CaseList | None:
     else:
         found = CaseList(count=count, sha256=digest)
     return found
+
+
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseList:
+    """The cases of a reference. `names` are sorted, and may repeat; None where only count and digest are known."""
+
+    count: int
+    sha256: str
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How the cases that were run differ from a reference. `lost` and `new` name them. `unknown`: the sets differ, and
+    the reference has no names to say how; `fewer` is then how many cases are missing at least."""
+
+    lost: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    unknown: bool = False
+    fewer: int = 0
+
+
+def digest_of(names: Iterable[str]) -> str:
+    """SHA-256, in hex, of the sorted names, each with a newline."""
+    return hashlib.sha256("".join(f"{name}\n" for name in sorted(names)).encode()).hexdigest()
+
+
+def case_list(names: Iterable[str]) -> CaseList:
+    """A list with its names."""
+    ordered = tuple(sorted(names))
+    return CaseList(count=len(ordered), sha256=digest_of(ordered), names=ordered)
+
+
+def compared(names: Sequence[str], reference: CaseList) -> Coverage:
+    """What was run against what must be."""
+    if reference.names is None:
+        if digest_of(names) == reference.sha256:
+            return Coverage()
+        return Coverage(unknown=True, fewer=max(0, reference.count - len(names)))
+    ran, must = Counter(names), Counter(reference.names)
+    return Coverage(lost=tuple(sorted((must - ran).elements())), new=tuple(sorted((ran - must).elements())))
+
+
+def read_case_list(path: Path) -> CaseList:
+    """A file with a full name a line; blank lines and lines that start with `#` are left out.
+
+    Raises `MissingError` where it cannot be read, `ConfigError` for one that has no cases.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise MissingError(f"the list of cases {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the list of cases {path} is not text: {error}") from error
+    names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not names:
+        raise ConfigError(f"the list of cases {path} has none", hint="a reference that asks for nothing would pass")
+    if odd := next((name for name in names if not re.fullmatch(r"[^\s(]+\(.*\)", name)), None):
+        raise ConfigError(
+            f"{path}: {odd[:80]!r} is no case", hint="a case is OP(parameters), as test-backend-ops has it"
+        )
+    return case_list(names)
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text can be the digest of a list."""
+    return _DIGEST.match(text) is not None

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from patchstack.gates.judgement import Judgement
 from patchstack.llama.kl import Comparison, Measured, Side, comparison_problem, measure
 from patchstack.llama.perplexity_output import Statistics
+from patchstack.observe.from_build import read_build
 from patchstack.observe.observer import Observer
-from patchstack.observe.other_build import read_build
 from patchstack.observe.protocol import Attempt, Json, Model
 from patchstack.observe.settings import bounded, environment
 from patchstack.observe.settings import model as read_model

@@ -23,8 +23,8 @@ from patchstack.errors import MissingError, NotHeldError
 from patchstack.gates.judgement import Judgement
 from patchstack.llama.program import Program, read_program
 from patchstack.observe.exit_status import cause_of_crash, complaint_of, crashed, fault_of
+from patchstack.observe.from_build import read_build
 from patchstack.observe.observer import Observer
-from patchstack.observe.other_build import read_build
 from patchstack.observe.protocol import Attempt, Complete, Model, Observation, Observed
 from patchstack.observe.sentinel import all_lines_of
 from patchstack.observe.settings import bounded, pattern

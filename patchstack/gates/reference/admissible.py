@@ -18,8 +18,8 @@ from patchstack.gates.reference.model_unchanged import as_environment
 from patchstack.gates.reference.record import Reference, state_of
 from patchstack.gates.suite import Gate
 from patchstack.llama.compute_path import path_args, same_environment, same_path
+from patchstack.observe.from_build import shown
 from patchstack.observe.observer import Observer
-from patchstack.observe.other_build import shown
 from patchstack.observe.settings import Environment
 from patchstack.verdict import Verdict
 

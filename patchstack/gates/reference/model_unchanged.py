@@ -23,9 +23,9 @@ from patchstack.gates.kinds import kl
 from patchstack.llama.compute_path import path_args
 from patchstack.llama.kl import Side
 from patchstack.llama.prompt import Prompting
+from patchstack.observe.from_build import read_build, shown
 from patchstack.observe.layout import Programs
 from patchstack.observe.observer import Observer
-from patchstack.observe.other_build import read_build, shown
 from patchstack.observe.protocol import Attempt, Json, Model
 from patchstack.observe.settings import Environment, merged
 from patchstack.observe.settings import model as read_model

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from patchstack.errors import Exit, MissingError, PatchstackError
-from patchstack.files import proc
+from patchstack.files import processes
 from patchstack.machine.ask import PART, PLACES, Ask, Place, Said, ask_parts
 from patchstack.machine.gpu.lock_record import (
     ODD,
@@ -390,7 +390,7 @@ def end_below(token: str) -> None:
     """Kill every program of ours under the lock of that token, however far down it was started, but this process.
     Does nothing on a system without /proc."""
     mark = f"{TOKEN}={token}".encode()
-    for pid, environment in proc.environments():
+    for pid, environment in processes.environments():
         if pid != os.getpid() and mark in environment:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)

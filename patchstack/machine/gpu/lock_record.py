@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from patchstack.canonical import one_line
-from patchstack.files import proc
+from patchstack.files import processes
 from patchstack.machine.ask import Place
 
 SCHEMA = "patchstack.gpu-lock/1"
@@ -104,15 +104,15 @@ class Holder:
 
 def this_process(token: str, purpose: str) -> Owner:
     """This process as an owner."""
-    started = proc.stat(os.getpid())
+    started = processes.stat(os.getpid())
     return Owner(
         token=token,
         user=_user(),
         host=os.uname().nodename,
         pid=os.getpid(),
         start=started.start if started is not None else "",
-        boot=proc.boot_id(),
-        namespace=proc.pid_namespace(),
+        boot=processes.boot_id(),
+        namespace=processes.pid_namespace(),
         purpose=" ".join(purpose.split())[:200] or "unnamed",
     )
 
@@ -122,7 +122,7 @@ def process_here(owner: Owner) -> str | None:
     me = this_process("", "")
     if not owner.boot or not owner.namespace or (owner.boot, owner.namespace) != (me.boot, me.namespace):
         return None
-    return proc.stat_text(owner.pid) if proc.shows_every_process() else None
+    return processes.stat_text(owner.pid) if processes.shows_every_process() else None
 
 
 def taken_line(owner: Owner) -> str:
@@ -195,7 +195,7 @@ def _gone(owner: Owner, sign: Sign, file: File, now: Now, *, stale: float, uncha
     ):
         process = file.process
     if process is not None:
-        seen = proc.read_stat(process)
+        seen = processes.read_stat(process)
         alive = seen is not None and seen.start == owner.start and not seen.ended
         return None if alive else f"its process {owner.pid} is gone"
     age = _age(sign, now)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from patchstack.git.patch.mail import read_mail
-from patchstack.series.files.names import cut_slug, looks_like_patch, make_name, slug_of
+from patchstack.series.files.directory import cut_slug, looks_like_patch, make_name, slug_of
 from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject, named, shown
 
 ID = "names"

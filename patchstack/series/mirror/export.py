@@ -15,8 +15,7 @@ from patchstack.git.format import FormattedCommit, formatting, patch_ids
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import TreeOverlay
 from patchstack.git.trees import compare_trees
-from patchstack.series.files.directory import PatchFile, Series, load_series
-from patchstack.series.files.names import has_patches, make_name, number_of
+from patchstack.series.files.directory import PatchFile, Series, has_patches, load_series, make_name, number_of
 from patchstack.series.history import ForkHistory
 from patchstack.series.lint import paths
 from patchstack.series.lock import FILE_NAME, Lock, LockedPatch, read_lock, render_lock

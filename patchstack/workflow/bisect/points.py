@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from patchstack.errors import NotHeldError, UsageError
 from patchstack.git.objects import Objects
 from patchstack.git.remote import Cache
-from patchstack.series.verify.run import Proven, prove_and_keep
+from patchstack.series.verify.verify import Proven, prove_and_keep
 from patchstack.upstream.merge.patch import Picker
 from patchstack.workflow.sync.target import open_target
 from patchstack.workspace import SeriesConfig

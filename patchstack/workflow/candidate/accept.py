@@ -30,8 +30,8 @@ from patchstack.git.objects import Commit
 from patchstack.git.remote import Cache
 from patchstack.observe.from_build import programs_of
 from patchstack.observe.runner import Runner
-from patchstack.series.files.names import has_patches
-from patchstack.series.verify.run import prove
+from patchstack.series.files.directory import has_patches
+from patchstack.series.verify.verify import prove
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.candidate import OnTheWay
 

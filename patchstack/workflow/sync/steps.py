@@ -12,7 +12,7 @@ from patchstack.git.remote import Remote, fetch_into_cache, shown_url
 from patchstack.series.history import ForkHistory, read_fork
 from patchstack.series.lock import read_lock
 from patchstack.series.mirror.checkout import absent_files, check_out
-from patchstack.series.verify.run import Proven
+from patchstack.series.verify.verify import Proven
 from patchstack.workflow.sync import conflict, shared_rerere
 from patchstack.workflow.sync import target as sync_target
 from patchstack.workflow.sync.finish import finish

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from patchstack.errors import NotHeldError, UsageError
 from patchstack.series.lock import read_lock
-from patchstack.series.verify.run import Proven, prove_and_keep
+from patchstack.series.verify.verify import Proven, prove_and_keep
 from patchstack.workflow.sync import target as sync_target
 from patchstack.workflow.sync.state import Fate, Phase, SyncState
 from patchstack.workflow.sync.steps import advance, opened, prepare, resolved

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.files import alive, proc
+from patchstack.files import processes
 from tests.support.checkout import ROOT
 from tests.support.namespaces import in_another, need_namespaces
 
@@ -28,20 +28,20 @@ def dead() -> int:
 @pytest.fixture
 def no_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """A system without /proc."""
-    monkeypatch.setattr(proc, "_PROC", f"{tmp_path}/none")
-    alive.here.cache_clear()
+    monkeypatch.setattr(processes, "_PROC", f"{tmp_path}/none")
+    processes.here.cache_clear()
     yield
-    alive.here.cache_clear()
+    processes.here.cache_clear()
 
 
 def test_a_number_that_is_not_in_use_here_proves_its_process_gone(dead: int) -> None:
-    assert alive.is_gone(dead, alive.here(), silent=0)
+    assert processes.is_gone(dead, processes.here(), silent=0)
 
 
 @pytest.mark.parametrize("pid", [os.getpid(), os.getppid(), 1, 0], ids=["own", "parent", "first", "none"])
 def test_a_number_in_use_here_is_alive_however_long_it_is_silent(pid: int) -> None:
-    assert not alive.is_gone(pid, alive.here(), silent=1000 * DAY)
-    assert not alive.is_gone(pid, None, silent=1000 * DAY)
+    assert not processes.is_gone(pid, processes.here(), silent=1000 * DAY)
+    assert not processes.is_gone(pid, None, silent=1000 * DAY)
 
 
 def test_the_process_of_another_user_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,32 +49,32 @@ def test_the_process_of_another_user_is_alive(monkeypatch: pytest.MonkeyPatch) -
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "kill", refuse)
-    assert not alive.is_gone(1, alive.here(), silent=1000 * DAY)
-    assert not alive.is_gone(1, None, silent=1000 * DAY)
+    assert not processes.is_gone(1, processes.here(), silent=1000 * DAY)
+    assert not processes.is_gone(1, None, silent=1000 * DAY)
 
 
 @pytest.mark.parametrize(("silent", "gone"), [(HOUR - 1, False), (HOUR + 1, True)])
 def test_a_number_without_a_place_that_is_not_in_use_counts_as_gone_after_an_hour(
     dead: int, silent: float, gone: bool
 ) -> None:
-    assert alive.is_gone(dead, None, silent=silent) == gone
+    assert processes.is_gone(dead, None, silent=silent) == gone
 
 
 @pytest.mark.parametrize(("silent", "gone"), [(2 * DAY - 1, False), (2 * DAY + 1, True)])
 def test_elsewhere_numbers_mean_nothing_and_two_silent_days_decide(dead: int, silent: float, gone: bool) -> None:
-    assert alive.is_gone(dead, ELSEWHERE, silent=silent) == gone
-    assert alive.is_gone(os.getpid(), ELSEWHERE, silent=silent) == gone
+    assert processes.is_gone(dead, ELSEWHERE, silent=silent) == gone
+    assert processes.is_gone(os.getpid(), ELSEWHERE, silent=silent) == gone
 
 
 @pytest.mark.parametrize("tagged", ["", "x", "-1", "12-", "12-0123", "12-0123abcg", "12 ", "12-0123abcd-old"])
 def test_what_is_no_tag_is_nobodys_left_over(tmp_path: Path, tagged: str) -> None:
     os.utime(tmp_path, (0, 0))
-    assert not alive.left_behind(tagged, tmp_path)
+    assert not processes.left_behind(tagged, tmp_path)
 
 
 def test_a_number_that_no_process_can_have_is_not_in_use(tmp_path: Path) -> None:
     os.utime(tmp_path, (0, 0))
-    assert alive.left_behind(f"{2**80}", tmp_path)
+    assert processes.left_behind(f"{2**80}", tmp_path)
 
 
 def test_a_directory_is_as_silent_as_the_newest_in_it(tmp_path: Path, dead: int) -> None:
@@ -84,17 +84,17 @@ def test_a_directory_is_as_silent_as_the_newest_in_it(tmp_path: Path, dead: int)
     (tmp_path / "link").symlink_to("nowhere")
     for path in (tmp_path / "link", tmp_path / "deep", tmp_path):
         os.utime(path, (0, 0), follow_symlinks=False)
-    assert not alive.left_behind(str(dead), tmp_path)
+    assert not processes.left_behind(str(dead), tmp_path)
     os.utime(file, (0, 0))
-    assert alive.left_behind(str(dead), tmp_path)
+    assert processes.left_behind(str(dead), tmp_path)
 
 
 def test_what_is_no_longer_there_is_left_alone(tmp_path: Path, dead: int) -> None:
-    assert not alive.left_behind(str(dead), tmp_path / "gone")
+    assert not processes.left_behind(str(dead), tmp_path / "gone")
 
 
 def test_the_tag_of_a_living_process_is_its_own_and_of_a_killed_one_left_behind(tmp_path: Path) -> None:
-    script = "from patchstack.files.alive import tag; print(tag(), flush=True); input()"
+    script = "from patchstack.files.processes import tag; print(tag(), flush=True); input()"
     child = subprocess.Popen(
         [sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -105,41 +105,41 @@ def test_the_tag_of_a_living_process_is_its_own_and_of_a_killed_one_left_behind(
     with child:
         assert child.stdout is not None
         told = child.stdout.readline().strip()
-        assert told.startswith(f"{child.pid}-{alive.here()}")
-        assert not alive.left_behind(told, tmp_path)
+        assert told.startswith(f"{child.pid}-{processes.here()}")
+        assert not processes.left_behind(told, tmp_path)
         child.kill()
-    assert alive.left_behind(told, tmp_path)
+    assert processes.left_behind(told, tmp_path)
 
 
 def test_another_pid_namespace_of_this_machine_is_elsewhere(tmp_path: Path) -> None:
     need_namespaces()
-    script = "from patchstack.files.alive import here; open(sys.argv[1], 'w').write(here()); ready()\n"
+    script = "from patchstack.files.processes import here; open(sys.argv[1], 'w').write(here()); ready()\n"
     with in_another(script, tmp_path / "place"):
         place = (tmp_path / "place").read_text()
     assert len(place) == 8
-    assert place != alive.here()
+    assert place != processes.here()
 
 
 @pytest.mark.usefixtures("no_proc")
 def test_without_proc_a_living_process_is_seen_too(dead: int) -> None:
-    assert not alive.is_gone(os.getpid(), None, silent=DAY)
-    assert alive.is_gone(dead, None, silent=DAY)
+    assert not processes.is_gone(os.getpid(), None, silent=DAY)
+    assert processes.is_gone(dead, None, silent=DAY)
 
 
 @pytest.mark.usefixtures("no_proc")
 def test_a_system_that_does_not_tell_where_it_is_shares_its_place_with_nobody() -> None:
-    mine = alive.here()
-    assert alive.here() == mine
-    alive.here.cache_clear()
-    assert alive.here() != mine
+    mine = processes.here()
+    assert processes.here() == mine
+    processes.here.cache_clear()
+    assert processes.here() != mine
 
 
 @pytest.mark.usefixtures("no_proc")
 def test_on_a_mac_the_start_of_the_system_is_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alive, "_boot_session", lambda: "9F1C0E1E-0000-0000-0000-000000000000")
-    mine = alive.here()
-    alive.here.cache_clear()
-    assert alive.here() == mine
-    monkeypatch.setattr(alive, "_boot_session", lambda: "another")
-    alive.here.cache_clear()
-    assert alive.here() != mine
+    monkeypatch.setattr(processes, "_boot_session", lambda: "9F1C0E1E-0000-0000-0000-000000000000")
+    mine = processes.here()
+    processes.here.cache_clear()
+    assert processes.here() == mine
+    monkeypatch.setattr(processes, "_boot_session", lambda: "another")
+    processes.here.cache_clear()
+    assert processes.here() != mine

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.files import alive
+from patchstack.files import processes
 from patchstack.files.atomic import put_in_place, replace_file
 from tests.support.namespaces import in_another, need_namespaces
 
@@ -42,13 +42,13 @@ def test_the_draft_of_a_process_in_another_container_is_not_removed(tmp_path: Pa
 
 
 def test_a_draft_of_a_run_killed_here_is_removed_by_the_next(tmp_path: Path, dead: int) -> None:
-    (tmp_path / f".file.patchstack-{dead}-{alive.here()}").write_bytes(b"half")
+    (tmp_path / f".file.patchstack-{dead}-{processes.here()}").write_bytes(b"half")
     replace_file(tmp_path / "file", b"whole")
     assert drafts(tmp_path) == []
 
 
 def test_a_draft_under_our_own_tag_is_of_a_process_that_had_our_number(tmp_path: Path) -> None:
-    (tmp_path / f".file.patchstack-{alive.tag()}").write_bytes(b"half")
+    (tmp_path / f".file.patchstack-{processes.tag()}").write_bytes(b"half")
     replace_file(tmp_path / "file", b"whole")
     assert (tmp_path / "file").read_bytes() == b"whole"
     assert drafts(tmp_path) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.files import proc
+from patchstack.files import processes
 
 
 def test_a_process_is_read_however_it_is_called(tmp_path: Path) -> None:
@@ -16,45 +16,45 @@ def test_a_process_is_read_however_it_is_called(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\nread line\n")
     program.chmod(0o755)
     with subprocess.Popen([program], stdin=subprocess.PIPE, start_new_session=True) as child:
-        found = proc.stat(child.pid)
+        found = processes.stat(child.pid)
         assert found is not None
         assert (found.session, found.ended) == (child.pid, False)
         assert int(found.start) > 0
-        assert dict(proc.processes())[child.pid].start == found.start
+        assert dict(processes.visible())[child.pid].start == found.start
 
 
 def test_a_process_that_waits_to_be_reaped_has_ended() -> None:
     child = subprocess.Popen(["true"])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    found = proc.stat(child.pid)
+    found = processes.stat(child.pid)
     assert found is not None and found.ended
     child.wait()
-    assert proc.stat(child.pid) is None
-    assert proc.stat_text(child.pid) == ""
+    assert processes.stat(child.pid) is None
+    assert processes.stat_text(child.pid) == ""
 
 
 @pytest.mark.parametrize("text", ["", "1 (x) S", "1 (x", "1 (x) S 1 1 one" + " 0" * 20, ") " + "S 1 1 1" + " 0" * 15])
 def test_text_that_is_not_whole_is_no_process(text: str) -> None:
-    assert proc.read_stat(text) is None
+    assert processes.read_stat(text) is None
 
 
 def test_the_fields_are_those_of_the_manual() -> None:
     text = "7 (x) Z 2 3 -1 " + " ".join(str(field) for field in range(7, 53))
-    assert proc.read_stat(text) == proc.Stat(state="Z", session=-1, start="22")
+    assert processes.read_stat(text) == processes.Stat(state="Z", session=-1, start="22")
 
 
 def test_environments_are_those_that_processes_were_started_with() -> None:
     with subprocess.Popen(
         ["sh", "-c", "read line"], stdin=subprocess.PIPE, env={"MARK": "a b", "PATH": os.defpath}
     ) as child:
-        assert b"MARK=a b" in dict(proc.environments())[child.pid]
+        assert b"MARK=a b" in dict(processes.environments())[child.pid]
 
 
 def test_without_proc_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proc, "_PROC", f"{tmp_path}/none")
-    assert proc.stat(os.getpid()) is None
-    assert list(proc.processes()) == []
-    assert list(proc.environments()) == []
-    assert (proc.boot_id(), proc.pid_namespace(), proc.shows_every_process()) == ("", "", False)
+    monkeypatch.setattr(processes, "_PROC", f"{tmp_path}/none")
+    assert processes.stat(os.getpid()) is None
+    assert list(processes.visible()) == []
+    assert list(processes.environments()) == []
+    assert (processes.boot_id(), processes.pid_namespace(), processes.shows_every_process()) == ("", "", False)
     with pytest.raises(OSError, match="cpuinfo"):
-        proc.cpuinfo()
+        processes.cpuinfo()

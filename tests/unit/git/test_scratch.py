@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from patchstack.files import alive
+from patchstack.files import processes
 from patchstack.git.scratch import bare_repository, make_bare_repository
 from tests.support.builders import a_fork, run_git
 from tests.support.namespaces import in_another, need_namespaces
@@ -43,7 +43,7 @@ def test_what_a_run_killed_here_left_is_removed_at_once() -> None:
     killed = subprocess.Popen(["true"])
     killed.wait()
     temporary = Path(tempfile.gettempdir())
-    left = temporary / f"patchstack-{killed.pid}-{alive.here()}-abcdefgh"
+    left = temporary / f"patchstack-{killed.pid}-{processes.here()}-abcdefgh"
     left.mkdir()
     made = make_bare_repository()
     assert [path.name for path in temporary.iterdir()] == [made.name]

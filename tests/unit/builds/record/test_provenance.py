@@ -27,7 +27,7 @@ from patchstack.builds.record.provenance import (
     pin,
     public_url,
     render,
-    write_provenance,
+    write_statement,
 )
 from patchstack.errors import MissingError, UsageError
 from tests.support.compiled import KEY
@@ -148,7 +148,7 @@ def test_times_of_any_zone_are_written_in_utc() -> None:
 def test_a_statement_is_written_over_an_old_one(tmp_path: Path) -> None:
     path = tmp_path / FILE
     path.write_text("an old one")
-    write_provenance(path, a_build())
+    write_statement(path, a_build())
     assert path.read_bytes() == render(a_build())
     assert [each.name for each in tmp_path.iterdir()] == [FILE]
     assert path.stat().st_mode & 0o777 == 0o644
@@ -158,10 +158,10 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / FILE).mkdir()
     (tmp_path / FILE / "x").touch()
     with pytest.raises(MissingError, match=r"provenance\.json cannot be written: Is a directory"):
-        write_provenance(tmp_path / FILE, a_build())
+        write_statement(tmp_path / FILE, a_build())
     assert [each.name for each in tmp_path.iterdir()] == [FILE]
     with pytest.raises(MissingError, match=r"none/provenance\.json cannot be written: No such file or directory"):
-        write_provenance(tmp_path / "none" / FILE, a_build())
+        write_statement(tmp_path / "none" / FILE, a_build())
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from patchstack.builds.record.store import RECORD, Store
 from patchstack.errors import MissingError, UsageError
-from patchstack.files import alive
+from patchstack.files import processes
 from tests.support.namespaces import in_another, need_namespaces
 
 KEY, OTHER = "ab" * 32, "ac" * 32
@@ -132,7 +132,7 @@ def test_a_draft_named_by_an_earlier_version_is_removed_once_it_is_old(
 
 
 def test_a_number_used_again_for_the_same_key_is_in_nobodys_way(tmp_path: Path) -> None:
-    left = tmp_path / f".draft-{KEY[:12]}-{alive.tag()}"
+    left = tmp_path / f".draft-{KEY[:12]}-{processes.tag()}"
     left.mkdir()
     a_build(Store(tmp_path), KEY)
     assert Store(tmp_path).find(KEY) is not None

@@ -15,7 +15,7 @@ import pytest
 
 from patchstack.builds.run import work_volume
 from patchstack.errors import UsageError
-from patchstack.files import alive
+from patchstack.files import processes
 
 KEY: Any = SimpleNamespace(short="0123456789ab")
 HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
@@ -63,7 +63,7 @@ def test_the_volume_of_a_process_killed_here_is_removed_at_once(dead: int) -> No
 
 
 def test_the_volume_of_a_process_that_runs_stays() -> None:
-    assert swept(work_volume.work_name(KEY, "work"), volume(os.getpid(), alive.here(), days=100)) == []
+    assert swept(work_volume.work_name(KEY, "work"), volume(os.getpid(), processes.here(), days=100)) == []
 
 
 @pytest.mark.parametrize(("days", "gone"), [(1, False), (6, False), (8, True)])
@@ -84,13 +84,13 @@ def test_a_volume_named_by_an_earlier_version_stays_for_its_age_is_not_known(dea
 
 
 def test_a_volume_that_a_dying_container_still_uses_is_left_to_the_next_build(dead: int) -> None:
-    used, free = volume(dead, alive.here()), volume(dead, alive.here(), days=1)
+    used, free = volume(dead, processes.here()), volume(dead, processes.here(), days=1)
     assert swept(used, free, used=(used,)) == [free]
 
 
 def test_the_name_says_who_made_the_volume_and_when() -> None:
     found = re.fullmatch(
-        rf"patchstack-work-0123456789ab-{HOST}-{alive.tag()}-([0-9a-f]{{8}})[0-9a-f]{{6}}",
+        rf"patchstack-work-0123456789ab-{HOST}-{processes.tag()}-([0-9a-f]{{8}})[0-9a-f]{{6}}",
         work_volume.work_name(KEY, "work"),
     )
     assert found is not None

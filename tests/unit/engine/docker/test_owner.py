@@ -13,7 +13,7 @@ import pytest
 
 from patchstack.engine.docker import containers, owner
 from patchstack.engine.docker.owner import OWNER_LABEL, is_dead, own_label
-from patchstack.files import alive, proc
+from patchstack.files import processes
 from patchstack.process import Finished
 from tests.support.namespaces import in_another, need_namespaces
 
@@ -47,7 +47,7 @@ def test_a_process_in_another_container_with_this_host_name_is_not_dead(tmp_path
 
 
 def test_a_process_that_ended_here_is_dead(dead: int) -> None:
-    assert is_dead(f"{HOST}/{alive.here()}:{dead}:1")
+    assert is_dead(f"{HOST}/{processes.here()}:{dead}:1")
 
 
 def test_a_number_used_again_is_told_by_its_start() -> None:
@@ -57,9 +57,9 @@ def test_a_number_used_again_is_told_by_its_start() -> None:
 
 
 def test_a_living_process_of_another_user_is_not_dead_where_proc_hides_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    stat, parent = proc.stat, os.getppid()
-    monkeypatch.setattr(proc, "stat", lambda pid: None if pid == parent else stat(pid))
-    assert not is_dead(f"{HOST}/{alive.here()}:{parent}:1")
+    stat, parent = processes.stat, os.getppid()
+    monkeypatch.setattr(processes, "stat", lambda pid: None if pid == parent else stat(pid))
+    assert not is_dead(f"{HOST}/{processes.here()}:{parent}:1")
 
 
 @pytest.mark.parametrize(("silent", "gone"), [(60, False), (HOUR - 1, False), (HOUR + 1, True)])
@@ -81,7 +81,7 @@ def test_without_proc_the_start_is_what_ps_prints_in_every_time_zone(monkeypatch
         asked.update(how, pid=arguments[-1])
         return Finished(args=tuple(arguments), code=0, stdout=b"Sat Nov 22 10:00:00 2025\n", stderr=b"")
 
-    monkeypatch.setattr(proc, "stat", lambda pid: None)
+    monkeypatch.setattr(processes, "stat", lambda pid: None)
     monkeypatch.setattr(owner, "run", ps)
     assert own_label().endswith(f":{os.getpid()}:Sat-Nov-22-10:00:00-2025")
     assert asked["pid"] == str(os.getpid())
@@ -92,7 +92,7 @@ def test_without_proc_the_start_is_what_ps_prints_in_every_time_zone(monkeypatch
 @pytest.mark.parametrize(
     ("state", "age", "place", "gone"),
     [
-        ("created", 0, alive.here, True),
+        ("created", 0, processes.here, True),
         ("created", 3 * DAY, lambda: "0123abcd", True),
         ("created", DAY, lambda: "0123abcd", False),
         ("exited", 3 * DAY, lambda: "0123abcd", True),

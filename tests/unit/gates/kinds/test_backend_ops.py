@@ -12,8 +12,7 @@ import pytest
 from patchstack.errors import ConfigError, MissingError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import backend_ops
-from patchstack.gates.kinds.backend_ops import Spec
-from patchstack.gates.kinds.op_cases import CaseList, case_list, compared, digest_of, read_case_list
+from patchstack.gates.kinds.backend_ops import CaseList, Spec, case_list, compared, digest_of, read_case_list
 from patchstack.llama.backend_ops_output import ConsoleOutput, contradiction, read_supported, read_tested
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml

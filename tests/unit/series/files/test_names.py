@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import ConfigError
-from patchstack.series.files import names
-from patchstack.series.files.names import (
+from patchstack.series.files import directory as names
+from patchstack.series.files.directory import (
     cut_slug,
     has_patches,
     in_form,

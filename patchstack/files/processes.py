@@ -1,4 +1,7 @@
-"""Tell whether the process that left a file, a directory or a volume behind is surely gone.
+"""Processes of this machine: what `/proc` says of them, and whether the one that left something behind is surely gone.
+
+This is the only module that reads `/proc`; text is empty on a system without it. A pass over all processes is kept
+quick: who ends a session must see a process before it has forked the next.
 
 A process number is valid only in one PID namespace: a container sees neither the processes of the next container nor
 those of the host, and may share a cache with both. So what may be left behind is named with a tag: the process number,
@@ -14,7 +17,98 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+
+_PROC = "/proc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stat:
+    """A process in `/proc/PID/stat` (proc(5)): its state (field 3), its session (field 6) and its start (field 22)."""
+
+    state: str
+    session: int
+    start: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether it only waits to be reaped."""
+        return self.state in ("Z", "X")
+
+
+def read_stat(text: str) -> Stat | None:
+    """Parse the text of a `/proc/PID/stat`, of this machine or another. None if it is not whole."""
+    fields = text.rpartition(")")[2].split()
+    if len(fields) < 20 or not fields[3].lstrip("-").isdecimal():
+        return None
+    return Stat(state=fields[0], session=int(fields[3]), start=fields[19])
+
+
+def stat_text(pid: int) -> str:
+    """Return `/proc/PID/stat`; empty if no such process is visible."""
+    return _read(f"{pid}/stat")
+
+
+def stat(pid: int) -> Stat | None:
+    """Return a process of this machine, or None if it is not visible."""
+    return read_stat(stat_text(pid))
+
+
+def visible() -> Iterator[tuple[int, Stat]]:
+    """Yield every visible process. A process that starts meanwhile may be missed."""
+    for pid in _pids():
+        if (found := stat(pid)) is not None:
+            yield pid, found
+
+
+def environments() -> Iterator[tuple[int, tuple[bytes, ...]]]:
+    """Yield the environment, as `NAME=value`, that each process was started with. Those that we may not read are left
+    out."""
+    for pid in _pids():
+        with contextlib.suppress(OSError), open(f"{_PROC}/{pid}/environ", "rb") as file:
+            yield pid, tuple(file.read().split(b"\0"))
+
+
+def shows_every_process() -> bool:
+    """Whether other users' processes are visible. They are not under `hidepid`."""
+    return Path(_PROC, "1").exists()
+
+
+def boot_id() -> str:
+    """Return the random id of this start of the machine."""
+    return _read("sys/kernel/random/boot_id").strip()
+
+
+def pid_namespace() -> str:
+    """Return the id of the namespace in which this process's numbers are valid."""
+    try:
+        return os.readlink(f"{_PROC}/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def cpuinfo() -> str:
+    """Return `/proc/cpuinfo`. Raises `OSError` if it cannot be read."""
+    with open(f"{_PROC}/cpuinfo", encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def _pids() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(_PROC) if name.isdecimal()]
+    except OSError:
+        return []
+
+
+def _read(path: str) -> str:
+    try:
+        with open(f"{_PROC}/{path}", "rb", buffering=0) as file:
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
 
 TAG = r"([0-9]+)(?:-([0-9a-f]{8}))?"
 """Matches a tag: process number and place. Names of earlier versions have no place."""
@@ -35,9 +129,8 @@ def here() -> str:
 
     If the system does not tell, it is a random word: no other process has it, and age alone decides.
     """
-    from patchstack.files import proc  # most runs leave nothing behind: verify never asks
 
-    boot, namespace = proc.boot_id(), proc.pid_namespace()
+    boot, namespace = boot_id(), pid_namespace()
     if not (boot and namespace):
         boot, namespace = _boot_session(), "none"  # macOS has no PID namespaces
     if not boot:
