@@ -271,11 +271,19 @@ def test_the_reader_sees_what_the_strict_one_sees(tmp_path: Path) -> None:
         assert [(one.old, one.new, one.line) for one in strict] == [(one.old, one.new, one.number) for one in ours]
         for one, other in zip(strict, ours, strict=True):
             assert [list(hunk.before) for hunk in one.hunks] == [hunk.before for hunk in other.hunks]
+            assert [hunk.context == 0 for hunk in one.hunks] == [hunk.bare for hunk in other.hunks]
             assert [hunk.trailing for hunk in one.hunks] == [hunk.trailing for hunk in other.hunks]
             after = [[line.text for line in hunk.lines if line.sign != b"-"] for hunk in other.hunks]
             assert [list(hunk.after) for hunk in one.hunks] == after
         lines = data.split(b"\n")
         assert all(lines[line.number - 1][1:] == line.text for file in ours for line in file.lines)
+        for file in ours:
+            assert lines[file.number - 1].startswith(b"diff --git ")
+            assert lines[file.end - 1].startswith((b"diff --git ", b"-- "))
+            assert [hunk.end for hunk in file.hunks[-1:]] in ([], [file.end])
+            for hunk in file.hunks:
+                assert all(hunk.number < line.number < hunk.end for line in hunk.lines)
+                assert lines[hunk.end - 1][:1] not in (b"+", b"\\")
 
 
 @pytest.mark.parametrize("path", ["a b.txt", "ü.txt", 'q"uote', "tab\there", "x/b/x b/y"])
