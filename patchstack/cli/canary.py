@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from patchstack.upstream.canary.canary import Question
     from patchstack.upstream.canary.result import Canary
     from patchstack.upstream.forecast.forecast import Forecast
-    from patchstack.upstream.sources import Ahead
+    from patchstack.upstream.history import Ahead
 
 
 def canary_command(
@@ -75,7 +75,7 @@ def canary_command(
     question = Question(strict=strict, blame=blame, search=not quick)
     cache = open_cache(offline=offline)
     code = Exit.HOLDS
-    from patchstack.upstream.sources import open_ahead
+    from patchstack.upstream.history import open_ahead
 
     for config in configs:
         try:
