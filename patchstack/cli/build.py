@@ -70,7 +70,7 @@ def build_command(
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Build even where the build is here.")] = False,
     keep_container: Annotated[
-        bool, typer.Option("--keep-container", help="Leave the build's volume behind, to look into.")
+        bool, typer.Option("--keep-container", help="Keep the build's volume, to look into.")
     ] = False,
     shell: Annotated[bool, typer.Option("--shell", help="Open a shell where it would be built.")] = False,
     unproven: Annotated[

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def checkout_command(
     series: Annotated[str, typer.Argument(metavar="SERIES", help="A series of the workspace.")],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
-    at: Annotated[int | None, typer.Option("--at", metavar="N", help="Stop behind the patch with this number.")] = None,
+    at: Annotated[int | None, typer.Option("--at", metavar="N", help="Stop after the patch with this number.")] = None,
     patch: Annotated[
         int | None, typer.Option("--patch", metavar="N", help="Put this patch alone on the pin, three-way.")
     ] = None,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def show_command(
     what: Annotated[
         list[str],
-        typer.Argument(metavar="[SERIES] N", help="The patch's number, behind its series where there are several."),
+        typer.Argument(metavar="[SERIES] N", help="The patch's number, after its series if there are several."),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.show/1 document.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="No colours, on a terminal either.")] = False,

@@ -35,7 +35,7 @@ def answer_lines(found: Bisected) -> Iterator[str]:
     if found.turns_back is not None:
         bad, good = (points[place] for place in found.turns_back)
         yield (
-            f"warning: {bad.name} is bad, yet {good.name} behind it is good: it came more than once, "
+            f"warning: {bad.name} is bad, yet {good.name} after it is good: it came more than once, "
             "and this is one of the places"
         )
 

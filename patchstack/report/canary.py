@@ -26,7 +26,7 @@ _STYLES = {
 
 
 def canary_table(result: Canary) -> Table:
-    """Number, subject, strict and three-way verdicts, state, and what is behind it."""
+    """Number, subject, strict and three-way verdicts, state, and its cause."""
     titles = ["number", "subject", "strict", "threeway", "state", "because of"]
     return Table(
         titles=titles,
@@ -73,10 +73,10 @@ def canary_truth(result: Canary) -> str:
     total, applying = len(result.patches), sum(patch.applies for patch in result.patches)
     where = f"{result.upstream} {range_.ref} ({range_.tip.oid[:12]})"
     if not range_.commits:
-        ahead = "the pin itself"
+        distance = "the pin itself"
     else:
         count = len(range_.commits)
-        ahead = f"{count} commit{'s' if count > 1 else ''} behind the pin {range_.pin.oid[:12]}"
+        distance = f"{count} commit{'s' if count > 1 else ''} after the pin {range_.pin.oid[:12]}"
     if len(result.landed) == total:
         return f"{result.series}: all {total} patches have landed in {where}: nothing is left to carry"
     word = "applies to" if result.applies else "does not apply to"
@@ -84,7 +84,7 @@ def canary_truth(result: Canary) -> str:
     states = [(state, sum(patch.state is state for patch in result.patches)) for state in State]
     counted = ", ".join(f"{count} {state.value}" for state, count in states if count)
     return (
-        f"{result.series}: {word} {where}, {ahead}: {applying} of {total} patches apply as they are, "
+        f"{result.series}: {word} {where}, {distance}: {applying} of {total} patches apply as they are, "
         f"{merging} merge three-way ({counted})"
     )
 
@@ -125,7 +125,7 @@ def _blamed(result: Canary) -> Iterator[str]:
         count = len(patches)
         yield (
             f"{commit.label} breaks {count} patch{'es' if count > 1 else ''}: {commit.subject} "
-            f"({commit.oid[:12]}, {commit.author}, {commit.date}; commit {commit.index} behind the pin)"
+            f"({commit.oid[:12]}, {commit.author}, {commit.date}; commit {commit.index} after the pin)"
         )
         for patch in patches:
             broken = patch.first_broken

@@ -115,7 +115,7 @@ def canary_part(document: Document) -> Iterator[str]:
     yield ""
     yield (
         f"{document['applied_count']} of {document['patch_count']} patches apply as they are to "
-        f"{code(upstream['repository'])} {code(upstream['ref'])}, {document['commits']} commits behind the pin "
+        f"{code(upstream['repository'])} {code(upstream['ref'])}, {document['commits']} commits after the pin "
         f"{code(document['pin']['commit'][:12])}."
     )
     yield ""

@@ -56,7 +56,7 @@ def truth(result: Verification) -> str:
 
 
 def explanation(result: Verification) -> Iterator[str]:
-    """What a maintainer needs to know behind the table: every problem, and the drift in words and hunks."""
+    """What a maintainer needs to know after the table: every problem, and the drift in words and hunks."""
     shown_as_drift = {patch.file for patch in result.drift.patches} if result.drift else set()
     inherited: dict[str, list[str]] = {}
     for row in result.rows:

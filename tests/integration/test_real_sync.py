@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not (REPO and SERIES), reason="needs PATCHSTACK_
 
 @pytest.fixture
 def upstream(tmp_path: Path, patchstack: Patchstack) -> list[str]:
-    """The series with a fork, in a workspace; gives upstream's commits behind the pin."""
+    """The series with a fork, in a workspace; gives upstream's commits after the pin."""
     assert REPO and SERIES
     shutil.copytree(SERIES, tmp_path / "patches")
     if len(list((tmp_path / "patches").glob("*.patch"))) != 54:

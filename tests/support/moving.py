@@ -22,7 +22,7 @@ Steps = tuple[tuple[str, Changes], ...]
 
 
 def moved(directory: Path, steps: Steps | None, *upstream: tuple[str, Changes], files: Changes | None = None) -> Fork:
-    """A fork of some steps (None: three changes of a kernel), and an upstream with commits behind the pin.
+    """A fork of some steps (None: three changes of a kernel), and an upstream with commits after the pin.
 
     `files` are upstream's at the pin, instead of the builders'."""
     fork = a_fork(directory, 3, steps) if files is None else _fork_of(directory, files, steps or ())
@@ -73,7 +73,7 @@ def states(document: dict[str, Any]) -> list[str]:
 
 
 def told_by_git(fork: Fork, directory: Path) -> list[tuple[str, list[str]]]:
-    """Every commit behind the pin, with the patches that a chain of strict applies leaves out there."""
+    """Every commit after the pin, with the patches that a chain of strict applies leaves out there."""
     oracle = the_oracle(directory / "oracle", fork.upstream, fork.repo)
     listed = fork.upstream.git("rev-list", "--reverse", "--first-parent", f"{fork.pin}..main").split()
     found = []

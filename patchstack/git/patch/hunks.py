@@ -108,7 +108,7 @@ def _position(lines: list[bytes], hunk: Hunk, placed: list[tuple[int, int]]) -> 
         if must_begin and last:
             return None
         if not count and lines[-1]:
-            raise Unsupported("an insertion behind a last line without newline", hunk.line)
+            raise Unsupported("an insertion after a last line without newline", hunk.line)
         if count and hunk.before_no_newline == (lines[-1] == b""):
             return None
         return last if fits(last) else None

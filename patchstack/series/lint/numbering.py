@@ -24,7 +24,7 @@ def check(subject: Subject) -> Iterator[Finding]:
             given = digits.group(0) if digits else ""
             yield patch.finding(ID, 1, f"the number {given} does not have four digits ({number:04d})")
         if number < highest:
-            yield patch.finding(ID, 1, f"number {number} stands behind number {highest} ({holder}) in file order")
+            yield patch.finding(ID, 1, f"number {number} follows number {highest} ({holder}) in file order")
         else:
             highest, holder = number, patch.file.file
 

@@ -68,8 +68,8 @@ class ForkState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
-    """What verify says. `behind` counts commits without a patch, `ahead` patches without a commit; `problem` is the
-    first thing against it."""
+    """What verify says. `behind` counts the commits of the fork that the series lacks, `ahead` the patches that the fork
+    lacks; `problem` is the first thing against it."""
 
     word: MirrorWord
     applied_count: int

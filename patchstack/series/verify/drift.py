@@ -43,7 +43,7 @@ def explain_drift(
 
 
 def _file_drifts(objects: Objects, link: Link, parent: str, tree: str) -> list[FileDrift]:
-    """The text in which series and fork differ behind this patch and did not differ before it."""
+    """The text in which series and fork differ after this patch and did not differ before it."""
     before = list(compare_trees(objects, link.before, parent))
     behind = list(compare_trees(objects, link.after, tree))
     want_contents(objects, (*before, *behind))
@@ -120,7 +120,7 @@ def _sentences(
     ahead = [patch for patch in stray if all(own is None for own in matching.commit_of[patch:])]
     if ahead:
         last = links[ahead[0] - 1].patch.file if ahead[0] else "the pin"
-        where = f"behind {last}" if behind else f"the fork ends at {last}"
+        where = f"after {last}" if behind else f"the fork ends at {last}"
         said.append(("ahead", f"the series has {_count(len(ahead), 'patch', 'patches')} the fork lacks, {where}"))
     for patch in stray:
         if patch not in ahead:
@@ -131,9 +131,9 @@ def _sentences(
         if links[patch].after == fork.commits[own].tree:
             continue
         neighbour = next((p for p in range(patch - 1, -1, -1) if matching.commit_of[p] is not None), None)
-        after = "first" if own == 0 else f"behind {_named(fork.commits[own - 1])}"
-        here = "first" if neighbour is None else f"behind {links[neighbour].patch.file}"
-        said.append(("reordered", f"{links[patch].patch.file} stands {here}; in the fork its commit stands {after}"))
+        after = "first" if own == 0 else f"after {_named(fork.commits[own - 1])}"
+        here = "first" if neighbour is None else f"after {links[neighbour].patch.file}"
+        said.append(("reordered", f"{links[patch].patch.file} is {here}; in the fork its commit is {after}"))
     return said
 
 

@@ -190,10 +190,10 @@ def test_a_number_of_four_digits_is_wanted(linted: Linted, name: str, message: s
 
 def test_numbers_that_fall_in_file_order_are_named(linted: Linted) -> None:
     result = linted(by_hand=rename(1, "10000-Change-1-of-a-kernel.patch"))
-    assert "number 2 stands behind" not in str(told(result))
+    assert "number 2 follows" not in str(told(result))
     result = of_series_with_falling_numbers(result)
-    assert [finding.message for finding in result.findings if "stands behind" in finding.message] == [
-        "number 9999 stands behind number 10000 (10000-Change-1-of-a-kernel.patch) in file order"
+    assert [finding.message for finding in result.findings if "follows number" in finding.message] == [
+        "number 9999 follows number 10000 (10000-Change-1-of-a-kernel.patch) in file order"
     ]
 
 

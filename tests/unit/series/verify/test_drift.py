@@ -89,7 +89,7 @@ def test_two_patches_that_changed_places_are_told_though_the_last_tree_is_right(
     assert ran.document["holds"] is False
     assert ran.document["drift"]["kinds"] == ["reordered"]
     assert len(ran.document["drift"]["summary"]) == 1
-    assert "in the fork its commit stands" in ran.document["drift"]["summary"][0]
+    assert "in the fork its commit is after" in ran.document["drift"]["summary"][0]
     # Patch 0003 ends the detour: behind it the trees agree again.
     assert states(ran)[0::3] == ["ok", "ok"]
 
@@ -100,7 +100,7 @@ def test_a_patch_moved_to_the_end_is_the_only_one_called_reordered(tmp_path: Pat
     ran = verified(run_cli, fork)
     assert ran.code == 1
     assert ran.document["drift"]["summary"] == [
-        f"0006-late.patch stands behind {fork.patch(5).name}; in the fork its commit stands behind "
+        f"0006-late.patch is after {fork.patch(5).name}; in the fork its commit is after "
         f"{fork.commits[0][:12]} (Change 1 of a kernel)"
     ]
 

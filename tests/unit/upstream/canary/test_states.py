@@ -193,7 +193,9 @@ def test_the_table_tells_both_columns_and_one_line_of_truth(tmp_path: Path, run_
     assert lines[0].split("  ")[0] == "number" and lines[0].rstrip().endswith("because of")
     assert lines[1].split() == ["0001", "Change", "1", "of", "a", "kernel", "conflict", "conflict", "conflict", "#77"]
     assert lines[4] == (
-        f"patches: does not apply to {fork.upstream.path} main ({fork.upstream.head()[:12]}), 1 commit behind the pin "
+        f"patches: does not apply to {fork.upstream.path} main ({fork.upstream.head()[:12]}), 1 commit after the pin "
         f"{fork.pin[:12]}: 2 of 3 patches apply as they are, 2 merge three-way (2 clean, 1 conflict)"
     )
     assert "\x1b" not in ran.stdout + ran.stderr
+    blamed = asked(fork, run_cli, "--blame").stdout
+    assert "; commit 0 after the pin)" in blamed and "behind" not in blamed
