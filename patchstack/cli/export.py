@@ -67,6 +67,7 @@ def export_command(
         fork=config.fork,
         fork_ref=config.fork_ref,
         series=Series(name=config.name, directory=config.patches, patches=()),
+        recreate=config.name,
     )
     assert sources.fork is not None and sources.fork_repository is not None
     warning = check_pushed(

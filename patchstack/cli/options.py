@@ -131,6 +131,7 @@ def chosen_series(
             fork=fork,
             fork_ref=fork_ref,
             expect="fork" if fork else "lock",
+            listed=False,
         ),
     )
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from patchstack.git.objects import Commit, Objects, Repository
+from patchstack.errors import ConfigError, MissingError, PatchstackError
+from patchstack.git.objects import Commit, NotARepository, Objects, Repository
 from patchstack.git.overlay import TreeOverlay
 from patchstack.git.patch.diff import named_paths
 from patchstack.git.remote import Cache, Remote, fetch_into_cache
 from patchstack.series.files.directory import Series
 from patchstack.series.history import ForkHistory, read_fork
+from patchstack.series.lock import FILE_NAME, Lock, read_lock
+from patchstack.workspace import is_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +39,15 @@ def open_sources(
     fork_ref: str | None = None,
     series: Series,
     head_only: bool = False,
+    recreate: str | None = None,
 ) -> Sources:
     """Open upstream and fork, and find the pin. Contents the series needs are fetched ahead where they are missing.
 
     `head_only` reads the fork's head alone, not its commits since the pin: they may have merges, or no pin below them.
+    `recreate` is the series' name in the workspace: the hint for a missing fork gives the command that recreates it.
 
-    Raises `NotARepository`, `MissingError` for what is not there, `NotHeldError` for a fork that is not on the pin.
+    Raises `NotARepository`, `MissingError` for what is missing (a fork too), and `NotHeldError` for a fork that is not
+    on the pin.
     """
     objects = Objects()
     remotes = [Remote.at(upstream, cache)]
@@ -49,7 +57,10 @@ def open_sources(
     history = fork_repository = None
     if fork is not None and fork_ref is not None:
         remotes.append(remote := Remote.at(fork, cache))
-        fork_repository, head = remote.resolve(fork_ref, "fork ref", until=base.oid)
+        try:
+            fork_repository, head = remote.resolve(fork_ref, "fork ref", until=base.oid)
+        except (NotARepository, MissingError) as error:
+            raise _missing_fork(error, fork, fork_ref, base, series, recreate) from error
         objects.add_directory(fork_repository.object_directory, fork_repository.name)
         history = read_fork(
             fork_repository, head.oid, base, objects, branch=fork_ref, note=remote.note, head_only=head_only
@@ -58,6 +69,46 @@ def open_sources(
     if cache.offline:
         objects.hint = "it may be had from where the clone came from: run once without --offline"
     return Sources(objects=objects, base=base, upstream=repository, fork=history, fork_repository=fork_repository)
+
+
+def _missing_fork(
+    error: PatchstackError, fork: str, ref: str, base: Commit, series: Series, name: str | None
+) -> PatchstackError:
+    """What to tell of a fork that could not be opened. One whose directory or branch does not exist is missing, and
+    if the lock has its commits the hint recreates it."""
+    if is_url(fork):
+        return error
+    path = Path(fork)
+    absent = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    if not absent and isinstance(error, NotARepository):
+        return error
+    lock = _recreatable(series.directory, base) if name is not None else None
+    hint = error.hint
+    if lock is not None and name is not None and absent:
+        hint = f"{_command('checkout', name, fork)} recreates it from pin, series and lock"
+    elif lock is not None and name is not None and lock.branch == ref.removeprefix("refs/heads/"):
+        directory = f"{fork.rstrip('/')}-{lock.branch.replace('/', '-')}"
+        command = _command("checkout", name, directory, "--worktree-of", fork)
+        hint = f"{command} recreates the branch from pin, series and lock"
+    elif absent:
+        hint = "clone the fork there, or name its repository with fork: in patchstack.yaml"
+    return MissingError(error.message, hint=hint, problems=error.problems)
+
+
+def _recreatable(directory: Path, base: Commit) -> Lock | None:
+    """The lock of a series, if the fork can be recreated from it: it is for this pin, and has the commits."""
+    if not (directory / FILE_NAME).exists():
+        return None
+    try:
+        lock = read_lock(directory)
+    except ConfigError:
+        return None
+    usable = lock is not None and lock.base_commit == base.oid and all(patch.object for patch in lock.patches)
+    return lock if usable else None
+
+
+def _command(*words: str) -> str:
+    return shlex.join(["patchstack", *words])
 
 
 def _fetch_on_demand(objects: Objects, cache: Cache, remotes: Sequence[Remote], base: Commit, series: Series) -> None:

@@ -68,8 +68,8 @@ class ForkState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
-    """What verify says. `behind` counts the commits of the fork that the series lacks, `ahead` the patches that the fork
-    lacks; `problem` is the first thing against it."""
+    """What verify says. `behind` counts the commits of the fork that the series lacks, `ahead` the patches that the
+    fork lacks; `problem` is the first thing against it."""
 
     word: MirrorWord
     applied_count: int
@@ -197,6 +197,7 @@ def _opened(config: SeriesConfig, cache: Cache, series: Series) -> tuple[Sources
             fork=config.fork,
             fork_ref=config.fork_ref,
             series=series,
+            recreate=config.name if config.listed else None,
         )
     except PatchstackError as error:
         return open_sources(cache, upstream=config.upstream, pin=config.pin, series=series), error
@@ -349,9 +350,7 @@ def _situation(found: Examined, mirror: Mirror, lock: LockState, linted: LintSta
         pin=found.sources.base.oid,
         fork=shown_url(found.config.fork) if found.config.fork else None,
         fork_ref=found.config.fork_ref or "",
-        way_out=_line(error.hint or f"{error.message}; name a fork that is there in patchstack.yaml")
-        if error
-        else None,
+        way_out=_line(error.hint or f"{error.message}; name a fork that exists in patchstack.yaml") if error else None,
         off_pin=isinstance(error, NotHeldError),
         merges=found.sources.fork is not None and bool(found.sources.fork.merges),
         patches=len(found.series.patches),

@@ -193,6 +193,7 @@ def prove_and_keep(
         fork_ref=config.fork_ref if with_fork else None,
         series=series,
         head_only=tree_only,
+        recreate=config.name if config.listed else None,
     )
     with_lock = config.expect == "lock" and not apply_only and expect_tree is None
     expectation = Expectation(

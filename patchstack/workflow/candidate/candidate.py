@@ -71,7 +71,13 @@ def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> OnTheWay:
     first, _, last = ref.rpartition("..")
     empty = Series(name=config.name, directory=config.patches, patches=())
     sources = open_sources(
-        cache, upstream=config.upstream, pin=config.pin, fork=config.fork, fork_ref=last, series=empty
+        cache,
+        upstream=config.upstream,
+        pin=config.pin,
+        fork=config.fork,
+        fork_ref=last,
+        series=empty,
+        recreate=config.name,
     )
     assert sources.fork is not None and sources.fork_repository is not None
     repository = sources.fork_repository

@@ -169,11 +169,47 @@ def test_a_lock_alone_is_enough_to_hold(exported: Fork, patchstack: RunCli) -> N
 def test_a_missing_fork_does_not_hide_the_rest(exported: Fork, patchstack: RunCli) -> None:
     (exported.series.parent / "fork").rename(exported.series.parent / "away")
     ran = patchstack("status")
-    assert ran.code == patchstack("verify").code == 2
+    assert ran.code == patchstack("verify").code == 3
     assert "fork       ./fork product: there is no repository at ./fork" in ran.stdout
     assert "mirror     not compared: there is no repository at ./fork" in ran.stdout
     assert "costliest  src/kernel.cu" in ran.stdout
-    assert "next: there is no repository at ./fork" in ran.stdout
+    recreated = "patchstack checkout product ./fork recreates it from pin, series and lock"
+    assert ran.stdout.endswith(f"next: {recreated}\n")
+    told = patchstack("verify").stderr
+    assert told == (f"error: there is no repository at ./fork: no such file or directory\n\nhint: {recreated}\n")
+
+
+def test_the_command_that_a_missing_fork_asks_for_recreates_it(exported: Fork, monkeypatch: pytest.MonkeyPatch) -> None:
+    (exported.series.parent / "fork").rename(exported.series.parent / "away")
+    command = "checkout product ./fork"
+    monkeypatch.setattr(sys, "argv", ["patchstack", *command.split()])
+    assert guarded(whole) == 0
+    monkeypatch.setattr(sys, "argv", ["patchstack", "status"])
+    assert guarded(whole) == 0
+
+
+def test_a_missing_branch_of_the_fork_is_recreated_in_a_work_tree(
+    exported: Fork, patchstack: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported.repo.branch("other", exported.pin)
+    exported.repo.git("update-ref", "-d", "refs/heads/product")
+    command = "checkout product ./fork-product --worktree-of ./fork"
+    for verb in ("status", "verify"):
+        ran = patchstack(verb)
+        assert ran.code == 3
+        assert "fork ref product is not in ./fork" in ran.told
+        assert f"patchstack {command} recreates the branch from pin, series and lock" in ran.told
+    monkeypatch.setattr(sys, "argv", ["patchstack", *command.split()])
+    assert guarded(whole) == 0
+    assert patchstack("status").code == 0
+
+
+def test_a_missing_fork_without_a_lock_is_to_be_cloned(exported: Fork, patchstack: RunCli) -> None:
+    (exported.series.parent / "fork").rename(exported.series.parent / "away")
+    (exported.series / "series.lock").unlink()
+    for told in (patchstack("verify"), patchstack("verify", *exported.options)):
+        assert told.code == 3
+        assert "hint: clone the fork there, or name its repository" in told.stderr
 
 
 def test_credentials_of_a_fork_by_url_are_not_shown(
