@@ -31,7 +31,8 @@ class LockWord(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
     """All that the next step depends on. `way_out` is what the fork's error says to do; `off_pin`: the fork does not
-    descend from the pin; `drift` are the kinds of `Drift`."""
+    descend from the pin; `drift` are the kinds of `Drift`; `dropped` names the patches of which the fork surely has no
+    commit: every commit of the fork is another patch."""
 
     series: str
     pin: str
@@ -44,6 +45,7 @@ class Situation:
     applies: bool = True
     holds: bool | None = True
     drift: frozenset[str] = frozenset()
+    dropped: tuple[str, ...] = ()
     lock: LockWord = LockWord.CURRENT
     lock_pin: str | None = None
     pristine: bool = True
@@ -51,7 +53,9 @@ class Situation:
 
 
 NOTHING = "nothing to do"
-_LOST_BY_EXPORT = frozenset({"edited", "ahead", "stray"})
+_DROPPED = frozenset({"ahead", "stray"})
+"""The kinds of drift that a commit dropped from the fork gives."""
+_LOST_BY_EXPORT = _DROPPED | {"edited"}
 
 
 def next_step(now: Situation) -> str:
@@ -78,7 +82,12 @@ def next_step(now: Situation) -> str:
         if not forked:
             return f"{look} tells what is not as exported; take patches and lock back from where they were exported"
         kept = now.pristine if now.lock is not LockWord.ABSENT else not now.drift & _LOST_BY_EXPORT
-        return export if kept else f"{look} tells what the fork lacks: make it a commit there, then {export}"
+        if kept:
+            return f"{export} retires {', '.join(now.dropped)}, which the fork no longer has" if now.dropped else export
+        mend = f"{look} tells what the fork lacks: make it a commit there, then {export}"
+        if now.dropped and now.drift <= _DROPPED and now.lock is LockWord.ABSENT:
+            return f"{mend}; if {', '.join(now.dropped)} was dropped from the fork: {export} --discard-edits"
+        return mend
     if forked and now.lock is not LockWord.CURRENT:
         return export
     return NOTHING if now.lint_clean else f"patchstack lint {now.series} tells what to mend, or to waive with a reason"

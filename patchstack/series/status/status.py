@@ -357,8 +357,16 @@ def _situation(found: Examined, mirror: Mirror, lock: LockState, linted: LintSta
         applies=checked is None or checked.applies,
         holds={MirrorWord.HOLDS: True, MirrorWord.DIFFERS: False, MirrorWord.NOT_COMPARED: None}[mirror.word],
         drift=frozenset(checked.drift.kinds) if checked and checked.drift else frozenset(),
+        dropped=_dropped(checked),
         lock=lock.word,
         lock_pin=lock.pin,
         pristine=lock.pristine,
         lint_clean=not linted.count and linted.problem is None,
     )
+
+
+def _dropped(checked: Verification | None) -> tuple[str, ...]:
+    """The numbers of patches without a commit, if every commit of the fork is another patch; empty if not."""
+    if checked is None or checked.drift is None or any(row.state is State.UNMIRRORED for row in checked.rows):
+        return ()
+    return tuple(_label(row) for row in checked.rows if row.file is not None and row.fork_commit is None)

@@ -20,7 +20,7 @@ from patchstack.series.status.next_step import NOTHING
 from patchstack.series.status.status import read_status
 from patchstack.workspace import read_workspace, read_yaml
 from tests.conftest import RunCli
-from tests.support.builders import FIRST_DATE, Changes, Fork, a_fork, executable, numbered
+from tests.support.builders import FIRST_DATE, Changes, Fork, a_fork, executable, kernel_steps, numbered
 
 DAY = 24 * 3600
 
@@ -97,7 +97,33 @@ def test_a_fork_that_lost_commits_leaves_patches_ahead(exported: Fork, patchstac
     ran = patchstack("status", "--json")
     assert ran.code == 1
     assert (ran.document["mirror"]["behind"], ran.document["mirror"]["ahead"]) == (0, 2)
-    assert ran.document["next"] == "patchstack export product"
+    assert ran.document["next"] == "patchstack export product retires 0002, 0003, which the fork no longer has"
+
+
+def test_a_commit_dropped_from_the_fork_retires_its_number(
+    exported: Fork, patchstack: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = exported.repo
+    repo.branch("product", exported.commits[0])
+    repo.commit("Change 3 of a kernel", kernel_steps([3], {10: "changed by commit 1"})[0][1])
+    ran = patchstack("status")
+    assert ran.code == patchstack("verify").code == 1
+    assert "mirror     does not hold (1 patch ahead): 0002-Change-2-of-a-kernel.patch: stray" in ran.stdout
+    assert ran.stdout.endswith("next: patchstack export product retires 0002, which the fork no longer has\n")
+    export(monkeypatch)
+    ran = patchstack("status")
+    assert ran.code == 0
+    assert "numbers 0001, 0003; no gaps; retired 0002" in ran.stdout
+
+
+def test_without_a_lock_a_patch_that_the_fork_lacks_may_be_new_or_dropped(exported: Fork, patchstack: RunCli) -> None:
+    (exported.series / "series.lock").unlink()
+    exported.repo.branch("product", exported.commits[1])
+    ran = patchstack("status")
+    assert ran.code == 1
+    step = ran.stdout.splitlines()[-1]
+    assert step.startswith("next: patchstack verify product --keep-going tells what the fork lacks: make it a commit")
+    assert step.endswith("; if 0003 was dropped from the fork: patchstack export product --discard-edits")
 
 
 def test_a_series_that_was_never_exported_asks_for_it(tmp_path: Path, patchstack: RunCli) -> None:
@@ -238,7 +264,8 @@ def test_after_a_pin_bump_the_next_steps_are_rebase_and_export(exported: Fork, p
     exported.repo.git("fetch", "-q", "origin")
     exported.repo.branch("product", new)
     exported.repo.commit("Change 1 of a kernel", {"src/kernel.cu": numbered(300, {15: "moved", 10: "ours"})})
-    assert patchstack("status").stdout.splitlines()[-1] == "next: patchstack export product"
+    told = "next: patchstack export product retires 0002, 0003, which the fork no longer has"
+    assert patchstack("status").stdout.splitlines()[-1] == told
 
 
 def test_a_lock_that_cannot_be_read_is_said_so(exported: Fork, patchstack: RunCli) -> None:
