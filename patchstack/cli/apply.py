@@ -25,7 +25,7 @@ def apply_command(
 ) -> None:
     """Put a series onto a source directory or a work tree: strictly, all patches or none. No index is touched."""
     from patchstack.files.journal import resume as finish
-    from patchstack.series.files.directory import load_series
+    from patchstack.series.files.directory import configured_series, load_series
     from patchstack.series.mirror.apply_to_directory import materialize
 
     *names, last = words
@@ -46,7 +46,7 @@ def apply_command(
         series = load_series(patches, patches.resolve().name)
     else:
         config = one_series(the_workspace(workspace), names)
-        series = load_series(config.patches, config.name)
+        series = configured_series(config)
     if at is not None:
         series = series.up_to(at)
     done = materialize(series, directory, check=check)

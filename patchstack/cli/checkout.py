@@ -38,7 +38,7 @@ def checkout_command(
 
     A series without a lock gives the commits that git am would make of its patches, each author also its committer.
     """
-    from patchstack.series.files.directory import load_series
+    from patchstack.series.files.directory import configured_series
     from patchstack.series.lock import read_lock
     from patchstack.series.mirror.checkout import check_out, pick_alone
     from patchstack.series.sources import open_sources
@@ -47,7 +47,7 @@ def checkout_command(
     if patch is not None and (at is not None or no_files):
         raise UsageError("--patch goes neither with --at nor with --no-files")
     config = one_series(the_workspace(workspace), [series])
-    loaded = load_series(config.patches, config.name)
+    loaded = configured_series(config)
     lock = read_lock(config.patches)
     sources = open_sources(open_cache(offline=offline), upstream=config.upstream, pin=config.pin, series=loaded)
     made = check_out(

@@ -33,7 +33,7 @@ def docs_command(
     from patchstack.evidence.ledger import accepted_patches
     from patchstack.files.atomic import replace_file
     from patchstack.report.markdown import metadata_table, placed
-    from patchstack.series.files.directory import load_series
+    from patchstack.series.files.directory import configured_series
     from patchstack.series.status.metadata import read_metadata
 
     if check and output is None:
@@ -43,7 +43,7 @@ def docs_command(
     beside = output.resolve().parent if output is not None else Path.cwd()
     tables = {}
     for config in configs:
-        patches = read_metadata(load_series(config.patches, config.name))
+        patches = read_metadata(configured_series(config))
         decisions = {
             file: (id_, os.path.relpath(path.resolve(), beside))
             for file, (id_, path) in accepted_patches(found.root / "ledger", config.patches).items()

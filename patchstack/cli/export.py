@@ -107,7 +107,7 @@ def export_command(
 
 def _copy(config: SeriesConfig, directory: Path, form: str | None) -> None:
     """Write a copy of the series in another form, without the fork."""
-    from patchstack.series.files.directory import load_series
+    from patchstack.series.files.directory import configured_series
     from patchstack.series.lock import read_lock
     from patchstack.series.mirror.convert import copy_series
     from patchstack.series.sources import open_sources
@@ -116,7 +116,7 @@ def _copy(config: SeriesConfig, directory: Path, form: str | None) -> None:
     form = form or PLAIN
     if form not in FORMS:
         raise UsageError(f"--form {form} is no form", hint="plain or anchored")
-    loaded = load_series(config.patches, config.name)
+    loaded = configured_series(config)
     sources = open_sources(open_cache(offline=False), upstream=config.upstream, pin=config.pin, series=loaded)
     copied = copy_series(
         sources.objects,

@@ -56,14 +56,14 @@ def lint_command(
 
 
 def _linted(config: SeriesConfig, cache: Cache) -> LintResult:
-    from patchstack.series.files.directory import load_series
+    from patchstack.series.files.directory import configured_series
     from patchstack.series.lint.runner import lint, waiver_problems
     from patchstack.series.sources import open_sources
 
     problems = waiver_problems(config.waive)
     if problems:
         raise ConfigError(f"the waivers of {config.name} cannot be used", problems=problems)
-    series = load_series(config.patches, config.name)
+    series = configured_series(config)
     sources = open_sources(cache, upstream=config.upstream, pin=config.pin, series=series)
     return lint(sources.objects, series, sources.base, config.lint, config.waive)
 

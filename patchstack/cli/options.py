@@ -63,7 +63,8 @@ def the_workspace(path: Path | None) -> Workspace:
     if found is None:
         raise UsageError(
             f"there is no {FILE_NAME} here or above",
-            hint="name a series by hand: --patches DIR --upstream REPO --pin SHA; or try patchstack demo",
+            hint="patchstack init --fork REPO --fork-ref BRANCH writes one; "
+            "or name a series by hand: --patches DIR --upstream REPO --pin SHA; or try patchstack demo",
         )
     return read_workspace(path or Path(os.path.relpath(found)))
 

@@ -30,14 +30,14 @@ def show_command(
     """Show the patch numbered N: its commit, tree, trailers and files, and the diff in its context. Writes nothing."""
     from patchstack.git.objects import NotARepository
     from patchstack.report.show import print_shown, show_document
-    from patchstack.series.files.directory import load_series
+    from patchstack.series.files.directory import configured_series
     from patchstack.series.status.status import examine
 
     if len(what) > 2:
         raise UsageError(f"show takes a series and a number, not {' '.join(what)}", hint="one patch at a time")
     config = one_series(the_workspace(workspace), what[:-1])
     number = _number(what[-1])
-    patch = load_series(config.patches, config.name).up_to(number).patches[-1]
+    patch = configured_series(config).up_to(number).patches[-1]
     found = None
     try:
         found = examine(config, open_cache(offline=offline), keep_going=True)

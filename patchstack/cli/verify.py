@@ -80,7 +80,7 @@ def verify_command(
                 tree_only=tree_only,
                 keep_going=keep_going,
             )
-            code = max(code, _reported(result, apply_only, json))
+            code = max(code, _reported(config, result, apply_only, json))
         except PatchstackError as error:
             if len(configs) == 1:
                 raise
@@ -125,7 +125,7 @@ def show(result: Verification) -> None:
         talk(f"warning: {warning}")
 
 
-def _reported(result: Verification, apply_only: bool, as_json: bool) -> Exit:
+def _reported(config: SeriesConfig, result: Verification, apply_only: bool, as_json: bool) -> Exit:
     """Print a result and give its exit code."""
     if as_json:
         from json import dumps
@@ -141,7 +141,9 @@ def _reported(result: Verification, apply_only: bool, as_json: bool) -> Exit:
         talk(
             MissingError(
                 "nothing to compare the applied tree with",
-                hint="give --fork REPO --fork-ref REF or --expect-tree SHA, keep a series.lock beside the patches, "
+                hint=f"patchstack export {config.name} writes series.lock; or compare with the fork: --expect fork"
+                if config.listed and config.fork is not None
+                else "give --fork REPO --fork-ref REF or --expect-tree SHA, keep a series.lock beside the patches, "
                 "or ask for --apply-only",
             ).render()
         )

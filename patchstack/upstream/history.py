@@ -10,7 +10,7 @@ from patchstack.errors import MissingError, PatchstackError, UsageError
 from patchstack.git import run as git
 from patchstack.git.objects import Commit, MissingObject, Objects, Repository
 from patchstack.git.remote import Cache, Reached, Remote, fetch_into_cache
-from patchstack.series.files.directory import Series, load_series
+from patchstack.series.files.directory import Series, configured_series
 from patchstack.series.sources import open_sources
 from patchstack.workspace import SeriesConfig
 
@@ -175,7 +175,7 @@ def open_ahead(config: SeriesConfig, cache: Cache, to: str | None, *, what: str)
     `what` is the user's word for `to`. Raises what loading and opening raise, and `UsageError` if `to` does not descend
     from the pin.
     """
-    series = load_series(config.patches, config.name)
+    series = configured_series(config)
     upstream = Remote.at(config.upstream, cache)
     # First: of a URL, its history has the pin, which then need not be fetched alone.
     reached = upstream.reach(to, until=config.pin)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from patchstack.errors import ConfigError
 from patchstack.git.patch.mail import read_mail
+from patchstack.workspace import SeriesConfig
 
 _PLAIN, _ANCHORED = ".patch", ".anchored"
 _SUFFIXES = (_PLAIN, _ANCHORED)
@@ -131,6 +132,21 @@ class Series:
                 return Series(name=self.name, directory=self.directory, patches=self.patches[:position])
         numbers = spans(patch.number for patch in self.patches if patch.number is not None)
         raise ConfigError(f"{self.name}: no patch has number {number}", hint=f"the numbers are {numbers or 'none'}")
+
+
+def configured_series(config: SeriesConfig) -> Series:
+    """Read the patches of a configured series. Raises what `load_series` raises; if there are no patches yet, the hint
+    is how to get them."""
+    if config.patches.is_dir() and has_patches(config.patches):
+        return load_series(config.patches, config.name)
+    hint = None
+    if config.listed and config.fork is not None:
+        hint = f"patchstack export {config.name} writes them from the fork"
+    elif config.listed:
+        hint = f"name the fork with fork: and fork_ref: in patchstack.yaml, then run patchstack export {config.name}"
+    if hint is None or (config.patches.exists() and not config.patches.is_dir()):
+        return load_series(config.patches, config.name)
+    raise ConfigError(f"there are no patches in {config.patches}", hint=hint)
 
 
 def load_series(directory: Path, name: str | None = None) -> Series:

@@ -129,7 +129,9 @@ def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | No
             problems.append(f"{patch.file}: the lock does not know it")
             continue
         if not entry.object:
-            raise ConfigError(f"{lock.path} holds no commits", hint="export the series once; the lock then has them")
+            raise ConfigError(
+                f"{lock.path} holds no commits", hint=f"patchstack export {series.name} writes them into it"
+            )
         raw = parse_commit(entry.commit, entry.object)
         if hashlib.sha256(patch.data or b"").hexdigest() != entry.sha256:
             problems.append(f"{patch.file}: it is not the file that was exported")
@@ -142,7 +144,12 @@ def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | No
         parent = entry.commit
         commits.append((entry.commit, entry.object))
     if problems:
-        raise NotHeldError("the fork cannot be recreated; nothing was written", problems=problems)
+        raise NotHeldError(
+            "the fork cannot be recreated; nothing was written",
+            problems=problems,
+            hint=f"take patches and {lock.path.name} back from version control, or, where the fork is, run "
+            f"patchstack export {series.name}",
+        )
     return commits
 
 

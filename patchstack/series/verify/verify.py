@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit, Objects
 from patchstack.git.remote import Cache
-from patchstack.series.files.directory import Series, load_series
+from patchstack.series.files.directory import Series, configured_series
 from patchstack.series.history import ForkHistory
 from patchstack.series.lock import Lock, read_lock
 from patchstack.series.sources import Sources, open_sources
@@ -183,7 +183,7 @@ def prove_and_keep(
     keep_going: bool = False,
 ) -> Proven:
     """As `prove`, and what was opened for it stays open: for whoever goes on with the trees."""
-    series = load_series(config.patches, config.name)
+    series = configured_series(config)
     with_fork = config.expect == "fork" and not apply_only
     sources = open_sources(
         cache,

@@ -206,7 +206,8 @@ def test_without_a_workspace_the_ways_out_are_named(run_cli: RunCli) -> None:
     assert (ran.code, ran.stdout) == (2, "")
     assert ran.stderr == (
         "error: there is no patchstack.yaml here or above\n\n"
-        "hint: name a series by hand: --patches DIR --upstream REPO --pin SHA; or try patchstack demo\n"
+        "hint: patchstack init --fork REPO --fork-ref BRANCH writes one; "
+        "or name a series by hand: --patches DIR --upstream REPO --pin SHA; or try patchstack demo\n"
     )
 
 

@@ -57,6 +57,24 @@ def test_a_directory_without_patches_is_an_error_and_not_a_series_that_holds(
     assert ran.stderr == f"error: there are no patches in {empty}\n\nhint: a series is a directory of *.patch files\n"
 
 
+@pytest.mark.parametrize("forked", [True, False])
+@pytest.mark.parametrize("command", ["verify", "checkout", "lint", "canary", "build"])
+def test_a_series_of_a_workspace_without_patches_is_to_be_exported(
+    tmp_path: Path, fork: Fork, run_cli: RunCli, command: str, forked: bool
+) -> None:
+    lines = f"    fork: fork\n    fork_ref: {fork.ref}\n" if forked else ""
+    (tmp_path / "patchstack.yaml").write_text(
+        f"series:\n  product:\n    patches: none\n    upstream: upstream\n    pin: {fork.pin}\n{lines}"
+    )
+    first = "" if forked else "name the fork with fork: and fork_ref: in patchstack.yaml, then run "
+    last = " writes them from the fork" if forked else ""
+    for _ in range(2):
+        ran = run_cli(command, "product", *(["new"] if command == "checkout" else []))
+        assert (ran.code, ran.stdout) == (2, "")
+        assert ran.stderr == (f"error: there are no patches in none\n\nhint: {first}patchstack export product{last}\n")
+        (tmp_path / "none").mkdir(exist_ok=True)
+
+
 @pytest.mark.parametrize("kind", ["absent", "file"])
 def test_a_series_that_is_no_directory_is_named(tmp_path: Path, fork: Fork, run_cli: RunCli, kind: str) -> None:
     place = tmp_path / "place"

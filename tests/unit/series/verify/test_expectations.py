@@ -60,6 +60,15 @@ def test_nothing_to_compare_with_is_not_success(fork: Fork, run_cli: RunCli) -> 
     assert ran.stderr.startswith(
         "error: nothing to compare the applied tree with\n\nhint: give --fork REPO --fork-ref REF"
     )
+    (fork.series.parent / "patchstack.yaml").write_text(
+        f"series:\n  product:\n    patches: patches\n    upstream: upstream\n    pin: {fork.pin}\n    fork: fork\n"
+        f"    fork_ref: {fork.ref}\n    expect: lock\n"
+    )
+    configured = run_cli("verify")
+    assert configured.code == 3
+    assert "hint: patchstack export product writes series.lock; or compare with the fork: --expect fork" in (
+        configured.stderr
+    )
     document = run_cli("verify", *fork.sources, "--json").document
     assert document["holds"] is None
     assert document["expected_tree"] is None
