@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from patchstack.engine.docker.endpoint import resolve
+from patchstack.engine.docker.endpoint import ON_THE_HOST, resolve
 from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Engine
 from patchstack.errors import MissingError
@@ -27,6 +27,6 @@ def open_engine(spec: str, *, root: Path) -> Engine:
             raise
         raise MissingError(
             f"the engine {spec} needs the docker package, which is not installed",
-            hint="pip install 'patchstack[docker]'",
+            hint=f"pip install 'patchstack[docker]'; {ON_THE_HOST}",
         ) from error
     return ContainerEngine(endpoint)

@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 from patchstack.errors import ConfigError, UsageError
 
 FORMS = "host, docker, docker:CONTEXT, ssh://USER@HOST[:PORT], unix:///PATH or tcp://HOST:PORT"
+ON_THE_HOST = "or --engine host uses the tools of this machine, without a container: patchstack doctor lists them"
+"""The way out of who has no Docker engine, for a hint."""
 _DEFAULT = "unix:///var/run/docker.sock"
 _SCHEMES = ("unix", "tcp", "http", "https", "ssh")
 

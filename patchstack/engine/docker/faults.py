@@ -16,7 +16,7 @@ import docker.errors
 import requests
 import urllib3.exceptions
 
-from patchstack.engine.docker.endpoint import Endpoint
+from patchstack.engine.docker.endpoint import ON_THE_HOST, Endpoint
 from patchstack.engine.protocol import EngineLost, EngineUnavailable, ImageMissing, OutOfSpace, PlatformUnsupported
 from patchstack.errors import MissingError, PatchstackError, UsageError
 
@@ -138,7 +138,14 @@ def base_unavailable(words: str) -> str | None:
 
 
 def unavailable(endpoint: Endpoint, error: BaseException, complaint: str) -> PatchstackError:
-    """Why an engine never answered, and what to do about it."""
+    """Why an engine never answered, and what to do about it. The host is offered if no other engine was named."""
+    found = _unavailable(endpoint, error, complaint)
+    if endpoint.spec == "docker":
+        found.hint = f"{found.hint}; {ON_THE_HOST}" if found.hint else ON_THE_HOST
+    return found
+
+
+def _unavailable(endpoint: Endpoint, error: BaseException, complaint: str) -> PatchstackError:
     where = f"{endpoint.url} ({endpoint.source})"
     if endpoint.scheme == "ssh":
         return _ssh_unavailable(endpoint, complaint, error)

@@ -13,7 +13,10 @@ import pytest
 from patchstack.engine.choose import open_engine
 from patchstack.engine.docker.endpoint import Endpoint, resolve
 from patchstack.engine.host.engine import HostEngine
+from patchstack.engine.protocol import EngineUnavailable
 from patchstack.errors import ConfigError, UsageError
+from tests.conftest import RunCli
+from tests.support.builders import a_fork
 from tests.support.checkout import ROOT
 
 needs_docker_program = pytest.mark.skipif(not shutil.which("docker"), reason="no Docker engine's program here: docker")
@@ -28,6 +31,39 @@ def make_context(config: Path, name: str, host: str, *more: str) -> None:
         capture_output=True,
         env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(config)},
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["build"],
+        ["bisect", "--build", "toy", "--run", "true"],
+        ["accept", "product", "--without-gates", "--why", "it is of use"],
+        ["gate", "backend-ops", "--op", "ADD", "--bin", "upstream", "--engine", "docker", "--image", "none"],
+    ],
+)
+def test_without_a_docker_engine_the_host_is_offered(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    fork = a_fork(tmp_path)
+    (tmp_path / "patchstack.yaml").write_text(
+        f"variants: {{toy: {{targets: [toy], image: none}}}}\nseries:\n  product:\n    patches: patches\n"
+        f"    upstream: upstream\n    pin: {fork.pin}\n    fork: fork\n    fork_ref: product\n    variant: toy\n"
+    )
+    ran = run_cli(*command)
+    assert ran.code == 3, ran
+    assert (
+        f"error: no Docker engine at unix://{tmp_path}/none.sock (DOCKER_HOST): the socket is not there" in ran.stderr
+    )
+    assert "; or --engine host uses the tools of this machine, without a container: patchstack doctor" in ran.stderr
+
+
+def test_who_names_an_engine_is_not_offered_the_host(tmp_path: Path) -> None:
+    pytest.importorskip("docker", reason="no docker package")
+    with pytest.raises(EngineUnavailable) as refused:
+        open_engine(f"unix://{tmp_path}/none.sock", root=tmp_path).about()
+    assert "--engine host" not in str(refused.value.hint)
 
 
 def test_docker_is_where_docker_itself_would_look(tmp_path: Path) -> None:
