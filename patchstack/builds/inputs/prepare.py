@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from patchstack.builds.inputs.packages import require_packages
 from patchstack.builds.inputs.plan import Plan, Request, make_plan
 from patchstack.builds.inputs.source import Source
 from patchstack.builds.inputs.toolchain import container_toolchain, host_toolchain
@@ -58,6 +59,7 @@ def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool) -> Image:
         directory = builders_directory() / (plan.recipe or "")
         if offline or plan.recipe is None or not isinstance(engine, BuildsImages) or not directory.is_dir():
             raise
+        require_packages()  # the build that the image is for cannot be in the store
         talk(f"there is no image {plan.image.value} yet: building it from builders/{plan.recipe}, once")
         image = engine.build_image(
             directory, tag=plan.image.value, platform=plan.platform.value, args={}, output=lambda _: None, network=None

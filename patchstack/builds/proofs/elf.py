@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from patchstack.builds.inputs.packages import INSTALL
 from patchstack.errors import MissingError, NotHeldError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def read_elf(path: Path) -> Elf | None:
     try:
         from elftools.elf.elffile import ELFFile
     except ImportError as error:
-        raise MissingError("pyelftools is not installed", hint="pip install 'patchstack[build]'") from error
+        raise MissingError("pyelftools is not installed", hint=INSTALL) from error
     try:
         with path.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:

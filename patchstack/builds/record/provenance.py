@@ -21,6 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import patchstack
 from patchstack.builds.inputs.key import Key, Toolchain
+from patchstack.builds.inputs.packages import INSTALL
 from patchstack.builds.inputs.plan import Plan
 from patchstack.builds.inputs.source import Source
 from patchstack.builds.proofs.files import Binary
@@ -239,7 +240,7 @@ def _libraries() -> None:
     try:
         import in_toto_attestation  # noqa: F401  (is it there?)
     except ImportError as error:
-        raise MissingError("in-toto-attestation is not installed", hint="pip install 'patchstack[build]'") from error
+        raise MissingError("in-toto-attestation is not installed", hint=INSTALL) from error
 
 
 def write_provenance(

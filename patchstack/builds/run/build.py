@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from patchstack.builds.inputs.key import Key, Toolchain, build_key
+from patchstack.builds.inputs.packages import INSTALL_CUDA, require_packages
 from patchstack.builds.inputs.plan import Plan
 from patchstack.builds.inputs.source import Source
 from patchstack.builds.proofs.claim import Claim, Proof, Ran
@@ -55,6 +56,12 @@ def build(
     key = inputs.key
     if not again and (found := _usable(store, key, inputs, watch)) is not None:
         return found, True
+    require_packages()  # not after an hour of compiling
+    if inputs.plan.cuda and find_cuobjdump() is None:
+        watch.talk(
+            "no cuobjdump is here: the toolkit that compiles must have one, or the proofs of GPU code are INVALID "
+            f"({INSTALL_CUDA})"
+        )
 
     def waiting(who: str) -> None:
         watch.talk(f"{who} is making this very build: waiting for it")

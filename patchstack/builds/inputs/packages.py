@@ -1,0 +1,19 @@
+"""The optional Python packages that a build needs after it compiled: asked for before it starts."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from patchstack.errors import MissingError
+
+PROVING = {"in_toto_attestation": "in-toto-attestation", "elftools": "pyelftools"}
+"""The modules that proofs and provenance need, with the packages that have them."""
+INSTALL = "pip install 'patchstack[build]'"
+INSTALL_CUDA = "pip install 'patchstack[cuda]'"
+
+
+def require_packages() -> None:
+    """Raise `MissingError`, with every package named, if what proves and records a build is not installed."""
+    missing = [package for module, package in PROVING.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise MissingError(f"a build needs {' and '.join(missing)}, not installed here", hint=INSTALL)
