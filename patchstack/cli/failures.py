@@ -12,7 +12,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from patchstack.errors import Exit, PatchstackError
+from patchstack.errors import Exit, MissingError, PatchstackError
+from patchstack.files.places import cache_directory
 from patchstack.report.escape import printable
 
 
@@ -33,6 +34,9 @@ def guarded(command: Callable[[], object]) -> int:
         return 128 + signal.SIGPIPE
     except OSError as error:
         # Not a bug of ours but the machine's state: a full disk, a name too long, a directory that may not be entered.
+        if _in_cache(error):
+            talk(_cache_unusable(error).render())
+            return int(Exit.MISSING)
         where = f": {os.fsdecode(error.filename)[:200]}" if isinstance(error.filename, str | bytes) else ""
         talk(f"error: {error.strerror or error}{where}\n\nhint: is the disk full, or the path not to be reached?")
         return int(Exit.MISSING)
@@ -45,6 +49,22 @@ def guarded(command: Callable[[], object]) -> int:
         talk(_bug(traceback.format_exc()))
         return int(Exit.BUG)
     return int(Exit.HOLDS)
+
+
+def _in_cache(error: OSError) -> bool:
+    """Whether a file or directory of our cache is what failed, or one that the cache would be below."""
+    if not isinstance(error.filename, str | bytes):
+        return False
+    failed, cache = Path(os.fsdecode(error.filename)).absolute(), cache_directory().absolute()
+    return failed.is_relative_to(cache) or (cache.is_relative_to(failed) and not failed.is_dir())
+
+
+def _cache_unusable(error: OSError) -> MissingError:
+    failed = os.fsdecode(error.filename)
+    return MissingError(
+        f"the cache directory {cache_directory()} cannot be used: {error.strerror or error}: {failed[:200]}",
+        hint="let PATCHSTACK_CACHE name a directory that you may write to, on a disk with room",
+    )
 
 
 def talk(text: str) -> None:

@@ -43,6 +43,51 @@ def test_an_error_is_told_with_its_problems_and_its_hint() -> None:
     assert PatchstackError("it failed").render() == "error: it failed"
 
 
+def cached_workspace(directory: Path, upstream: str) -> None:
+    fork = a_fork(directory)
+    (directory / "patchstack.yaml").write_text(
+        f"variants: {{toy: {{targets: [toy]}}}}\nseries:\n  product:\n    patches: patches\n"
+        f"    upstream: {upstream}\n    pin: {fork.pin}\n    fork: fork\n    fork_ref: product\n    variant: toy\n"
+    )
+
+
+@pytest.mark.parametrize("below", ["", "a/b"])
+@pytest.mark.parametrize(
+    ("command", "local"),
+    [
+        (["verify"], False),
+        (["status"], False),
+        (["canary"], False),
+        (["export", "--dry-run"], False),
+        (["build", "--engine", "host"], True),
+        (["bisect", "--run", "true"], True),
+    ],
+)
+def test_a_cache_that_cannot_be_written_is_named_with_the_variable_that_moves_it(
+    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, command: list[str], local: bool, below: str
+) -> None:
+    cached_workspace(tmp_path, "upstream" if local else f"file://{tmp_path}/upstream")
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("PATCHSTACK_CACHE", str(tmp_path / "file" / below))
+    ran = run_cli(*command)
+    assert ran.code == 3, ran
+    assert f"error: the cache directory {tmp_path / 'file' / below} cannot be used: Not a directory: " in ran.stderr
+    assert "hint: let PATCHSTACK_CACHE name a directory that you may write to" in ran.stderr
+
+
+@pytest.mark.parametrize("command", ["verify", "status", "export"])
+def test_with_local_repositories_no_cache_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    cached_workspace(tmp_path, "upstream")
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("PATCHSTACK_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(sys, "argv", ["patchstack", command])
+    from patchstack.cli.main import app
+
+    assert guarded(app) == 0, capsys.readouterr()
+
+
 def test_an_interrupt_is_told_in_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     assert guarded(raises(KeyboardInterrupt())) == 130
     assert capsys.readouterr().err == "interrupted\n"
