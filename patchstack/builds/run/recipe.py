@@ -25,7 +25,8 @@ for tool in cmake ninja "$@"; do command -v "$tool" >/dev/null 2>&1 || missing="
 if [ -n "$missing" ]; then echo "patchstack: missing tools:$missing"; exit 96; fi
 """
 
-# ninja builds the targets; what they made in bin/ is collected, and the objects of FP4 kernels, which hold a proof.
+# ninja builds the targets; what they made in bin/ is collected, and the objects of FP4 kernels, which hold a proof. If
+# there is nothing in bin/, exit 97 lists the programs elsewhere.
 _BUILD = """
 set -eu
 build=$1 out=$2
@@ -33,6 +34,12 @@ shift 2
 cmake --build "$build" "$@"
 rm -rf "$out"
 mkdir -p "$out/bin" "$out/objects"
+if [ -z "$(ls -A "$build/bin" 2>/dev/null)" ]; then
+    echo "patchstack: nothing in bin:"
+    cd "$build"
+    find . -type f \\( -perm -u+x -o -name '*.so' -o -name '*.so.*' \\) ! -path '*CMakeFiles*'
+    exit 97
+fi
 [ ! -d "$build/bin" ] || find "$build/bin" -maxdepth 1 \\( -type f -o -type l \\) -exec cp -P {} "$out/bin/" \\;
 find "$build" -path '*fp4*' -name '*.cu.o' -exec cp {} "$out/objects/" \\;
 """

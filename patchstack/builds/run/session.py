@@ -22,11 +22,13 @@ from patchstack.builds.run.recipe import EPOCH, Layout, build_command, configure
 from patchstack.builds.run.work_volume import sweep, work_name
 from patchstack.engine.archive import Entry, pack, unpack
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome, Volume
-from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
+from patchstack.errors import ConfigError, Exit, MissingError, PatchstackError, UsageError
 from patchstack.process import Finished
 
 _WORK, _CACHE = "/patchstack/work", "/patchstack/ccache"
 _MISSING_TOOLS = 96
+_NOTHING_IN_BIN = 97
+_SHOWN = 8
 _UNUSED = re.compile(r"Manually-specified variables were not used by the project:\n\s*\n((?:\s+\S+\n)+)")
 
 
@@ -226,6 +228,9 @@ class Session:
                 hint="patchstack doctor says how to get them; --no-ccache builds without ccache",
             )
 
+        if outcome.code == _NOTHING_IN_BIN:
+            raise _nothing_in_bin(self.plan, log)
+
     def _refuse_unused(self, log: Path) -> None:
         """A definition given by hand that CMake did not use would be a build without it, taken for one with it."""
         match = _UNUSED.search(log.read_text(errors="replace").replace("\r", ""))
@@ -265,6 +270,20 @@ def open_session(
         finally:
             with _errors_before(PatchstackError):
                 session.close()
+
+
+def _nothing_in_bin(plan: Plan, log: Path) -> ConfigError:
+    """The error of a build that succeeded, and whose programs are not where they are collected."""
+    told = log.read_text(errors="replace").partition("patchstack: nothing in bin:")[2].replace("\r", "").split("\n")
+    found = sorted(line.removeprefix("./") for line in told if line.startswith("./"))
+    more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    return ConfigError(
+        f"the build of {', '.join(plan.targets.value)} left nothing in bin/ of CMake's build directory, where programs "
+        "and libraries are looked for",
+        problems=[f"found elsewhere: {path}" for path in found[:_SHOWN]] + more or ["no program or library anywhere"],
+        hint=f"cmake: {{CMAKE_RUNTIME_OUTPUT_DIRECTORY: bin, CMAKE_LIBRARY_OUTPUT_DIRECTORY: bin}} in variant "
+        f"{plan.variant} (or --define NAME=bin), or CMakeLists.txt sets them to ${{CMAKE_BINARY_DIR}}/bin",
+    )
 
 
 def out_of_memory(plan: Plan) -> NotJudged:
