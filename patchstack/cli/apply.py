@@ -17,7 +17,9 @@ def apply_command(
         list[str], typer.Argument(metavar="[SERIES] DIR", help="A series of the workspace, and the directory to patch.")
     ],
     patches: PatchesOption = None,
-    at: Annotated[int | None, typer.Option("--at", metavar="N", help="Stop after the patch with this number.")] = None,
+    at: Annotated[
+        int | None, typer.Option("--at", metavar="N", help="Stop after the patch with this number (0: at the pin).")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only see whether it applies; write nothing.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Finish what a killed run began to write.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.apply/1 document.")] = False,

@@ -52,7 +52,9 @@ def build_command(
         list[str] | None,
         typer.Option(metavar="NAME", help="What to build, instead of the variant's. Repeatable."),
     ] = None,
-    at: Annotated[int | None, typer.Option(metavar="N", help="Only the patches up to number N.")] = None,
+    at: Annotated[
+        int | None, typer.Option(metavar="N", help="Only the patches up to number N (0: the pin alone).")
+    ] = None,
     source: Annotated[Path | None, typer.Option(metavar="DIR", help="Any source tree, instead of a series.")] = None,
     image: Annotated[str | None, typer.Option(metavar="NAME", help="The container image.")] = None,
     toolkit: Annotated[

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def checkout_command(
     series: Annotated[str, typer.Argument(metavar="SERIES", help="A series of the workspace.")],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
-    at: Annotated[int | None, typer.Option("--at", metavar="N", help="Stop after the patch with this number.")] = None,
+    at: Annotated[
+        int | None, typer.Option("--at", metavar="N", help="Stop after the patch with this number (0: at the pin).")
+    ] = None,
     patch: Annotated[
         int | None, typer.Option("--patch", metavar="N", help="Put this patch alone on the pin, three-way.")
     ] = None,
@@ -48,6 +50,8 @@ def checkout_command(
         raise UsageError("--patch goes neither with --at nor with --no-files")
     config = one_series(the_workspace(workspace), [series])
     loaded = configured_series(config)
+    if patch == 0 and not loaded.up_to(0).patches:
+        raise UsageError("--patch 0 is the pin, not a patch", hint="--at 0 checks out the pin")
     lock = read_lock(config.patches)
     sources = open_sources(open_cache(offline=offline), upstream=config.upstream, pin=config.pin, series=loaded)
     made = check_out(

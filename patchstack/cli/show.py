@@ -30,14 +30,13 @@ def show_command(
     """Show the patch numbered N: its commit, tree, trailers and files, and the diff in its context. Writes nothing."""
     from patchstack.git.objects import NotARepository
     from patchstack.report.show import print_shown, show_document
-    from patchstack.series.files.directory import configured_series
     from patchstack.series.status.status import examine
 
     if len(what) > 2:
         raise UsageError(f"show takes a series and a number, not {' '.join(what)}", hint="one patch at a time")
     config = one_series(the_workspace(workspace), what[:-1])
     number = _number(what[-1])
-    patch = configured_series(config).up_to(number).patches[-1]
+    patch = _patch(config, number)
     found = None
     try:
         found = examine(config, open_cache(offline=offline), keep_going=True)
@@ -52,6 +51,18 @@ def show_command(
         print(dumps(show_document(shown)))
     else:
         print_shown(shown, plain=plain)
+
+
+def _patch(config: SeriesConfig, number: int) -> PatchFile:
+    """The patch of that number."""
+    from patchstack.series.files.directory import configured_series
+
+    found = configured_series(config).up_to(number).patches
+    if not found:
+        raise UsageError(
+            f"{config.name}: no patch has number 0", hint="0 is the pin; patchstack status --patches lists them"
+        )
+    return found[-1]
 
 
 def _number(text: str) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.toy import MAIN, Toy, a_toy, need_ccache, need_docker, need_host_tools, path_without
+from tests.support.toy import CMAKE, MAIN, Toy, a_toy, need_ccache, need_docker, need_host_tools, path_without
 
 PROOFS = ["exists", "machine", "runs", "commit", "cuda-arch", "paths"]
 
@@ -93,6 +93,21 @@ def test_at_n_builds_the_patches_up_to_n(toy: Toy) -> None:
     good = toy.build("--at", "2", "--json", check=True).document
     assert good["source"]["tree"] == toy.fork.trees[1]
     assert len(good["source"]["patches"]) == 2
+    pin = toy.build("--at", "0", "--json", check=True).document
+    assert pin["source"]["tree"] == toy.fork.upstream.tree(toy.fork.pin)
+    assert (pin["source"]["patches"], pin["source"]["label"]) == ([], "toy at the pin")
+
+
+def test_a_project_that_does_not_write_to_bin_is_told_what_to_set(toy: Toy) -> None:
+    other = CMAKE.replace("set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)\n", "")
+    toy.commit("Programs elsewhere", {"CMakeLists.txt": other})
+    built = toy.build()
+    assert built.code == 2
+    assert "error: the build of toy left nothing in bin/ of CMake's build directory" in built.stderr
+    assert "  - found elsewhere: toy\n" in built.stderr
+    assert "hint: cmake: {CMAKE_RUNTIME_OUTPUT_DIRECTORY: bin, " in built.stderr
+    assert "in variant cpu" in built.stderr
+    toy.build("--define", "CMAKE_RUNTIME_OUTPUT_DIRECTORY=bin", check=True)
 
 
 def test_the_same_tree_has_the_same_key_wherever_it_comes_from(toy: Toy, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ class Source:
 
 
 def series_source(config: SeriesConfig, cache: Cache, *, at: int | None = None) -> Source:
-    """The tree of a series, or of its patches up to number `at`, verified on the way.
+    """The tree of a series, or of its patches up to number `at` (0: the pin), verified on the way.
 
     Raises what verify raises, `NotHeldError` where a patch on the way does not apply, `UsageError` for a number that
     no patch has.
@@ -91,8 +91,8 @@ def series_source(config: SeriesConfig, cache: Cache, *, at: int | None = None) 
         digest = hashlib.sha256(data[row.file]).hexdigest()
         steps.append(Step(file=row.file, number=row.number, subject=row.subject, sha256=digest, tree=row.tree))
     source = Source(
-        label=f"{config.name} at {at:04d}" if at is not None else f"{config.name}, {len(steps)} patches",
-        tree=steps[-1].tree,
+        label=_label(config.name, at, len(steps)),
+        tree=steps[-1].tree if steps else verification.base_tree,
         objects=proven.sources.objects,
         base_commit=verification.base_commit,
         base_tree=verification.base_tree,
@@ -101,6 +101,12 @@ def series_source(config: SeriesConfig, cache: Cache, *, at: int | None = None) 
         verdict=_verdict(verification),
     )
     return with_absent(source)
+
+
+def _label(name: str, at: int | None, count: int) -> str:
+    if at is None:
+        return f"{name}, {count} patches"
+    return f"{name} at {at:04d}" if count else f"{name} at the pin"
 
 
 def _verdict(verification: Verification) -> str:

@@ -126,12 +126,17 @@ class Series:
     patches: tuple[PatchFile, ...]
 
     def up_to(self, number: int) -> Series:
-        """The series up to and including the patch of that number. Raises `ConfigError` where none has it."""
+        """The series up to and including the patch of that number; 0 is the pin, with no patches, unless a patch has
+        that number. Raises `ConfigError` if no patch has it."""
         for position, patch in enumerate(self.patches, 1):
             if patch.number == number:
                 return Series(name=self.name, directory=self.directory, patches=self.patches[:position])
-        numbers = spans(patch.number for patch in self.patches if patch.number is not None)
-        raise ConfigError(f"{self.name}: no patch has number {number}", hint=f"the numbers are {numbers or 'none'}")
+        if number == 0:
+            return Series(name=self.name, directory=self.directory, patches=())
+        numbers = spans(patch.number for patch in self.patches if patch.number is not None) or "none"
+        raise ConfigError(
+            f"{self.name}: no patch has number {number}", hint=f"the numbers are {numbers or 'none'}; 0 is the pin"
+        )
 
 
 def configured_series(config: SeriesConfig) -> Series:

@@ -75,7 +75,7 @@ def _compute(series: Series, directory: Path) -> tuple[tuple[Link, ...], list[Pa
                 problems=[problem.detail for problem in failed.outcome.problems],
                 hint="is the directory the pin's source, without patches on it yet?",
             )
-        changes = list(compare_trees(objects, base, links[-1].after))
+        changes = list(compare_trees(objects, base, links[-1].after if links else base))
         _refuse_what_no_disk_holds(objects, changes)
         return links, changes, [_change(objects, change) for change in changes]
 

@@ -73,12 +73,13 @@ def check_out(
         else:
             commits = _made_from_mails(objects, links, base)
         branch = branch if at is None else f"{branch}-at-{at}"
-        head = commits[-1][0]
+        head = commits[-1][0] if commits else base.oid
+        tree = links[-1].after if links else base.tree
         added = list(_added(objects, base.tree, [link.after for link in links]))
         store = destination.make(branch, head, base.oid)
         for oid in added:
             write_object(store, oid, *objects.read(oid))
-        absent = absent_files(objects, links[-1].after) if files and destination.borrows else []
+        absent = absent_files(objects, tree) if files and destination.borrows else []
     for oid, raw in commits:
         write_object(store, oid, "commit", raw)
     destination.publish(branch, head, files=files, absent=absent)

@@ -86,7 +86,7 @@ def test_the_document_has_it_all(fork: Fork, patchstack: RunCli) -> None:
 def test_an_unknown_number_names_those_there_are(fork: Fork, patchstack: RunCli) -> None:
     ran = patchstack("show", "9")
     assert ran.code == 2
-    assert ran.stderr == "error: product: no patch has number 9\n\nhint: the numbers are 0001-0002\n"
+    assert ran.stderr == "error: product: no patch has number 9\n\nhint: the numbers are 0001-0002; 0 is the pin\n"
 
 
 @pytest.mark.parametrize("words", [["two"], ["-1"], ["product", "2", "3"], ["nowhere", "2"], []])

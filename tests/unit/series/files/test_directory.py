@@ -160,7 +160,14 @@ def test_a_series_up_to_a_number_counts_numbers_and_not_positions(tmp_path: Path
     assert [patch.number for patch in series.up_to(5).patches] == [2, 5]
     with pytest.raises(ConfigError, match="s: no patch has number 3") as failed:
         series.up_to(3)
-    assert failed.value.hint == "the numbers are 0002, 0005, 0009"
+    assert failed.value.hint == "the numbers are 0002, 0005, 0009; 0 is the pin"
+
+
+def test_number_0_is_the_pin_unless_a_patch_has_it(tmp_path: Path) -> None:
+    series = load_series(write_series(tmp_path / "s", {"0001-a.patch": b"", "0002-b.patch": b""}))
+    assert series.up_to(0).patches == ()
+    series = load_series(write_series(tmp_path / "z", {"0000-z.patch": b"", "0001-a.patch": b""}))
+    assert [patch.file for patch in series.up_to(0).patches] == ["0000-z.patch"]
 
 
 def test_a_file_name_that_is_no_utf8_is_told_and_does_not_crash(fork: Fork, run_patchstack: RunCli) -> None:

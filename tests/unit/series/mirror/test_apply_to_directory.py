@@ -90,6 +90,13 @@ def test_at_stops_behind_the_patch_with_that_number(tmp_path: Path, monkeypatch:
     assert patchstack(monkeypatch, "apply", "--patches", fork.series, source, "--at", "3") == 2
 
 
+def test_number_0_leaves_the_source_at_the_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fork = a_fork(tmp_path, 2)
+    source = check_out(fork.upstream, fork.pin, tmp_path / "source")
+    assert patchstack(monkeypatch, "apply", "--patches", fork.series, source, "--at", "0") == 0
+    assert tree_on_disk(fork.repo, source) == fork.upstream.tree(fork.pin)
+
+
 def test_an_unknown_number_names_those_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,7 +105,7 @@ def test_an_unknown_number_names_those_there_are(
     assert patchstack(monkeypatch, "apply", "--patches", fork.series, tmp_path / "upstream", "--at", "2") == 2
     told = capsys.readouterr().err
     assert "no patch has number 2" in told
-    assert "hint: the numbers are 0001, 0003" in told
+    assert "hint: the numbers are 0001, 0003; 0 is the pin" in told
 
 
 def test_nothing_is_written_when_the_last_patch_does_not_apply(tmp_path: Path) -> None:

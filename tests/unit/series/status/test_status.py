@@ -214,6 +214,18 @@ def test_the_command_that_a_missing_fork_asks_for_recreates_it(exported: Fork, m
     assert guarded(whole) == 0
 
 
+def test_a_checkout_at_0_is_the_pin(
+    exported: Fork, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["patchstack", "checkout", "product", "pristine", "--at", "0"])
+    assert guarded(whole) == 0
+    told = f"product: pristine has branch product-at-0 at {exported.pin}, 0 commits above {exported.pin}\n"
+    assert capsys.readouterr().out.endswith(told)
+    monkeypatch.setattr(sys, "argv", ["patchstack", "checkout", "product", "other", "--patch", "0"])
+    assert guarded(whole) == 2
+    assert capsys.readouterr().err == ("error: --patch 0 is the pin, not a patch\n\nhint: --at 0 checks out the pin\n")
+
+
 def test_a_missing_branch_of_the_fork_is_recreated_in_a_work_tree(
     exported: Fork, patchstack: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
