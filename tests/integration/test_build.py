@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.toy import CMAKE, MAIN, Toy, a_toy, need_ccache, need_docker, need_host_tools, path_without
+from tests.support.builders import executable
+from tests.support.toy import (
+    CMAKE,
+    MAIN,
+    Toy,
+    a_toy,
+    need_ccache,
+    need_docker,
+    need_host_tools,
+    path_without,
+    wait_for,
+)
 
 PROOFS = ["exists", "machine", "runs", "commit", "cuda-arch", "paths"]
 
@@ -96,6 +107,45 @@ def test_at_n_builds_the_patches_up_to_n(toy: Toy) -> None:
     pin = toy.build("--at", "0", "--json", check=True).document
     assert pin["source"]["tree"] == toy.fork.upstream.tree(toy.fork.pin)
     assert (pin["source"]["patches"], pin["source"]["label"]) == ([], "toy at the pin")
+
+
+ENDLESS_ONCE = """#!/bin/sh
+[ -e {marker} ] && exit 0
+touch {marker}
+for job in 1 2 3 4
+do
+    mkdir -p made$job
+    (i=0; while :; do i=$((i + 1)); echo x >made$job/$i; done) &
+done
+wait
+"""
+
+
+def test_who_waits_for_a_build_that_is_killed_makes_it(tmp_path: Path) -> None:
+    need_host_tools()
+    (tmp_path / "toy").mkdir()
+    toy = a_toy(tmp_path / "toy", "host")
+    marker = tmp_path / "marker"
+    command = "\nadd_custom_command(TARGET toy PRE_BUILD COMMAND ${CMAKE_SOURCE_DIR}/endless.sh)\n"
+    toy.commit(
+        "Never end",
+        {"endless.sh": executable(ENDLESS_ONCE.format(marker=marker)), "CMakeLists.txt": CMAKE + command},
+    )
+    holder = toy.start()
+    assert wait_for(marker.exists, 60)
+    waiter = toy.start("--json")
+    assert waiter.stderr is not None
+    said = ""
+    while "is making this very build: waiting for it" not in said:
+        line = waiter.stderr.readline()
+        assert line, said
+        said += line
+    holder.kill()
+    stdout, stderr = waiter.communicate(timeout=120)
+    holder.communicate(timeout=30)
+    assert waiter.returncode == 0, stderr
+    document = json.loads(stdout)
+    assert (document["hit"], document["status"]) == (False, "built")
 
 
 def test_a_project_that_does_not_write_to_bin_is_told_what_to_set(toy: Toy) -> None:

@@ -10,6 +10,7 @@ import shutil
 import stat
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
@@ -20,6 +21,8 @@ from patchstack.files.atomic import put_in_place
 
 _BLOCK = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_LAST_WRITES = 10.0
+"""Seconds in which the processes of a killed patchstack end."""
 
 
 def put(directory: Path, archive: Iterable[bytes]) -> None:
@@ -148,7 +151,23 @@ def _content(path: Path, size: int) -> Iterator[bytes]:
 
 
 def remove(directory: Path) -> None:
-    """Remove a directory and all in it, also what was made unwritable; links are not followed."""
+    """Remove a directory and all in it, also what was made unwritable; links are not followed.
+
+    The processes of a killed patchstack are ended a moment after it. Until then they may write into the directory: it
+    is tried again for some seconds.
+    """
+    end = time.monotonic() + _LAST_WRITES
+    while True:
+        try:
+            _remove(directory)
+            return
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or time.monotonic() > end:
+                raise
+        time.sleep(0.05)
+
+
+def _remove(directory: Path) -> None:
 
     def open_up(path: str) -> None:
         with contextlib.suppress(OSError):
