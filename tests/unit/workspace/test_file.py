@@ -270,7 +270,7 @@ def test_one_series_that_cannot_be_judged_does_not_hide_the_others(several: Seve
     assert ran.code == 2
     failed, judged = ran.documents
     assert (failed["series"], failed["holds"], failed["error"]["exit"]) == ("kernel", None, 2)
-    assert "gone is not a directory" in failed["error"]["message"]
+    assert "there are no patches in gone" in failed["error"]["message"]
     assert judged["series"] == "short"
     assert ran.stderr.startswith("kernel: error: ")
     assert "gone is not a directory" in ran.stderr

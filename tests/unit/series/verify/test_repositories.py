@@ -270,13 +270,13 @@ def test_a_fork_by_url_that_moved_is_fetched_anew(fork: Fork, run_cli: RunCli) -
 
 def test_urls_offline_without_a_cache_are_missing(fork: Fork, run_cli: RunCli) -> None:
     url = f"file://{fork.upstream.path}"
-    ran = run_cli("verify", *from_there(fork, url), "--offline")
+    ran = run_cli("verify", *from_there(fork, url, f"file://{fork.repo.path}"), "--offline")
     assert (ran.code, ran.stdout) == (3, "")
     assert ran.stderr == f"error: pin {fork.pin} of {url} is not in the cache\n\nhint: run once without --offline\n"
 
 
 def test_a_url_that_is_not_there_is_missing(fork: Fork, run_cli: RunCli) -> None:
-    ran = run_cli("verify", *from_there(fork, "file:///nonexistent/upstream"))
+    ran = run_cli("verify", *from_there(fork, "file:///nonexistent/upstream", "file:///nonexistent/fork"))
     assert (ran.code, ran.stdout) == (3, "")
     assert ran.stderr.startswith(f"error: pin {fork.pin} could not be fetched from file:///nonexistent/upstream: ")
     assert ran.stderr.endswith("\n\nhint: check the URL, the name and the network\n")
