@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ def test_a_directory_is_removed_though_a_dying_process_writes_into_it(
     (place / "made").mkdir(parents=True)
     (place / "made" / "file").write_text("x")
     tried: list[float] = []
-    real = directory.shutil.rmtree
+    real = shutil.rmtree
 
     def rmtree(path: Path) -> None:
         tried.append(time.monotonic())
@@ -26,7 +27,7 @@ def test_a_directory_is_removed_though_a_dying_process_writes_into_it(
             (place / "made").rmdir()
         real(path)
 
-    monkeypatch.setattr(directory.shutil, "rmtree", rmtree)
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
     directory.remove(place)
     assert not place.exists()
     assert len(tried) == 3
@@ -37,6 +38,6 @@ def test_a_directory_that_is_written_into_for_ever_is_given_up(tmp_path: Path, m
     (place / "made").mkdir(parents=True)
     (place / "made" / "file").write_text("x")
     monkeypatch.setattr(directory, "_LAST_WRITES", 0.2)
-    monkeypatch.setattr(directory.shutil, "rmtree", lambda path: (path / "made").rmdir())
+    monkeypatch.setattr(shutil, "rmtree", lambda path: (path / "made").rmdir())
     with pytest.raises(OSError, match="not empty"):
         directory.remove(place)
