@@ -114,7 +114,7 @@ def list_command(
 ) -> None:
     """The suites of the workspace and their gates. Runs nothing."""
     from patchstack.gates.suite import read_suites
-    from patchstack.report.table import Table, print_table
+    from patchstack.report.table import Give, Table, print_table
 
     found = the_workspace(workspace)
     suites = read_suites(found.path)
@@ -132,7 +132,8 @@ def list_command(
     rows = [[one.name, gate.name, gate.kind, f"{found.path}:{gate.line}"] for one in suites for gate in one.gates]
     if not rows:
         raise UsageError(f"{found.path} has no suites", hint="docs/guides/gates.md shows one")
-    print_table(Table(titles=("suite", "gate", "kind", "where"), rows=rows, styles={}))
+    titles = ("suite", "gate", "kind", "where")
+    print_table(Table(titles=titles, rows=rows, styles={}, gives={"where": Give.MIDDLE}))
 
 
 @gate_app.command("record")

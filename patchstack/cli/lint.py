@@ -79,10 +79,11 @@ def _reported(result: LintResult, as_json: bool) -> Exit:
         print(dumps(lint_document(result, RULES)), flush=True)
     else:
         from patchstack.report.escape import printable
-        from patchstack.report.lint import lint_line, lint_lines
+        from patchstack.report.lint import lint_line, lint_table
+        from patchstack.report.table import print_table
 
         if not result.clean:
-            print("\n".join(lint_lines(result)))
+            print_table(lint_table(result))
         print(printable(lint_line(result)), flush=True)
     return Exit.HOLDS if result.clean else Exit.DOES_NOT_HOLD
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 from patchstack.builds.record.record import BUILT
 from patchstack.builds.run.progress import Progress, ProgressReader, Pulse
 from patchstack.canonical import one_line
+from patchstack.report.colour import VERDICTS
 from patchstack.report.escape import printable
-from patchstack.report.table import Table, print_table
+from patchstack.report.table import Give, Table, print_table
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from patchstack.builds.record.store import Stored
     from patchstack.builds.run.build import Inputs
 
-_STYLES = {"PASS": "green", "FAIL": "bold red", "INVALID": "yellow"}
 _PHASES = {
     "send": "sending the tree",
     "configure": "configuring",
@@ -147,10 +147,10 @@ def print_build(found: Mapping[str, Any]) -> None:
         return
     print()
     names = [[one["name"], _size(one["size"]), one["sha256"]] for one in found["binaries"]]
-    print_table(Table(titles=("binary", "size", "sha256"), rows=names, styles={}))
+    print_table(Table(titles=("binary", "size", "sha256"), rows=names, styles={}, gives={"sha256": Give.FOLD}))
     print()
     proofs = [[one["id"], one["verdict"], one["detail"]] for one in found["proofs"]]
-    print_table(Table(titles=("proof", "verdict", "detail"), rows=proofs, styles=_STYLES))
+    print_table(Table(titles=("proof", "verdict", "detail"), rows=proofs, styles=VERDICTS, gives={"detail": Give.FOLD}))
     print(f"\nbinaries: {found['out_dir']}/bin\nprovenance: {found['out_dir']}/provenance.json")
 
 
@@ -179,7 +179,8 @@ def print_builds(builds: Iterable[Stored], *, json: bool) -> None:
         return
     rows = [[*_row(stored.record), _size(stored.bytes)] for stored in builds]
     titles = ("key", "what", "variant", "platform", "proofs", "finished", "size")
-    print_table(Table(titles=titles, rows=rows, styles={}))
+    gives = {"what": Give.FOLD, "proofs": Give.WORDS, "finished": Give.WORDS, "size": Give.WORDS}
+    print_table(Table(titles=titles, rows=rows, styles={}, gives=gives))
 
 
 def _row(record: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from patchstack.report.table import Table
+from patchstack.report.table import Give, Table
 from patchstack.upstream.canary.landed import drop_reason
 from patchstack.upstream.canary.result import APPLIES, Broken, Canary, CanaryPatch, Likeness, State
 from patchstack.upstream.history import UpstreamCommit
@@ -42,6 +42,7 @@ def canary_table(result: Canary) -> Table:
             for patch in result.patches
         ],
         styles=_STYLES,
+        gives={"subject": Give.FOLD, "because of": Give.FOLD},
     )
 
 

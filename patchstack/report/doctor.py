@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from patchstack.machine.local.doctor import Checkup, State
-from patchstack.report.table import Table
+from patchstack.report.table import Give, Table
 
 SCHEMA = "patchstack.doctor/1"
 
@@ -17,6 +17,7 @@ def doctor_table(checkup: Checkup) -> Table:
         titles=("for", "what", "state", "found"),
         rows=[(check.group, check.name, check.state.value, check.found) for check in checkup.checks],
         styles={State.OK.value: "green", State.MISSING.value: "bold red", State.OPTIONAL.value: "yellow"},
+        gives={"what": Give.WORDS, "found": Give.FOLD},
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from patchstack.report.table import Table
+from patchstack.report.table import Give, Table
 from patchstack.series.mirror.export import Change, ExportPlan
 
 SCHEMA = "patchstack.export/1"
@@ -20,6 +20,7 @@ def export_table(plan: ExportPlan) -> Table:
             (file.change.value, file.file, file.was if file.was != file.file and file.was else "") for file in changed
         ],
         styles=_STYLES,
+        gives={"file": Give.MIDDLE, "was": Give.MIDDLE},
     )
 
 

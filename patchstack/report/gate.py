@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +13,14 @@ from xml.etree import ElementTree
 from patchstack.errors import ConfigError, MissingError
 from patchstack.gates.judgement import Judgement
 from patchstack.observe.protocol import Attempt
+from patchstack.report.colour import VERDICTS, paint_verdict
 from patchstack.report.escape import printable
-from patchstack.report.table import Table, print_table
+from patchstack.report.table import Give, Table, print_table
 from patchstack.verdict import Verdict
 
 SCHEMA = "patchstack.gate/1"
 SUITE_SCHEMA = "patchstack.gates/1"
 COLUMNS = ("phase", "check", "status", "actual", "expected", "details")
-_STYLES = {"PASS": "green", "FAIL": "bold red", "INVALID": "yellow"}
 _SHORT = 44
 
 
@@ -59,7 +60,7 @@ def gate_document(kind: str, judgement: Judgement) -> dict[str, Any]:
 
 def gate_lines(kind: str, judgement: Judgement) -> Iterator[str]:
     """One gate for people."""
-    yield printable(f"{judgement.verdict}  {kind}: {judgement.reason}")
+    yield paint_verdict(printable(f"{judgement.verdict}  {kind}: {judgement.reason}"), sys.stdout)
     if judgement.expected:
         yield printable(f"  expected  {judgement.expected}")
     if judgement.actual:
@@ -124,10 +125,12 @@ def print_checks(checks: Sequence[Checked]) -> None:
         [one.check, one.kind, str(one.judgement.verdict), _short(one.judgement.actual), _short(one.judgement.expected)]
         for one in checks
     ]
-    print_table(Table(titles=("gate", "kind", "verdict", "actual", "expected"), rows=rows, styles=_STYLES))
+    titles = ("gate", "kind", "verdict", "actual", "expected")
+    gives = {"actual": Give.FOLD, "expected": Give.FOLD}
+    print_table(Table(titles=titles, rows=rows, styles=VERDICTS, gives=gives))
     for one in checks:
         if one.judgement.verdict is not Verdict.PASS:
-            print(printable(f"{one.judgement.verdict}  {one.check}: {one.judgement.reason}"))
+            print(paint_verdict(printable(f"{one.judgement.verdict}  {one.check}: {one.judgement.reason}"), sys.stdout))
 
 
 def tsv(checks: Iterable[Checked]) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 from patchstack.evidence.ledger import SCHEMA, Decision
 from patchstack.evidence.resemblance import Likeness
 from patchstack.report.escape import printable
-from patchstack.report.table import Table, print_table
+from patchstack.report.table import Give, Table, print_table
 
-_STYLES = {"accepted": "green", "rejected": "red", "PASS": "green", "FAIL": "bold red", "INVALID": "yellow"}
+_STYLES = {"accepted": "green", "rejected": "red"}
 
 
 def print_decisions(decisions: Iterable[Decision]) -> None:
@@ -27,7 +27,9 @@ def print_decisions(decisions: Iterable[Decision]) -> None:
         ]
         for one in decisions
     ]
-    print_table(Table(titles=("id", "made", "decision", "series", "subject", "why"), rows=rows, styles=_STYLES))
+    titles = ("id", "made", "decision", "series", "subject", "why")
+    gives = {"subject": Give.FOLD, "why": Give.SPARE}
+    print_table(Table(titles=titles, rows=rows, styles=_STYLES, gives=gives))
 
 
 def decision_lines(decision: Decision, *, diff: bool) -> Iterator[str]:

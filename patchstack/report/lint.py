@@ -6,18 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from patchstack.report.escape import printable
-from patchstack.report.table import Table, plain_lines
+from patchstack.report.table import Give, Table
 from patchstack.series.lint.rule import Finding, Rule
 from patchstack.series.lint.runner import LintResult
 
 SCHEMA = "patchstack.lint/1"
 
 
-def lint_lines(result: LintResult) -> list[str]:
-    """Every finding as a line of a table: patch number (file name where it has none), line of the file, rule, message.
+def lint_table(result: LintResult) -> Table:
+    """Every finding: patch number (file name where it has none), line of the file, rule, message.
 
-    No message is cut to a terminal's width: its end is what to do.
+    A message is folded, never cut: its end is what to do.
     """
     rows = [
         (
@@ -28,8 +27,8 @@ def lint_lines(result: LintResult) -> list[str]:
         )
         for finding in result.findings
     ]
-    safe = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
-    return plain_lines(Table(titles=("patch", "line", "rule", "message"), rows=safe, styles={}))
+    gives = {"patch": Give.MIDDLE, "message": Give.FOLD}
+    return Table(titles=("patch", "line", "rule", "message"), rows=rows, styles={}, gives=gives)
 
 
 def lint_line(result: LintResult) -> str:
@@ -46,7 +45,8 @@ def lint_line(result: LintResult) -> str:
 
 def rules_table(rules: Sequence[Rule]) -> Table:
     """Every rule with its reason."""
-    return Table(titles=("rule", "reason"), rows=[(rule.id, rule.reason) for rule in rules], styles={})
+    rows = [(rule.id, rule.reason) for rule in rules]
+    return Table(titles=("rule", "reason"), rows=rows, styles={}, gives={"reason": Give.FOLD})
 
 
 def rules_document(rules: Sequence[Rule]) -> list[dict[str, str]]:

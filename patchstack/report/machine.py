@@ -8,7 +8,8 @@ from typing import Any
 from patchstack.machine.gpu.lock import Holder
 from patchstack.machine.gpu.preflight import Preflight
 from patchstack.machine.hardware import Gpu, Hardware
-from patchstack.report.table import Table
+from patchstack.report.colour import VERDICTS
+from patchstack.report.table import Give, Table
 from patchstack.verdict import Verdict
 
 SCHEMA = "patchstack.gpu/1"
@@ -19,7 +20,8 @@ def preflight_table(flight: Preflight) -> Table:
     return Table(
         titles=("check", "verdict", "what was seen"),
         rows=[(check.name, _told(check.verdict, check.allowed), check.words) for check in flight.checks],
-        styles={Verdict.PASS.value: "green", Verdict.FAIL.value: "bold red", Verdict.INVALID.value: "yellow"},
+        styles=VERDICTS,
+        gives={"what was seen": Give.FOLD},
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from patchstack.git.patch.text import read_text
 from patchstack.git.patch.trailers import DEFAULT, GATES, GROUP, REPLACES, SWITCH, UPSTREAM, Message
+from patchstack.report.colour import coloured
 from patchstack.report.escape import printable
 from patchstack.series.files.directory import PatchFile
 from patchstack.series.status.surface import FileCount, ReadableDiff
@@ -87,14 +87,15 @@ def _diff(text: str) -> Iterator[Line]:
 def print_shown(shown: ShownPatch, *, plain: bool = False) -> None:
     """Print to stdout: in colour on a terminal, else, or with `plain`, as plain text."""
     lines = [(printable(_one_line(text)), style) for text, style in show_lines(shown)]
-    if plain or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+    if plain or not coloured(sys.stdout):
         print("\n".join(text for text, _ in lines))
         return
     from rich.console import Console
     from rich.text import Text
 
     whole = Text("\n", no_wrap=True).join(Text(text, style=style) for text, style in lines)
-    Console(highlight=False, tab_size=8).print(whole, soft_wrap=True)
+    console = Console(highlight=False, tab_size=8, force_terminal=True, color_system="standard")
+    console.print(whole, soft_wrap=True)
 
 
 def _one_line(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from patchstack.git.patch.trailers import METADATA
-from patchstack.report.table import Table
+from patchstack.report.table import Give, Table
 from patchstack.report.verify import STATE_STYLES
 from patchstack.series.files.directory import spans
 from patchstack.series.lint.summary import LintState
@@ -136,7 +136,8 @@ def patches_table(status: SeriesStatus) -> Table:
         )
         for patch in patches
     ]
-    return Table(titles=("number", "subject", "state", *columns), rows=rows, styles=STATE_STYLES)
+    gives = {"subject": Give.FOLD, **dict.fromkeys(columns, Give.FOLD)}
+    return Table(titles=("number", "subject", "state", *columns), rows=rows, styles=STATE_STYLES, gives=gives)
 
 
 def surface_table(surface: Surface) -> Table:
@@ -167,6 +168,7 @@ def surface_table(surface: Surface) -> Table:
         titles=("kind", "path", "hunks", "inserted", "changed", "patches", "by"),
         rows=rows,
         styles={"own": "green", "removed": "red"},
+        gives={"path": Give.MIDDLE, "by": Give.FOLD},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from patchstack.report.table import Table
+from patchstack.report.table import Give, Table
 from patchstack.workflow.sync.document import counts
 from patchstack.workflow.sync.state import Item, Phase, SyncState
 
@@ -71,7 +71,12 @@ def sync_table(state: SyncState) -> Table:
         )
         for item in state.items
     ]
-    return Table(titles=("number", "subject", "new commit", "change", "how"), rows=rows, styles=_STYLES)
+    return Table(
+        titles=("number", "subject", "new commit", "change", "how"),
+        rows=rows,
+        styles=_STYLES,
+        gives={"subject": Give.FOLD, "how": Give.FOLD},
+    )
 
 
 def _how(item: Item) -> str:

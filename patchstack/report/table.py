@@ -1,50 +1,213 @@
-"""Tables: plain aligned text, or coloured where stdout is a terminal."""
+"""Tables: to a terminal fitted to its width, to anything else every cell in full."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import TYPE_CHECKING
 
+from patchstack.report.colour import coloured, paint, terminal
 from patchstack.report.escape import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.measure import Measurement
+
+
+class Give(Enum):
+    """How a column gives way on a narrow terminal. A column that is not declared keeps every cell whole, on one line.
+
+    FOLD: prose, broken into lines; a word too long for a line is broken, nothing is lost.
+    WORDS: figures and short phrases, broken at blanks only.
+    MIDDLE: paths; the middle is left out, the end is kept longest.
+    SPARE: shown only where there is room, as one line, its end left out.
+    """
+
+    FOLD = auto()
+    WORDS = auto()
+    MIDDLE = auto()
+    SPARE = auto()
+
+
+_GAP = 2  # blanks between columns
+_PROSE = 16  # columns below which prose is no longer read with pleasure
+_PATH = 24  # columns below which a shortened path says nothing
+_SPARE = 24  # columns that a spare column is worth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Column titles and rows of text. `styles` maps a cell's text to a colour; colour never carries meaning alone."""
+    """Column titles and rows of text.
+
+    `styles` maps a cell's text to a colour; colour never carries meaning alone. `gives` says by title which columns
+    give way on a terminal; all others, such as ids, verdicts, numbers and names, are never cut.
+    """
 
     titles: Sequence[str]
     rows: Sequence[Sequence[str]]
     styles: Mapping[str, str]
+    gives: Mapping[str, Give] = field(default_factory=dict)
 
 
 def print_table(table: Table) -> None:
     """Print to stdout: for a terminal fitted to its width, else every cell in full."""
     table = replace(table, rows=[[printable(cell).replace("\n", " ") for cell in row] for row in table.rows])
-    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
-        _print_rich(table)
+    if terminal(sys.stdout):
+        from rich.console import Console
+
+        colours = "standard" if coloured(sys.stdout) else None
+        print_fitted(table, Console(highlight=False, force_terminal=True, color_system=colours))
     else:
-        print("\n".join(plain_lines(table)))
+        print("\n".join(_painted(table) if coloured(sys.stdout) else plain_lines(table)))
 
 
 def plain_lines(table: Table) -> list[str]:
     """Columns padded to their widest cell, two blanks apart."""
+    return ["  ".join(cells).rstrip() for cells in _padded(table)]
+
+
+def _padded(table: Table) -> list[list[str]]:
     rows = [list(table.titles), *(list(row) for row in table.rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(table.titles))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
 
 
-def _print_rich(table: Table) -> None:
-    from rich.console import Console
-    from rich.table import Table as RichTable
+def _painted(table: Table) -> list[str]:
+    def cell(padded: str) -> str:
+        text = padded.rstrip()
+        return paint(text, table.styles.get(text, ""), sys.stdout) + padded[len(text) :]
+
+    head, *rows = _padded(table)
+    return ["  ".join(head).rstrip(), *("  ".join(map(cell, row)).rstrip() for row in rows)]
+
+
+def print_fitted(table: Table, console: Console) -> None:
+    """Print at the width of a rich console: columns where they fit, else a block of lines for each row."""
+    from rich.cells import cell_len
+    from rich.table import Table as Grid
     from rich.text import Text
 
-    console = Console(highlight=False)
-    grid = RichTable(box=None, pad_edge=False, header_style="bold")
-    for title in table.titles:
-        # Only the subject gives way on a narrow terminal: an id cut short is of no use.
-        grid.add_column(Text(title, no_wrap=True), no_wrap=title != "subject")
+    table = _without_spare(table, console.width)
+    widths = _fitted(table, console.width)
+    if widths is None:
+        _print_blocks(table, console)
+        return
+    grid = Grid(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for title, width in zip(table.titles, widths, strict=True):
+        grid.add_column(Text(title, no_wrap=True), width=width)
     for row in table.rows:
-        grid.add_row(*(Text(cell, style=table.styles.get(cell, ""), no_wrap=True, overflow="ellipsis") for cell in row))
+        cells: list[RenderableType] = []
+        for title, cell, width in zip(table.titles, row, widths, strict=True):
+            give = table.gives.get(title)
+            if give is Give.MIDDLE and cell_len(cell) > width:
+                cells.append(_Middle(cell))
+            else:
+                whole = give in (None, Give.SPARE)
+                text = Text(cell, table.styles.get(cell, ""), no_wrap=whole, overflow="ellipsis" if whole else "fold")
+                cells.append(text)
+        grid.add_row(*cells)
     console.print(grid)
+
+
+def _without_spare(table: Table, width: int) -> Table:
+    """The table, without its spare columns if they would press the others."""
+    spare = [title for title in table.titles if table.gives.get(title) is Give.SPARE]
+    if not spare:
+        return table
+    kept = [number for number, title in enumerate(table.titles) if title not in spare]
+    narrow = replace(
+        table,
+        titles=[table.titles[number] for number in kept],
+        rows=[[row[number] for number in kept] for row in table.rows],
+    )
+    return table if sum(_whole(narrow)) + (_SPARE + _GAP) * len(spare) + _GAP * len(kept) <= width else narrow
+
+
+def _whole(table: Table) -> list[int]:
+    """The width of every column if no cell gives way."""
+    from rich.cells import cell_len
+
+    rows = [table.titles, *table.rows]
+    return [max(cell_len(row[column]) for row in rows) for column in range(len(table.titles))]
+
+
+def _fitted(table: Table, width: int) -> list[int] | None:
+    """The width of every column so that all fit, or None if they cannot. The widest column that may give way does."""
+    from rich.cells import cell_len
+
+    widths = _whole(table)
+    least = list(widths)
+    for column, title in enumerate(table.titles):
+        match table.gives.get(title):
+            case Give.FOLD:
+                least[column] = min(widths[column], max(_PROSE, len(title)))
+            case Give.MIDDLE:
+                least[column] = min(widths[column], max(_PATH, len(title)))
+            case Give.SPARE:
+                least[column] = min(widths[column], max(_SPARE, len(title)))
+            case Give.WORDS:
+                words = (word for row in table.rows for word in row[column].split())
+                least[column] = max([len(title), *map(cell_len, words)])
+            case None:
+                pass
+    # Figures stay on one line as long as prose has room to give.
+    for giving in ({Give.SPARE}, {Give.FOLD, Give.MIDDLE}, {Give.WORDS}):
+        columns = [column for column, title in enumerate(table.titles) if table.gives.get(title) in giving]
+        while sum(widths) + _GAP * (len(widths) - 1) > width:
+            able = [column for column in columns if widths[column] > least[column]]
+            if not able:
+                break
+            widths[max(able, key=lambda column: widths[column])] -= 1
+    return widths if sum(widths) + _GAP * (len(widths) - 1) <= width else None
+
+
+def _print_blocks(table: Table, console: Console) -> None:
+    """Every row as lines of title and cell: for a terminal too narrow for columns. Nothing is cut."""
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    for number, row in enumerate(table.rows):
+        grid = Grid.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
+        grid.add_column(no_wrap=True, style="bold", min_width=max(map(len, table.titles)))
+        grid.add_column(overflow="fold")
+        for title, cell in zip(table.titles, row, strict=True):
+            if cell:
+                grid.add_row(title, Text(cell, table.styles.get(cell, ""), overflow="fold"))
+        if number:
+            console.print()
+        console.print(grid)
+    if not table.rows:
+        console.print(Text("  ".join(table.titles), "bold"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Middle:
+    """Text that loses its middle if it does not fit."""
+
+    text: str
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        from rich.cells import cell_len
+        from rich.measure import Measurement
+
+        return Measurement(1, cell_len(self.text)).with_maximum(options.max_width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        yield Text(middle_out(self.text, options.max_width), no_wrap=True, overflow="crop")
+
+
+def middle_out(text: str, width: int) -> str:
+    """The text in so many columns of a terminal: a third from its start, `…`, and its end."""
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
+        return text
+    head = set_cell_size(text, (width - 1) // 3).rstrip()
+    tail = text
+    while cell_len(tail) > width - 1 - cell_len(head):
+        tail = tail[1:]
+    return f"{head}…{tail}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from patchstack.report.table import Table
+from patchstack.report.table import Give, Table
 from patchstack.series.verify.result import Drift, Row, State, Verification
 
 SCHEMA = "patchstack.verify/1"
@@ -34,6 +34,7 @@ def verify_table(result: Verification) -> Table:
             for row in result.rows
         ],
         styles=STATE_STYLES,
+        gives={"subject": Give.FOLD},
     )
 
 

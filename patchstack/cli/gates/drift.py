@@ -72,8 +72,9 @@ def drift_command(
 def _print_contexts(judgement: Judgement) -> None:
     """The table: a line a context."""
     from patchstack.gates.kinds.drift import table_rows
-    from patchstack.report.table import Table, print_table
+    from patchstack.report.colour import VERDICTS
+    from patchstack.report.table import Give, Table, print_table
 
     titles = ("context", "verdict", "positions", "mean KLD", "99.9 %", "maximum", "same top")
-    styles = {"PASS": "green", "FAIL": "bold red", "INVALID": "yellow"}
-    print_table(Table(titles=titles, rows=table_rows(judgement), styles=styles))
+    gives = dict.fromkeys(titles[3:], Give.WORDS)
+    print_table(Table(titles=titles, rows=table_rows(judgement), styles=VERDICTS, gives=gives))
