@@ -32,9 +32,12 @@ class PatchstackError(Exception):
         self.hint = hint
         self.problems = tuple(problems)
 
-    def render(self) -> str:
-        """The text printed on stderr: `error:`, one line a problem, and `hint:` after a blank line."""
-        lines = [f"error: {self.message}"]
+    def render(self, about: str = "") -> str:
+        """The text printed on stderr: `error:`, one line a problem, and `hint:` after a blank line.
+
+        `about` is the series it is about, if the command is about several.
+        """
+        lines = [f"error: {about}: {self.message}" if about else f"error: {self.message}"]
         lines += [f"  - {problem}" for problem in self.problems]
         if self.hint:
             lines += ["", f"hint: {self.hint}"]

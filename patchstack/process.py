@@ -44,6 +44,20 @@ class Finished:
         return self.stderr.decode("utf-8", "replace").strip()
 
 
+_listeners: list[Callable[[Sequence[str]], None]] = []
+
+
+def tell_programs(listener: Callable[[Sequence[str]], None]) -> Callable[[], None]:
+    """Call the listener with the arguments of every program before it is run. Return what ends that."""
+    _listeners.append(listener)
+    return lambda: _listeners.remove(listener)
+
+
+def _tell(args: Sequence[str]) -> None:
+    for listener in _listeners:
+        listener(args)
+
+
 class ProgramTimeout(MissingError):
     """A program took longer than its limit and was killed with all it had started."""
 
@@ -75,6 +89,7 @@ def run(
 
     Raises `MissingError` where the program is not installed, `ProgramTimeout` past the limit.
     """
+    _tell(args)
     try:
         child = subprocess.Popen(
             list(args),
@@ -176,6 +191,7 @@ def start(
 
     Raises `OSError` or `ValueError` if it cannot be started: only the caller knows what it was for.
     """
+    _tell(args)
     return Child(
         subprocess.Popen(
             list(args),
@@ -194,6 +210,7 @@ def attached(args: Sequence[str]) -> int:
 
     Raises `MissingError` where it is not installed.
     """
+    _tell(args)
     try:
         return subprocess.run(list(args), check=False).returncode
     except FileNotFoundError as error:

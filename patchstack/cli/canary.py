@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patchstack.cli.failures import talk
+from patchstack.cli.failures import complain, talk
 from patchstack.cli.options import (
     OfflineOption,
     PatchesOption,
@@ -84,7 +84,7 @@ def canary_command(
         except PatchstackError as error:
             if len(configs) == 1:
                 raise
-            talk(f"{config.name}: {error.render()}")
+            complain(error.render(config.name))
             if json:
                 _print_error(config.name, error)
             code = max(code, error.exit_code)

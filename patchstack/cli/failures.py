@@ -15,17 +15,23 @@ from pathlib import Path
 from patchstack.errors import Exit, MissingError, PatchstackError
 from patchstack.files.places import cache_directory
 from patchstack.report.escape import printable
+from patchstack.report.streams import manners, paint_words, quiet
 
 
 def guarded(command: Callable[[], object]) -> int:
     """Run the command line and give its exit code, whatever happens in it."""
+    with manners():
+        return _guarded(command)
+
+
+def _guarded(command: Callable[[], object]) -> int:
     try:
         command()
     except PatchstackError as error:
-        talk(error.render())
+        complain(error.render())
         return int(error.exit_code)
     except KeyboardInterrupt:
-        talk("interrupted")
+        complain("interrupted")
         return int(Exit.INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output went away: nothing to say, and nobody to say it to.
@@ -35,18 +41,19 @@ def guarded(command: Callable[[], object]) -> int:
     except OSError as error:
         # Not a bug of ours but the machine's state: a full disk, a name too long, a directory that may not be entered.
         if _in_cache(error):
-            talk(_cache_unusable(error).render())
+            complain(_cache_unusable(error).render())
             return int(Exit.MISSING)
-        where = f": {os.fsdecode(error.filename)[:200]}" if isinstance(error.filename, str | bytes) else ""
-        talk(f"error: {error.strerror or error}{where}\n\nhint: is the disk full, or the path not to be reached?")
+        where = f"{os.fsdecode(error.filename)[:200]}: " if isinstance(error.filename, str | bytes) else ""
+        hint = "check that the disk has room and that you may read and write there"
+        complain(f"error: {where}{error.strerror or error}\n\nhint: {hint}")
         return int(Exit.MISSING)
     except SystemExit as leaving:
         code = leaving.code
         if code == Exit.INTERRUPTED:
-            talk("interrupted")
+            complain("interrupted")
         return code if isinstance(code, int) else int(code is not None)
     except Exception:
-        talk(_bug(traceback.format_exc()))
+        complain(_bug(traceback.format_exc()))
         return int(Exit.BUG)
     return int(Exit.HOLDS)
 
@@ -68,10 +75,21 @@ def _cache_unusable(error: OSError) -> MissingError:
 
 
 def talk(text: str) -> None:
-    """Say something to the user: stderr, so that stdout stays data. What was printed before is seen before."""
+    """Say something to the user, unless they asked for quiet: on stderr, so that stdout stays data."""
+    if not quiet():
+        complain(text)
+
+
+def complain(text: str) -> None:
+    """Print an error on stderr. What was printed before on stdout is seen before it."""
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
-        print(printable(text), file=sys.stderr)
+        print(paint_words(printable(text), sys.stderr), file=sys.stderr)
+
+
+def without_credentials(text: str) -> str:
+    """The text without user names and passwords in URLs."""
+    return re.sub(r"(?<=://)[^/@\s]*@", "", text)
 
 
 def log_directory() -> Path:
@@ -87,7 +105,7 @@ def _bug(trace: str) -> str:
     try:
         log = log_directory() / f"bug-{stamp}-{os.getpid()}.log"
         log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        command = re.sub(r"(?<=://)[^/@\s]*@", "", " ".join(sys.argv))
+        command = without_credentials(" ".join(sys.argv))
         log.write_text(f"{command}\n\n{trace}")
     except (OSError, ImportError):
         return f"error: a bug in patchstack: {last}\n\n{trace}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from patchstack.canonical import indented, one_line
-from patchstack.cli.failures import talk
+from patchstack.cli.failures import complain, talk
 from patchstack.cli.gates.standing import AgainOption, ImageOption, fit_bench
 from patchstack.cli.lazy import STYLE, Lazy, group_of
 from patchstack.cli.options import (
@@ -264,7 +264,7 @@ def _bench(
             except (NotFit, GpuTaken) as error:
                 if not partly:
                     raise
-                talk(f"{error.render()}\n")
+                complain(f"{error.render()}\n")
                 unfit = error.message
                 bench = stack.enter_context(standing(gpus=False))
             yield bench, what, unfit

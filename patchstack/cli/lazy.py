@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import typer
+from typer._click.exceptions import NoArgsIsHelpError, UsageError
 from typer.core import TyperGroup
 from typer.main import get_command
+
+from patchstack.cli.failures import complain
+from patchstack.errors import Exit
 
 STYLE: dict[str, Any] = {
     "rich_markup_mode": None,
@@ -57,6 +62,18 @@ def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
             super().__init__(**others)
             self.commands: Any = _OnDemand(commands or {}, lazy)
 
+        def main(self, *args: Any, **others: Any) -> Any:
+            """Run the command line. Wrong usage is told in our words, not Typer's."""
+            try:
+                code = super().main(*args, **{**others, "standalone_mode": False})
+            except UsageError as error:
+                complain(_usage(error))
+                sys.exit(error.exit_code)
+            except typer.Abort:
+                complain("error: the question was not answered")
+                sys.exit(Exit.USAGE)
+            sys.exit(code if isinstance(code, int) else 0)
+
         def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # typer's types are private
             own = [(name, command.get_short_help_str()) for name, command in self.commands.own.items()]
             sections = {"Commands": own} if own else {}
@@ -68,6 +85,19 @@ def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
                     formatter.write_dl([(name.ljust(widest), text) for name, text in entries])
 
     return LazyGroup
+
+
+def _usage(error: UsageError) -> str:
+    if isinstance(error, NoArgsIsHelpError):
+        return error.format_message()
+    message, _, guess = error.format_message().partition(" Did you mean ")
+    message, _, guesses = message.partition(" (Possible options: ")
+    message = message[:1].lower() + message[1:].removesuffix(".")
+    hints = [f"did you mean {guess}"] if guess else []
+    hints += [f"did you mean one of {guesses.removesuffix(')')}?"] if guesses else []
+    if error.ctx is not None:
+        hints.append(f"'{error.ctx.command_path} --help' lists what there is")
+    return f"error: {message}" + ("\n\nhint: " + " ".join(hints) if hints else "")
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from patchstack.canonical import one_line
 from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
 from patchstack.errors import UsageError
+from patchstack.report.streams import terminal
 
 RefArgument = Annotated[str, typer.Argument(metavar="REF", help="A commit of the fork, or a range A..B.")]
 SeriesOption = Annotated[
@@ -73,5 +75,7 @@ def ledger_command(
             print(one_line(decision_document(one)))
     elif found:
         print_decisions(found)
+        if terminal(sys.stdout):
+            talk("hint: 'patchstack ledger --show ID' prints the whole reason of a decision")
     else:
         talk("no decisions yet" if not words else f"no decision is about {' '.join(words)}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patchstack.cli.failures import talk
+from patchstack.cli.failures import complain
 from patchstack.cli.options import (
     OfflineOption,
     PatchesOption,
@@ -50,7 +50,7 @@ def lint_command(
         except PatchstackError as error:
             if len(configs) == 1:
                 raise
-            talk(f"{config.name}: {error.render()}")
+            complain(error.render(config.name))
             code = max(code, error.exit_code)
     raise typer.Exit(int(code))
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from patchstack import __version__
-from patchstack.cli.failures import guarded
+from patchstack.cli.failures import complain, guarded, without_credentials
 from patchstack.cli.lazy import STYLE, Lazy, group_of
+from patchstack.report.streams import When, choose
 
 _FIRST, _MORE = "The first hour", "More"
 COMMANDS = {
@@ -59,11 +61,29 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    color: Annotated[
+        When | None,
+        typer.Option(help="When to colour [default: auto].", show_default=False),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name each program that is run, on stderr.")] = False,
 ) -> None:
     """Prove that pin + patches = your fork, byte for byte."""
+    choose(color=color, quiet=quiet)
+    if verbose:
+        from patchstack.process import tell_programs
+
+        context.call_on_close(tell_programs(_program))
+
+
+def _program(args: Sequence[str]) -> None:
+    import shlex
+
+    complain(f"run: {without_credentials(shlex.join(args))}")
 
 
 def main() -> None:

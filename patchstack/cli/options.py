@@ -12,6 +12,7 @@ import typer
 
 from patchstack.errors import UsageError
 from patchstack.files.places import cache_directory, cache_places
+from patchstack.report.streams import quiet
 
 # What every command would import here, `--help` would wait for.
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def open_cache(*, offline: bool) -> Cache:
     """Our cache, in PATCHSTACK_CACHE or the platform's cache directory; progress goes to a terminal's stderr."""
     from patchstack.git.remote import Cache
 
-    return Cache(cache_directory, offline=offline, talk=_progress if sys.stderr.isatty() else None)
+    return Cache(cache_directory, offline=offline, talk=_progress if sys.stderr.isatty() and not quiet() else None)
 
 
 def _progress(text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from patchstack.cli.failures import talk
+from patchstack.cli.failures import complain, talk
 from patchstack.cli.options import OfflineOption, SeriesArgument, WorkspaceOption, open_cache, the_workspace
 from patchstack.errors import Exit, PatchstackError
 
@@ -39,7 +39,7 @@ def status_command(
         except PatchstackError as error:
             if len(configs) == 1:
                 raise
-            talk(f"{config.name}: {error.render()}")
+            complain(error.render(config.name))
             code = max(code, error.exit_code)
             continue
         code = max(code, status.exit_code)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 from patchstack.builds.record.record import BUILT
 from patchstack.builds.run.progress import Progress, ProgressReader, Pulse
 from patchstack.canonical import one_line
-from patchstack.report.colour import VERDICTS
 from patchstack.report.escape import printable
+from patchstack.report.streams import VERDICTS, quiet
 from patchstack.report.table import Give, Table, print_table
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class BuildScreen:
         self._start = time.monotonic()
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not quiet():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
             from rich.progress import Progress as RichProgress
@@ -116,7 +116,7 @@ class BuildScreen:
         self._start = time.monotonic()
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=text, total=None, completed=0, left="")
-        else:
+        elif not quiet():
             print(text, file=sys.stderr, flush=True)
 
     def output(self, chunk: bytes) -> None:
@@ -126,14 +126,14 @@ class BuildScreen:
             left = f"about {_clock(progress.remaining)} left" if progress.remaining else ""
             if self._bar is not None and self._task is not None:
                 self._bar.update(self._task, total=progress.total, completed=progress.done, left=left)
-            elif self._pulse.due(progress, elapsed):
+            elif not quiet() and self._pulse.due(progress, elapsed):
                 print(_plain(progress, left), file=sys.stderr, flush=True)
 
     def talk(self, text: str) -> None:
         """Something the user should know."""
         if self._bar is not None:
             self._bar.console.print(printable(text), markup=False, highlight=False)
-        else:
+        elif not quiet():
             print(printable(text), file=sys.stderr, flush=True)
 
 

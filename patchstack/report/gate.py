@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 from patchstack.errors import ConfigError, MissingError
 from patchstack.gates.judgement import Judgement
 from patchstack.observe.protocol import Attempt
-from patchstack.report.colour import VERDICTS, paint_verdict
 from patchstack.report.escape import printable
+from patchstack.report.streams import VERDICTS, paint_words
 from patchstack.report.table import Give, Table, print_table
 from patchstack.verdict import Verdict
 
@@ -60,7 +60,7 @@ def gate_document(kind: str, judgement: Judgement) -> dict[str, Any]:
 
 def gate_lines(kind: str, judgement: Judgement) -> Iterator[str]:
     """One gate for people."""
-    yield paint_verdict(printable(f"{judgement.verdict}  {kind}: {judgement.reason}"), sys.stdout)
+    yield paint_words(printable(f"{judgement.verdict}  {kind}: {judgement.reason}"), sys.stdout)
     if judgement.expected:
         yield printable(f"  expected  {judgement.expected}")
     if judgement.actual:
@@ -130,7 +130,7 @@ def print_checks(checks: Sequence[Checked]) -> None:
     print_table(Table(titles=titles, rows=rows, styles=VERDICTS, gives=gives))
     for one in checks:
         if one.judgement.verdict is not Verdict.PASS:
-            print(paint_verdict(printable(f"{one.judgement.verdict}  {one.check}: {one.judgement.reason}"), sys.stdout))
+            print(paint_words(printable(f"{one.judgement.verdict}  {one.check}: {one.judgement.reason}"), sys.stdout))
 
 
 def tsv(checks: Iterable[Checked]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from patchstack.machine.gpu.lock import Holder
 from patchstack.machine.gpu.preflight import Preflight
 from patchstack.machine.hardware import Gpu, Hardware
-from patchstack.report.colour import VERDICTS
+from patchstack.report.streams import VERDICTS
 from patchstack.report.table import Give, Table
 from patchstack.verdict import Verdict
 

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from patchstack.report.colour import coloured, paint, terminal
 from patchstack.report.escape import printable
+from patchstack.report.streams import coloured, paint, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -57,7 +57,7 @@ def print_table(table: Table) -> None:
     if terminal(sys.stdout):
         from rich.console import Console
 
-        colours = "standard" if coloured(sys.stdout) else None
+        colours: Literal["standard"] | None = "standard" if coloured(sys.stdout) else None
         print_fitted(table, Console(highlight=False, force_terminal=True, color_system=colours))
     else:
         print("\n".join(_painted(table) if coloured(sys.stdout) else plain_lines(table)))

@@ -72,7 +72,7 @@ def drift_command(
 def _print_contexts(judgement: Judgement) -> None:
     """The table: a line a context."""
     from patchstack.gates.kinds.drift import table_rows
-    from patchstack.report.colour import VERDICTS
+    from patchstack.report.streams import VERDICTS
     from patchstack.report.table import Give, Table, print_table
 
     titles = ("context", "verdict", "positions", "mean KLD", "99.9 %", "maximum", "same top")

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-from patchstack.cli.failures import guarded
+from patchstack.cli.failures import guarded, without_credentials
 from patchstack.errors import ConfigError, MissingError, NotHeldError, PatchstackError, UsageError
 from tests.conftest import Places, RunCli
 from tests.support.builders import a_fork
@@ -144,3 +144,70 @@ def test_help_is_given_on_stdout(run_cli: RunCli, arguments: list[str]) -> None:
     ran = run_cli(*arguments)
     assert (ran.code, ran.stderr) == (0, "")
     assert "Usage:" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ["verfy"],
+            "error: no such command 'verfy'\n\nhint: did you mean 'verify'? 'patchstack --help' lists what there is\n",
+        ),
+        (
+            ["verify", "--pn", "x"],
+            "error: no such option: --pn\n\nhint: did you mean one of --help, --json, --pin? "
+            "'patchstack verify --help' lists what there is\n",
+        ),
+        (["show"], "error: missing argument '[SERIES] N'\n\nhint: 'patchstack show --help' lists what there is\n"),
+    ],
+)
+def test_wrong_usage_is_told_as_every_other_error(run_cli: RunCli, arguments: list[str], told: str) -> None:
+    assert run_cli(*arguments).stderr == told
+
+
+def test_an_error_of_one_of_several_series_names_it_after_the_word() -> None:
+    assert PatchstackError("it failed", hint="do this").render("paged") == "error: paged: it failed\n\nhint: do this"
+
+
+def test_a_failure_of_the_machine_names_the_path_and_gives_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(raises(OSError(28, "No space left on device", "/x/y"))) == 3
+    first, blank, hint = capsys.readouterr().err.splitlines()
+    assert (first, blank) == ("error: /x/y: No space left on device", "")
+    assert hint.startswith("hint: ")
+
+
+@pytest.mark.parametrize("option", ["-V", "--version"])
+def test_the_version_is_printed(run_cli: RunCli, option: str) -> None:
+    assert run_cli(option).stdout.startswith("patchstack ")
+
+
+def test_colour_can_be_asked_for_and_the_words_stay(run_cli: RunCli) -> None:
+    ran = run_cli("--color", "always", "verify", "--patches", "nowhere")
+    assert ran.stderr.startswith("\x1b[1;31merror:\x1b[0m --patches needs --pin\n\n\x1b[36mhint:\x1b[0m ")
+    assert "\x1b" not in run_cli("verify", "--patches", "nowhere").stderr
+
+
+def test_a_table_to_a_pipe_is_coloured_only_if_that_is_asked_for(run_cli: RunCli, tmp_path: Path) -> None:
+    fork = a_fork(tmp_path, 2)
+    plain = run_cli("verify", *fork.options).stdout
+    coloured = run_cli("--color", "always", "verify", *fork.options).stdout
+    assert "\x1b" not in plain
+    assert coloured.count("\x1b[32mok\x1b[0m") == 2
+    assert coloured.replace("\x1b[32m", "").replace("\x1b[0m", "") == plain
+
+
+def test_quiet_leaves_results_and_errors(run_cli: RunCli, tmp_path: Path) -> None:
+    fork = a_fork(tmp_path, 2)
+    (fork.series / "series.lock").unlink(missing_ok=True)
+    loud, hushed = (run_cli(*options, "verify", *fork.options, "--apply-only") for options in ([], ["-q"]))
+    assert hushed.stdout == loud.stdout
+    assert hushed.stderr == ""
+    assert run_cli("-q", "verify", "--patches", "nowhere").stderr.startswith("error: --patches needs --pin")
+
+
+def test_verbose_names_every_program_that_is_run_without_passwords(run_cli: RunCli, tmp_path: Path) -> None:
+    fork = a_fork(tmp_path, 2)
+    told = run_cli("-v", "verify", *fork.options).stderr
+    assert "run: git " in told
+    assert "run: " not in run_cli("verify", *fork.options).stderr
+    assert without_credentials("git clone https://me:secret@x.org/y") == "git clone https://x.org/y"

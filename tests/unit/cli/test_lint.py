@@ -206,4 +206,4 @@ def test_one_series_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path,
     ran = run_cli("lint")
     assert ran.code == 2
     assert ran.stdout == "product: clean: 3 patches\n"
-    assert ran.stderr.startswith("gone: error:")
+    assert ran.stderr.startswith("error: gone: ")

@@ -67,4 +67,6 @@ def test_every_command_named_is_there_and_is_told_by_one_sentence(commands: dict
 def test_a_command_of_no_name_of_ours_is_refused_with_the_nearest() -> None:
     refused = CliRunner().invoke(app, ["verfy"])
     assert refused.exit_code == 2
-    assert "No such command 'verfy'. Did you mean 'verify'?" in refused.output
+    assert refused.stderr == (
+        "error: no such command 'verfy'\n\nhint: did you mean 'verify'? 'patchstack --help' lists what there is\n"
+    )

@@ -16,12 +16,17 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
+from patchstack.builds.record.record import BUILT
 from patchstack.cli import gate as gate_command
 from patchstack.cli.gates import drift
 from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
 from patchstack.gates.judgement import Judgement
+from patchstack.machine.local.doctor import State as DoctorState
 from patchstack.report import build, canary, doctor, export, gate, ledger, lint, machine, status, sync, table, verify
 from patchstack.report.table import Give, Table, middle_out, plain_lines, print_fitted, print_table
+from patchstack.series.mirror.export import Change
+from patchstack.series.verify.result import State as VerifyState
+from patchstack.upstream.canary.result import State as CanaryState
 from patchstack.verdict import Verdict
 from tests.support.checkout import ROOT
 
@@ -55,7 +60,7 @@ def printed_by(function: Callable[..., None], *arguments: object, **options: obj
 
 
 def of_verify() -> Table:
-    states = tuple(verify.State)
+    states = tuple(VerifyState)
     rows = [
         some(number=n, file=PATCH, subject=PROSE, tree=SHA[:40], fork_commit=SHA[:40], state=state)
         for n, state in enumerate(states)
@@ -77,7 +82,7 @@ def of_canary() -> Table:
             first_broken=some(root=True, commit=some(label="#123456")),
             collides=(),
         )
-        for n, state in enumerate(canary.State)
+        for n, state in enumerate(CanaryState)
     ]
     return canary.canary_table(some(patches=patches))
 
@@ -100,14 +105,14 @@ def of_sync() -> Table:
 
 
 def of_export() -> Table:
-    files = [some(change=change, file=PATCH, was=f"0016{PATCH[4:]}") for change in export.Change]
+    files = [some(change=change, file=PATCH, was=f"0016{PATCH[4:]}") for change in Change]
     return export.export_table(some(files=files))
 
 
 def of_doctor() -> Table:
     checks = [
         some(group=group, name="space in the cache directory", state=state, found=f"{PATH} {PROSE}")
-        for group, state in zip(("verify", "build", "build", "gate"), [*doctor.State] * 2, strict=False)
+        for group, state in zip(("verify", "build", "build", "gate"), [*DoctorState] * 2, strict=False)
     ]
     return doctor.doctor_table(some(checks=checks))
 
@@ -166,7 +171,7 @@ def of_suite() -> Table:
 
 def of_binaries(number: int = 0) -> Table:
     found = {
-        "status": build.BUILT,
+        "status": BUILT,
         "key": SHA,
         "source": {"label": "paged"},
         "variant": "cuda",
@@ -188,7 +193,7 @@ def of_builds() -> Table:
         "source": {"label": f"paged up to {PATCH}"},
         "variant": "cuda-blackwell",
         "platform": "linux/amd64",
-        "status": build.BUILT,
+        "status": BUILT,
         "proofs": [{"verdict": str(verdict)} for verdict in Verdict],
         "finished": "2026-11-21T10:00:00Z",
     }

@@ -308,7 +308,7 @@ def test_every_series_has_its_screen_and_the_worst_gives_the_exit_code(exported:
     path.write_text(path.read_text() + lost + path.read_text().partition("\n")[2].replace("product:", "twin:", 1))
     ran = patchstack("status")
     assert ran.code == 2
-    assert "lost: error: nowhere is not a directory" in ran.stderr
+    assert "error: lost: nowhere is not a directory" in ran.stderr
     assert [line for line in ran.stdout.splitlines() if line[:1] not in (" ", "")] == [
         *("product", "next: nothing to do", "twin", "next: nothing to do")
     ]

@@ -1,0 +1,96 @@
+"""What stdout and stderr get: colour for words that already say it, and how much talk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol
+
+VERDICTS = {"PASS": "green", "FAIL": "bold red", "INVALID": "yellow"}
+"""The style of each verdict. The word is always printed."""
+
+_TALK = {"error:": "bold red", "warning:": "yellow", "hint:": "cyan", **VERDICTS}
+_CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+class When(StrEnum):
+    """The values of `--color`."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class Stream(Protocol):
+    """A stream that knows whether it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """What the user asked for. `quiet` leaves results and errors alone."""
+
+    color: When = When.AUTO
+    quiet: bool = False
+
+
+_manner = [Manner()]
+
+
+@contextmanager
+def manners() -> Iterator[None]:
+    """Put the manner back at the end: a command may run others in this process."""
+    before = _manner[0]
+    try:
+        yield
+    finally:
+        _manner[0] = before
+
+
+def choose(*, color: When | None, quiet: bool) -> None:
+    """Add the options of a command line to the manner."""
+    _manner[0] = replace(_manner[0], color=color or _manner[0].color, quiet=quiet or _manner[0].quiet)
+
+
+def quiet() -> bool:
+    """Whether only results and errors are wanted."""
+    return _manner[0].quiet
+
+
+def terminal(stream: Stream) -> bool:
+    """Whether the stream is a terminal that can do more than print lines."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def coloured(stream: Stream) -> bool:
+    """Whether the stream gets colour: by `--color`, else NO_COLOR, else FORCE_COLOR, else if it is a terminal."""
+    if _manner[0].color is not When.AUTO:
+        return _manner[0].color is When.ALWAYS
+    if os.environ.get("NO_COLOR"):
+        return False
+    if forced := os.environ.get("FORCE_COLOR"):
+        return forced != "0"
+    return terminal(stream)
+
+
+def paint(text: str, style: str, stream: Stream) -> str:
+    """The text with its style, such as `bold red`, if the stream gets colour."""
+    if not style or not coloured(stream):
+        return text
+    return f"\x1b[{';'.join(_CODES[word] for word in style.split())}m{text}\x1b[0m"
+
+
+def paint_words(text: str, stream: Stream) -> str:
+    """The text with the first word of each line painted, if that is a verdict, `error:`, `warning:` or `hint:`."""
+    return "\n".join(_line(line, stream) for line in text.split("\n")) if coloured(stream) else text
+
+
+def _line(line: str, stream: Stream) -> str:
+    word, blank, rest = line.partition(" ")
+    return paint(word, _TALK[word], stream) + blank + rest if word in _TALK else line
