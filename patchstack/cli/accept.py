@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from patchstack.canonical import one_line
+from patchstack.cli.complete import complete_suite, complete_variant
 from patchstack.cli.failures import talk
 from patchstack.cli.ledger import RefArgument, SeriesOption
 from patchstack.cli.options import (
@@ -34,9 +35,15 @@ def accept_command(
     ref: RefArgument,
     why: Annotated[str, typer.Option(metavar="TEXT", help="Why it is worth having; kept in the ledger.")] = "",
     series: SeriesOption = None,
-    variant: Annotated[str | None, typer.Option(metavar="NAME", help="The variant [default: the series'].")] = None,
+    variant: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", autocompletion=complete_variant, help="The variant [default: the series']."),
+    ] = None,
     arch: Annotated[str | None, typer.Option(metavar="ARCH", help="The CUDA architecture instead.")] = None,
-    suite: Annotated[str | None, typer.Option(metavar="NAME", help="The suite [default: the only one].")] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", autocompletion=complete_suite, help="The suite [default: the only one]."),
+    ] = None,
     without_gates: Annotated[bool, typer.Option("--without-gates", help="Ask for no gates.")] = False,
     benchmark: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="A result that must say PASS. Repeatable.")

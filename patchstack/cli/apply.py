@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from patchstack.cli.complete import complete_number, complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import PatchesOption, WorkspaceOption, one_series, the_workspace
 from patchstack.errors import UsageError
@@ -14,11 +15,22 @@ from patchstack.errors import UsageError
 
 def apply_command(
     words: Annotated[
-        list[str], typer.Argument(metavar="[SERIES] DIR", help="A series of the workspace, and the directory to patch.")
+        list[str],
+        typer.Argument(
+            metavar="[SERIES] DIR",
+            autocompletion=complete_series,
+            help="A series of the workspace, and the directory to patch.",
+        ),
     ],
     patches: PatchesOption = None,
     at: Annotated[
-        int | None, typer.Option("--at", metavar="N", help="Stop after the patch with this number (0: at the pin).")
+        int | None,
+        typer.Option(
+            "--at",
+            metavar="N",
+            autocompletion=complete_number,
+            help="Stop after the patch with this number (0: at the pin).",
+        ),
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only see whether it applies; write nothing.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Finish what a killed run began to write.")] = False,

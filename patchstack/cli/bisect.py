@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.complete import complete_number, complete_series, complete_variant
 from patchstack.cli.failures import talk
 from patchstack.cli.options import (
     EngineOption,
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
 
 
 def bisect_command(
-    series: Annotated[str | None, typer.Argument(metavar="SERIES", help="The series [default: the only one].")] = None,
+    series: Annotated[
+        str | None,
+        typer.Argument(metavar="SERIES", autocompletion=complete_series, help="The series [default: the only one]."),
+    ] = None,
     run: Annotated[
         str, typer.Option("--run", metavar="CMD", help="What fails: 0 is good, 125 skips, 128 and above ends it.")
     ] = "",
@@ -40,12 +44,25 @@ def bisect_command(
         str | None,
         typer.Option("--to", metavar="REF", help="Go over upstream's commits to REF, with the series on top."),
     ] = None,
-    good: Annotated[int | None, typer.Option(metavar="N", help="The last good patch [default: 0, the pin].")] = None,
-    bad: Annotated[int | None, typer.Option(metavar="N", help="The first known bad patch [default: the last].")] = None,
+    good: Annotated[
+        int | None,
+        typer.Option(metavar="N", autocompletion=complete_number, help="The last good patch [default: 0, the pin]."),
+    ] = None,
+    bad: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", autocompletion=complete_number, help="The first known bad patch [default: the last]."
+        ),
+    ] = None,
     confirm: Annotated[bool, typer.Option("--confirm", help="Try both sides of the answer once more.")] = False,
     build: Annotated[
         str | None,
-        typer.Option("--build", metavar="VARIANT", help="Build each for a variant; PATCHSTACK_BIN has the binaries."),
+        typer.Option(
+            "--build",
+            metavar="VARIANT",
+            autocompletion=complete_variant,
+            help="Build each for a variant; PATCHSTACK_BIN has the binaries.",
+        ),
     ] = None,
     engine: EngineOption = None,
     time: Annotated[str | None, typer.Option(metavar="TIME", help="How long one run may take: 90s, 30m, 4h.")] = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.complete import complete_number, complete_series, complete_variant
 from patchstack.cli.failures import talk
 from patchstack.cli.options import (
     EngineOption,
@@ -36,9 +37,15 @@ if TYPE_CHECKING:
 
 
 def build_command(
-    series: Annotated[str | None, typer.Argument(metavar="SERIES", help="The series [default: the only one].")] = None,
+    series: Annotated[
+        str | None,
+        typer.Argument(metavar="SERIES", autocompletion=complete_series, help="The series [default: the only one]."),
+    ] = None,
     arch: Annotated[str | None, typer.Option(metavar="ARCH", help="The CUDA architecture: 121, say.")] = None,
-    variant: Annotated[str | None, typer.Option(metavar="NAME", help="The variant, instead of --arch.")] = None,
+    variant: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", autocompletion=complete_variant, help="The variant, instead of --arch."),
+    ] = None,
     platform: Annotated[str | None, typer.Option(metavar="OS/ARCH", help="linux/amd64 or linux/arm64.")] = None,
     define: Annotated[
         list[str] | None,
@@ -53,7 +60,10 @@ def build_command(
         typer.Option(metavar="NAME", help="What to build, instead of the variant's. Repeatable."),
     ] = None,
     at: Annotated[
-        int | None, typer.Option(metavar="N", help="Only the patches up to number N (0: the pin alone).")
+        int | None,
+        typer.Option(
+            metavar="N", autocompletion=complete_number, help="Only the patches up to number N (0: the pin alone)."
+        ),
     ] = None,
     source: Annotated[Path | None, typer.Option(metavar="DIR", help="Any source tree, instead of a series.")] = None,
     image: Annotated[str | None, typer.Option(metavar="NAME", help="The container image.")] = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.complete import complete_number, complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
 from patchstack.errors import UsageError
@@ -16,13 +17,24 @@ if TYPE_CHECKING:
 
 
 def checkout_command(
-    series: Annotated[str, typer.Argument(metavar="SERIES", help="A series of the workspace.")],
+    series: Annotated[
+        str, typer.Argument(metavar="SERIES", autocompletion=complete_series, help="A series of the workspace.")
+    ],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
     at: Annotated[
-        int | None, typer.Option("--at", metavar="N", help="Stop after the patch with this number (0: at the pin).")
+        int | None,
+        typer.Option(
+            "--at",
+            metavar="N",
+            autocompletion=complete_number,
+            help="Stop after the patch with this number (0: at the pin).",
+        ),
     ] = None,
     patch: Annotated[
-        int | None, typer.Option("--patch", metavar="N", help="Put this patch alone on the pin, three-way.")
+        int | None,
+        typer.Option(
+            "--patch", metavar="N", autocompletion=complete_number, help="Put this patch alone on the pin, three-way."
+        ),
     ] = None,
     worktree_of: Annotated[
         Path | None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.complete import complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import WorkspaceOption, one_series, open_cache, the_workspace
 from patchstack.errors import UsageError
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def export_command(
-    series: Annotated[list[str] | None, typer.Argument(metavar="SERIES", help="A series of the workspace.")] = None,
+    series: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SERIES", autocompletion=complete_series, help="A series of the workspace."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be written, and write nothing.")] = False,
     renumber: Annotated[bool, typer.Option("--renumber", help="Give every patch a new number, from 1.")] = False,
     discard_edits: Annotated[

@@ -7,9 +7,7 @@ import os
 import re
 import signal
 import sys
-import traceback
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 from patchstack.errors import Exit, MissingError, PatchstackError
@@ -53,6 +51,8 @@ def _guarded(command: Callable[[], object]) -> int:
             complain("interrupted")
         return code if isinstance(code, int) else int(code is not None)
     except Exception:
+        import traceback
+
         complain(_bug(traceback.format_exc()))
         return int(Exit.BUG)
     return int(Exit.HOLDS)
@@ -100,6 +100,8 @@ def log_directory() -> Path:
 
 
 def _bug(trace: str) -> str:
+    from datetime import UTC, datetime
+
     last = trace.strip().splitlines()[-1]
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from patchstack.canonical import indented, one_line
+from patchstack.cli.complete import complete_gate, complete_suite
 from patchstack.cli.failures import complain, talk
 from patchstack.cli.gates.standing import AgainOption, ImageOption, fit_bench
 from patchstack.cli.lazy import STYLE, Lazy, group_of
@@ -60,7 +61,10 @@ KINDS = {
 }
 gate_app = typer.Typer(cls=group_of(KINDS), no_args_is_help=True, help="The checks that a build must pass.", **STYLE)
 
-SuiteOption = Annotated[str | None, typer.Option("--suite", metavar="NAME", help="The suite [default: the only one].")]
+SuiteOption = Annotated[
+    str | None,
+    typer.Option("--suite", metavar="NAME", autocompletion=complete_suite, help="The suite [default: the only one]."),
+]
 BuildOption = Annotated[
     str | None, typer.Option("--build", metavar="KEY", help="The build, by its key [default: the newest].")
 ]
@@ -72,7 +76,8 @@ ProgramsOption = Annotated[
 @gate_app.command("run")
 def run_command(
     gates: Annotated[
-        list[str] | None, typer.Argument(metavar="GATE", help="Gates of the suite [default: all].")
+        list[str] | None,
+        typer.Argument(metavar="GATE", autocompletion=complete_gate, help="Gates of the suite [default: all]."),
     ] = None,
     suite: SuiteOption = None,
     build: BuildOption = None,
@@ -138,11 +143,17 @@ def list_command(
 
 @gate_app.command("record")
 def record_command(
-    gate: Annotated[str, typer.Argument(metavar="GATE", help="The gate whose reference is taken.")],
+    gate: Annotated[
+        str, typer.Argument(metavar="GATE", autocompletion=complete_gate, help="The gate whose reference is taken.")
+    ],
     why: Annotated[str, typer.Option(metavar="TEXT", help="Why this is what it must give; stands beside it.")],
     because: Annotated[
         list[str] | None,
-        typer.Option(metavar="GATE", help="A kl, drift or tokens gate that allows a changed one (repeat)."),
+        typer.Option(
+            metavar="GATE",
+            autocompletion=complete_gate,
+            help="A kl, drift or tokens gate that allows a changed one (repeat).",
+        ),
     ] = None,
     suite: SuiteOption = None,
     build: BuildOption = None,

@@ -10,7 +10,9 @@ from importlib import import_module
 from typing import Any
 
 import typer
+from typer._click.core import Command, Context
 from typer._click.exceptions import NoArgsIsHelpError, UsageError
+from typer._click.shell_completion import CompletionItem
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -61,6 +63,13 @@ def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
         def __init__(self, *, commands: Any = None, **others: Any) -> None:
             super().__init__(**others)
             self.commands: Any = _OnDemand(commands or {}, lazy)
+
+        def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
+            """Complete the names of commands without importing them."""
+            helps = {name: one.short_help for name, one in lazy.items()}
+            helps |= {name: one.get_short_help_str() for name, one in self.commands.own.items()}
+            names = [CompletionItem(name, help=helps[name]) for name in self.commands if name.startswith(incomplete)]
+            return [*names, *Command.shell_complete(self, ctx, incomplete)]
 
         def main(self, *args: Any, **others: Any) -> Any:
             """Run the command line. Wrong usage is told in our words, not Typer's."""

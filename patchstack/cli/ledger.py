@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from patchstack.canonical import one_line
+from patchstack.cli.complete import complete_decision, complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
 from patchstack.errors import UsageError
@@ -15,7 +16,10 @@ from patchstack.report.streams import terminal
 
 RefArgument = Annotated[str, typer.Argument(metavar="REF", help="A commit of the fork, or a range A..B.")]
 SeriesOption = Annotated[
-    str | None, typer.Option("--series", metavar="NAME", help="The series [default: the only one].")
+    str | None,
+    typer.Option(
+        "--series", metavar="NAME", autocompletion=complete_series, help="The series [default: the only one]."
+    ),
 ]
 
 
@@ -46,7 +50,9 @@ def reject_command(
 
 def ledger_command(
     words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="Words that must all occur.")] = None,
-    show: Annotated[str | None, typer.Option(metavar="ID", help="All of one decision.")] = None,
+    show: Annotated[
+        str | None, typer.Option(metavar="ID", autocompletion=complete_decision, help="All of one decision.")
+    ] = None,
     diff: Annotated[bool, typer.Option("--diff", help="With --show: its diff as well.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print decisions, one document a line.")] = False,
     workspace: WorkspaceOption = None,

@@ -49,7 +49,7 @@ app = typer.Typer(
     cls=group_of(COMMANDS),
     help="Prove that pin + patches = your fork, byte for byte.",
     no_args_is_help=True,
-    **STYLE,
+    **{**STYLE, "add_completion": True},
 )
 
 

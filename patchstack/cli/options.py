@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.complete import complete_series
 from patchstack.errors import UsageError
 from patchstack.files.places import cache_directory, cache_places
 from patchstack.report.streams import quiet
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from patchstack.engine.protocol import Engine
 
 SeriesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="SERIES", help="Series of the workspace [default: all].")
+    list[str] | None,
+    typer.Argument(metavar="SERIES", autocompletion=complete_series, help="Series of the workspace [default: all]."),
 ]
 UpstreamOption = Annotated[
     str | None, typer.Option("--upstream", metavar="REPO", help="The upstream's repository: a path or URL.")

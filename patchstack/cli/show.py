@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.complete import complete_series_or_number
 from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
 from patchstack.errors import MissingError, UsageError
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 def show_command(
     what: Annotated[
         list[str],
-        typer.Argument(metavar="[SERIES] N", help="The patch's number, after its series if there are several."),
+        typer.Argument(
+            metavar="[SERIES] N",
+            autocompletion=complete_series_or_number,
+            help="The patch's number, after its series if there are several.",
+        ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.show/1 document.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="No colours, on a terminal either.")] = False,

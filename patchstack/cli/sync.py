@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.complete import complete_number, complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import (
     EngineOption,
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
 
 def sync_command(
-    series: Annotated[str | None, typer.Argument(metavar="SERIES", help="A series of the workspace.")] = None,
+    series: Annotated[
+        str | None, typer.Argument(metavar="SERIES", autocompletion=complete_series, help="A series of the workspace.")
+    ] = None,
     to: Annotated[str | None, typer.Option(metavar="REF", help="The upstream commit that is the new pin.")] = None,
     continue_: Annotated[
         bool,
@@ -41,11 +44,17 @@ def sync_command(
     ] = False,
     skip: Annotated[bool, typer.Option("--skip", help="Leave the patch at hand out for now.")] = False,
     drop: Annotated[
-        list[str] | None, typer.Option(metavar="N", help="Leave patch N out for good. Repeatable; needs --why.")
+        list[str] | None,
+        typer.Option(
+            metavar="N", autocompletion=complete_number, help="Leave patch N out for good. Repeatable; needs --why."
+        ),
     ] = None,
     why: Annotated[str | None, typer.Option(metavar="TEXT", help="The reason for --drop, which is recorded.")] = None,
     retry: Annotated[
-        list[str] | None, typer.Option(metavar="N", help="Try patch N again, which was left out. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="N", autocompletion=complete_number, help="Try patch N again, which was left out. Repeatable."
+        ),
     ] = None,
     abort: Annotated[bool, typer.Option("--abort", help="Give the sync up: all is as before.")] = False,
     accept: Annotated[

@@ -5,9 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Stream(Protocol):
+        """A stream that knows whether it is a terminal."""
+
+        def isatty(self) -> bool:
+            """Whether it is a terminal."""
+            ...
+
 
 VERDICTS = {"PASS": "green", "FAIL": "bold red", "INVALID": "yellow"}
 """The style of each verdict. The word is always printed."""
@@ -24,23 +34,7 @@ class When(StrEnum):
     NEVER = "never"
 
 
-class Stream(Protocol):
-    """A stream that knows whether it is a terminal."""
-
-    def isatty(self) -> bool:
-        """Whether it is a terminal."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
-    """What the user asked for. `quiet` leaves results and errors alone."""
-
-    color: When = When.AUTO
-    quiet: bool = False
-
-
-_manner = [Manner()]
+_manner = [(When.AUTO, False)]  # --color and --quiet; every command waits for this module, so it is no class
 
 
 @contextmanager
@@ -55,12 +49,13 @@ def manners() -> Iterator[None]:
 
 def choose(*, color: When | None, quiet: bool) -> None:
     """Add the options of a command line to the manner."""
-    _manner[0] = replace(_manner[0], color=color or _manner[0].color, quiet=quiet or _manner[0].quiet)
+    before, hushed = _manner[0]
+    _manner[0] = (color or before, quiet or hushed)
 
 
 def quiet() -> bool:
     """Whether only results and errors are wanted."""
-    return _manner[0].quiet
+    return _manner[0][1]
 
 
 def terminal(stream: Stream) -> bool:
@@ -70,8 +65,9 @@ def terminal(stream: Stream) -> bool:
 
 def coloured(stream: Stream) -> bool:
     """Whether the stream gets colour: by `--color`, else NO_COLOR, else FORCE_COLOR, else if it is a terminal."""
-    if _manner[0].color is not When.AUTO:
-        return _manner[0].color is When.ALWAYS
+    chosen = _manner[0][0]
+    if chosen is not When.AUTO:
+        return chosen is When.ALWAYS
     if os.environ.get("NO_COLOR"):
         return False
     if forced := os.environ.get("FORCE_COLOR"):

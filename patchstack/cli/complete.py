@@ -1,0 +1,130 @@
+"""Shell completion of values: what the nearest workspace and its ledger have.
+
+Shells run this at each press of the tab key. So it reads the workspace file, not what it describes, and says nothing if
+anything is wrong. Shells also evaluate what it prints: only harmless characters leave it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import typer
+
+_HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\Z")
+
+Found = list[tuple[str, str]]
+"""Values with a word about each, or nothing."""
+
+
+def complete_series(ctx: typer.Context, incomplete: str) -> Found:
+    """Names of series."""
+    with suppress(Exception):
+        given = _named(ctx)
+        return _fitting(((name, "") for name in _section(ctx, "series") if name not in given), incomplete)
+    return []
+
+
+def complete_number(ctx: typer.Context, incomplete: str) -> Found:
+    """Numbers of patches, of the series named or of all."""
+    with suppress(Exception):
+        return _fitting(_numbers(ctx), incomplete)
+    return []
+
+
+def complete_series_or_number(ctx: typer.Context, incomplete: str) -> Found:
+    """Names of series, and numbers of patches."""
+    return [*complete_series(ctx, incomplete), *complete_number(ctx, incomplete)]
+
+
+def complete_variant(ctx: typer.Context, incomplete: str) -> Found:
+    """Names of variants: the workspace's own, and those that patchstack ships."""
+    found: Found = []
+    with suppress(Exception):
+        from patchstack.builds.inputs.variant import builders_directory
+        from patchstack.workspace import read_yaml
+
+        shipped = read_yaml(builders_directory() / "variants.yaml")["variants"]
+        found += _fitting(((name, "") for name in shipped), incomplete)
+    with suppress(Exception):
+        known = {name for name, _ in found}
+        found += _fitting(((name, "") for name in _section(ctx, "variants") if name not in known), incomplete)
+    return found
+
+
+def complete_suite(ctx: typer.Context, incomplete: str) -> Found:
+    """Names of suites."""
+    with suppress(Exception):
+        return _fitting(((name, "") for name in _section(ctx, "suites")), incomplete)
+    return []
+
+
+def complete_gate(ctx: typer.Context, incomplete: str) -> Found:
+    """Names of gates, of the suite named or of all."""
+    with suppress(Exception):
+        suites = _section(ctx, "suites")
+        chosen = ctx.params.get("suite")
+        names = {
+            str(gate["name"]): str(gate.get("kind", ""))
+            for name, suite in suites.items()
+            if chosen in (None, name)
+            for gate in suite["gates"]
+        }
+        return _fitting(names.items(), incomplete)
+    return []
+
+
+def complete_decision(ctx: typer.Context, incomplete: str) -> Found:
+    """Ids of the ledger's decisions."""
+    with suppress(Exception):
+        ledger = _workspace(ctx).parent / "ledger"
+        # As many digits as `patchstack ledger` shows.
+        return _fitting(((path.stem[:12], "") for path in sorted(ledger.glob("*.json"))), incomplete)
+    return []
+
+
+def _workspace(ctx: typer.Context) -> Path:
+    from patchstack.workspace import find_workspace
+
+    found = ctx.params.get("workspace") or find_workspace(Path.cwd())
+    if found is None:
+        raise FileNotFoundError
+    return Path(found)
+
+
+def _section(ctx: typer.Context, name: str) -> dict[str, Any]:
+    from patchstack.workspace import read_yaml
+
+    return dict(read_yaml(_workspace(ctx), comments=False)[name])
+
+
+def _named(ctx: typer.Context) -> set[str]:
+    """What was given where series are named."""
+    named = ctx.params.get("series") or ctx.params.get("what") or ()
+    return {named} if isinstance(named, str) else set(named)
+
+
+def _numbers(ctx: typer.Context) -> Iterator[tuple[str, str]]:
+    from patchstack.series.files.names import number_of, patch_names, slug_of
+
+    names = _named(ctx)
+    seen = set()
+    for name, series in _section(ctx, "series").items():
+        if names and name not in names:
+            continue
+        for file in patch_names(_workspace(ctx).parent / series["patches"]):
+            number = number_of(file)
+            if number is not None and number not in seen:
+                seen.add(number)
+                yield str(number), slug_of(file)
+
+
+def _fitting(values: Iterable[tuple[str, str]], incomplete: str) -> Found:
+    return [
+        (value, word if _HARMLESS.match(word) else "")
+        for value, word in values
+        if value.startswith(incomplete) and _HARMLESS.match(value)
+    ]
