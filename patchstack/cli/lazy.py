@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from typer._click.core import Command, Context
+from typer._click.core import Command
 from typer._click.exceptions import NoArgsIsHelpError, UsageError
-from typer._click.shell_completion import CompletionItem
 from typer.core import TyperGroup
 from typer.main import get_command
 
 from patchstack.cli.failures import complain
 from patchstack.errors import Exit
+
+if TYPE_CHECKING:
+    from typer._click.core import Context
+    from typer._click.shell_completion import CompletionItem
 
 STYLE: dict[str, Any] = {
     "rich_markup_mode": None,
@@ -66,6 +70,8 @@ def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
 
         def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
             """Complete the names of commands without importing them."""
+            from typer._click.shell_completion import CompletionItem
+
             helps = {name: one.short_help for name, one in lazy.items()}
             helps |= {name: one.get_short_help_str() for name, one in self.commands.own.items()}
             names = [CompletionItem(name, help=helps[name]) for name in self.commands if name.startswith(incomplete)]
@@ -73,6 +79,10 @@ def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
 
         def main(self, *args: Any, **others: Any) -> Any:
             """Run the command line. Wrong usage is told in our words, not Typer's."""
+            if any(name.endswith("_COMPLETE") for name in os.environ):
+                from typer._completion_classes import completion_init
+
+                completion_init()  # Typer's script for each shell
             try:
                 code = super().main(*args, **{**others, "standalone_mode": False})
             except UsageError as error:

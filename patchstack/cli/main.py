@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from typer.completion import install_callback, show_callback
 
 from patchstack import __version__
 from patchstack.cli.failures import complain, guarded, without_credentials
@@ -49,7 +50,7 @@ app = typer.Typer(
     cls=group_of(COMMANDS),
     help="Prove that pin + patches = your fork, byte for byte.",
     no_args_is_help=True,
-    **{**STYLE, "add_completion": True},
+    **STYLE,
 )
 
 
@@ -57,6 +58,14 @@ def _version(asked: bool) -> None:
     if asked:
         print(f"patchstack {__version__}")
         raise typer.Exit
+
+
+def _install_completion(ctx: typer.Context, param: typer.CallbackParam, asked: bool) -> None:
+    install_callback(ctx, param, asked)
+
+
+def _show_completion(ctx: typer.Context, param: typer.CallbackParam, asked: bool) -> None:
+    show_callback(ctx, param, asked)
 
 
 @app.callback()
@@ -71,6 +80,13 @@ def root(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name each program that is run, on stderr.")] = False,
+    # Typer's own options, without what they import at each start.
+    install_completion: Annotated[
+        bool, typer.Option("--install-completion", callback=_install_completion, help="Install shell completion.")
+    ] = False,
+    show_completion: Annotated[
+        bool, typer.Option("--show-completion", callback=_show_completion, help="Print the completion script.")
+    ] = False,
 ) -> None:
     """Prove that pin + patches = your fork, byte for byte."""
     choose(color=color, quiet=quiet)
