@@ -25,6 +25,7 @@ from patchstack.cli.options import (
 )
 from patchstack.cli.proving import ProvingMachine
 from patchstack.errors import UsageError
+from patchstack.report.words import patch_count
 
 if TYPE_CHECKING:
     from patchstack.workflow.candidate.accept import Step
@@ -171,4 +172,4 @@ def _export(way: OnTheWay, cache: Callable[[], Path]) -> None:
         memory=FormatMemory.of(cache, way.repository, context=config.context, anchored=config.anchored),
     )
     carry_out(plan)
-    talk(f"exported: {len(plan.files)} patches in {config.patches}")
+    talk(f"exported: {patch_count(len(plan.files))} in {config.patches}")

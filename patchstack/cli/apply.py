@@ -11,6 +11,7 @@ from patchstack.cli.complete import complete_number, complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import PatchesOption, WorkspaceOption, one_series, the_workspace
 from patchstack.errors import UsageError
+from patchstack.report.words import counted, patch_count
 
 
 def apply_command(
@@ -81,8 +82,8 @@ def apply_command(
         print(dumps(document))
     else:
         verb = "apply to" if check else "applied to"
-        what = f"{done.patch_count} patches" if done.patch_count != 1 else "1 patch"
-        counts = f"{len(done.created)} files made, {len(done.changed)} changed, {len(done.removed)} removed"
+        what = patch_count(done.patch_count)
+        counts = f"{counted(len(done.created), 'file')} made, {len(done.changed)} changed, {len(done.removed)} removed"
         print(f"{series.name}: {what} {verb} {directory}: {counts}" + (" (nothing was written)" if check else ""))
     for warning in done.warnings:
         talk(f"warning: {warning}")

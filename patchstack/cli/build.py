@@ -25,6 +25,7 @@ from patchstack.cli.options import (
 )
 from patchstack.errors import Exit, UsageError
 from patchstack.files.places import cache_places
+from patchstack.report.words import counted
 
 if TYPE_CHECKING:
     from patchstack.builds.inputs.plan import Request
@@ -257,7 +258,7 @@ def _report(stored: Stored, *, hit: bool, unproven: frozenset[str], output: Path
 
         print(one_line(found))
     else:
-        print_build(found)
+        print_build(found, unproven)
     if stored.record["status"] != BUILT:
         return Exit.DOES_NOT_HOLD
     proofs = proofs_of(stored.record)
@@ -299,7 +300,7 @@ def _store(store: Store, *, list_: bool, gc: bool, days: float, json: bool) -> N
         for stored in gone:
             store.remove(stored)
         store.clear_logs(days)
-        talk(f"removed {len(gone)} of {len(gone) + len(store.all())} builds, {freed / 1e6:.0f} MB")
+        talk(f"removed {len(gone)} of {counted(len(gone) + len(store.all()), 'build')}, {freed / 1e6:.0f} MB")
     if list_ or json:
         print_builds(store.all(), json=json)
 

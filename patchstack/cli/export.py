@@ -11,6 +11,7 @@ from patchstack.cli.complete import complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import WorkspaceOption, one_series, open_cache, the_workspace
 from patchstack.errors import UsageError
+from patchstack.report.words import counted
 
 if TYPE_CHECKING:
     from patchstack.workspace import SeriesConfig
@@ -132,7 +133,8 @@ def _copy(config: SeriesConfig, directory: Path, form: str | None) -> None:
         anchored=form == ANCHORED,
         context=config.context,
     )
-    print(f"{config.name}: {len(copied.files)} {form} patches in {directory}, which give tree {copied.tree}")
+    what = counted(len(copied.files), f"{form} patch", f"{form} patches")
+    print(f"{config.name}: {what} in {directory}, tree {copied.tree}")
 
 
 def _pairs(texts: list[str]) -> dict[int, str]:

@@ -22,6 +22,7 @@ from patchstack.cli.options import (
     the_workspace,
 )
 from patchstack.errors import Exit, UsageError
+from patchstack.report.words import patch_count
 
 if TYPE_CHECKING:
     from patchstack.gates.suite import Suite
@@ -254,7 +255,7 @@ def _accept(bench: Bench, engine: str | None, unproven: frozenset[str], *, json:
 
         print(dumps({**sync_document(state), "phase": "accepted"}))
     else:
-        count = f"{state.report['patch_count']} patches" if state.report else "the series"
+        count = patch_count(state.report["patch_count"]) if state.report else "the series"
         fork = bench.config.fork
         where = f"; branch {state.branch} at {state.head[:12]} in {fork}" if fork else ""
         print(f"{state.series}: the pin is {state.to}; {count} written to {bench.config.patches}{where}")

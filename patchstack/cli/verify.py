@@ -138,7 +138,7 @@ def _reported(config: SeriesConfig, result: Verification, apply_only: bool, as_j
     if not result.applies or result.holds is False:
         return Exit.DOES_NOT_HOLD
     if result.holds is None and not apply_only:
-        talk(
+        complain(
             MissingError(
                 "nothing to compare the applied tree with",
                 hint=f"patchstack export {config.name} writes series.lock; or compare with the fork: --expect fork"

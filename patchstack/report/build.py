@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,8 +12,10 @@ from patchstack.builds.record.record import BUILT
 from patchstack.builds.run.progress import Progress, ProgressReader, Pulse
 from patchstack.canonical import one_line
 from patchstack.report.escape import printable
-from patchstack.report.streams import VERDICTS, quiet
+from patchstack.report.streams import VERDICTS, paint_words, quiet
 from patchstack.report.table import Give, Table, print_table
+from patchstack.report.words import counted, verdict_line
+from patchstack.verdict import Verdict
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -137,8 +139,8 @@ class BuildScreen:
             print(printable(text), file=sys.stderr, flush=True)
 
 
-def print_build(found: Mapping[str, Any]) -> None:
-    """A `patchstack.build/1` document as a screen on stdout."""
+def print_build(found: Mapping[str, Any], unproven: Collection[str] = ()) -> None:
+    """Print a `patchstack.build/1` document as a screen on stdout. `unproven` are proofs that may be INVALID."""
     print(printable(_headline(found)))
     if found["status"] != BUILT:
         for line in rejection_lines(found["rejection"]):
@@ -152,6 +154,13 @@ def print_build(found: Mapping[str, Any]) -> None:
     proofs = [[one["id"], one["verdict"], one["detail"]] for one in found["proofs"]]
     print_table(Table(titles=("proof", "verdict", "detail"), rows=proofs, styles=VERDICTS, gives={"detail": Give.FOLD}))
     print(f"\nbinaries: {found['out_dir']}/bin\nprovenance: {found['out_dir']}/provenance.json")
+    verdicts = [Verdict(one["verdict"]) for one in found["proofs"]]
+    excused = [
+        Verdict.PASS if one["verdict"] == Verdict.INVALID and one["id"] in unproven else Verdict(one["verdict"])
+        for one in found["proofs"]
+    ]
+    what = f"{found['source']['label']} for {found['variant']}: {counted(len(verdicts), 'proof')}"
+    print(paint_words(printable(verdict_line(what, verdicts, excused)), sys.stdout))
 
 
 def rejection_lines(rejection: Mapping[str, Any]) -> Iterator[str]:
@@ -213,7 +222,7 @@ def _headline(found: Mapping[str, Any]) -> str:
     rate = found["ccache"]
     if rate is not None and rate["hits"] + rate["misses"]:
         total = rate["hits"] + rate["misses"]
-        text += f"; ccache had {rate['hits']} of {total} files ({100 * rate['hits'] / total:.0f}%)"
+        text += f"; ccache had {rate['hits']} of {counted(total, 'file')} ({100 * rate['hits'] / total:.0f}%)"
     return text
 
 

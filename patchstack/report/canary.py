@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from patchstack.report.table import Give, Table
+from patchstack.report.words import counted, patch_count
 from patchstack.upstream.canary.landed import drop_reason
 from patchstack.upstream.canary.result import APPLIES, Broken, Canary, CanaryPatch, Likeness, State
 from patchstack.upstream.history import UpstreamCommit
@@ -77,16 +78,18 @@ def canary_truth(result: Canary) -> str:
         distance = "the pin itself"
     else:
         count = len(range_.commits)
-        distance = f"{count} commit{'s' if count > 1 else ''} after the pin {range_.pin.oid[:12]}"
+        distance = f"{counted(count, 'commit')} after the pin {range_.pin.oid[:12]}"
     if len(result.landed) == total:
-        return f"{result.series}: all {total} patches have landed in {where}: nothing is left to carry"
+        everything = "the only patch has" if total == 1 else f"all {total} patches have"
+        return f"{result.series}: {everything} landed in {where}: nothing is left to carry"
+    applied = "1 patch applies as it is" if total == 1 else f"{total} patches apply as they are"
     word = "applies to" if result.applies else "does not apply to"
     merging = sum(patch.threeway in ("clean", "landed") for patch in result.patches)
     states = [(state, sum(patch.state is state for patch in result.patches)) for state in State]
-    counted = ", ".join(f"{count} {state.value}" for state, count in states if count)
+    told = ", ".join(f"{count} {state.value}" for state, count in states if count)
     return (
-        f"{result.series}: {word} {where}, {distance}: {applying} of {total} patches apply as they are, "
-        f"{merging} merge three-way ({counted})"
+        f"{result.series}: {word} {where}, {distance}: {applying} of {applied}, "
+        f"{merging} {'merges' if total == 1 else 'merge'} three-way ({told})"
     )
 
 
@@ -125,7 +128,7 @@ def _blamed(result: Canary) -> Iterator[str]:
     for commit, patches in breaking(result):
         count = len(patches)
         yield (
-            f"{commit.label} breaks {count} patch{'es' if count > 1 else ''}: {commit.subject} "
+            f"{commit.label} breaks {patch_count(count)}: {commit.subject} "
             f"({commit.oid[:12]}, {commit.author}, {commit.date}; commit {commit.index} after the pin)"
         )
         for patch in patches:

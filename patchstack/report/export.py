@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from patchstack.report.table import Give, Table
+from patchstack.report.words import patch_count
 from patchstack.series.mirror.export import Change, ExportPlan
 
 SCHEMA = "patchstack.export/1"
@@ -29,11 +30,11 @@ def export_line(plan: ExportPlan, *, dry_run: bool) -> str:
     count = {change: sum(file.change is change for file in plan.files) for change in Change}
     total = len(plan.files) - count[Change.REMOVED]
     if plan.up_to_date:
-        return f"{plan.series}: up to date: {total} patches, tree {plan.tree}"
+        return f"{plan.series}: up to date: {patch_count(total)}, tree {plan.tree}"
     told = ", ".join(f"{number} {change.value}" for change, number in count.items() if number)
     verb = "would be written" if dry_run else "written"
     retired = f"; retired numbers: {', '.join(f'{number:04d}' for number in plan.retired)}" if plan.retired else ""
-    return f"{plan.series}: {verb} to {plan.directory}: {told}; {total} patches, tree {plan.tree}{retired}"
+    return f"{plan.series}: {verb} to {plan.directory}: {told}; {patch_count(total)}, tree {plan.tree}{retired}"
 
 
 def export_document(plan: ExportPlan, *, dry_run: bool) -> dict[str, Any]:

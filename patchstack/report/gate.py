@@ -16,6 +16,7 @@ from patchstack.observe.protocol import Attempt
 from patchstack.report.escape import printable
 from patchstack.report.streams import VERDICTS, paint_words
 from patchstack.report.table import Give, Table, print_table
+from patchstack.report.words import counted, verdict_line
 from patchstack.verdict import Verdict
 
 SCHEMA = "patchstack.gate/1"
@@ -120,7 +121,7 @@ def _checked(one: Mapping[str, Any]) -> Checked:
 
 
 def print_checks(checks: Sequence[Checked]) -> None:
-    """The table of a suite, and why the others did not pass."""
+    """The table of a suite, why gates did not pass, and the verdict of all."""
     rows = [
         [one.check, one.kind, str(one.judgement.verdict), _short(one.judgement.actual), _short(one.judgement.expected)]
         for one in checks
@@ -131,6 +132,9 @@ def print_checks(checks: Sequence[Checked]) -> None:
     for one in checks:
         if one.judgement.verdict is not Verdict.PASS:
             print(paint_words(printable(f"{one.judgement.verdict}  {one.check}: {one.judgement.reason}"), sys.stdout))
+    if checks:
+        what = f"{checks[0].phase}: {counted(len(checks), 'gate')}"
+        print(paint_words(printable(verdict_line(what, [one.judgement.verdict for one in checks])), sys.stdout))
 
 
 def tsv(checks: Iterable[Checked]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
+from patchstack.report.words import counted
 from patchstack.upstream.forecast.forecast import AHEAD, Forecast, HotFile
 
 _SHADES = " ░▒▓█"
@@ -22,17 +23,19 @@ def heat_lines(forecast: Forecast, *, everything: bool = False) -> Iterator[str]
     """The heat map: a file a line, a week a column, hottest first; then the patches most likely to break."""
     files = [file for file in forecast.files if file.commits] if not everything else list(forecast.files)
     yield (
-        f"upstream's {forecast.commits} commits of the {forecast.days} days up to {forecast.until}, "
-        f"in the {len(forecast.files)} files of upstream that the series changes; a column is a week"
+        f"upstream's {counted(forecast.commits, 'commit')} of the {counted(forecast.days, 'day')} up to "
+        f"{forecast.until}, in the {counted(len(forecast.files), 'file')} of upstream that the series changes; "
+        "a column is a week"
     )
     most = max((count for file in files for count in file.weeks), default=0)
     width = max((len(file.path) for file in files[:_SHOWN]), default=0)
     for file in files if everything else files[:_SHOWN]:
         cells = "".join(_SHADES[shade(count, most)] * 2 for count in file.weeks)
-        patches = f"{len(file.patches)} patch{'es' if len(file.patches) > 1 else ''}"
-        yield f"{file.path:<{width}}  |{cells}|  {file.commits:3} commits  {patches}{_hottest(file)}"
+        patches = counted(len(file.patches), "patch", "patches")
+        noun = "commit " if file.commits == 1 else "commits"
+        yield f"{file.path:<{width}}  |{cells}|  {file.commits:3} {noun}  {patches}{_hottest(file)}"
     if len(files) > _SHOWN and not everything:
-        yield f"and {len(files) - _SHOWN} more files"
+        yield f"and {counted(len(files) - _SHOWN, 'more file')}"
     if files:
         marks = ", ".join(f"{_SHADES[level]} {_range(level, most)}" for level in range(1, 5) if _range(level, most))
         yield f"commits a week: {marks}"

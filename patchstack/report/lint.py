@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from patchstack.report.table import Give, Table
+from patchstack.report.words import counted
 from patchstack.series.lint.rule import Finding, Rule
 from patchstack.series.lint.runner import LintResult
 
@@ -35,12 +36,12 @@ def lint_line(result: LintResult) -> str:
     """How many findings, of which rules, and how many were waived."""
     waived = f"; {len(result.waived)} waived" if result.waived else ""
     if result.clean:
-        return f"{result.series}: clean: {_counted(result.patch_count, 'patch', 'patches')}{waived}"
+        return f"{result.series}: clean: {counted(result.patch_count, 'patch', 'patches')}{waived}"
     rules = Counter(finding.rule for finding in result.findings)
     told = ", ".join(f"{rule} {count}" for rule, count in sorted(rules.items(), key=lambda item: (-item[1], item[0])))
     touched = len({finding.file for finding in result.findings if finding.number is not None})
-    where = f" in {touched} of {_counted(result.patch_count, 'patch', 'patches')}" if touched else ""
-    return f"{result.series}: {_counted(len(result.findings), 'finding', 'findings')}{where} ({told}){waived}"
+    where = f" in {touched} of {counted(result.patch_count, 'patch', 'patches')}" if touched else ""
+    return f"{result.series}: {counted(len(result.findings), 'finding', 'findings')}{where} ({told}){waived}"
 
 
 def rules_table(rules: Sequence[Rule]) -> Table:
@@ -76,7 +77,3 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "line": finding.line,
         "message": finding.message,
     }
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"

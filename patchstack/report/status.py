@@ -8,6 +8,7 @@ from typing import Any
 from patchstack.git.patch.trailers import METADATA
 from patchstack.report.table import Give, Table
 from patchstack.report.verify import STATE_STYLES
+from patchstack.report.words import counted
 from patchstack.series.files.directory import spans
 from patchstack.series.lint.summary import LintState
 from patchstack.series.status.next_step import LockWord, MirrorWord
@@ -54,22 +55,22 @@ def _fork(fork: ForkState | None) -> str:
     if fork.from_lock:
         at = f"{fork.head[:12]} {_short(fork.subject)}".rstrip() if fork.head else "nowhere"
         return f"{name}, not looked at (expect: lock); the lock is of {at}"
-    return f"{name} at {fork.head[:12]} {_short(fork.subject)} ({_count(fork.count or 0, 'commit')} above the pin)"
+    return f"{name} at {fork.head[:12]} {_short(fork.subject)} ({counted(fork.count or 0, 'commit')} above the pin)"
 
 
 def _mirror(mirror: Mirror, patch_count: int) -> str:
     if mirror.word is MirrorWord.HOLDS:
-        given = f"{_count(patch_count, 'patch', 'patches')} give tree {mirror.applied_tree[:12]}"
+        given = f"{counted(patch_count, 'patch', 'patches')} give tree {mirror.applied_tree[:12]}"
         return f"holds: {given}, as {mirror.expected_from}"
-    counts = []
+    parts = []
     if mirror.behind:
-        counts.append(f"{_count(mirror.behind, 'commit')} behind")
+        parts.append(f"{counted(mirror.behind, 'commit')} behind")
     if mirror.ahead:
-        counts.append(f"{_count(mirror.ahead, 'patch', 'patches')} ahead")
+        parts.append(f"{counted(mirror.ahead, 'patch', 'patches')} ahead")
     if mirror.applied_count < patch_count:
-        counts.append(f"{mirror.applied_count} of {patch_count} patches apply")
-    counted = f" ({', '.join(counts)})" if counts else ""
-    return f"{mirror.word}{counted}" + (f": {mirror.problem}" if mirror.problem else "")
+        parts.append(f"{mirror.applied_count} of {counted(patch_count, 'patch', 'patches')} apply")
+    told = f" ({', '.join(parts)})" if parts else ""
+    return f"{mirror.word}{told}" + (f": {mirror.problem}" if mirror.problem else "")
 
 
 def _lock(lock: LockState) -> str:
@@ -90,7 +91,7 @@ def _lint(lint: LintState) -> str:
     if lint.problem:
         return f"not looked at: {lint.problem}"
     rules = ", ".join(f"{rule} {count}" for rule, count in lint.findings.items())
-    told = f"{_count(lint.count, 'finding')} ({rules})" if lint.findings else "clean"
+    told = f"{counted(lint.count, 'finding')} ({rules})" if lint.findings else "clean"
     return told + (f"; {lint.waived} waived" if lint.waived else "")
 
 
@@ -108,17 +109,17 @@ def _patches(status: SeriesStatus) -> str:
 
 def _surface(surface: Surface) -> str:
     return (
-        f"{_count(len(surface.upstream), 'upstream file')}: {_count(surface.inserted, 'line')} inserted and "
-        f"{surface.changed} of upstream's changed or removed, in {_count(surface.hunks, 'place')}; "
-        f"{_count(len(surface.own), 'own file')} of {_count(surface.own_lines, 'line')}"
+        f"{counted(len(surface.upstream), 'upstream file')}: {counted(surface.inserted, 'line')} inserted and "
+        f"{surface.changed} of upstream's changed or removed, in {counted(surface.hunks, 'place')}; "
+        f"{counted(len(surface.own), 'own file')} of {counted(surface.own_lines, 'line')}"
     )
 
 
 def _costliest(surface: Surface) -> list[str]:
     """The files that will cost most at a pin bump."""
     return [
-        f"{file.path}: {_count(file.hunks, 'place')}, +{file.inserted} -{file.changed}, "
-        f"by {_count(len(file.patches), 'patch', 'patches')}"
+        f"{file.path}: {counted(file.hunks, 'place')}, +{file.inserted} -{file.changed}, "
+        f"by {counted(len(file.patches), 'patch', 'patches')}"
         for file in surface.upstream[:_COSTLIEST]
     ]
 
@@ -179,10 +180,6 @@ def _by(labels: Sequence[str]) -> str:
 
 def _short(subject: str) -> str:
     return subject if len(subject) <= _SUBJECT else subject[: _SUBJECT - 3] + "..."
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def status_document(status: SeriesStatus) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from patchstack.report.documents import BUILD, CANARY, GATES, LINT, VERIFY, Document, title
 from patchstack.report.escape import block, code, cut, folded, table
+from patchstack.report.words import counted, patch_count
 
 # A step's summary may have 1 MiB.
 LARGEST = 1000 * 1024
@@ -47,9 +48,9 @@ def _verify(document: Document) -> Iterator[str]:
     word = _HOLDS[document["holds"]]
     yield f"### verify {code(document['series'])}: {word}"
     yield ""
-    applied = f"{document['applied_count']} of {document['patch_count']}"
+    applied = f"{document['applied_count']} of {patch_count(document['patch_count'])}"
     yield (
-        f"Base {code(document['base']['commit'])} with {applied} patches gives tree {code(document['applied_tree'])}; "
+        f"Base {code(document['base']['commit'])} with {applied} gives tree {code(document['applied_tree'])}; "
         + (
             f"expected is {code(document['expected_tree'])}, from {code(document['expected_from'] or '')}."
             if document["expected_tree"]
@@ -73,7 +74,7 @@ def _verify(document: Document) -> Iterator[str]:
     lines = table(("number", "subject", "prefix tree", "fork commit", "state"), rows)
     if len(rows) > _FOLDED_ABOVE:
         good = sum(row["state"] == "ok" for row in document["patches"])
-        lines = folded(f"{len(rows)} patches, {good} ok", lines, opened=document["holds"] is not True)
+        lines = folded(f"{patch_count(len(rows))}, {good} ok", lines, opened=document["holds"] is not True)
     yield from lines
     drift = document["drift"]
     for sentence in drift["summary"] if drift else ():
@@ -114,9 +115,9 @@ def canary_part(document: Document) -> Iterator[str]:
     yield f"### canary {code(document['series'])}: {word} upstream {code(upstream['commit'][:12])}"
     yield ""
     yield (
-        f"{document['applied_count']} of {document['patch_count']} patches apply as they are to "
-        f"{code(upstream['repository'])} {code(upstream['ref'])}, {document['commits']} commits after the pin "
-        f"{code(document['pin']['commit'][:12])}."
+        f"{document['applied_count']} of {patch_count(document['patch_count'])} apply as they are to "
+        f"{code(upstream['repository'])} {code(upstream['ref'])}, {counted(document['commits'], 'commit')} "
+        f"after the pin {code(document['pin']['commit'][:12])}."
     )
     yield ""
     rows = [
@@ -132,7 +133,7 @@ def canary_part(document: Document) -> Iterator[str]:
     ]
     lines = table(("number", "subject", "strict", "three-way", "state", "because of"), rows)
     if len(rows) > _FOLDED_ABOVE:
-        lines = folded(f"{len(rows)} patches", lines, opened=False)
+        lines = folded(patch_count(len(rows)), lines, opened=False)
     yield from lines
     for commit in document["breaking"]:
         yield ""
@@ -200,11 +201,11 @@ def in_a_line(document: Document) -> str:
     if document["schema"] == VERIFY:
         word = _HOLDS[document["holds"]]
         problem = f": {document['first_problem']}" if document["first_problem"] else ""
-        return f"{name}: {word}, {document['applied_count']} of {document['patch_count']} patches{problem}"
+        return f"{name}: {word}, {document['applied_count']} of {patch_count(document['patch_count'])}{problem}"
     if document["schema"] == LINT:
-        return f"{name}: {len(document['findings'])} findings in {document['patch_count']} patches"
+        return f"{name}: {counted(len(document['findings']), 'finding')} in {patch_count(document['patch_count'])}"
     if document["schema"] == CANARY:
-        return f"{name}: {document['applied_count']} of {document['patch_count']} patches apply"
+        return f"{name}: {document['applied_count']} of {patch_count(document['patch_count'])} apply"
     if document["schema"] == BUILD:
         return f"{name}: {document['status']}, build {document['key'][:12]}"
     return f"{name}: " + ", ".join(f"{count} {word}" for word, count in document["verdicts"].items())

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from patchstack.report.table import Give, Table
+from patchstack.report.words import counted, patch_count
 from patchstack.workflow.sync.document import counts
 from patchstack.workflow.sync.state import Item, Phase, SyncState
 
@@ -96,13 +97,15 @@ def report_lines(state: SyncState) -> Iterator[str]:
     told = [
         f"{count[name]} {name}" for name in ("unchanged", "context only", "changed", "landed", "skipped", "dropped")
     ]
-    yield f"{state.series}: {len(state.items)} patches from {state.pin[:12]} to {state.to[:12]}: " + ", ".join(told)
+    yield f"{state.series}: {patch_count(len(state.items))} from {state.pin[:12]} to {state.to[:12]}: " + ", ".join(
+        told
+    )
     yield from toolchain_lines(report["toolchain"])
     for note in state.notes:
         yield f"note: {note}"
     if report["holds"]:
         yield (
-            f"{state.series}: holds: base {state.to} + {report['patch_count']} patches = {report['tree']}; "
+            f"{state.series}: holds: base {state.to} + {patch_count(report['patch_count'])} = {report['tree']}; "
             f"branch {state.branch} at {state.head[:12]} in {state.worktree}"
         )
     else:
@@ -139,7 +142,7 @@ def toolchain_lines(found: Mapping[str, Any]) -> Iterator[str]:
     if found["unread"]:
         yield f"build files whose contents are not to be had: {_some(found['unread'])}"
     if not any(found[key] for key in ("options", "requirements", "submodules", "unread")):
-        changed = f" ({len(found['files'])} build files changed otherwise)" if found["files"] else ""
+        changed = f" ({counted(len(found['files']), 'build file')} changed otherwise)" if found["files"] else ""
         yield f"toolchain: no option, version or submodule changed{changed}"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from patchstack.report.table import Give, Table
+from patchstack.report.words import patch_count
 from patchstack.series.verify.result import Drift, Row, State, Verification
 
 SCHEMA = "patchstack.verify/1"
@@ -51,8 +52,8 @@ def truth(result: Verification) -> str:
     if result.expected_tree is not None:
         expected = f"expected {result.expected_tree} from {result.expected_from}"
     return (
-        f"{result.series}: {word}: base {result.base_commit} + {result.applied_count} of {result.patch_count} "
-        f"patches = {result.applied_tree}; {expected}"
+        f"{result.series}: {word}: base {result.base_commit} + {result.applied_count} of "
+        f"{patch_count(result.patch_count)} = {result.applied_tree}; {expected}"
     )
 
 

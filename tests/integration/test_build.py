@@ -292,11 +292,11 @@ def test_a_proof_that_fails_fails_the_build(toy: Toy) -> None:
 
 def test_gc_removes_what_was_not_used_for_long(toy: Toy) -> None:
     found = toy.build("--json", check=True).document
-    assert "removed 0 of 1 builds" in toy.build("--gc").stderr
+    assert "removed 0 of 1 build" in toy.build("--gc").stderr
     month = 31 * 86400
     record = Path(found["out_dir"]) / "build.json"
     os.utime(record, (record.stat().st_mtime - month, record.stat().st_mtime - month))
-    assert "removed 1 of 1 builds" in toy.build("--gc").stderr
+    assert "removed 1 of 1 build" in toy.build("--gc").stderr
     assert toy.build("--json", check=True).document["hit"] is False
 
 

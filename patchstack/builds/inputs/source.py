@@ -105,7 +105,7 @@ def series_source(config: SeriesConfig, cache: Cache, *, at: int | None = None) 
 
 def _label(name: str, at: int | None, count: int) -> str:
     if at is None:
-        return f"{name}, {count} patches"
+        return f"{name}, {count} patch{'' if count == 1 else 'es'}"
     return f"{name} at {at:04d}" if count else f"{name} at the pin"
 
 
@@ -183,5 +183,5 @@ def with_absent(source: Source) -> Source:
     return replace(
         source,
         absent=tuple(absent),
-        notes=(f"{len(absent)} files that no compiler reads are nowhere to be had and left out: {few}",),
+        notes=(f"left out: files that no compiler reads and that are nowhere to be had ({len(absent)}): {few}",),
     )

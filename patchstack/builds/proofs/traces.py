@@ -38,7 +38,11 @@ def paths(survey: Survey, claim: Claim, hits: Mapping[str, Mapping[str, Hit]]) -
         return Proof(id="paths", verdict=Verdict.INVALID, detail="there is no ELF file to search")
     if not looked:
         return Proof(id="paths", verdict=Verdict.INVALID, detail="no path of the build machine was named to look for")
-    return Proof(id="paths", verdict=Verdict.PASS, detail=f"none of {', '.join(looked)} in {len(survey.files)} files")
+    return Proof(
+        id="paths",
+        verdict=Verdict.PASS,
+        detail=f"none of {', '.join(looked)} in {len(survey.files)} file{'' if len(survey.files) == 1 else 's'}",
+    )
 
 
 def encoded(path: str) -> bytes:

@@ -151,7 +151,9 @@ def assign_numbers(
             assert high is not None
             free = _spread([n for n in range(low + 1, high) if n not in taken], end - at)
             if not free:
-                problems.append(f"{end - at} patches for the gap between {low:04d} and {high:04d}")
+                problems.append(
+                    f"{end - at} patch{'' if end - at == 1 else 'es'} for the gap between {low:04d} and {high:04d}"
+                )
                 free = [low] * (end - at)
         numbers[at:end] = free
         at = end

@@ -51,9 +51,10 @@ def series_row(config: SeriesConfig, cache: Cache) -> Row:
         if row.tree is not None:
             name = f"{row.number:04d}" if row.number is not None else row.label
             points.append(Point(name=name, subject=row.subject, number=row.number))
+    count = "1 patch" if len(points) == 2 else f"{len(points) - 1} patches"
     return Row(
         over="series",
-        what=f"{config.name}, {len(points) - 1} patches on {proven.sources.base.oid[:12]}",
+        what=f"{config.name}, {count} on {proven.sources.base.oid[:12]}",
         points=tuple(points),
         objects=proven.sources.objects,
         tree=lambda place: trees[place],

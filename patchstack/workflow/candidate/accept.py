@@ -113,7 +113,8 @@ def _mirrored(way: OnTheWay, cache: Cache) -> Step:
         verdict = Verdict.PASS if way.before.oid == base.oid else Verdict.FAIL
         return Step(name="verify", verdict=verdict, detail="there is no series yet: the first candidate makes it")
     result = prove(dataclasses.replace(way.config, fork_ref=way.before.oid, expect="fork"), cache)
-    detail = f"{result.applied_count} patches give {result.applied_tree[:12]}, the fork at {way.before.oid[:12]}"
+    given = "1 patch gives" if result.applied_count == 1 else f"{result.applied_count} patches give"
+    detail = f"{given} {result.applied_tree[:12]}, the fork at {way.before.oid[:12]}"
     if not result.holds:
         detail = result.first_problem or "the series is not the fork below the candidate"
         after = prove(dataclasses.replace(way.config, fork_ref=way.head.oid, expect="fork"), cache)

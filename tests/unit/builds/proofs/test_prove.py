@@ -46,7 +46,7 @@ def test_a_good_build_holds_in_everything(tmp_path: Path) -> None:
         ("runs", INVALID, "cannot run here: no emulator"),
         ("commit", PASS, f"{KEY} is in tool"),
         ("cuda-arch", PASS, "a build without CUDA, and without device code"),
-        ("paths", PASS, f"none of {ROOT} in 1 files"),
+        ("paths", PASS, f"none of {ROOT} in 1 file"),
     ]
 
 

@@ -49,7 +49,7 @@ def test_a_series_without_context_is_copied_to_one_that_git_itself_applies(
         path.name.replace(".anchored", ".patch") for path in sorted(anchored.series.glob("*.anchored"))
     ]
     tree = applied_by_git(anchored, copied, tmp_path / "index")
-    assert capsys.readouterr().out == f"product: {len(copied)} plain patches in copy, which give tree {tree}\n"
+    assert capsys.readouterr().out == f"product: {len(copied)} plain patches in copy, tree {tree}\n"
     assert snapshot(anchored.series) == before
 
 

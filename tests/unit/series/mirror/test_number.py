@@ -89,7 +89,7 @@ def test_a_gap_that_is_too_small_is_refused_and_named() -> None:
     with pytest.raises(NotHeldError, match="no numbers left") as raised:
         numbers(known(1, 2, 4), coming("1", "x", "2", "y", "z", "4"))
     assert raised.value.problems == (
-        "1 patches for the gap between 0001 and 0002",
+        "1 patch for the gap between 0001 and 0002",
         "2 patches for the gap between 0002 and 0004",
     )
     assert "--renumber" in str(raised.value.hint)
