@@ -108,7 +108,7 @@ def _named(ctx: typer.Context) -> set[str]:
 
 
 def _numbers(ctx: typer.Context) -> Iterator[tuple[str, str]]:
-    from patchstack.series.files.names import number_of, patch_names, slug_of
+    from patchstack.series.files.directory import number_of, patch_names, slug_of
 
     names = _named(ctx)
     seen = set()
