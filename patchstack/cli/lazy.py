@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer._click.core import Command
 from typer._click.exceptions import NoArgsIsHelpError, UsageError
 from typer.core import TyperGroup
 from typer.main import get_command
@@ -75,7 +74,7 @@ def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
             helps = {name: one.short_help for name, one in lazy.items()}
             helps |= {name: one.get_short_help_str() for name, one in self.commands.own.items()}
             names = [CompletionItem(name, help=helps[name]) for name in self.commands if name.startswith(incomplete)]
-            return [*names, *Command.shell_complete(self, ctx, incomplete)]
+            return [*names, *super(TyperGroup, self).shell_complete(ctx, incomplete)]
 
         def main(self, *args: Any, **others: Any) -> Any:
             """Run the command line. Wrong usage is told in our words, not Typer's."""

@@ -385,3 +385,17 @@ def test_the_ledger_on_a_real_terminal_has_all_that_counts(decided: Path, width:
 
 def test_no_color_is_kept_on_a_real_terminal(decided: Path) -> None:
     assert "\x1b" not in on_pty(["ledger"], decided, 80, NO_COLOR="1")
+
+
+@pytest.mark.parametrize(
+    ("make", "last"),
+    [
+        (of_suite, "FAIL  unchanged: 3 gates: 1 PASS, 1 FAIL, 1 INVALID"),
+        (of_proofs, "FAIL  paged for cuda: 3 proofs: 1 PASS, 1 FAIL, 1 INVALID"),
+    ],
+)
+def test_what_judges_ends_in_one_verdict(
+    make: Callable[[], Table], last: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make()
+    assert capsys.readouterr().out.splitlines()[-1] == last
