@@ -12,7 +12,7 @@ from patchstack.builds.record.record import BUILT
 from patchstack.builds.run.progress import Progress, ProgressReader, Pulse
 from patchstack.canonical import one_line
 from patchstack.report.escape import printable
-from patchstack.report.streams import VERDICTS, paint_words, quiet
+from patchstack.report.streams import VERDICTS, coloured, paint_words, quiet
 from patchstack.report.table import Give, Table, print_table
 from patchstack.report.words import counted, verdict_line
 from patchstack.verdict import Verdict
@@ -94,7 +94,9 @@ class BuildScreen:
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[left]}"),
             )
-            self._bar = RichProgress(*columns, console=Console(stderr=True), transient=True)
+            self._bar = RichProgress(
+                *columns, console=Console(stderr=True, no_color=not coloured(sys.stderr)), transient=True
+            )
             self._bar.start()
             self._task = self._bar.add_task("", total=None, left="")
         return self
