@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# What the machine lacks (cmake, ninja) is in the environment.
+export PATH := $(PATH):$(CURDIR)/$(BIN)
 
 .PHONY: help demo test lint types contract docs check workflows requirements package models fuzz bench bench-build clean
 

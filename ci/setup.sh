@@ -26,5 +26,10 @@ if ! "$python" -m venv "$venv" >/dev/null 2>&1; then
         exit 3
     fi
 fi
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint ci/constraints.txt --editable '.[dev]'
+# cmake and ninja are wheels as well: a machine that lacks them can still build.
+set -- --editable '.[dev]'
+for tool in cmake ninja; do
+    command -v "$tool" >/dev/null || set -- "$@" "$tool"
+done
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint ci/constraints.txt "$@"
 touch "$venv/.installed"

@@ -7,6 +7,8 @@ import io
 import json
 import os
 import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -42,10 +44,21 @@ def demo_command(
             tour.accept(engine)
     if tour.wrong:
         raise NotHeldError("the demo did not go as told", problems=tour.wrong)
-    print(f"Look around: cd {shlex.quote(str(demo.root))}; patchstack verify; patchstack verify --json; ", end="")
-    print("git -C fork log --oneline")
+    typed = _typed_as()
+    print(f"Look around: cd {shlex.quote(str(demo.root))}; git -C fork log --oneline; {typed} verify --json")
     if key is not None:
-        print(f"Go on: patchstack gate run --build {key}; patchstack ledger keys; patchstack --help")
+        print(f"Go on: {typed} gate run --build {key}; {typed} ledger keys; {typed} --help")
+
+
+def _typed_as() -> str:
+    """How this very program is called from a shell in any directory: by its name if that finds it, else by its path."""
+    program = Path(sys.argv[0]).absolute()
+    found = shutil.which("patchstack")
+    if found is not None and Path(found).resolve() == program.resolve():
+        return "patchstack"
+    if program.name == "patchstack" and os.access(program, os.X_OK):
+        return shlex.quote(str(program))
+    return f"{shlex.quote(sys.executable)} -m patchstack"
 
 
 class Tour:
