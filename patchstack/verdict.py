@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from patchstack.errors import Exit
@@ -22,3 +22,14 @@ def exit_code(verdicts: Iterable[Verdict]) -> Exit:
     if Verdict.FAIL in seen:
         return Exit.DOES_NOT_HOLD
     return Exit.INVALID if Verdict.INVALID in seen or not seen else Exit.HOLDS
+
+
+def verdict_line(what: str, verdicts: Sequence[Verdict], excused: Sequence[Verdict] | None = None) -> str:
+    """The last line of a command that judges: one verdict, and how many there are of each.
+
+    `excused` are the verdicts that count if some of them were excused.
+    """
+    codes = {Exit.HOLDS: Verdict.PASS, Exit.DOES_NOT_HOLD: Verdict.FAIL}
+    whole = codes.get(exit_code(verdicts if excused is None else excused), Verdict.INVALID)
+    told = ", ".join(f"{verdicts.count(one)} {one}" for one in Verdict if one in verdicts)
+    return f"{whole}  {what}: {told}"

@@ -25,7 +25,7 @@ from patchstack.cli.options import (
 )
 from patchstack.cli.proving import ProvingMachine
 from patchstack.errors import UsageError
-from patchstack.report.words import patch_count
+from patchstack.report.text import patch_count
 
 if TYPE_CHECKING:
     from patchstack.workflow.candidate.accept import Step

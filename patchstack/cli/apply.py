@@ -11,7 +11,7 @@ from patchstack.cli.complete import complete_number, complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import PatchesOption, WorkspaceOption, one_series, the_workspace
 from patchstack.errors import UsageError
-from patchstack.report.words import counted, patch_count
+from patchstack.report.text import counted, patch_count
 
 
 def apply_command(

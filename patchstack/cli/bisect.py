@@ -170,7 +170,7 @@ def _builder(
 
 def _show(series: str, found: Bisected, *, json: bool) -> None:
     from patchstack.report.bisect import answer_lines, bisect_document
-    from patchstack.report.escape import printable
+    from patchstack.report.text import printable
     from patchstack.workflow.bisect.search import Ending
 
     if json:

@@ -25,7 +25,7 @@ from patchstack.cli.options import (
 )
 from patchstack.errors import Exit, UsageError
 from patchstack.files.places import cache_places
-from patchstack.report.words import counted
+from patchstack.report.text import counted
 
 if TYPE_CHECKING:
     from patchstack.builds.inputs.plan import Request

@@ -121,8 +121,8 @@ def _looked(ahead: Ahead, question: Question, days: int | None, svg: Path | None
 
 def _show(found: Canary, outlook: Forecast | None) -> None:
     from patchstack.report.canary import canary_explanation, canary_table, canary_truth
-    from patchstack.report.escape import printable
     from patchstack.report.table import print_table
+    from patchstack.report.text import printable
 
     print_table(canary_table(found))
     print(printable("\n".join([canary_truth(found), *canary_explanation(found)])), flush=True)

@@ -24,8 +24,8 @@ def doctor_command(
     from patchstack.machine.local.doctor import judge
     from patchstack.machine.local.facts import gather
     from patchstack.report.doctor import advice_lines, doctor_document, doctor_table
-    from patchstack.report.escape import printable
     from patchstack.report.table import print_table
+    from patchstack.report.text import printable
 
     cache = cache_places()
     named = engine or os.environ.get("PATCHSTACK_ENGINE") or _configured()

@@ -11,7 +11,7 @@ from patchstack.cli.complete import complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import WorkspaceOption, one_series, open_cache, the_workspace
 from patchstack.errors import UsageError
-from patchstack.report.words import counted
+from patchstack.report.text import counted
 
 if TYPE_CHECKING:
     from patchstack.workspace import SeriesConfig

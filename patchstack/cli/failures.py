@@ -12,8 +12,8 @@ from pathlib import Path
 
 from patchstack.errors import Exit, MissingError, PatchstackError
 from patchstack.files.places import cache_directory
-from patchstack.report.escape import printable
 from patchstack.report.streams import manners, paint_words, quiet
+from patchstack.report.text import printable
 
 
 def guarded(command: Callable[[], object]) -> int:

@@ -53,9 +53,9 @@ def status_command(
     and whether it is fit to be judged on. Writes nothing. Exits with 0 where it is fit, else with 4."""
     from patchstack.machine.gpu.lock import look
     from patchstack.machine.gpu.preflight import Wanted, allowed, preflight
-    from patchstack.report.escape import printable
     from patchstack.report.machine import gpu_document, hardware_lines, preflight_table
     from patchstack.report.table import print_table
+    from patchstack.report.text import printable
 
     permitted = allowed(tuple(allow or ()))
     with _reached(engine, image, lock, gpus=gpu) as reached:

@@ -78,9 +78,9 @@ def _reported(result: LintResult, as_json: bool) -> Exit:
 
         print(dumps(lint_document(result, RULES)), flush=True)
     else:
-        from patchstack.report.escape import printable
         from patchstack.report.lint import lint_line, lint_table
         from patchstack.report.table import print_table
+        from patchstack.report.text import printable
 
         if not result.clean:
             print_table(lint_table(result))

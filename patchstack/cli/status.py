@@ -25,9 +25,9 @@ def status_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Show where each series stands: pin, fork, mirror, lock, numbers, surface, and what to do next. Writes nothing."""
-    from patchstack.report.escape import printable
     from patchstack.report.status import next_line, patches_table, status_document, status_lines, surface_table
     from patchstack.report.table import print_table
+    from patchstack.report.text import printable
     from patchstack.series.status.status import read_status
 
     configs = the_workspace(workspace).select(series or ())

@@ -22,7 +22,7 @@ from patchstack.cli.options import (
     the_workspace,
 )
 from patchstack.errors import Exit, UsageError
-from patchstack.report.words import patch_count
+from patchstack.report.text import patch_count
 
 if TYPE_CHECKING:
     from patchstack.gates.suite import Suite
@@ -153,9 +153,9 @@ def _step(
 
 def _show(state: SyncState, *, json: bool) -> None:
     """Print where a sync stands, and leave with 1 where a person is needed."""
-    from patchstack.report.escape import printable
     from patchstack.report.sync import next_line, report_lines, standing_line, stop_lines, sync_table
     from patchstack.report.table import print_table
+    from patchstack.report.text import printable
     from patchstack.verdict import Verdict
     from patchstack.workflow.sync.checks import interrupted
     from patchstack.workflow.sync.document import sync_document

@@ -23,7 +23,7 @@ from patchstack.cli.options import (
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
 
 if TYPE_CHECKING:
-    from patchstack.series.verify.result import Verification
+    from patchstack.series.verify.states import Verification
     from patchstack.workspace import SeriesConfig
 
 _TREE = re.compile(r"[0-9a-f]{40}\Z")
@@ -115,8 +115,8 @@ def _print_error(name: str, error: PatchstackError) -> None:
 
 def show(result: Verification) -> None:
     """Print the table, the line of truth and what explains them; warnings go to stderr."""
-    from patchstack.report.escape import printable
     from patchstack.report.table import print_table
+    from patchstack.report.text import printable
     from patchstack.report.verify import explanation, truth, verify_table
 
     print_table(verify_table(result))

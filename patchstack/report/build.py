@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 from patchstack.builds.record.record import BUILT
 from patchstack.builds.run.progress import Progress, ProgressReader, Pulse
 from patchstack.canonical import one_line
-from patchstack.report.escape import printable
 from patchstack.report.streams import VERDICTS, coloured, paint_words, quiet
 from patchstack.report.table import Give, Table, print_table
-from patchstack.report.words import counted, verdict_line
-from patchstack.verdict import Verdict
+from patchstack.report.text import counted, printable
+from patchstack.verdict import Verdict, verdict_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from patchstack.report.table import Give, Table
-from patchstack.report.words import counted, patch_count
+from patchstack.report.text import counted, patch_count
 from patchstack.upstream.canary.landed import drop_reason
 from patchstack.upstream.canary.result import APPLIES, Broken, Canary, CanaryPatch, Likeness, State
 from patchstack.upstream.history import UpstreamCommit

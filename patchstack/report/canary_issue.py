@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from patchstack.errors import UsageError
 from patchstack.report.documents import BUILD, CANARY, Document, each
-from patchstack.report.escape import references
 from patchstack.report.summary import part, summary
+from patchstack.report.text import references
 
 # GitHub takes 65,536 characters of an issue's body.
 LARGEST = 60_000

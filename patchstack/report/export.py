@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from patchstack.report.table import Give, Table
-from patchstack.report.words import patch_count
+from patchstack.report.text import patch_count
 from patchstack.series.mirror.export import Change, ExportPlan
 
 SCHEMA = "patchstack.export/1"

@@ -13,11 +13,10 @@ from xml.etree import ElementTree
 from patchstack.errors import ConfigError, MissingError
 from patchstack.gates.judgement import Judgement
 from patchstack.observe.protocol import Attempt
-from patchstack.report.escape import printable
 from patchstack.report.streams import VERDICTS, paint_words
 from patchstack.report.table import Give, Table, print_table
-from patchstack.report.words import counted, verdict_line
-from patchstack.verdict import Verdict
+from patchstack.report.text import counted, printable
+from patchstack.verdict import Verdict, verdict_line
 
 SCHEMA = "patchstack.gate/1"
 SUITE_SCHEMA = "patchstack.gates/1"

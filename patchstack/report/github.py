@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from patchstack.report.escape import printable
+from patchstack.report.text import printable
 
 # What a log should hold: the interface shows the first ten of a level and step, and fifty of a job.
 SHOWN = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from patchstack.report.words import counted
+from patchstack.report.text import counted
 from patchstack.upstream.forecast.forecast import AHEAD, Forecast, HotFile
 
 _SHADES = " ░▒▓█"

@@ -8,8 +8,8 @@ from typing import Any
 
 from patchstack.evidence.ledger import SCHEMA, Decision
 from patchstack.evidence.resemblance import Likeness
-from patchstack.report.escape import printable
 from patchstack.report.table import Give, Table, print_table
+from patchstack.report.text import printable
 
 _STYLES = {"accepted": "green", "rejected": "red"}
 

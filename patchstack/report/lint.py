@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from patchstack.report.table import Give, Table
-from patchstack.report.words import counted
+from patchstack.report.text import counted
 from patchstack.series.lint.rule import Finding, Rule
 from patchstack.series.lint.runner import LintResult
 

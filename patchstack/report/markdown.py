@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from patchstack.errors import UsageError
 from patchstack.git.patch.trailers import DEFAULT, GATES, METADATA, SWITCH
-from patchstack.report.escape import printable
+from patchstack.report.text import printable
 from patchstack.series.status.metadata import PatchMetadata
 
 _CODE = {SWITCH, DEFAULT, GATES}

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from patchstack import __version__
 from patchstack.report.annotations import GRAVE_RULES, Ground
 from patchstack.report.documents import LINT, Document
-from patchstack.report.escape import printable
+from patchstack.report.text import printable
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 LARGEST = 5000  # results that code scanning shows; it drops what is more

@@ -9,8 +9,8 @@ from typing import Any
 
 from patchstack.git.patch.text import read_text
 from patchstack.git.patch.trailers import DEFAULT, GATES, GROUP, REPLACES, SWITCH, UPSTREAM, Message
-from patchstack.report.escape import printable
 from patchstack.report.streams import coloured
+from patchstack.report.text import printable
 from patchstack.series.files.directory import PatchFile
 from patchstack.series.status.surface import FileCount, ReadableDiff
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from patchstack.git.patch.trailers import METADATA
 from patchstack.report.table import Give, Table
+from patchstack.report.text import counted
 from patchstack.report.verify import STATE_STYLES
-from patchstack.report.words import counted
 from patchstack.series.files.directory import spans
 from patchstack.series.lint.summary import LintState
 from patchstack.series.status.next_step import LockWord, MirrorWord

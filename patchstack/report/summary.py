@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from patchstack.report.documents import BUILD, CANARY, GATES, LINT, VERIFY, Document, title
-from patchstack.report.escape import block, code, cut, folded, table
-from patchstack.report.words import counted, patch_count
+from patchstack.report.text import block, code, counted, cut, folded, patch_count, table
 
 # A step's summary may have 1 MiB.
 LARGEST = 1000 * 1024

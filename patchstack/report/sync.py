@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from patchstack.report.table import Give, Table
-from patchstack.report.words import counted, patch_count
+from patchstack.report.text import counted, patch_count
 from patchstack.workflow.sync.document import counts
 from patchstack.workflow.sync.state import Item, Phase, SyncState
 

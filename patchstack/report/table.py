@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Literal
 
-from patchstack.report.escape import printable
 from patchstack.report.streams import coloured, paint, terminal
+from patchstack.report.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from patchstack.report.table import Give, Table
-from patchstack.report.words import patch_count
-from patchstack.series.verify.result import Drift, Row, State, Verification
+from patchstack.report.text import patch_count
+from patchstack.series.verify.states import Drift, Row, State, Verification
 
 SCHEMA = "patchstack.verify/1"
 _SHOWN_LINES = 30

@@ -12,8 +12,14 @@ from patchstack.workspace.model import (
     is_url,
     located,
 )
-from patchstack.workspace.read import find_workspace, read_workspace
-from patchstack.workspace.variants import PLATFORMS, parse_size, parse_time, read_variants_file
+from patchstack.workspace.read import (
+    PLATFORMS,
+    find_workspace,
+    parse_size,
+    parse_time,
+    read_variants_file,
+    read_workspace,
+)
 from patchstack.workspace.write import add_series, move_pin
 
 __all__ = [

@@ -15,7 +15,7 @@ from patchstack.git import run as git
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
 from patchstack.git.remote import Cache, shown_url
-from patchstack.series.verify.result import Verification
+from patchstack.series.verify.states import Verification
 from patchstack.series.verify.verify import prove_and_keep
 from patchstack.workspace import SeriesConfig
 

@@ -113,9 +113,9 @@ def _looked_at(inputs: Inputs, event: Event) -> list[Annotation]:
 def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], refused: PatchstackError | None) -> int:
     """Run the command and report it. A refusal goes before all that it may find."""
     from patchstack.report.documents import each
-    from patchstack.report.escape import block
     from patchstack.report.github import commands, write_values
     from patchstack.report.summary import failure, part, summary
+    from patchstack.report.text import block
 
     workspace = _root() / inputs.workspace
     done, documents = _carried_out(inputs, report, workspace)
@@ -297,6 +297,6 @@ def _file(name: str) -> Path:
 
 
 def _say(line: str) -> None:
-    from patchstack.report.escape import printable
+    from patchstack.report.text import printable
 
     print(printable(line).replace("\n", " "), flush=True)

@@ -22,7 +22,7 @@ from patchstack.series.lock import FILE_NAME, Lock, LockedPatch, read_lock, rend
 from patchstack.series.mirror.format_cache import FormatMemory
 from patchstack.series.mirror.number import Coming, Known, assign_numbers, identify
 from patchstack.series.verify.prefix_trees import apply_in_turn
-from patchstack.series.verify.result import State
+from patchstack.series.verify.states import State
 from patchstack.series.verify.verify import Expectation, verify
 from patchstack.workspace import LintPolicy, Waiver
 

@@ -20,7 +20,7 @@ from patchstack.series.status.metadata import PatchMetadata, read_metadata
 from patchstack.series.status.next_step import LockWord, MirrorWord, Situation, next_step
 from patchstack.series.status.surface import Surface, measure_surface
 from patchstack.series.verify.prefix_trees import Link
-from patchstack.series.verify.result import Row, State, Verification
+from patchstack.series.verify.states import Row, State, Verification
 from patchstack.series.verify.verify import Expectation, verify_links
 from patchstack.workspace import SeriesConfig
 

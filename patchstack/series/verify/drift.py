@@ -12,7 +12,7 @@ from patchstack.git.trees import compare_trees, content, want_contents
 from patchstack.series.history import ForkHistory
 from patchstack.series.verify.match import Matching
 from patchstack.series.verify.prefix_trees import Link
-from patchstack.series.verify.result import Drift, FileDrift, PatchDrift, State
+from patchstack.series.verify.states import Drift, FileDrift, PatchDrift, State
 
 
 def explain_drift(

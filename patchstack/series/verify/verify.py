@@ -18,8 +18,16 @@ from patchstack.series.sources import Sources, open_sources
 from patchstack.series.verify.drift import explain_drift
 from patchstack.series.verify.match import match
 from patchstack.series.verify.prefix_trees import Link, apply_series
-from patchstack.series.verify.result import NOT_APPLIED, Drift, Row, State, Verification
-from patchstack.series.verify.states import against_fork, against_lock, apply_row
+from patchstack.series.verify.states import (
+    NOT_APPLIED,
+    Drift,
+    Row,
+    State,
+    Verification,
+    against_fork,
+    against_lock,
+    apply_row,
+)
 from patchstack.workspace import SeriesConfig
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from patchstack.git.objects import Objects
 from patchstack.series.files.directory import PatchFile, Series
-from patchstack.upstream.canary.conflicting_commits import Culprits
+from patchstack.upstream.canary.causes import Culprits
 from patchstack.upstream.canary.diagnose import Diagnoser, Diagnosis
 from patchstack.upstream.canary.landed import SAME_LINES, Landing, drop_reason
 from patchstack.upstream.canary.result import Broken, Canary, CanaryPatch, Likeness, State

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import Entry, TreeOverlay
-from patchstack.upstream.canary.conflicting_commits import Culprits
+from patchstack.upstream.canary.causes import Culprits, Reason, why_not
 from patchstack.upstream.canary.line_owners import Ownership
-from patchstack.upstream.canary.rejected_hunks import Reason, why_not
 from patchstack.upstream.canary.result import State
 from patchstack.upstream.canary.strict_chain import Slot, StrictChain
 from patchstack.upstream.history import UpstreamCommit

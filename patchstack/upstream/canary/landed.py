@@ -11,7 +11,7 @@ from patchstack.git.patch.diff import Hunk
 from patchstack.git.patch.hunks import place_hunks
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import PatchFile
-from patchstack.upstream.canary.conflicting_commits import Culprits
+from patchstack.upstream.canary.causes import Culprits
 from patchstack.upstream.canary.diagnose import Diagnoser
 from patchstack.upstream.canary.result import Likeness
 from patchstack.upstream.canary.similarity import (

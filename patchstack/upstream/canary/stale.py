@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
 from patchstack.git.trees import compare_trees
-from patchstack.upstream.canary.conflicting_commits import Culprits
+from patchstack.upstream.canary.causes import Culprits
 from patchstack.upstream.canary.diagnose import Diagnoser
 from patchstack.upstream.canary.functions import Function, functions, head_at
 from patchstack.upstream.history import UpstreamRange

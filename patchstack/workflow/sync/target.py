@@ -18,7 +18,7 @@ from patchstack.series.files.directory import PatchFile, Series, is_patch
 from patchstack.series.history import ForkHistory
 from patchstack.series.lock import FILE_NAME, Lock
 from patchstack.series.mirror.destination import refuse_name
-from patchstack.series.verify.result import Row
+from patchstack.series.verify.states import Row
 from patchstack.upstream.history import UpstreamRange, read_range
 from patchstack.workflow.sync.state import Item
 from patchstack.workflow.sync.worktree import SyncTree

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from patchstack.report.escape import printable
 from patchstack.report.github import SHOWN, Annotation, Level, commands, stopped, write_values
+from patchstack.report.text import printable
 from tests.runner.commands import heard
 from tests.runner.jobs import values_of
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from patchstack.report.escape import block, code, cut, folded, printable, references, table
+from patchstack.report.text import block, code, cut, folded, printable, references, table
 
 WORDS = st.lists(
     st.one_of(

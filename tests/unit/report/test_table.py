@@ -25,7 +25,7 @@ from patchstack.machine.local.doctor import State as DoctorState
 from patchstack.report import build, canary, doctor, export, gate, ledger, lint, machine, status, sync, table, verify
 from patchstack.report.table import Give, Table, middle_out, plain_lines, print_fitted, print_table
 from patchstack.series.mirror.export import Change
-from patchstack.series.verify.result import State as VerifyState
+from patchstack.series.verify.states import State as VerifyState
 from patchstack.upstream.canary.result import State as CanaryState
 from patchstack.verdict import Verdict
 from tests.support.checkout import ROOT

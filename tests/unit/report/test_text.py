@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from patchstack.report.words import counted, patch_count, verdict_line
-from patchstack.verdict import Verdict
+from patchstack.report.text import counted, patch_count
+from patchstack.verdict import Verdict, verdict_line
 
 PASS, FAIL, INVALID = Verdict
 

@@ -1,4 +1,4 @@
-"""Text that others wrote, made safe for a terminal, and for Markdown so that it says just itself.
+"""Text for people: numbers in sentences, and what others wrote, made safe for a terminal and for Markdown.
 
 GitHub renders summaries, comments and issues with HTML, mentions, references, emoji and automatic links. So foreign
 text is put into `<code>` (no mentions or references are made there), and every character that could mean something is
@@ -82,3 +82,13 @@ def cut(lines: Sequence[str], size: int) -> str:
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """The number with its noun: `1 patch`, `2 patches`. `many` is needed if it is not `one` and an s."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def patch_count(number: int) -> str:
+    """`1 patch`, `2 patches`."""
+    return counted(number, "patch", "patches")
