@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# What the machine lacks (cmake, ninja) is in the environment.
-export PATH := $(PATH):$(CURDIR)/$(BIN)
+# cmake and ninja, if the machine has none: ci/setup.sh installs them.
+export PATH := $(PATH):$(CURDIR)/$(VENV)/tools
 
 .PHONY: help demo test lint types contract docs check workflows requirements package models fuzz bench bench-build clean
 

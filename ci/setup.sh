@@ -26,10 +26,14 @@ if ! "$python" -m venv "$venv" >/dev/null 2>&1; then
         exit 3
     fi
 fi
-# cmake and ninja are wheels as well: a machine that lacks them can still build.
+# cmake and ninja are wheels as well. What the machine lacks of them is in tools/, for a PATH that must not name the rest.
 set -- --editable '.[dev]'
+mkdir "$venv/tools"
 for tool in cmake ninja; do
-    command -v "$tool" >/dev/null || set -- "$@" "$tool"
+    command -v "$tool" >/dev/null || {
+        set -- "$@" "$tool"
+        ln -s "../bin/$tool" "$venv/tools/$tool"
+    }
 done
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint ci/constraints.txt "$@"
 touch "$venv/.installed"
