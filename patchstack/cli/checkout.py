@@ -65,13 +65,7 @@ def checkout_command(
     if patch == 0 and not loaded.up_to(0).patches:
         raise UsageError("--patch 0 is the pin, not a patch", hint="--at 0 checks out the pin")
     lock = read_lock(config.patches)
-    sources = open_sources(
-        open_cache(offline=offline),
-        upstream=config.upstream,
-        pin=config.pin,
-        series=loaded,
-        clones=[str(clone) for clone in (worktree_of, config.fork) if clone is not None and not is_url(str(clone))],
-    )
+    sources = open_sources(open_cache(offline=offline), upstream=config.upstream, pin=config.pin, series=loaded)
     made = check_out(
         sources.objects,
         loaded,
@@ -93,7 +87,7 @@ def checkout_command(
         files = ", ".join(made.left_out[:3]) + (f" and {len(made.left_out) - 3} more" if len(made.left_out) > 3 else "")
         talk(f"warning: the contents of {files} are not to be had: the work tree is sparse, without them")
     if worktree_of is None:
-        place = "the cache" if is_url(sources.upstream.name) else sources.upstream.name
+        place = "the cache" if is_url(config.upstream) else config.upstream
         talk(f"note: it borrows the objects of {place}; keep that, or run git -C {directory} repack -a -d")
     if lock is None:
         talk(

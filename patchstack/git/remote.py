@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import MissingError, PatchstackError, UsageError
+from patchstack.errors import MissingError, UsageError
 from patchstack.files.atomic import put_in_place
 from patchstack.files.lock import locked
 from patchstack.git import run as git
@@ -82,11 +82,11 @@ class Remote:
             return None
         return "check the network, and run it again: what has come is kept"
 
-    def commit(self, oid: str, clones: Sequence[str] = ()) -> Repository:
-        """Return a repository for reading a commit and its trees. From a URL it is fetched, by its full id, unless one
-        of the clones, at paths, has it; whether the one at a path has it is seen when it is read."""
+    def commit(self, oid: str) -> Repository:
+        """Return a repository for reading a commit and its trees. From a URL it is fetched, by its full id; whether the
+        one at a path has it is seen when it is read."""
         if self._by_url and (self._opened is None or not _has(self._opened, oid)):
-            self._opened = _clone_that_has(oid, clones) or self.cache.commit(self._where, oid)
+            self._opened = self.cache.commit(self._where, oid)
         return self._open()
 
     def reach(self, ref: str | None, *, until: str) -> Reached:
@@ -256,18 +256,6 @@ def _has(repository: Repository, oid: str) -> bool:
     if not FULL_ID.match(oid) or not objects.has(oid) or objects.read(oid)[0] != "commit":
         return False
     return objects.has(objects.commit(oid).tree)
-
-
-def _clone_that_has(oid: str, clones: Sequence[str]) -> Repository | None:
-    """The first of some clones that has a commit with its tree; what cannot be opened has nothing."""
-    for where in clones:
-        try:
-            repository = Repository.open(where, Path(where))
-        except PatchstackError:
-            continue
-        if _has(repository, oid):
-            return repository
-    return None
 
 
 def _make_clone(directory: Path) -> None:

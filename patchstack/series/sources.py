@@ -20,8 +20,8 @@ from patchstack.workspace import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The opened sources: objects of all of them, the pin, upstream's repository (of a URL: a clone with the pin, or
-    ours in the cache), and if a fork was named its commits and repository."""
+    """The opened sources: objects of all of them, the pin, upstream's repository (of a URL: ours in the cache), and
+    where a fork was named its commits and repository."""
 
     objects: Objects
     base: Commit
@@ -40,21 +40,18 @@ def open_sources(
     series: Series,
     head_only: bool = False,
     recreate: str | None = None,
-    clones: Sequence[str] = (),
 ) -> Sources:
     """Open upstream and fork, and find the pin. Contents the series needs are fetched ahead where they are missing.
 
     `head_only` reads the fork's head alone, not its commits since the pin: they may have merges, or no pin below them.
     `recreate` is the series' name in the workspace: the hint for a missing fork gives the command that recreates it.
-    If upstream is a URL, a fork at a path that has the pin, or one of the `clones`, serves instead: nothing is fetched.
 
     Raises `NotARepository`, `MissingError` for what is missing (a fork too), and `NotHeldError` for a fork that is not
     on the pin.
     """
     objects = Objects()
     remotes = [Remote.at(upstream, cache)]
-    here = [where for where in (fork, *clones) if where is not None and not is_url(where)]
-    repository = remotes[0].commit(pin, here)
+    repository = remotes[0].commit(pin)
     objects.add_directory(repository.object_directory, repository.name)
     base = repository.resolve_commit(pin, "pin", objects)
     history = fork_repository = None

@@ -45,10 +45,9 @@ def test_an_error_is_told_with_its_problems_and_its_hint() -> None:
 
 def cached_workspace(directory: Path, upstream: str) -> None:
     fork = a_fork(directory)
-    forked = upstream.replace("upstream", "fork")
     (directory / "patchstack.yaml").write_text(
         f"variants: {{toy: {{targets: [toy]}}}}\nseries:\n  product:\n    patches: patches\n"
-        f"    upstream: {upstream}\n    pin: {fork.pin}\n    fork: {forked}\n    fork_ref: product\n    variant: toy\n"
+        f"    upstream: {upstream}\n    pin: {fork.pin}\n    fork: fork\n    fork_ref: product\n    variant: toy\n"
     )
 
 
@@ -59,6 +58,7 @@ def cached_workspace(directory: Path, upstream: str) -> None:
         (["verify"], False),
         (["status"], False),
         (["canary"], False),
+        (["export", "--dry-run"], False),
         (["build", "--engine", "host"], True),
         (["bisect", "--run", "true"], True),
     ],

@@ -11,8 +11,6 @@ from time import monotonic, sleep
 
 import pytest
 
-from patchstack.cli.failures import guarded
-from patchstack.cli.main import app
 from patchstack.errors import MissingError, UsageError
 from patchstack.git.objects import FULL_ID, NotARepository, Objects, Repository
 from patchstack.git.remote import Cache, Remote, shown_url
@@ -295,40 +293,6 @@ def test_offline_a_url_is_answered_from_the_cache_or_not_at_all(fork: Fork, plac
     kept = Remote.at(url, cache(places, offline=True))
     assert kept.resolve("product", "fork ref", until=fork.pin)[1].oid == fork.commits[-1]
     assert FULL_ID.match(kept.reach("product", until=fork.pin).rev)
-
-
-def test_a_clone_that_has_the_pin_serves_instead_of_a_url_that_cannot_be_reached(fork: Fork, places: Places) -> None:
-    cache = Cache(lambda: places.cache)
-    upstream = "https://127.0.0.1:9/upstream.git"
-    clones = [str(places.world / "nothing"), str(fork.series), str(fork.repo.path)]
-    assert Remote(upstream, cache).commit(fork.pin, clones).path == fork.repo.path
-    assert not places.cache.exists()
-    with pytest.raises(MissingError, match=r"could not be fetched from https://127\.0\.0\.1:9/upstream\.git"):
-        Remote(upstream, cache).commit("0" * 40, clones)
-
-
-@pytest.mark.parametrize("offline", [[], ["--offline"]])
-def test_with_a_local_fork_the_upstream_s_url_is_not_asked(
-    fork: Fork, run_cli: RunCli, places: Places, offline: list[str]
-) -> None:
-    sources = ["--patches", fork.series, "--upstream", "https://127.0.0.1:9/upstream.git", "--pin", fork.pin]
-    assert run_cli("verify", *sources, "--fork", fork.repo.path, "--fork-ref", fork.ref, *offline).code == 0
-    assert not places.cache.exists()
-    ran = run_cli("verify", *sources, "--apply-only", *offline)
-    assert ran.code == 3
-
-
-def test_a_checkout_needs_no_network_if_a_clone_has_the_pin(
-    fork: Fork, places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (places.world / "patchstack.yaml").write_text(
-        f"series:\n  product:\n    patches: {fork.series}\n    upstream: https://127.0.0.1:9/upstream.git\n"
-        f"    pin: {fork.pin}\n"
-    )
-    for arguments, code in ((["one"], 3), (["two", "--worktree-of", str(fork.repo.path), "--branch", "anew"], 0)):
-        monkeypatch.setattr(sys, "argv", ["patchstack", "checkout", "product", *arguments])
-        assert guarded(app) == code, capsys.readouterr().err
-    assert (places.world / "two" / "src" / "kernel.cu").exists()
 
 
 def test_what_only_a_url_has_to_say(fork: Fork, places: Places) -> None:
