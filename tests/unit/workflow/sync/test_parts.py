@@ -74,7 +74,7 @@ def changes(old: dict[str, str], new: dict[str, str]) -> list[str]:
     return list(toolchain_lines(toolchain_document(found)))
 
 
-NOTHING = ["toolchain: no option, version or submodule changed (1 build files changed otherwise)"]
+NOTHING = ["toolchain: no option, version or submodule changed (1 build file changed otherwise)"]
 
 
 @pytest.mark.parametrize(
