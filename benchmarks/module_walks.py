@@ -92,7 +92,7 @@ WALKS = {
     "accept (ref)": ("accept", "{good}", "--series", "paged", "--why", "a walk", "--engine", "host"),
     "canary (to)": ("canary", "paged", "--to", "{next}"),
 }
-"""In the order in which they run: each stands on what the ones before it left."""
+"""In the order in which they run: each needs what the earlier ones left."""
 
 
 class World:

@@ -19,6 +19,11 @@ class CachePlaces:
         return self.root / "repositories"
 
     @property
+    def formatted(self) -> Path:
+        """What git gave for commits, by the options of `format-patch`."""
+        return self.root / "formatted"
+
+    @property
     def builds(self) -> Path:
         """Builds, one a build key."""
         return self.root / "builds"

@@ -16,6 +16,7 @@ from pathlib import Path
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.atomic import put_in_place
 from patchstack.files.lock import locked
+from patchstack.files.places import CachePlaces
 from patchstack.git import run as git
 from patchstack.git.objects import FULL_ID, Commit, Objects, Repository
 from patchstack.process import Finished
@@ -197,7 +198,7 @@ class Cache:
         bare = shown_url(url)
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", bare.rstrip("/").rsplit("/", 1)[-1]).strip("-") or "repository"
         name = f"{slug}-{hashlib.sha256(bare.encode()).hexdigest()[:12]}.git"
-        directory = self.root() / "repositories" / name
+        directory = CachePlaces(self.root()).repositories / name
         if self.offline and not directory.is_dir():
             raise _offline(url, what)
         if self.offline:

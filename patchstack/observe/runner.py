@@ -135,8 +135,13 @@ class Runner:
         view._context = context
         return view
 
-    def of(self, programs: Programs) -> Runner:
-        """A runner of other programs, all else being the same but for the reference. To be closed by the caller."""
+    def beside(self, build: str | Programs) -> Runner:
+        if isinstance(build, Programs):
+            programs = build
+        else:
+            programs = named_programs(build, self.files, builds=self.builds, isolated=self.about.isolated)
+        if programs.gpus and not self.files.gpus:
+            raise MissingError(f"build {shown(build)} uses a GPU, and the one to be judged does not")
         return Runner(
             self.engine,
             programs,
@@ -147,15 +152,6 @@ class Runner:
             again=self.again,
             builds=self.builds,
         )
-
-    def beside(self, build: str | Programs) -> Runner:
-        if isinstance(build, Programs):
-            programs = build
-        else:
-            programs = named_programs(build, self.files, builds=self.builds, isolated=self.about.isolated)
-        if programs.gpus and not self.files.gpus:
-            raise MissingError(f"build {shown(build)} uses a GPU, and the one to be judged does not")
-        return self.of(programs)
 
     def build_digest(self) -> str:
         return self._station.digest()

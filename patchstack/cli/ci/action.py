@@ -194,7 +194,7 @@ def _outputs(inputs: Inputs, documents: list[Document], code: int) -> dict[str, 
     from patchstack.cli.ci.inputs import Command
 
     compared = inputs.command is not Command.VERIFY or all(one["holds"] is not None for one in documents)
-    fetched = (Path(os.environ.get("PATCHSTACK_CACHE") or os.devnull) / "repositories").is_dir()
+    fetched = CachePlaces(Path(os.environ.get("PATCHSTACK_CACHE") or os.devnull)).repositories.is_dir()
     one = documents[0] if len(documents) == 1 and documents[0].get("error") is None else {}
     tree = one.get("applied_tree", "") if inputs.command is Command.VERIFY else ""
     if inputs.command is Command.BUILD and one:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.files.atomic import replace_file
+from patchstack.files.places import CachePlaces
 from patchstack.git.format import FormattedCommit, format_digest
 from patchstack.git.objects import Commit, Repository
 from patchstack.series.files.directory import Series
@@ -31,7 +32,7 @@ class FormatMemory:
         """The memory for a fork's repository, this git, and these options."""
         key = f"{repository.git_dir}\n{format_digest(context=context, anchored=anchored)}"
         return FormatMemory(
-            path=root() / "formatted" / f"{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()}.json"
+            path=CachePlaces(root()).formatted / f"{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()}.json"
         )
 
     def recall(self, commits: Sequence[Commit], series: Series) -> dict[str, FormattedCommit]:
