@@ -35,6 +35,7 @@ docs: $(VENV)/.installed   ## write the generated reference and the screens in t
 	$(BIN)/python ci/reference.py
 	$(BIN)/python ci/screens.py
 	$(BIN)/python ci/step_summary.py
+	$(BIN)/python ci/schemas.py
 
 workflows: $(VENV)/.installed  ## actionlint and zizmor: this repository's workflows, and those of the docs
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/actionlint
@@ -57,6 +58,7 @@ check: lint types contract workflows   ## lint, types, import contract, workflow
 	$(BIN)/python ci/reference.py --check
 	$(BIN)/python ci/screens.py --check
 	$(BIN)/python ci/step_summary.py --check
+	$(BIN)/python ci/schemas.py --check
 
 fuzz: $(VENV)/.installed   ## the apply fuzz against git, long (FUZZ=20000 examples)
 	PATCHSTACK_FUZZ_EXAMPLES=$(or $(FUZZ),20000) $(BIN)/python -m pytest tests/fuzz

@@ -12,7 +12,7 @@ def kept(target: Path, text: str) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
         return 0
-    if target.read_text(encoding="utf-8") != text:
+    if not target.is_file() or target.read_text(encoding="utf-8") != text:
         print(f"{target} is out of date: make docs", file=sys.stderr)
         return 1
     return 0

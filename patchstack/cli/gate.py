@@ -124,15 +124,17 @@ def list_command(
     found = the_workspace(workspace)
     suites = read_suites(found.path)
     if json:
-        names = [
-            {
-                "suite": one.name,
-                "what": one.what,
-                "gates": [{"name": gate.name, "kind": gate.kind} for gate in one.gates],
-            }
+        from patchstack.report.documents.suites import SuiteEntry, SuiteGate, SuitesDocument
+
+        entries = (
+            SuiteEntry(
+                suite=one.name,
+                what=one.what,
+                gates=tuple(SuiteGate(name=gate.name, kind=gate.kind) for gate in one.gates),
+            )
             for one in suites
-        ]
-        print(one_line({"schema": "patchstack.suites/1", "suites": names}))
+        )
+        print(SuitesDocument(suites=tuple(entries)).line)
         return
     rows = [[one.name, gate.name, gate.kind, f"{found.path}:{gate.line}"] for one in suites for gate in one.gates]
     if not rows:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.git.patch.text import PatchText, read_text
-from patchstack.report.documents import BUILD, CANARY, GATES, LINT, VERIFY, Document, each, title
+from patchstack.report.documents.read import BUILD, CANARY, GATES, LINT, VERIFY, Document, each, title
 from patchstack.report.github import Annotation, Level
 from patchstack.report.patch_lines import added_line, edited_line, failing_line
 

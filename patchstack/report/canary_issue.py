@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patchstack.errors import UsageError
-from patchstack.report.documents import BUILD, CANARY, Document, each
+from patchstack.report.documents.read import BUILD, CANARY, Document, each
 from patchstack.report.summary import part, summary
 from patchstack.report.text import references
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from patchstack.report.documents import Document
+from patchstack.report.documents.read import Document
 
 PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
 

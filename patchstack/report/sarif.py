@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from patchstack import __version__
 from patchstack.report.annotations import GRAVE_RULES, Ground
-from patchstack.report.documents import LINT, Document
+from patchstack.report.documents.read import LINT, Document
 from patchstack.report.text import printable
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from patchstack.report.documents import BUILD, CANARY, GATES, LINT, VERIFY, Document, title
+from patchstack.report.documents.read import BUILD, CANARY, GATES, LINT, VERIFY, Document, title
 from patchstack.report.text import block, code, counted, cut, folded, patch_count, table
 
 # A step's summary may have 1 MiB.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from patchstack.cli.ci.inputs import Event, Inputs
     from patchstack.process import Finished
     from patchstack.report.annotations import Ground
-    from patchstack.report.documents import Document
+    from patchstack.report.documents.read import Document
     from patchstack.report.github import Annotation
     from patchstack.workspace import SeriesConfig
 
@@ -112,7 +112,7 @@ def _looked_at(inputs: Inputs, event: Event) -> list[Annotation]:
 
 def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], refused: PatchstackError | None) -> int:
     """Run the command and report it. A refusal goes before all that it may find."""
-    from patchstack.report.documents import each
+    from patchstack.report.documents.read import each
     from patchstack.report.github import commands, write_values
     from patchstack.report.summary import failure, part, summary
     from patchstack.report.text import block
@@ -143,7 +143,7 @@ def _carried_out(inputs: Inputs, report: Path, workspace: Path) -> tuple[Finishe
     """Run the command in the repository's root; its documents, which are kept in the report's directory as well."""
     from patchstack.cli.ci.inputs import Command, arguments, handed_on
     from patchstack.process import run
-    from patchstack.report.documents import each, read_documents
+    from patchstack.report.documents.read import each, read_documents
     from patchstack.report.github import stopped
     from patchstack.report.summary import in_a_line
 

@@ -17,7 +17,7 @@ from patchstack.errors import MissingError, UsageError
 if TYPE_CHECKING:
     from patchstack.report.annotations import Ground
     from patchstack.report.canary_issue import Issue
-    from patchstack.report.documents import Document
+    from patchstack.report.documents.read import Document
 
 FilesArgument = Annotated[
     list[Path] | None,
@@ -33,7 +33,7 @@ RootOption = Annotated[
 
 def summary_command(files: FilesArgument = None) -> None:
     """Documents as Markdown for a step summary or a comment, in which nothing foreign means anything but itself."""
-    from patchstack.report.documents import each
+    from patchstack.report.documents.read import each
     from patchstack.report.summary import part, summary
 
     print(summary(each(given(files), part)), end="")
@@ -64,7 +64,7 @@ def sarif_command(
     """What lint found as SARIF 2.1.0, for code scanning."""
     from json import dumps
 
-    from patchstack.report.documents import LINT, understood
+    from patchstack.report.documents.read import LINT, understood
     from patchstack.report.sarif import sarif
 
     documents = given(files)
@@ -108,7 +108,7 @@ def write_issue(directory: Path, issue: Issue) -> None:
 
 def given(files: Sequence[Path] | None) -> list[Document]:
     """The documents of files, or of stdin. Raises `UsageError` where there is none."""
-    from patchstack.report.documents import read_documents
+    from patchstack.report.documents.read import read_documents
 
     documents: list[Document] = []
     for path in files or ():

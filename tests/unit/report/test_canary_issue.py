@@ -11,7 +11,7 @@ import pytest
 from patchstack.report.canary_issue import LARGEST, canary_issue
 from tests.conftest import Patchstack, RunCli
 from tests.support.builders import a_fork
-from tests.unit.report.test_documents import BUILD
+from tests.unit.report.documents.test_read import BUILD
 
 
 @pytest.fixture

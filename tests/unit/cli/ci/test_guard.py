@@ -10,7 +10,7 @@ from patchstack.cli.ci.guard import COMPARED, differences, hold_against_base
 from patchstack.errors import MissingError, NotHeldError
 from patchstack.report.gate_predicate import gate_predicate
 from tests.support.builders import run_git
-from tests.unit.report.test_documents import GATES
+from tests.unit.report.documents.test_read import GATES
 
 PAGED = {"patches": "patches", "upstream": "https://u", "fork": "https://f", "fork_ref": "main"}
 YAML = """series:
