@@ -17,8 +17,8 @@ demo: $(VENV)/.installed   ## make a fork and its series, verify it, break it in
 	rm -rf build/demo
 	$(BIN)/patchstack demo build/demo
 
-test: $(VENV)/.installed   ## run every test
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+test: $(VENV)/.installed   ## run every test (ARGS=… are options of pytest)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
 
 lint: $(VENV)/.installed   ## ruff: lint and format
 	$(BIN)/ruff check .

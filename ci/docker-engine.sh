@@ -45,14 +45,6 @@ install() {
     echo "installed $2"
 }
 
-# The mirror that this machine's own apt uses: the first of its sources, one-line or deb822.
-mirror() {
-    {
-        sed -nE 's/^deb +(\[[^]]*\] +)?(https?:[^ ]+debian\/?) .*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/*.list
-        sed -nE 's/^URIs: *(https?:[^ ]+debian\/?)( .*)?$/\1/p' /etc/apt/sources.list.d/*.sources
-    } 2>/dev/null | grep -v security | head -n 1 | grep . || echo http://deb.debian.org/debian
-}
-
 start() {
     install dockerd docker.io
     install docker docker-cli # a package of its own since Debian 13
@@ -85,7 +77,7 @@ start() {
 make_image() {
     install debootstrap debootstrap
     needs_root "making a root file system"
-    from=$(mirror)
+    from=$(sh "$(dirname "$0")/mirror.sh")
     echo "making $image from $from (a few minutes)"
     PATH=$PATH:/usr/sbin:/sbin debootstrap --variant=minbase --include="$packages" "$suite" "$root" "$from" >"$log" 2>&1 || {
         tail -n 15 "$log" >&2

@@ -29,11 +29,12 @@ fi
 # cmake and ninja are wheels as well. What the machine lacks of them is in tools/, for a PATH that must not name the rest.
 set -- --editable '.[dev]'
 mkdir "$venv/tools"
-for tool in cmake ninja; do
-    command -v "$tool" >/dev/null || {
-        set -- "$@" "$tool"
-        ln -s "../bin/$tool" "$venv/tools/$tool"
-    }
-done
+provide() {
+    for program in "$@"; do
+        ln -s "../bin/$program" "$venv/tools/$program"
+    done
+}
+command -v cmake >/dev/null || { set -- "$@" cmake && provide cmake ctest; }
+command -v ninja >/dev/null || { set -- "$@" ninja && provide ninja; }
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint ci/constraints.txt "$@"
 touch "$venv/.installed"

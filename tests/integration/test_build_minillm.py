@@ -115,4 +115,4 @@ def test_the_demo_goes_on_to_build_what_it_verified(tmp_path: Path) -> None:
     assert done.stdout.count("PASS") >= 6
     assert "patchstack build paged --engine docker" in done.stdout
     if shutil.which("docker") is None:
-        assert "left out: " in done.stdout
+        assert "Left out: a build on docker. What it lacks stands above." in done.stdout

@@ -240,7 +240,7 @@ class Runner:
         exact = self.directory / "caches" / given["key"]
         chosen = exact if exact.exists() else found[-1] if found else None
         if chosen is not None:
-            shutil.copytree(chosen, given["path"], symlinks=True, dirs_exist_ok=True)
+            shutil.copytree(chosen, given["path"], symlinks=True, dirs_exist_ok=True, copy_function=_replace)
         return bool(exact.exists())
 
     def _upload(self, given: Mapping[str, Any]) -> None:
@@ -257,6 +257,12 @@ class Runner:
         assert names, f"there is no artifact {given}"
         for path in names:
             shutil.copytree(path, self.workspace / given["path"], dirs_exist_ok=True)
+
+
+def _replace(source: str, target: str) -> None:
+    """Copy a file as tar extracts it: what is there is removed first, and may be read-only."""
+    Path(target).unlink(missing_ok=True)
+    shutil.copy2(source, target)
 
 
 def values_of(text: str) -> dict[str, str]:

@@ -124,7 +124,8 @@ def _judge(found: Diagnostic, job: JobOutput, read: BuildLog, places: _Places) -
     message = found.message
     if found.style is Style.CMAKE and kind in _TELLING:
         # CMake quotes what a tool said: that tool's line says more than all of it.
-        message = next((line.strip() for line in found.block if _TELLING[kind].search(line)), message)
+        said = next((line.strip() for line in found.block if _TELLING[kind].search(line)), message)
+        message = message if said.endswith(":") else said  # what a colon announces is on the lines below it
     sites = found.sites
     if kind is FailureKind.NETWORK and job.lines is not read.outside:
         # A fetch fails in a build of its own; which line of the source wanted it, CMake says afterwards.

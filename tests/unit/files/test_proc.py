@@ -45,8 +45,12 @@ def test_the_fields_are_those_of_the_manual() -> None:
 
 def test_environments_are_those_that_processes_were_started_with() -> None:
     with subprocess.Popen(
-        ["sh", "-c", "read line"], stdin=subprocess.PIPE, env={"MARK": "a b", "PATH": os.defpath}
+        ["sh", "-c", "echo there; read line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"MARK": "a b", "PATH": os.defpath},
     ) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"there\n"  # it is sh, no longer a fork of ours
         assert b"MARK=a b" in dict(processes.environments())[child.pid]
 
 

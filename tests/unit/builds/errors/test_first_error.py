@@ -190,6 +190,20 @@ def test_a_fetch_names_the_line_that_wants_the_network(tmp_path: Path) -> None:
     assert "nowhere.invalid" in built.failure.message
 
 
+def test_a_clone_that_failed_is_named_though_cmake_puts_it_on_a_line_of_its_own() -> None:
+    told = """CMake Error at thing-populate-gitclone.cmake:55 (message):
+  Failed to clone repository:
+
+    'https://nowhere.invalid/thing.git'
+
+"""
+    failure = find_failure(told.splitlines())
+    assert (failure.kind, failure.message) == (
+        FailureKind.NETWORK,
+        "Failed to clone repository: 'https://nowhere.invalid/thing.git'",
+    )
+
+
 SMALL = """template <int N> struct S {
     static_assert(N > 4, "N is too small");
     static const int v = N;
