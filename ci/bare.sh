@@ -36,11 +36,13 @@ if [ -z "$root" ]; then
     scratch=$(mktemp -d)
     root=$scratch/root
 fi
+# shellcheck disable=SC2329 # the trap calls it
 finish() {
-    # One file system: what is mounted below is not ours to remove.
-    [ -z "$scratch" ] || { umount --recursive --lazy "$root/proc" "$root/dev" $mounted && rm -rf --one-file-system "$scratch"; }
+    [ -n "$scratch" ] || return 0
+    # What is mounted below is not ours to remove.
+    awk -v root="$root/" 'index($2, root) == 1 { print $2 }' /proc/self/mounts | sort -r | xargs -r umount --lazy
+    grep -qF " $root/" /proc/self/mounts || rm -rf "$scratch"
 }
-mounted=
 trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -63,11 +65,14 @@ fi
 chroot "$root" id "$user" >/dev/null 2>&1 || chroot "$root" useradd --create-home --shell /bin/bash "$user"
 home=$(chroot "$root" sh -c "echo ~$user")
 
-for file in /etc/pip.conf /etc/resolv.conf /etc/hosts; do
-    [ ! -e "$file" ] || cp --dereference "$file" "$root$file"
-done
+# A home and temporary files of nobody before.
+rm -rf --one-file-system "${root:?}$home" "$root"/tmp/*
+mkdir -p "$root$home"
 for file in .config/pip/pip.conf .pip/pip.conf; do
     [ ! -e "$HOME/$file" ] || install -D --mode=644 "$HOME/$file" "$root$home/$file"
+done
+for file in /etc/pip.conf /etc/resolv.conf /etc/hosts; do
+    [ ! -e "$file" ] || cp --dereference "$file" "$root$file"
 done
 mkdir -p "$root/etc/ssl/certs"
 [ ! -d /etc/ssl/certs ] || cp --recursive --dereference --update /etc/ssl/certs/. "$root/etc/ssl/certs/" 2>/dev/null || true
@@ -76,18 +81,16 @@ for directory in $(settings | grep -oE "(file://)?/[^][ '\",]+" | sed 's,^file:/
     [ -d "$directory" ] || continue
     mkdir -p "$root$directory"
     mount --bind -o ro "$directory" "$root$directory"
-    mounted="$mounted $root$directory"
 done
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 
-rm -rf "$root$home/patchstack"
 git -c safe.directory='*' clone --quiet --no-hardlinks . "$root$home/patchstack"
 chroot "$root" chown -R "$user:$user" "$home"
 passed=$(env | grep -E '^(PIP_|SSL_CERT_|REQUESTS_CA_BUNDLE=|CURL_CA_BUNDLE=|https?_proxy=|HTTPS?_PROXY=|no_proxy=|NO_PROXY=)' | grep -v ' ' || true)
 code=0
-# shellcheck disable=SC2086 # a variable a word
+# shellcheck disable=SC2016,SC2086 # the inner shell expands; a variable a word
 chroot --userspec="$user:$user" "$root" env -i PATH=/usr/local/bin:/usr/bin:/bin HOME="$home" USER="$user" LOGNAME="$user" \
     LANG=C.UTF-8 TERM="${TERM:-dumb}" $passed sh -c 'cd "$HOME/patchstack" && exec sh -c "$0"' "$1" || code=$?
-[ -z "$copy" ] || [ ! -e "$root$home/patchstack/$copy" ] || cp "$root$home/patchstack/$copy" "$copy"
+[ -z "$copy" ] || [ ! -e "$root$home/patchstack/$copy" ] || install -D --mode=644 "$root$home/patchstack/$copy" "$copy"
 exit "$code"
