@@ -14,20 +14,29 @@ from pathlib import Path
 import msgspec
 from document import kept
 
-import patchstack.report.documents as documents
+from patchstack.document import Document
+from patchstack.report import documents
+from patchstack.report.documents.lint import LintRules
+from patchstack.report.documents.read import FailedDocument
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference" / "schemas"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# Other forms that lines of a schema can have.
+MORE: dict[str, tuple[type[msgspec.Struct], ...]] = {
+    "patchstack.verify/1": (FailedDocument,),
+    "patchstack.canary/1": (FailedDocument,),
+    "patchstack.lint/1": (LintRules,),
+}
 
 
-def every_type() -> list[type[documents.Document]]:
+def every_type() -> list[type[Document]]:
     """Every type of a document, by the name of its schema."""
     for module in pkgutil.iter_modules(documents.__path__, f"{documents.__name__}."):
         importlib.import_module(module.name)
-    found = documents.Document.__subclasses__()
+    found = Document.__subclasses__()
     for kind in found:
         found += kind.__subclasses__()
-    return sorted({kind for kind in found if kind.__struct_config__.tag is not None}, key=lambda kind: kind.schema())
+    return sorted(set(found), key=lambda kind: kind.schema())
 
 
 def file_name(schema: str) -> str:
@@ -35,9 +44,18 @@ def file_name(schema: str) -> str:
     return schema.removeprefix("patchstack.").replace("/", "-") + ".json"
 
 
-def text_of(kind: type[documents.Document]) -> str:
-    """The schema of one type."""
-    return json.dumps({"$schema": DIALECT, **msgspec.json.schema(kind)}, indent=2) + "\n"
+def schema_of(kind: type[Document]) -> dict[str, object]:
+    """The JSON Schema of one document, with all its forms."""
+    more = MORE.get(kind.schema(), ())
+    if not more:
+        return {"$schema": DIALECT, **msgspec.json.schema(kind)}
+    forms, parts = msgspec.json.schema_components([kind, *more], ref_template="#/$defs/{name}")
+    return {"$schema": DIALECT, "anyOf": list(forms), "$defs": parts}
+
+
+def text_of(kind: type[Document]) -> str:
+    """The file of one schema."""
+    return json.dumps(schema_of(kind), indent=2) + "\n"
 
 
 def main() -> int:

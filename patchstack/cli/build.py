@@ -248,25 +248,24 @@ def _build(
 
 
 def _report(stored: Stored, *, hit: bool, unproven: frozenset[str], output: Path | None, json: bool) -> Exit:
-    from patchstack.builds.record.record import BUILT, bin_directory, document, proofs_of
+    from patchstack.builds.record.record import bin_directory
     from patchstack.report.build import print_build
+    from patchstack.report.documents.build import build_document
     from patchstack.verdict import Verdict, exit_code
 
-    found = document(stored, hit=hit)
+    found = build_document(stored, hit=hit)
     if json:
-        from patchstack.canonical import one_line
-
-        print(one_line(found))
+        print(found.line)
     else:
         print_build(found, unproven)
-    if stored.record["status"] != BUILT:
+    if not found.built:
         return Exit.DOES_NOT_HOLD
-    proofs = proofs_of(stored.record)
     if output is not None:
         _copy(bin_directory(stored), output)
         talk(f"copied to {output}")
     return exit_code(
-        Verdict.PASS if proof.verdict is Verdict.INVALID and proof.id in unproven else proof.verdict for proof in proofs
+        Verdict.PASS if proof.verdict is Verdict.INVALID and proof.id in unproven else proof.verdict
+        for proof in found.proofs
     )
 
 

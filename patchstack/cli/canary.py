@@ -103,11 +103,9 @@ def _looked(ahead: Ahead, question: Question, days: int | None, svg: Path | None
 
         outlook = foresee(ahead.objects, ahead.repository, ahead.series, ahead.range, days=days)
     if as_json:
-        from json import dumps
+        from patchstack.report.documents.canary import canary_document
 
-        from patchstack.report.canary import canary_document
-
-        print(dumps(canary_document(found, outlook)), flush=True)
+        print(canary_document(found, outlook).line, flush=True)
     else:
         _show(found, outlook)
     if svg is not None and outlook is not None:
@@ -134,9 +132,6 @@ def _show(found: Canary, outlook: Forecast | None) -> None:
 
 def _print_error(name: str, error: PatchstackError) -> None:
     """A document for a series that could not be looked at, so that every series has one."""
-    from json import dumps
+    from patchstack.report.documents.read import failed_canary
 
-    from patchstack.report.canary import SCHEMA
-
-    told = {"message": error.message, "hint": error.hint, "exit": int(error.exit_code)}
-    print(dumps({"schema": SCHEMA, "series": name, "applies": None, "error": told}), flush=True)
+    print(failed_canary(name, error).line, flush=True)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patchstack.canonical import indented, one_line
 from patchstack.cli.complete import complete_gate, complete_suite
 from patchstack.cli.failures import complain, talk
 from patchstack.cli.gates.standing import AgainOption, ImageOption, fit_bench
@@ -93,7 +92,7 @@ def run_command(
 ) -> None:
     """Run a suite on a build. What is known already is not run again; the verdict is drawn anew."""
     from patchstack.gates.suite import run_suite
-    from patchstack.report.gate import Checked, print_checks, suite_document
+    from patchstack.report.gate import Checked, print_checks
     from patchstack.verdict import exit_code
 
     found = the_workspace(workspace)
@@ -106,7 +105,9 @@ def run_command(
     if report is not None:
         _write(report, checks, what)
     if json:
-        print(one_line(suite_document(checks, suite=chosen.name, programs=what)))
+        from patchstack.report.documents.gates import gates_document
+
+        print(gates_document(checks, suite=chosen.name, programs=what).line)
     else:
         print_checks(checks)
     if code := exit_code(one.judgement.verdict for one in checks):
@@ -202,12 +203,14 @@ def summary_command(
     json: Annotated[bool, typer.Option("--json", help="Print the document.")] = False,
 ) -> None:
     """What a run said, from the files it left. Runs nothing."""
-    from patchstack.report.gate import print_checks, read_suite_document
+    from patchstack.report.documents.gates import checks_of, read_gates_document
+    from patchstack.report.gate import print_checks
     from patchstack.verdict import exit_code
 
-    checks, document = read_suite_document(directory / "gates.json")
+    document = read_gates_document(directory / "gates.json")
+    checks = checks_of(document)
     if json:
-        print(one_line(document))
+        print(document.line)
     else:
         print_checks(checks)
     if code := exit_code(one.judgement.verdict for one in checks):
@@ -284,12 +287,13 @@ def _bench(
 
 
 def _write(directory: Path, checks: list[Checked], what: str) -> None:
-    from patchstack.report.gate import junit, markdown, suite_document, tsv
+    from patchstack.report.documents.gates import gates_document
+    from patchstack.report.gate import junit, markdown, tsv
 
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "gate_summary.tsv").write_text(tsv(checks), encoding="utf-8")
     (directory / "gates.md").write_text(markdown(checks), encoding="utf-8")
     (directory / "junit.xml").write_text(junit(checks), encoding="utf-8")
-    document = suite_document(checks, suite=checks[0].phase if checks else "", programs=what)
-    (directory / "gates.json").write_bytes(indented(document))
+    document = gates_document(checks, suite=checks[0].phase if checks else "", programs=what)
+    (directory / "gates.json").write_bytes(document.indented)
     talk(f"wrote gate_summary.tsv, gates.md, junit.xml and gates.json to {directory}")

@@ -71,12 +71,10 @@ def _linted(config: SeriesConfig, cache: Cache) -> LintResult:
 def _reported(result: LintResult, as_json: bool) -> Exit:
     """Print a result and give its exit code."""
     if as_json:
-        from json import dumps
-
-        from patchstack.report.lint import lint_document
+        from patchstack.report.documents.lint import lint_document
         from patchstack.series.lint.runner import RULES
 
-        print(dumps(lint_document(result, RULES)), flush=True)
+        print(lint_document(result, RULES).line, flush=True)
     else:
         from patchstack.report.lint import lint_line, lint_table
         from patchstack.report.table import print_table
@@ -92,11 +90,9 @@ def _list_rules(as_json: bool) -> None:
     from patchstack.series.lint.runner import RULES
 
     if as_json:
-        from json import dumps
+        from patchstack.report.documents.lint import LintRules, rule_entries
 
-        from patchstack.report.lint import SCHEMA, rules_document
-
-        print(dumps({"schema": SCHEMA, "rules": rules_document(RULES)}))
+        print(LintRules(rules=rule_entries(RULES)).line)
         return
     from patchstack.report.lint import rules_table
     from patchstack.report.table import print_table

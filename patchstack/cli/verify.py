@@ -105,12 +105,9 @@ def _expecting(configs: Sequence[SeriesConfig], expect: str) -> tuple[SeriesConf
 
 def _print_error(name: str, error: PatchstackError) -> None:
     """A document for a series that could not be verified, so that every series has one."""
-    from json import dumps
+    from patchstack.report.documents.read import failed_verify
 
-    from patchstack.report.verify import SCHEMA
-
-    told = {"message": error.message, "hint": error.hint, "exit": int(error.exit_code)}
-    print(dumps({"schema": SCHEMA, "series": name, "holds": None, "error": told}), flush=True)
+    print(failed_verify(name, error).line, flush=True)
 
 
 def show(result: Verification) -> None:
@@ -128,11 +125,9 @@ def show(result: Verification) -> None:
 def _reported(config: SeriesConfig, result: Verification, apply_only: bool, as_json: bool) -> Exit:
     """Print a result and give its exit code."""
     if as_json:
-        from json import dumps
+        from patchstack.report.documents.verify import verify_document
 
-        from patchstack.report.verify import verify_document
-
-        print(dumps(verify_document(result)), flush=True)
+        print(verify_document(result).line, flush=True)
     else:
         show(result)
     if not result.applies or result.holds is False:

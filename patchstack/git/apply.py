@@ -6,6 +6,7 @@ A patch applies here exactly when `git -c apply.whitespace=nowarn -c core.protec
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from patchstack.git.objects import Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, TreeOverlay
 from patchstack.git.patch.diff import FileDiff, Unsupported, parse_diffs
 from patchstack.git.patch.hunks import Misfit, apply_hunks
+from patchstack.git.patch.text import PatchedFile, read_text
 
 
 class Fault(StrEnum):
@@ -30,11 +32,14 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One reason against a patch. `path` is empty where git named none."""
+    """One reason against a patch. `path` is empty if git named none. `hunk` counts from 1 within the diff of `path`;
+    `line` is the 1-based line of the patch file that the problem is about. Either is None if it is not known."""
 
     fault: Fault
     path: str
     detail: str
+    hunk: int | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,16 +113,16 @@ class Applier:
         Raises `MissingObject` where the content of a touched file is not to be had.
         """
         try:
-            return self._apply_here(parse_diffs(data))
+            return self._apply_here(parse_diffs(data), data)
         except Unsupported as unsupported:
             return self._hand_over(data, str(unsupported))
 
-    def _apply_here(self, diffs: tuple[FileDiff, ...]) -> Outcome:
+    def _apply_here(self, diffs: tuple[FileDiff, ...], data: bytes) -> Outcome:
         problems: list[Problem] = []
         edits: list[tuple[FileDiff, int, str]] = []
         for diff in diffs:
             self._check_ground(diff)
-            edit = self._edit(diff)
+            edit = self._edit(diff, data)
             if isinstance(edit, Problem):
                 problems.append(edit)
             else:
@@ -143,7 +148,7 @@ class Applier:
                 kind = "a directory" if entry[0] == DIRECTORY else "a link or submodule"
                 raise Unsupported(f"{kind} at the path of a file", diff.line)
 
-    def _edit(self, diff: FileDiff) -> tuple[int, str] | Problem:
+    def _edit(self, diff: FileDiff, data: bytes) -> tuple[int, str] | Problem:
         """The mode and blob a diff gives (for a deletion, of no use), or why it cannot be."""
         path = diff.path.decode("utf-8", "replace")
         lines: Sequence[bytes] = (b"",)
@@ -152,21 +157,22 @@ class Applier:
             entry = self.overlay.entry(diff.old)
             old = diff.old.decode("utf-8", "replace")
             if entry is None:
-                return Problem(fault=Fault.MISSING_FILE, path=old, detail=f"{old}: the file is not there")
+                detail = f"{old}: the file is not there"
+                return Problem(fault=Fault.MISSING_FILE, path=old, detail=detail, line=diff.line)
             mode, old_oid = diff.new_mode or entry[0], entry[1]
             if diff.hunks or diff.new is None:
                 lines = self._lines.of(old_oid, old)
         if diff.new is not None and diff.new != diff.old and self.overlay.entry(diff.new) is not None:
-            return Problem(
-                fault=Fault.CONFLICT, path=path, detail=f"{path}: the patch makes it, but it is there already"
-            )
+            detail = f"{path}: the patch makes it, but it is there already"
+            return Problem(fault=Fault.CONFLICT, path=path, detail=detail, line=diff.line)
         result = apply_hunks(lines, diff.hunks)
         if isinstance(result, Misfit):
-            return Problem(fault=Fault.CONFLICT, path=path, detail=f"{path}: {result.describe()}")
+            detail = f"{path}: {result.describe()}"
+            return Problem(fault=Fault.CONFLICT, path=path, detail=detail, hunk=result.number, line=result.line(data))
         if diff.new is None:
             if result != [b""]:
                 detail = f"{path}: the patch deletes it, but it holds lines the patch does not know"
-                return Problem(fault=Fault.CONFLICT, path=path, detail=detail)
+                return Problem(fault=Fault.CONFLICT, path=path, detail=detail, line=diff.line)
             return mode, old_oid
         return mode, self._lines.keep(result) if diff.hunks or not old_oid else old_oid
 
@@ -209,6 +215,7 @@ def _explain(complaint: str, data: bytes) -> list[Problem]:
     """git's own words about a patch it did not take, as problems."""
     problems: list[Problem] = []
     mangled = data.count(b"\r\n") * 2 > data.count(b"\n") > 0
+    files = read_text(data).files
     for line in complaint.splitlines():
         text = line.removeprefix("error: ").removeprefix("fatal: ")
         if line.startswith(("warning:", "<stdin>:")) or text.endswith(": patch does not apply") or not text.strip():
@@ -224,10 +231,31 @@ def _explain(complaint: str, data: bytes) -> list[Problem]:
         detail = _worded(text, fault, data)
         if mangled and not problems:
             detail += " (its lines end in CRLF: was it mangled on its way?)"
-        problems.append(Problem(fault=fault, path=_path_in(text), detail=detail))
+        path = _path_in(text)
+        hunk, at = _place(text, path, files)
+        problems.append(Problem(fault=fault, path=path, detail=detail, hunk=hunk, line=at))
     return problems or [
         Problem(fault=Fault.CONFLICT, path="", detail=complaint or "git apply refused it, without a word")
     ]
+
+
+_NUMBERED = re.compile(r"(?:corrupt patch at (?:line |<stdin>:)|fragment without header at (?:line |<stdin>:))(\d+)")
+_FAILED_AT = re.compile(r"patch failed: .*:(\d+)\Z", re.DOTALL)
+
+
+def _place(text: str, path: str, files: Sequence[PatchedFile]) -> tuple[int | None, int | None]:
+    """Which hunk, and which line of the patch file, git's words are about."""
+    if numbered := _NUMBERED.search(text):
+        return None, int(numbered[1])
+    named = path.encode("utf-8", "replace")
+    file = next((one for one in files if named in (one.old, one.new)), None) if named else None
+    if file is None:
+        return None, None
+    failed_at = _FAILED_AT.match(text)
+    for number, hunk in enumerate(file.hunks if failed_at else (), 1):
+        if failed_at and hunk.old_start == int(failed_at[1]):
+            return number, hunk.number
+    return None, file.number
 
 
 def _path_in(text: str) -> str:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.git.patch.text import PatchText, read_text
-from patchstack.report.documents.read import BUILD, CANARY, GATES, LINT, VERIFY, Document, each, title
+from patchstack.report.documents.build import BuildDocument
+from patchstack.report.documents.canary import CanaryDocument
+from patchstack.report.documents.gates import GatesDocument
+from patchstack.report.documents.lint import LintDocument
+from patchstack.report.documents.read import FailedDocument, Report
+from patchstack.report.documents.verify import VerifyDocument
 from patchstack.report.github import Annotation, Level
-from patchstack.report.patch_lines import added_line, edited_line, failing_line
+from patchstack.report.patch_lines import added_line, edited_line
 
 GRAVE_RULES = frozenset({"unreadable", "secrets"})
 """Rules of lint whose findings are errors; those of the others are warnings."""
@@ -43,117 +48,119 @@ class Ground:
             return read_text(b"")
 
 
-def remarks(document: Document, ground: Ground) -> list[Annotation]:
-    """What is to be remarked on a document, in its order. Raises `KeyError` and the like for one that is not what its
-    schema says."""
-    if document.get("error") is not None:
-        error = document["error"]
-        message = "\n".join(filter(None, [error["message"], error["hint"] and f"hint: {error['hint']}"]))
-        return [
-            Annotation(level=Level.ERROR, title=f"patchstack {title(document)} {document['series']}", message=message)
-        ]
-    made = {VERIFY: _verify, LINT: _lint, CANARY: _canary, BUILD: _build, GATES: _gates}[document["schema"]]
-    return list(made(document, ground))
+def remarks(document: Report, ground: Ground) -> list[Annotation]:
+    """What is to be remarked on a document, in its order."""
+    match document:
+        case FailedDocument():
+            error = document.error
+            message = "\n".join(filter(None, [error.message, error.hint and f"hint: {error.hint}"]))
+            title = f"patchstack {document.command} {document.series}"
+            return [Annotation(level=Level.ERROR, title=title, message=message)]
+        case VerifyDocument():
+            return list(_verify(document, ground))
+        case LintDocument():
+            return list(_lint(document, ground))
+        case CanaryDocument():
+            return list(_canary(document, ground))
+        case BuildDocument():
+            return list(_build(document, ground))
+        case GatesDocument():
+            return list(_gates(document))
 
 
-def all_remarks(documents: list[Document], ground: Ground) -> list[Annotation]:
-    """What is to be remarked on documents. Raises `UsageError` for one that is not what its schema says."""
-    return [one for made in each(documents, lambda document: remarks(document, ground)) for one in made]
+def all_remarks(documents: Iterable[Report], ground: Ground) -> list[Annotation]:
+    """What is to be remarked on documents."""
+    return [one for document in documents for one in remarks(document, ground)]
 
 
-def _verify(document: Document, ground: Ground) -> Iterator[Annotation]:
-    series = document["series"]
-    drifts = {one["file"]: one for one in (document["drift"] or {}).get("patches", ())}
+def _verify(document: VerifyDocument, ground: Ground) -> Iterator[Annotation]:
+    series = document.series
+    drifts = {one.file: one for one in (document.drift.patches if document.drift is not None else ())}
     told = False
     without: list[str] = []
-    for row in document["patches"]:
-        name, state = row["file"], row["state"]
+    for row in document.patches:
+        name, state = row.file, row.state
         if state in _QUIET:
             continue
         told = True
-        remark = f"{name}: {row['detail'] or state}"
+        remark = f"{name}: {row.detail or state}"
         if name is None:
-            without.append(f"{str(row['fork_commit'])[:12]}: {row['subject']}")
+            without.append(f"{str(row.fork_commit)[:12]}: {row.subject}")
             continue
         text = ground.text(series, name)
-        files = drifts[name]["files"] if name in drifts else ()
+        files = drifts[name].files if name in drifts else ()
         for file in files:
             yield Annotation(
                 level=Level.ERROR,
                 title=f"{series}: {state}",
-                message=f"{file['path']} is not what fork commit {drifts[name]['fork_commit'][:12]} makes of it; "
-                f"patches are exported, not edited\n{file['diff']}",
+                message=f"{file.path} is not what fork commit {drifts[name].fork_commit[:12]} makes of it; "
+                f"patches are exported, not edited\n{file.diff}",
                 file=ground.file(series, name),
-                line=edited_line(text, file["path"], file["diff"]),
+                line=edited_line(text, file.path, file.diff),
             )
         if not files:
-            line = failing_line(text, row["detail"])
-            file = ground.file(series, name)
-            yield Annotation(level=Level.ERROR, title=f"{series}: {state}", message=remark, file=file, line=line)
+            line = next((one.line for one in row.problems if one.line is not None), text.subject_line)
+            place = ground.file(series, name)
+            yield Annotation(level=Level.ERROR, title=f"{series}: {state}", message=remark, file=place, line=line)
     if without:
         more = [f"and {len(without) - _NAMED} more"] if len(without) > _NAMED else []
         message = "\n".join(["fork commits without a patch:", *without[:_NAMED], *more])
         yield Annotation(level=Level.ERROR, title=f"{series}: unmirrored", message=message)
-    if document["holds"] is not True and not told:
-        message = document["first_problem"] or "there is nothing to compare it with"
+    if document.holds is not True and not told:
+        message = document.first_problem or "there is nothing to compare it with"
         yield Annotation(level=Level.ERROR, title=f"{series}: not held", message=message)
-    for warning in document["warnings"]:
+    for warning in document.warnings:
         yield Annotation(level=Level.WARNING, title=series, message=warning)
 
 
-def _lint(document: Document, ground: Ground) -> Iterator[Annotation]:
-    series = document["series"]
-    for finding in document["findings"]:
-        line = finding["line"]
-        if finding["rule"] == "unreadable":  # its words may know the place better
-            line = max(line, failing_line(ground.text(series, finding["file"]), finding["message"]))
+def _lint(document: LintDocument, ground: Ground) -> Iterator[Annotation]:
+    series = document.series
+    for finding in document.findings:
         yield Annotation(
-            level=Level.ERROR if finding["rule"] in GRAVE_RULES else Level.WARNING,
-            title=f"{series}: {finding['rule']}",
-            message=finding["message"],
-            file=ground.file(series, finding["file"]),
-            line=line,
+            level=Level.ERROR if finding.rule in GRAVE_RULES else Level.WARNING,
+            title=f"{series}: {finding.rule}",
+            message=finding.message,
+            file=ground.file(series, finding.file),
+            line=finding.line,
         )
 
 
-def _canary(document: Document, ground: Ground) -> Iterator[Annotation]:
-    series = document["series"]
-    for patch in document["patches"]:
-        if patch["state"] in ("clean", "offset"):
+def _canary(document: CanaryDocument, ground: Ground) -> Iterator[Annotation]:
+    series = document.series
+    for patch in document.patches:
+        if patch.state in ("clean", "offset"):
             continue
-        name = patch["file"]
+        name = patch.file
         yield Annotation(
-            level=_CANARY.get(patch["state"], Level.WARNING),
-            title=f"{series}: {patch['state']}",
-            message=f"{name}: {patch['detail'] or patch['state']}",
+            level=_CANARY.get(patch.state, Level.WARNING),
+            title=f"{series}: {patch.state}",
+            message=f"{name}: {patch.detail or patch.state}",
             file=ground.file(series, name),
-            line=failing_line(ground.text(series, name), patch["detail"]),
+            line=patch.line or ground.text(series, name).subject_line,
         )
 
 
-def _build(document: Document, ground: Ground) -> Iterator[Annotation]:
-    rejection = document["rejection"]
-    variant = document["variant"]
+def _build(document: BuildDocument, ground: Ground) -> Iterator[Annotation]:
+    rejection = document.rejection
+    variant = document.variant
     if rejection is not None:
-        name = rejection["patch"]
-        place = f"{rejection['file']}:{rejection['line']}: " if rejection["file"] else ""
-        message = f"{place}{rejection['message']}\n{rejection['origin'] or ''}".rstrip()
+        name = rejection.patch
+        place = f"{rejection.file}:{rejection.line}: " if rejection.file else ""
+        message = f"{place}{rejection.message}\n{rejection.origin or ''}".rstrip()
         file, line = None, None
-        for series in ground.directories if name else ():
-            if os.path.lexists(ground.directories[series] / name):
+        for series in ground.directories:
+            if name is not None and os.path.lexists(ground.directories[series] / name):
                 file = ground.file(series, name)
-                line = added_line(ground.text(series, name), rejection["file"] or "")
-        yield Annotation(
-            level=Level.ERROR, title=f"{variant}: {rejection['kind']}", message=message, file=file, line=line
-        )
-    for proof in document["proofs"]:
-        if proof["verdict"] != "PASS":
-            message = f"{proof['verdict']}: {proof['detail']}"
-            yield Annotation(level=Level.ERROR, title=f"{variant}: proof {proof['id']}", message=message)
+                line = added_line(ground.text(series, name), rejection.file or "")
+        yield Annotation(level=Level.ERROR, title=f"{variant}: {rejection.kind}", message=message, file=file, line=line)
+    for proof in document.proofs:
+        if proof.verdict != "PASS":
+            message = f"{proof.verdict}: {proof.detail}"
+            yield Annotation(level=Level.ERROR, title=f"{variant}: proof {proof.id}", message=message)
 
 
-def _gates(document: Document, ground: Ground) -> Iterator[Annotation]:
-    for gate in document["gates"]:
-        if gate["verdict"] != "PASS":
-            message = f"{gate['verdict']}: {gate['reason']}"
-            yield Annotation(level=Level.ERROR, title=f"{gate['suite']}/{gate['name']}", message=message)
+def _gates(document: GatesDocument) -> Iterator[Annotation]:
+    for gate in document.gates:
+        if gate.verdict != "PASS":
+            message = f"{gate.verdict}: {gate.reason}"
+            yield Annotation(level=Level.ERROR, title=f"{gate.suite}/{gate.name}", message=message)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from patchstack.builds.record.record import BUILT
 from patchstack.builds.run.progress import Progress, ProgressReader, Pulse
-from patchstack.canonical import one_line
+from patchstack.report.documents.build import BuildDocument, RejectionEntry, build_document
 from patchstack.report.streams import VERDICTS, coloured, paint_words, quiet
 from patchstack.report.table import Give, Table, print_table
 from patchstack.report.text import counted, printable
@@ -140,90 +139,87 @@ class BuildScreen:
             print(printable(text), file=sys.stderr, flush=True)
 
 
-def print_build(found: Mapping[str, Any], unproven: Collection[str] = ()) -> None:
-    """Print a `patchstack.build/1` document as a screen on stdout. `unproven` are proofs that may be INVALID."""
+def print_build(found: BuildDocument, unproven: Collection[str] = ()) -> None:
+    """Print a build as a screen on stdout. `unproven` are proofs that may be INVALID."""
     print(printable(_headline(found)))
-    if found["status"] != BUILT:
-        for line in rejection_lines(found["rejection"]):
+    if not found.built:
+        for line in rejection_lines(found.rejection) if found.rejection is not None else ():
             print(printable(line))
-        print(f"log: {found['log']}")
+        print(f"log: {found.log}")
         return
     print()
-    names = [[one["name"], _size(one["size"]), one["sha256"]] for one in found["binaries"]]
+    names = [[one.name, _size(one.size), one.sha256] for one in found.binaries]
     print_table(Table(titles=("binary", "size", "sha256"), rows=names, styles={}, gives={"sha256": Give.FOLD}))
     print()
-    proofs = [[one["id"], one["verdict"], one["detail"]] for one in found["proofs"]]
+    proofs = [[one.id, str(one.verdict), one.detail] for one in found.proofs]
     print_table(Table(titles=("proof", "verdict", "detail"), rows=proofs, styles=VERDICTS, gives={"detail": Give.FOLD}))
-    print(f"\nbinaries: {found['out_dir']}/bin\nprovenance: {found['out_dir']}/provenance.json")
-    verdicts = [Verdict(one["verdict"]) for one in found["proofs"]]
+    print(f"\nbinaries: {found.out_dir}/bin\nprovenance: {found.out_dir}/provenance.json")
+    verdicts = [one.verdict for one in found.proofs]
     excused = [
-        Verdict.PASS if one["verdict"] == Verdict.INVALID and one["id"] in unproven else Verdict(one["verdict"])
-        for one in found["proofs"]
+        Verdict.PASS if one.verdict is Verdict.INVALID and one.id in unproven else one.verdict for one in found.proofs
     ]
-    what = f"{found['source']['label']} for {found['variant']}: {counted(len(verdicts), 'proof')}"
+    what = f"{found.source.label} for {found.variant}: {counted(len(verdicts), 'proof')}"
     print(paint_words(printable(verdict_line(what, verdicts, excused)), sys.stdout))
 
 
-def rejection_lines(rejection: Mapping[str, Any]) -> Iterator[str]:
+def rejection_lines(rejection: RejectionEntry) -> Iterator[str]:
     """Why a source does not compile, and whose line it is."""
-    place = f"{rejection['file']}:{rejection['line']}" if rejection["line"] else rejection["file"]
-    yield f"  {place}: {rejection['message']}" if place else f"  {rejection['message']}"
-    yield f"  {rejection['origin']}"
+    place = f"{rejection.file}:{rejection.line}" if rejection.line else rejection.file
+    yield f"  {place}: {rejection.message}" if place else f"  {rejection.message}"
+    yield f"  {rejection.origin}"
     yield ""
-    for line in rejection["block"]:
+    for line in rejection.block:
         yield f"    {line}"
     yield ""
 
 
 def print_builds(builds: Iterable[Stored], *, json: bool) -> None:
     """`--list`: a table, or one document a line."""
-    from patchstack.builds.record.record import document
-
     builds = tuple(builds)
     if json:
         for stored in builds:
-            print(one_line(document(stored, hit=True)))
+            print(build_document(stored, hit=True).line)
         return
     if not builds:
         print("no builds yet", file=sys.stderr)
         return
-    rows = [[*_row(stored.record), _size(stored.bytes)] for stored in builds]
+    rows = [[*_row(build_document(stored, hit=True)), _size(stored.bytes)] for stored in builds]
     titles = ("key", "what", "variant", "platform", "proofs", "finished", "size")
     gives = {"what": Give.FOLD, "proofs": Give.WORDS, "finished": Give.WORDS, "size": Give.WORDS}
     print_table(Table(titles=titles, rows=rows, styles={}, gives=gives))
 
 
-def _row(record: Mapping[str, Any]) -> list[str]:
+def _row(record: BuildDocument) -> list[str]:
     return [
-        str(record["key"])[:12],
-        str(record["source"]["label"]),
-        str(record["variant"]),
-        str(record["platform"]),
+        str(record.key)[:12],
+        str(record.source.label),
+        str(record.variant),
+        str(record.platform),
         _verdicts(record),
-        str(record["finished"])[:16].replace("T", " "),
+        str(record.finished)[:16].replace("T", " "),
     ]
 
 
-def _verdicts(record: Mapping[str, Any]) -> str:
-    if record["status"] != BUILT:
+def _verdicts(record: BuildDocument) -> str:
+    if not record.built:
         return "rejected"
     counts: dict[str, int] = {}
-    for proof in record["proofs"]:
-        counts[proof["verdict"]] = counts.get(proof["verdict"], 0) + 1
+    for proof in record.proofs:
+        counts[proof.verdict] = counts.get(proof.verdict, 0) + 1
     return ", ".join(f"{counts[name]} {name}" for name in ("PASS", "FAIL", "INVALID") if name in counts)
 
 
-def _headline(found: Mapping[str, Any]) -> str:
-    key, what = found["key"][:12], found["source"]["label"]
-    if found["status"] != BUILT:
-        return f"{what} does not build for {found['variant']}" + (" (known from before)" if found["hit"] else "")
-    if found["hit"]:
-        return f"{what} for {found['variant']}: build {key} is here already, nothing was compiled"
-    text = f"{what} for {found['variant']}: build {key} took {_clock(found['wall_s'])}"
-    rate = found["ccache"]
-    if rate is not None and rate["hits"] + rate["misses"]:
-        total = rate["hits"] + rate["misses"]
-        text += f"; ccache had {rate['hits']} of {counted(total, 'file')} ({100 * rate['hits'] / total:.0f}%)"
+def _headline(found: BuildDocument) -> str:
+    key, what = found.key[:12], found.source.label
+    if not found.built:
+        return f"{what} does not build for {found.variant}" + (" (known from before)" if found.hit else "")
+    if found.hit:
+        return f"{what} for {found.variant}: build {key} is here already, nothing was compiled"
+    text = f"{what} for {found.variant}: build {key} took {_clock(found.wall_s)}"
+    rate = found.ccache
+    if rate is not None and rate.hits + rate.misses:
+        total = rate.hits + rate.misses
+        text += f"; ccache had {rate.hits} of {counted(total, 'file')} ({100 * rate.hits / total:.0f}%)"
     return text
 
 

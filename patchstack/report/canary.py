@@ -1,20 +1,13 @@
-"""`patchstack canary` as a table, as words, and as a document."""
+"""`patchstack canary` as a table and as words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 from patchstack.report.table import Give, Table
 from patchstack.report.text import counted, patch_count
 from patchstack.upstream.canary.landed import drop_reason
-from patchstack.upstream.canary.result import APPLIES, Broken, Canary, CanaryPatch, Likeness, State
-from patchstack.upstream.history import UpstreamCommit
-
-if TYPE_CHECKING:
-    from patchstack.upstream.forecast.forecast import Forecast
-
-SCHEMA = "patchstack.canary/1"
+from patchstack.upstream.canary.result import APPLIES, Canary, CanaryPatch, State, breaking
 
 _STYLES = {
     **{state.value: "red" for state in State},
@@ -140,116 +133,3 @@ def _blamed(result: Canary) -> Iterator[str]:
             yield f"    {_number(patch)} root: {patch.subject}"
             for line in broken.lines:
                 yield f"        {line}"
-
-
-def breaking(result: Canary) -> list[tuple[UpstreamCommit, list[CanaryPatch]]]:
-    """Upstream's commits that break patches, in their order, each with the patches it breaks first."""
-    found: dict[int, tuple[UpstreamCommit, list[CanaryPatch]]] = {}
-    for patch in result.patches:
-        if patch.first_broken is not None:
-            commit = patch.first_broken.commit
-            found.setdefault(commit.index, (commit, []))[1].append(patch)
-    return [found[index] for index in sorted(found)]
-
-
-def canary_document(result: Canary, forecast: Forecast | None) -> dict[str, Any]:
-    """The document `patchstack.canary/1`."""
-    range_ = result.range
-    return {
-        "schema": SCHEMA,
-        "series": result.series,
-        "upstream": {
-            "repository": result.upstream,
-            "ref": range_.ref,
-            "commit": range_.tip.oid,
-            "tree": range_.tip.tree,
-        },
-        "pin": {"commit": range_.pin.oid, "tree": range_.pin.tree},
-        "commits": len(range_.commits),
-        "applies": result.applies,
-        "applied_count": sum(patch.applies for patch in result.patches),
-        "patch_count": len(result.patches),
-        "blamed": result.blamed,
-        "patches": [_patch(patch) for patch in result.patches],
-        "breaking": [
-            {**_commit(commit), "patches": [patch.file for patch in patches]} for commit, patches in breaking(result)
-        ],
-        "forecast": _forecast(forecast) if forecast is not None else None,
-        "warnings": list(result.warnings),
-    }
-
-
-def _patch(patch: CanaryPatch) -> dict[str, Any]:
-    return {
-        "file": patch.file,
-        "number": patch.number,
-        "subject": patch.subject,
-        "state": patch.state.value,
-        "strict": patch.strict,
-        "threeway": patch.threeway,
-        "caused_by": patch.caused_by,
-        "causes": list(patch.causes),
-        "first_broken": _broken(patch.first_broken) if patch.first_broken is not None else None,
-        "detail": patch.detail,
-        "problems": list(patch.problems),
-        "renamed": [{"from": old, "to": new} for old, new in patch.renamed],
-        "collides": [_commit(commit) for commit in patch.collides],
-        "like": _like(patch) if patch.like is not None else None,
-    }
-
-
-def _commit(commit: UpstreamCommit) -> dict[str, Any]:
-    return {
-        "index": commit.index,
-        "commit": commit.oid,
-        "subject": commit.subject,
-        "author": commit.author,
-        "date": commit.date,
-        "pr": commit.pr,
-    }
-
-
-def _broken(broken: Broken) -> dict[str, Any]:
-    return {
-        **_commit(broken.commit),
-        "root": broken.root,
-        "caused_by": broken.caused_by,
-        "lines": list(broken.lines),
-    }
-
-
-def _like(patch: CanaryPatch) -> dict[str, Any]:
-    like: Likeness | None = patch.like
-    assert like is not None
-    return {
-        "how": like.how,
-        "score": round(like.score, 3),
-        "commit": _commit(like.commit) if like.commit is not None else None,
-        "drop_why": drop_reason(like) if patch.state is State.LANDED else None,
-    }
-
-
-def _forecast(forecast: Forecast) -> dict[str, Any]:
-    return {
-        "days": forecast.days,
-        "until": forecast.until,
-        "commits": forecast.commits,
-        "weeks": list(forecast.weeks),
-        "files": [
-            {
-                "path": file.path,
-                "weeks": list(file.weeks),
-                "commits": file.commits,
-                "patches": list(file.patches),
-                "functions": [
-                    {"name": one.name, "commits": one.commits, "patches": list(one.patches)} for one in file.functions
-                ],
-                "known": file.known,
-            }
-            for file in forecast.files
-        ],
-        "patches": [
-            {"file": one.file, "number": one.number, "risk": round(one.risk, 3), "where": one.where}
-            for one in forecast.patches
-        ],
-    }

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias, TypeGuard
 
 from patchstack.errors import UsageError
-from patchstack.report.documents.read import BUILD, CANARY, Document, each
+from patchstack.report.documents.build import BuildDocument
+from patchstack.report.documents.canary import CanaryDocument
+from patchstack.report.documents.read import FailedDocument, Report
 from patchstack.report.summary import part, summary
 from patchstack.report.text import references
 
@@ -15,6 +18,7 @@ from patchstack.report.text import references
 LARGEST = 60_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}\Z")
 _URL = re.compile(r"https?://[A-Za-z0-9./:_-]+\Z")
+_Canary: TypeAlias = CanaryDocument | FailedDocument
 _UNTRIED = ("", "skipped", "success")
 
 
@@ -29,7 +33,7 @@ class Issue:
     open: bool
 
 
-def canary_issue(documents: Sequence[Document], name: str, *, run: str = "", compiled: str = "") -> Issue:
+def canary_issue(documents: Sequence[Report], name: str, *, run: str = "", compiled: str = "") -> Issue:
     """The issue for what canary found, one document a series, and for what was built there. A series that could not be
     looked at keeps it open, and so does a build that ended in anything but success (`compiled`, a job's result).
 
@@ -37,14 +41,14 @@ def canary_issue(documents: Sequence[Document], name: str, *, run: str = "", com
     """
     if not _NAME.match(name):
         raise UsageError(f"{name!r} cannot mark an issue", hint="letters, digits, dots, dashes and underscores")
-    found = [document for document in documents if document["schema"] == CANARY]
-    built = [document for document in documents if document["schema"] == BUILD]
+    found = [document for document in documents if _of_canary(document)]
+    built = [document for document in documents if isinstance(document, BuildDocument)]
     if not found:
         raise UsageError("there is no document of canary to tell of", hint="patchstack canary --json > FILE")
-    failing = [document for document in found if document.get("applies") is not True]
-    rejected = any(one.get("status") != "built" for one in built)
+    failing = [document for document in found if not (isinstance(document, CanaryDocument) and document.applies)]
+    rejected = not all(one.built for one in built)
     broken = compiled not in _UNTRIED or rejected
-    lines = each([*found, *built], part)
+    lines = [part(document) for document in (*found, *built)]
     if broken and not built:
         lines.append([f"### build: the job ended with {references(compiled)}, without an answer"])
     if _URL.match(run):
@@ -58,18 +62,24 @@ def canary_issue(documents: Sequence[Document], name: str, *, run: str = "", com
     )
 
 
-def _title(found: Sequence[Document], failing: Sequence[Document], built: str) -> str:
+def _of_canary(document: Report) -> TypeGuard[_Canary]:
+    return isinstance(document, CanaryDocument) or (
+        isinstance(document, FailedDocument) and document.command == "canary"
+    )
+
+
+def _title(found: Sequence[_Canary], failing: Sequence[_Canary], built: str) -> str:
     """`built` is what became of the build there, empty where nothing is wrong with it."""
     if not failing:
         return f"canary: {_named(found)} applies to upstream" + (f", and {built} there" if built else "")
-    counted = sum(one["patch_count"] - one["applied_count"] for one in failing if one["applies"] is False)
+    counted = sum(one.patch_count - one.applied_count for one in failing if isinstance(one, CanaryDocument))
     if not counted:
         return f"canary: {_named(failing)} could not be put onto upstream"
     patches, apply = ("patch", "applies") if counted == 1 else ("patches", "apply")
     return f"canary: {counted} {patches} of {_named(failing)} no longer {apply} to upstream"
 
 
-def _named(documents: Sequence[Document]) -> str:
+def _named(documents: Sequence[_Canary]) -> str:
     """Names for a title, which is no Markdown; a series' name has no character that could mean anything."""
-    names = [re.sub(r"[^A-Za-z0-9._-]", "?", str(one["series"])) for one in documents]
+    names = [re.sub(r"[^A-Za-z0-9._-]", "?", one.series) for one in documents]
     return ", ".join(names) if len(names) <= 3 else f"{len(names)} series"

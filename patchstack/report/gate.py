@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
-from patchstack.errors import ConfigError, MissingError
 from patchstack.gates.judgement import Judgement
-from patchstack.observe.protocol import Attempt
 from patchstack.report.streams import VERDICTS, paint_words
 from patchstack.report.table import Give, Table, print_table
 from patchstack.report.text import counted, printable
@@ -34,30 +29,6 @@ class Checked:
     judgement: Judgement
 
 
-def gate_document(kind: str, judgement: Judgement) -> dict[str, Any]:
-    """A `patchstack.gate/1` document."""
-    return {
-        "schema": SCHEMA,
-        "kind": kind,
-        "verdict": str(judgement.verdict),
-        "reason": judgement.reason,
-        "actual": judgement.actual,
-        "expected": judgement.expected,
-        "details": dict(judgement.details),
-        "attempts": [
-            {
-                "what": one.what,
-                "key": one.key,
-                "code": one.code,
-                "seconds": round(one.seconds, 3),
-                "complaint": one.complaint,
-                "recalled": one.recalled,
-            }
-            for one in judgement.attempts
-        ],
-    }
-
-
 def gate_lines(kind: str, judgement: Judgement) -> Iterator[str]:
     """One gate for people."""
     yield paint_words(printable(f"{judgement.verdict}  {kind}: {judgement.reason}"), sys.stdout)
@@ -68,55 +39,6 @@ def gate_lines(kind: str, judgement: Judgement) -> Iterator[str]:
     lost = [one for one in judgement.attempts if one.complaint is not None]
     for one in lost:
         yield printable(f"  not judged: {one.what} (exit {one.code}, {one.seconds:.1f} s): {one.complaint}")
-
-
-def suite_document(checks: Sequence[Checked], **more: Any) -> dict[str, Any]:
-    """A `patchstack.gates/1` document: every gate's document, with its name."""
-    return {
-        "schema": SUITE_SCHEMA,
-        **more,
-        "verdicts": {str(verdict): sum(one.judgement.verdict is verdict for one in checks) for verdict in Verdict},
-        "gates": [{"suite": one.phase, "name": one.check, **gate_document(one.kind, one.judgement)} for one in checks],
-    }
-
-
-def read_suite_document(path: Path) -> tuple[tuple[Checked, ...], dict[str, Any]]:
-    """The gates of a document on disk, and the document. Raises `ConfigError` for one that cannot be used."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if document["schema"] != SUITE_SCHEMA:
-            raise ConfigError(f"{path} is a {document['schema']} document, not {SUITE_SCHEMA}")
-        checks = tuple(_checked(one) for one in document["gates"])
-    except OSError as error:
-        raise MissingError(
-            f"{path} cannot be read: {error.strerror}", hint="patchstack gate run --report DIR writes it"
-        ) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is damaged: {type(error).__name__}: {error}") from error
-    return checks, document
-
-
-def _checked(one: Mapping[str, Any]) -> Checked:
-    attempts = tuple(
-        Attempt(
-            what=str(tried["what"]),
-            key=str(tried["key"]),
-            code=int(tried["code"]),
-            seconds=float(tried["seconds"]),
-            complaint=tried["complaint"],
-            recalled=bool(tried.get("recalled", False)),  # older documents do not say
-        )
-        for tried in one["attempts"]
-    )
-    judgement = Judgement(
-        verdict=Verdict(one["verdict"]),
-        reason=str(one["reason"]),
-        actual=str(one["actual"]),
-        expected=str(one["expected"]),
-        details=dict(one["details"]),
-        attempts=attempts,
-    )
-    return Checked(phase=str(one["suite"]), check=str(one["name"]), kind=str(one["kind"]), judgement=judgement)
 
 
 def print_checks(checks: Sequence[Checked]) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from patchstack.report.table import Give, Table
 from patchstack.report.text import counted
-from patchstack.series.lint.rule import Finding, Rule
+from patchstack.series.lint.rule import Rule
 from patchstack.series.lint.runner import LintResult
-
-SCHEMA = "patchstack.lint/1"
 
 
 def lint_table(result: LintResult) -> Table:
@@ -48,32 +45,3 @@ def rules_table(rules: Sequence[Rule]) -> Table:
     """Every rule with its reason."""
     rows = [(rule.id, rule.reason) for rule in rules]
     return Table(titles=("rule", "reason"), rows=rows, styles={}, gives={"reason": Give.FOLD})
-
-
-def rules_document(rules: Sequence[Rule]) -> list[dict[str, str]]:
-    """The rules as the document lists them."""
-    return [{"id": rule.id, "reason": rule.reason} for rule in rules]
-
-
-def lint_document(result: LintResult, rules: Sequence[Rule]) -> dict[str, Any]:
-    """The document `patchstack.lint/1`."""
-    return {
-        "schema": SCHEMA,
-        "series": result.series,
-        "base": {"commit": result.base_commit},
-        "patch_count": result.patch_count,
-        "clean": result.clean,
-        "rules": rules_document(rules),
-        "findings": [_finding(finding) for finding in result.findings],
-        "waived": [{**_finding(waived.finding), "why": waived.why} for waived in result.waived],
-    }
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {
-        "rule": finding.rule,
-        "file": finding.file,
-        "number": finding.number,
-        "line": finding.line,
-        "message": finding.message,
-    }

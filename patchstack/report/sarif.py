@@ -14,28 +14,26 @@ from urllib.parse import quote
 
 from patchstack import __version__
 from patchstack.report.annotations import GRAVE_RULES, Ground
-from patchstack.report.documents.read import LINT, Document
+from patchstack.report.documents.lint import FindingEntry, LintDocument
+from patchstack.report.documents.read import Report
 from patchstack.report.text import printable
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 LARGEST = 5000  # results that code scanning shows; it drops what is more
 
 
-def sarif(documents: Sequence[Document], ground: Ground) -> dict[str, Any]:
-    """One run with the findings of all series. Waived findings are left out: they were judged.
-
-    Raises `KeyError` and the like for a document that is not what its schema says.
-    """
-    lints = [document for document in documents if document["schema"] == LINT and "findings" in document]
-    rules = {rule["id"]: rule["reason"] for document in lints for rule in document["rules"]}
+def sarif(documents: Sequence[Report], ground: Ground) -> dict[str, Any]:
+    """One run with the findings of all series. Waived findings are left out: they were judged."""
+    lints = [document for document in documents if isinstance(document, LintDocument)]
+    rules = {rule.id: rule.reason for document in lints for rule in document.rules}
     places = {rule: place for place, rule in enumerate(rules)}
     seen: Counter[str] = Counter()
     results = []
     for document in lints:
-        for finding in document["findings"]:
-            uri = ground.file(document["series"], finding["file"])
+        for finding in document.findings:
+            uri = ground.file(document.series, finding.file)
             if uri is not None:
-                results.append(_result(finding, uri, places[finding["rule"]], seen))
+                results.append(_result(finding, uri, places[finding.rule], seen))
     return {
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -71,20 +69,20 @@ def _level(rule: str) -> str:
     return "error" if rule in GRAVE_RULES else "warning"
 
 
-def _result(finding: Document, uri: str, place: int, seen: Counter[str]) -> dict[str, Any]:
-    text = printable(finding["message"])
-    told = hashlib.sha256("\0".join((finding["rule"], uri, text)).encode()).hexdigest()[:16]
+def _result(finding: FindingEntry, uri: str, place: int, seen: Counter[str]) -> dict[str, Any]:
+    text = printable(finding.message)
+    told = hashlib.sha256("\0".join((finding.rule, uri, text)).encode()).hexdigest()[:16]
     seen[told] += 1
     return {
-        "ruleId": finding["rule"],
+        "ruleId": finding.rule,
         "ruleIndex": place,
-        "level": _level(finding["rule"]),
+        "level": _level(finding.rule),
         "message": {"text": text.replace("[", "\\[").replace("]", "\\]")},
         "locations": [
             {
                 "physicalLocation": {
                     "artifactLocation": {"uri": quote(uri), "uriBaseId": "%SRCROOT%"},
-                    "region": {"startLine": max(1, int(finding["line"]))},
+                    "region": {"startLine": max(1, finding.line)},
                 }
             }
         ],

@@ -1,15 +1,13 @@
-"""`patchstack verify` as a table with one line of truth, and as a document."""
+"""`patchstack verify` as a table with one line of truth."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from patchstack.report.table import Give, Table
 from patchstack.report.text import patch_count
 from patchstack.series.verify.states import Drift, Row, State, Verification
 
-SCHEMA = "patchstack.verify/1"
 _SHOWN_LINES = 30
 
 STATE_STYLES = {
@@ -66,7 +64,7 @@ def explanation(result: Verification) -> Iterator[str]:
             inherited.setdefault(row.detail, []).append(_number(row))
         elif row.state not in (State.OK, State.SKIPPED, State.UNMIRRORED) and row.file not in shown_as_drift:
             yield f"{row.label}: {row.state.value}"
-            yield from (f"    {line}" for line in row.problems or (row.detail,))
+            yield from (f"    {line}" for line in row.reasons)
     skipped = [_number(row) for row in result.rows if row.state is State.SKIPPED]
     if skipped:
         yield f"{_span(skipped)} skipped: an earlier patch does not apply (--keep-going tries them)"
@@ -92,48 +90,3 @@ def _drift(drift: Drift) -> Iterator[str]:
             yield from (f"    {line}".rstrip() for line in lines[:_SHOWN_LINES])
             if len(lines) > _SHOWN_LINES:
                 yield f"    ... {len(lines) - _SHOWN_LINES} more lines (--json has all of them)"
-
-
-def verify_document(result: Verification) -> dict[str, Any]:
-    """The document `patchstack.verify/1`."""
-    drift = result.drift
-    return {
-        "schema": SCHEMA,
-        "series": result.series,
-        "base": {"commit": result.base_commit, "tree": result.base_tree},
-        "patches": [
-            {
-                "file": row.file,
-                "number": row.number,
-                "subject": row.subject,
-                "state": row.state.value,
-                "tree": row.tree,
-                "fork_commit": row.fork_commit,
-                "detail": row.detail,
-            }
-            for row in result.rows
-        ],
-        "applied_count": result.applied_count,
-        "patch_count": result.patch_count,
-        "applies": result.applies,
-        "applied_tree": result.applied_tree,
-        "expected_tree": result.expected_tree,
-        "expected_from": result.expected_from,
-        "holds": result.holds,
-        "first_problem": result.first_problem,
-        "drift": None
-        if drift is None
-        else {
-            "kinds": list(drift.kinds),
-            "summary": list(drift.summary),
-            "patches": [
-                {
-                    "file": patch.file,
-                    "fork_commit": patch.fork_commit,
-                    "files": [{"path": file.path, "hunks": file.hunks, "diff": file.diff} for file in patch.files],
-                }
-                for patch in drift.patches
-            ],
-        },
-        "warnings": list(result.warnings),
-    }

@@ -12,7 +12,7 @@ from patchstack.builds.inputs.plan import Plan
 from patchstack.builds.inputs.source import Source
 from patchstack.builds.proofs.claim import Proof
 from patchstack.builds.proofs.files import Binary
-from patchstack.builds.record.store import LOG, Stored
+from patchstack.builds.record.store import Stored
 from patchstack.verdict import Verdict
 
 SCHEMA = "patchstack.build/1"
@@ -122,11 +122,6 @@ def make_record(
             "block": list(rejection.block),
         },
     }
-
-
-def document(stored: Stored, *, hit: bool) -> dict[str, Any]:
-    """The `patchstack.build/1` document of a stored build. `hit` says that it was there already."""
-    return {**stored.record, "hit": hit, "out_dir": str(stored.directory), "log": str(stored.directory / LOG)}
 
 
 def proofs_of(record: Mapping[str, Any]) -> tuple[Proof, ...]:

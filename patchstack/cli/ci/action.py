@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from patchstack.cli.ci.inputs import Event, Inputs
     from patchstack.process import Finished
     from patchstack.report.annotations import Ground
-    from patchstack.report.documents.read import Document
+    from patchstack.report.documents.read import Report
     from patchstack.report.github import Annotation
     from patchstack.workspace import SeriesConfig
 
@@ -112,7 +112,6 @@ def _looked_at(inputs: Inputs, event: Event) -> list[Annotation]:
 
 def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], refused: PatchstackError | None) -> int:
     """Run the command and report it. A refusal goes before all that it may find."""
-    from patchstack.report.documents.read import each
     from patchstack.report.github import commands, write_values
     from patchstack.report.summary import failure, part, summary
     from patchstack.report.text import block
@@ -121,7 +120,7 @@ def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], ref
     done, documents = _carried_out(inputs, report, workspace)
     ground = _ground(_root(), workspace)
     told = told + _remarks(documents, ground, by_lock=event.pull_request)
-    parts = each(documents, part)
+    parts = [part(document) for document in documents]
     code = done.code if done.code >= 0 else 128 - done.code
     if not documents:
         parts = [failure(inputs.command.value, code, done.complaint)]
@@ -139,11 +138,11 @@ def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], ref
     return code
 
 
-def _carried_out(inputs: Inputs, report: Path, workspace: Path) -> tuple[Finished, list[Document]]:
+def _carried_out(inputs: Inputs, report: Path, workspace: Path) -> tuple[Finished, list[Report]]:
     """Run the command in the repository's root; its documents, which are kept in the report's directory as well."""
     from patchstack.cli.ci.inputs import Command, arguments, handed_on
     from patchstack.process import run
-    from patchstack.report.documents.read import each, read_documents
+    from patchstack.report.documents.read import read_documents
     from patchstack.report.github import stopped
     from patchstack.report.summary import in_a_line
 
@@ -161,61 +160,74 @@ def _carried_out(inputs: Inputs, report: Path, workspace: Path) -> tuple[Finishe
         )
         (report / f"{inputs.command}.jsonl").write_bytes(done.stdout)
         documents = read_documents(done.stdout.decode("utf-8", "replace"), f"patchstack {inputs.command}")
-        for line in each(documents, in_a_line):
-            _say(line)
+        for document in documents:
+            _say(in_a_line(document))
     return done, documents
 
 
-def _remarks(documents: list[Document], ground: Ground, *, by_lock: bool) -> list[Annotation]:
+def _remarks(documents: list[Report], ground: Ground, *, by_lock: bool) -> list[Annotation]:
     """What is to be remarked on the documents; with `by_lock` also what a comparison with a lock is worth."""
     from patchstack.report.annotations import all_remarks
 
     return all_remarks(documents, ground) + (_against_locks(documents) if by_lock else [])
 
 
-def _against_locks(documents: list[Document]) -> list[Annotation]:
+def _against_locks(documents: list[Report]) -> list[Annotation]:
     """What a comparison with a lock is worth where both come from one pull request."""
+    from patchstack.report.documents.verify import VerifyDocument
     from patchstack.report.github import Annotation, Level
 
     return [
         Annotation(
             level=Level.NOTICE,
-            title=f"{document['series']}: compared with its lock",
+            title=f"{document.series}: compared with its lock",
             message="patches and lock are both this pull request's: whoever edits both passes. Compare with the fork",
         )
         for document in documents
-        if str(document.get("expected_from") or "").startswith("lock ")
+        if isinstance(document, VerifyDocument) and (document.expected_from or "").startswith("lock ")
     ]
 
 
-def _outputs(inputs: Inputs, documents: list[Document], code: int) -> dict[str, str]:
+def _outputs(inputs: Inputs, documents: list[Report], code: int) -> dict[str, str]:
     """What later steps may want to know; of one document, empty where there are several. A series that was compared
     with nothing does not hold, even where that was asked for."""
     from patchstack.cli.ci.inputs import Command
+    from patchstack.report.documents.build import BuildDocument
+    from patchstack.report.documents.canary import CanaryDocument
+    from patchstack.report.documents.verify import VerifyDocument
 
-    compared = inputs.command is not Command.VERIFY or all(one["holds"] is not None for one in documents)
+    compared = inputs.command is not Command.VERIFY or all(
+        isinstance(one, VerifyDocument) and one.holds is not None for one in documents
+    )
     fetched = CachePlaces(Path(os.environ.get("PATCHSTACK_CACHE") or os.devnull)).repositories.is_dir()
-    one = documents[0] if len(documents) == 1 and documents[0].get("error") is None else {}
-    tree = one.get("applied_tree", "") if inputs.command is Command.VERIFY else ""
-    if inputs.command is Command.BUILD and one:
-        tree = one["source"]["tree"]
-    return {
+    values = {
         "holds": {0: "true" if compared else "unknown", 1: "false"}.get(code, "unknown"),
         "fetched": "true" if fetched else "",
-        "applied-tree": str(tree or ""),
-        "build-key": str(one.get("key", "")) if inputs.command is Command.BUILD else "",
-        "build-directory": str(one.get("out_dir") or "") if inputs.command is Command.BUILD else "",
-        "upstream-commit": str(one["upstream"]["commit"]) if inputs.command is Command.CANARY and one else "",
+        "applied-tree": "",
+        "build-key": "",
+        "build-directory": "",
+        "upstream-commit": "",
     }
+    match documents:
+        case [VerifyDocument() as verified]:
+            values["applied-tree"] = verified.applied_tree
+        case [BuildDocument() as built]:
+            values["applied-tree"] = built.source.tree
+            values["build-key"] = built.key
+            values["build-directory"] = built.out_dir or ""
+        case [CanaryDocument() as looked]:
+            values["upstream-commit"] = looked.upstream.commit
+    return values
 
 
-def _files(inputs: Inputs, documents: list[Document], ground: Ground, report: Path) -> dict[str, str]:
+def _files(inputs: Inputs, documents: list[Report], ground: Ground, report: Path) -> dict[str, str]:
     """Write what other jobs take up: SARIF of lint, the issue of canary. Gives their paths as outputs."""
     from json import dumps
 
     from patchstack.cli.ci.inputs import Command
     from patchstack.cli.ci.render import write_issue
     from patchstack.report.canary_issue import canary_issue
+    from patchstack.report.documents.gates import GatesDocument
     from patchstack.report.gate_predicate import gate_predicate
     from patchstack.report.sarif import sarif
 
@@ -226,7 +238,7 @@ def _files(inputs: Inputs, documents: list[Document], ground: Ground, report: Pa
     if inputs.command is Command.CANARY and documents:
         write_issue(report / "issue", canary_issue(documents, "canary"))
         return {"issue": str(report / "issue")}
-    if inputs.command is Command.GATE and documents:
+    if documents and isinstance(documents[0], GatesDocument):
         path = report / "test-result.json"
         path.write_text(dumps(gate_predicate(documents[0]), indent=1), encoding="utf-8")
         return {"predicate": str(path)}

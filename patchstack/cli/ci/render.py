@@ -17,7 +17,7 @@ from patchstack.errors import MissingError, UsageError
 if TYPE_CHECKING:
     from patchstack.report.annotations import Ground
     from patchstack.report.canary_issue import Issue
-    from patchstack.report.documents.read import Document
+    from patchstack.report.documents.read import Report
 
 FilesArgument = Annotated[
     list[Path] | None,
@@ -33,10 +33,9 @@ RootOption = Annotated[
 
 def summary_command(files: FilesArgument = None) -> None:
     """Documents as Markdown for a step summary or a comment, in which nothing foreign means anything but itself."""
-    from patchstack.report.documents.read import each
     from patchstack.report.summary import part, summary
 
-    print(summary(each(given(files), part)), end="")
+    print(summary([part(document) for document in given(files)]), end="")
 
 
 def annotate_command(
@@ -64,15 +63,14 @@ def sarif_command(
     """What lint found as SARIF 2.1.0, for code scanning."""
     from json import dumps
 
-    from patchstack.report.documents.read import LINT, understood
+    from patchstack.report.documents.lint import LintDocument
     from patchstack.report.sarif import sarif
 
     documents = given(files)
-    if not any(document["schema"] == LINT for document in documents):
+    if not any(isinstance(document, LintDocument) for document in documents):
         raise UsageError("there is no document of lint", hint="patchstack lint --json > FILE")
     ground = ground_of(documents, patches, root, workspace)
-    with understood(documents[0]):
-        print(dumps(sarif(documents, ground), indent=1))
+    print(dumps(sarif(documents, ground), indent=1))
 
 
 def comment_body_command(
@@ -106,11 +104,11 @@ def write_issue(directory: Path, issue: Issue) -> None:
         (directory / name).write_text(text if name == "body.md" else f"{text}\n", encoding="utf-8")
 
 
-def given(files: Sequence[Path] | None) -> list[Document]:
+def given(files: Sequence[Path] | None) -> list[Report]:
     """The documents of files, or of stdin. Raises `UsageError` where there is none."""
     from patchstack.report.documents.read import read_documents
 
-    documents: list[Document] = []
+    documents: list[Report] = []
     for path in files or ():
         documents += read_documents(_read(path), str(path))
     if not files:
@@ -127,13 +125,14 @@ def _read(path: Path) -> str:
         raise MissingError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def ground_of(documents: Sequence[Document], patches: Path | None, root: Path | None, workspace: Path | None) -> Ground:
+def ground_of(documents: Sequence[Report], patches: Path | None, root: Path | None, workspace: Path | None) -> Ground:
     """Where the files of the documents' series are."""
     from patchstack.report.annotations import Ground
+    from patchstack.report.documents.read import subject_of
 
     directories: Mapping[str, Path] = {}
     if patches is not None:
-        directories = {str(document["series"]): patches for document in documents if document.get("series")}
+        directories = {subject_of(document): patches for document in documents}
     elif (found := nearest_workspace(workspace)) is not None:
         directories = {one.name: one.patches for one in found.series}
     return Ground(root=root or Path(os.environ.get("GITHUB_WORKSPACE") or "."), directories=directories)

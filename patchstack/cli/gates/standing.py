@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patchstack.canonical import one_line
 from patchstack.cli.failures import talk
 from patchstack.cli.options import nearest_workspace, open_chosen_engine
 from patchstack.errors import Exit, UsageError
@@ -128,11 +127,13 @@ def a_model(path: Path, name: str = "model") -> Model:
 
 def finish(judgement: Judgement, *, kind: str, json: bool) -> Exit:
     """Print a judgement, and give the exit code it stands for."""
-    from patchstack.report.gate import gate_document, gate_lines
+    from patchstack.report.gate import gate_lines
     from patchstack.verdict import exit_code
 
     if json:
-        print(one_line(gate_document(kind, judgement)))
+        from patchstack.report.documents.gates import gate_document
+
+        print(gate_document(kind, judgement).line)
     else:
         for line in gate_lines(kind, judgement):
             print(line)

@@ -20,7 +20,8 @@ def apply_anchored(objects: Objects, overlay: TreeOverlay, data: bytes) -> Outco
     try:
         diffs = parse_diffs(data)
     except Unsupported as unsupported:
-        return _refused([Problem(fault=Fault.MALFORMED, path="", detail=f"no anchored patch: {unsupported}")])
+        detail = f"no anchored patch: {unsupported}"
+        return _refused([Problem(fault=Fault.MALFORMED, path="", detail=detail, line=unsupported.line)])
     problems: list[Problem] = []
     edits: list[tuple[FileDiff, int, bytes]] = []
     for diff in diffs:
@@ -46,8 +47,9 @@ def _refused(problems: list[Problem]) -> Outcome:
 def _edit(objects: Objects, overlay: TreeOverlay, diff: FileDiff) -> tuple[int, bytes] | Problem:
     path = diff.path.decode("utf-8", "replace")
 
-    def problem(fault: Fault, detail: str) -> Problem:
-        return Problem(fault=fault, path=path, detail=f"{path}: {detail}")
+    def problem(fault: Fault, detail: str, hunk: int | None = None) -> Problem:
+        line = diff.line if hunk is None else diff.hunks[hunk - 1].line
+        return Problem(fault=fault, path=path, detail=f"{path}: {detail}", hunk=hunk, line=line)
 
     if len(diff.old_id) != 40 or len(diff.new_id) != 40:
         return problem(
@@ -73,8 +75,9 @@ def _edit(objects: Objects, overlay: TreeOverlay, diff: FileDiff) -> tuple[int, 
             )
         mode, content = diff.new_mode or entry[0], objects.blob(entry[1], path)
     result = _placed(content, diff.hunks)
-    if isinstance(result, str):
-        return problem(Fault.CONFLICT, result)
+    if isinstance(result, int):
+        header = diff.hunks[result - 1].header.decode("ascii")
+        return problem(Fault.CONFLICT, f"hunk {result} ({header}) does not hold the lines that stand there", result)
     if diff.new is None:
         if result or diff.new_id != NULL_ID:
             return problem(Fault.CONFLICT, "the patch deletes it, but lines would be left")
@@ -83,15 +86,15 @@ def _edit(objects: Objects, overlay: TreeOverlay, diff: FileDiff) -> tuple[int, 
     return mode, result
 
 
-def _placed(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | str:
-    """The content with every hunk put exactly where it says, or what is wrong with one."""
+def _placed(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | int:
+    """The content with every hunk put exactly where it says, or the number of the first that does not fit there."""
     lines = content.split(b"\n")
     shift = 0
     for number, hunk in enumerate(hunks, 1):
         count = len(hunk.before)
         at = hunk.old_start - (1 if count else 0) + shift
         if lines[at : at + count] != list(hunk.before) or at < 0 or at > len(lines):
-            return f"hunk {number} ({hunk.header.decode('ascii')}) does not hold the lines that stand there"
+            return number
         after = list(hunk.after)
         behind = len(lines) - (at + count)
         if behind == 1 and lines[-1] == b"" and hunk.after_no_newline:

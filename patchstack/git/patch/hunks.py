@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from patchstack.git.patch.diff import Hunk, Unsupported
+from patchstack.git.patch.text import old_line
 
 # How far from its line a hunk is looked for one by one, before the whole file is searched.
 _NEAR = 200
@@ -17,15 +18,22 @@ _COMMON = 50  # a line found more often than this does not tell where a hunk sho
 class Misfit:
     """A hunk that fits nowhere. `number` counts from 1; `at` is the 1-based line of the file where it should stand.
 
-    `expected` and `found` are the first line that differs there (`found` None: the file ends before it).
+    `expected` and `found` are the first line that differs there (`found` None: the file ends before it), `offset` its
+    place among the hunk's old lines, from 0.
     """
 
     number: int
     hunk: Hunk
     at: int
+    offset: int
     expected: bytes
     found: bytes | None
     already: bool
+
+    def line(self, data: bytes) -> int:
+        """The 1-based line of the patch file `data` that fits nowhere: the line that was expected, or the hunk's header
+        if its lines are there already."""
+        return self.hunk.line if self.already else old_line(data, self.hunk.line, self.offset)
 
     def describe(self) -> str:
         """One line for the user: which hunk, what it expects, what is there."""
@@ -174,4 +182,12 @@ def _misfit(lines: list[bytes], number: int, hunk: Hunk) -> Misfit:
     already = bool(after) and any(
         body[at : at + len(after)] == after for at in _where(body, after[0], len(body) - len(after))
     )
-    return Misfit(number=number, hunk=hunk, at=best + offset + 1, expected=line, found=found_line, already=already)
+    return Misfit(
+        number=number,
+        hunk=hunk,
+        at=best + offset + 1,
+        offset=offset,
+        expected=line,
+        found=found_line,
+        already=already,
+    )

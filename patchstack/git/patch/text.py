@@ -131,6 +131,21 @@ def read_text(data: bytes) -> PatchText:
     )
 
 
+def old_line(data: bytes, header: int, offset: int) -> int:
+    """Return the 1-based line of a patch file that holds a line of a hunk's pre-image: the one at `offset` (from 0) in
+    the hunk whose header is on line `header`. It is the header's line if the hunk has no such line."""
+    before = -1
+    for number, line in enumerate(data.split(b"\n")[header:], header + 1):
+        if line.startswith((b"+", b"\\")):
+            continue
+        if line[:1] not in (b" ", b"-", b""):
+            break
+        before += 1
+        if before == offset:
+            return number
+    return header
+
+
 def unparsed_diff(data: bytes) -> bytes:
     """Return the text of a patch file's diffs as it is, up to a mail's signature; the whole file if it has none."""
     start = max(data.find(b"\ndiff --git "), data.find(b"\n--- a/") if b"\ndiff --git " not in data else -1, -1) + 1

@@ -2,60 +2,120 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias
 
-from patchstack.errors import UsageError
+import msgspec
 
-Document = dict[str, Any]
-T = TypeVar("T")
-
-VERIFY, LINT, CANARY = "patchstack.verify/1", "patchstack.lint/1", "patchstack.canary/1"
-BUILD, GATES = "patchstack.build/1", "patchstack.gates/1"
-KNOWN = (VERIFY, LINT, CANARY, BUILD, GATES)
-
-
-def read_documents(text: str, where: str) -> list[Document]:
-    """Every document of a text, in order. Raises `UsageError` for a line that is none, or is of an unknown schema."""
-    documents: list[Document] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            document = json.loads(line)
-        except ValueError as error:
-            raise UsageError(f"{where}:{number}: not a JSON document: {error}", hint=_HINT) from error
-        schema = document.get("schema") if isinstance(document, dict) else None
-        if schema not in KNOWN:
-            raise UsageError(f"{where}:{number}: not a document of {', '.join(KNOWN)}", hint=_HINT)
-        documents.append(document)
-    return documents
-
+from patchstack.canonical import one_line
+from patchstack.document import Part
+from patchstack.errors import PatchstackError, UsageError
+from patchstack.report.documents.build import BuildDocument
+from patchstack.report.documents.canary import CanaryDocument
+from patchstack.report.documents.gates import GatesDocument
+from patchstack.report.documents.lint import LintDocument
+from patchstack.report.documents.verify import VerifyDocument
 
 _HINT = "it reads what verify, lint, canary, build and gate run print with --json: one document a line"
 
 
-@contextmanager
-def understood(document: Document) -> Iterator[None]:
-    """What is missing in a document, or is of another kind than its schema says, is the document's fault."""
+class ErrorEntry(Part, frozen=True, kw_only=True):
+    """An error as `patchstack` prints it: what is wrong, what to do (null if nothing is known), the exit code."""
+
+    message: str
+    hint: str | None
+    exit: int
+
+
+class FailedDocument(Part, frozen=True, kw_only=True):
+    """What is printed for a series that `verify` or `canary` could not look at, so that each series has a document.
+
+    It has the schema of the command; `holds` is that of verify, `applies` that of canary.
+    """
+
+    schema: Literal["patchstack.verify/1", "patchstack.canary/1"]
+    series: str
+    error: ErrorEntry
+    holds: msgspec.UnsetType | None = msgspec.UNSET
+    applies: msgspec.UnsetType | None = msgspec.UNSET
+
+    @property
+    def line(self) -> str:
+        """The document on one line, keys sorted."""
+        return one_line(msgspec.to_builtins(self))
+
+    @property
+    def command(self) -> str:
+        """The command that printed it."""
+        return _word(self.schema)
+
+
+Answer: TypeAlias = VerifyDocument | LintDocument | CanaryDocument | BuildDocument | GatesDocument
+Report: TypeAlias = Answer | FailedDocument
+
+_TYPES = {kind.schema(): kind for kind in (VerifyDocument, LintDocument, CanaryDocument, BuildDocument, GatesDocument)}
+
+
+class _Head(msgspec.Struct):
+    """What tells which document a line is."""
+
+    schema: str | None = None
+    error: Any = None
+
+
+def failed_verify(series: str, error: PatchstackError) -> FailedDocument:
+    """Return the document of a series that could not be verified."""
+    return FailedDocument(schema="patchstack.verify/1", series=series, error=_error(error), holds=None)
+
+
+def failed_canary(series: str, error: PatchstackError) -> FailedDocument:
+    """Return the document of a series that could not be looked at on a newer upstream."""
+    return FailedDocument(schema="patchstack.canary/1", series=series, error=_error(error), applies=None)
+
+
+def _error(error: PatchstackError) -> ErrorEntry:
+    return ErrorEntry(message=error.message, hint=error.hint, exit=int(error.exit_code))
+
+
+def read_documents(text: str, where: str) -> list[Report]:
+    """Read every document of a text, in order. Raises `UsageError` for a line that is none, or is not what its schema
+    says."""
+    documents: list[Report] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            documents.append(_read(line, f"{where}:{number}"))
+    return documents
+
+
+def _read(line: str, where: str) -> Report:
     try:
-        yield
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
-        told = f"has no {error}" if isinstance(error, KeyError) else f"cannot be understood: {error}"
-        raise UsageError(f"a document {document.get('schema')} {told}", hint=_HINT) from error
+        head = msgspec.json.decode(line, type=_Head)
+    except msgspec.ValidationError:
+        head = _Head()
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{where}: not a JSON document: {error}", hint=_HINT) from error
+    if head.schema not in _TYPES:
+        raise UsageError(f"{where}: not a document of {', '.join(_TYPES)}", hint=_HINT)
+    failed = head.error is not None
+    kind: type[Report] = FailedDocument if failed else _TYPES[head.schema]
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{where}: not a document {head.schema}: {error}", hint=_HINT) from error
 
 
-def each(documents: list[Document], make: Callable[[Document], T]) -> list[T]:
-    """What is made of every document."""
-    made = []
-    for document in documents:
-        with understood(document):
-            made.append(make(document))
-    return made
+def command_of(document: Report) -> str:
+    """The command that printed a document."""
+    if isinstance(document, FailedDocument):
+        return document.command
+    return "gate" if isinstance(document, GatesDocument) else _word(document.schema())
 
 
-def title(document: Document) -> str:
-    """The command that printed it."""
-    return {VERIFY: "verify", LINT: "lint", CANARY: "canary", BUILD: "build", GATES: "gate"}[document["schema"]]
+def _word(schema: str) -> str:
+    return schema.removeprefix("patchstack.").partition("/")[0]
+
+
+def subject_of(document: Report) -> str:
+    """What a document is about: the series, the suite, or the variant that was built."""
+    if isinstance(document, GatesDocument):
+        return document.suite
+    return document.variant if isinstance(document, BuildDocument) else document.series

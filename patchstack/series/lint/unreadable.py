@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from patchstack.git.apply import Problem
 from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject
 
 ID = "unreadable"
@@ -16,23 +15,12 @@ def check(subject: Subject) -> Iterator[Finding]:
         if patch.applied or (not patch.text.files and patch.file.data is not None and not _is_odd(patch)):
             continue
         for problem in patch.link.outcome.problems if patch.link.outcome else ():
-            yield patch.finding(ID, _line(patch, problem), f"{problem.fault}: {problem.detail}")
+            yield patch.finding(ID, problem.line or 1, f"{problem.fault}: {problem.detail}")
 
 
 def _is_odd(patch: LintedPatch) -> bool:
     """Whether something in a file without a diff might have been meant for one."""
     return any(line.text.startswith((b"@@ ", b"diff --git ")) for line in patch.text.outside)
-
-
-def _line(patch: LintedPatch, problem: Problem) -> int:
-    """The line of the patch file a problem is about, as near as it can be told: the hunk, the diff, or the first."""
-    for file in patch.text.files:
-        if problem.path.encode("utf-8", "replace") in (file.old, file.new) and problem.path:
-            for hunk in file.hunks:
-                if hunk.header.decode("ascii", "replace") in problem.detail:
-                    return hunk.number
-            return file.number
-    return 1
 
 
 RULE = Rule(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from patchstack.git.apply import Applier
+from patchstack.git.apply import Applier, Problem
 from patchstack.git.objects import Commit
 from patchstack.git.trees import same_change
 from patchstack.series.history import ForkHistory
@@ -38,8 +38,9 @@ NOT_APPLIED = frozenset({State.CONFLICT, State.MISSING_FILE, State.MALFORMED, St
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One line of the table. `file` and `number` are None for a fork commit without a patch; `tree` is None for what
-    was not applied; `fork_commit` is the commit the patch mirrors, where one was found; `problems` are the
-    single reasons that `detail` joins, where there are several."""
+    was not applied; `fork_commit` is the commit the patch mirrors, if one was found; `problems` are the reasons for
+    which a patch does not apply, each with its place in the patch file, `in_the_way` names the patch before it that is
+    to blame; `detail` joins them."""
 
     file: str | None
     number: int | None
@@ -48,7 +49,14 @@ class Row:
     tree: str | None
     fork_commit: str | None
     detail: str
-    problems: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    in_the_way: str = ""
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The sentences that `detail` joins."""
+        told = tuple(problem.detail for problem in self.problems)
+        return (*told, *filter(None, [self.in_the_way])) or (self.detail,)
 
     @property
     def label(self) -> str:
@@ -110,13 +118,13 @@ class Verification:
 def apply_row(link: Link) -> Row:
     """What applying alone says of a patch."""
     state, detail = State.OK, ""
-    problems: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     if link.outcome is None:
         state, detail = State.SKIPPED, "an earlier patch does not apply"
     elif not link.outcome.applied:
         state = State(link.outcome.problems[0].fault.value)
-        problems = tuple(problem.detail for problem in link.outcome.problems)
-        detail = "; ".join(problems)
+        problems = link.outcome.problems
+        detail = "; ".join(problem.detail for problem in problems)
     return Row(
         file=link.patch.file,
         number=link.patch.number,
@@ -178,8 +186,8 @@ def _differing(applier: Applier, link: Link, row: Row, parent: str, tree: str, c
     if not link.applied:
         if there is not None:
             blame = cause or "what stands before it"
-            problems = (*row.problems, f"where the fork has it, it applies: {blame} is in the way")
-            row = replace(row, detail="; ".join(problems), problems=problems)
+            row = replace(row, in_the_way=f"where the fork has it, it applies: {blame} is in the way")
+            row = replace(row, detail="; ".join(row.reasons))
         return row
     if link.before != parent and (
         there == tree or (there is None and same_change(applier.objects, (link.before, link.after), (parent, tree)))

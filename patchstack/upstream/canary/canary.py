@@ -118,6 +118,7 @@ class _Rows:
             causes=tuple(self._patches[one].file for one in found.causes) if found and not landed else (),
             detail="; ".join([*told, *self._beside(found, like, collides, led, landed=landed)]),
             problems=tuple(told),
+            line=found.reasons[0].line if found is not None and not landed else None,
             renamed=(*(found.renamed if found is not None else ()), *led),
             collides=collides,
             like=like,

@@ -22,7 +22,7 @@ class Reason:
     known.
 
     `diff` and `hunk` (counted from 0) tell the hunk that does not fit; `hunk` is None for a file that is not there, or
-    that is there and should not be.
+    that is there and should not be. `line` is the 1-based line of the patch file that it is about, None if not known.
     """
 
     fault: str
@@ -30,6 +30,7 @@ class Reason:
     detail: str
     diff: FileDiff | None = None
     hunk: int | None = None
+    line: int | None = None
 
 
 def why_not(standing: Standing, index: int) -> tuple[Reason, ...]:
@@ -37,28 +38,35 @@ def why_not(standing: Standing, index: int) -> tuple[Reason, ...]:
     diffs = standing.chain.steps(index)
     if diffs is not None:
         try:
-            found = tuple(reason for diff in diffs for reason in _of_file(standing, diff))
+            data = standing.chain.data(index)
+            found = tuple(reason for diff in diffs for reason in _of_file(standing, diff, data))
         except Unsupported:
             found = ()
         if found:
             return found
     outcome = standing.chain.outcome(standing, index)
     return tuple(
-        Reason(fault=problem.fault.value, path=problem.path.encode("utf-8", "surrogateescape"), detail=problem.detail)
+        Reason(
+            fault=problem.fault.value,
+            path=problem.path.encode("utf-8", "surrogateescape"),
+            detail=problem.detail,
+            line=problem.line,
+        )
         for problem in outcome.problems
     )
 
 
-def _of_file(standing: Standing, diff: FileDiff) -> list[Reason]:
+def _of_file(standing: Standing, diff: FileDiff, data: bytes) -> list[Reason]:
     shown = diff.path.decode("utf-8", "replace")
     if diff.new is not None and diff.new != diff.old and standing.slot(diff.new) is not None:
         detail = f"{shown}: the patch makes it, but it is there already"
-        return [Reason(fault="conflict", path=diff.new, detail=detail, diff=diff)]
+        return [Reason(fault="conflict", path=diff.new, detail=detail, diff=diff, line=diff.line)]
     if diff.old is None:
         return []
     old = diff.old.decode("utf-8", "replace")
     if standing.slot(diff.old) is None:
-        return [Reason(fault="missing-file", path=diff.old, detail=f"{old}: the file is not there", diff=diff)]
+        detail = f"{old}: the file is not there"
+        return [Reason(fault="missing-file", path=diff.old, detail=detail, diff=diff, line=diff.line)]
     lines = standing.lines(diff.old)
     if lines is None:
         raise Unsupported("no regular file", diff.line)
@@ -66,19 +74,23 @@ def _of_file(standing: Standing, diff: FileDiff) -> list[Reason]:
     if len(place_hunks(whole, diff.hunks)) == len(diff.hunks):
         if diff.new is None and whole != [b""]:
             detail = f"{shown}: the patch deletes it, but it holds lines the patch does not know"
-            return [Reason(fault="conflict", path=diff.old, detail=detail, diff=diff)]
+            return [Reason(fault="conflict", path=diff.old, detail=detail, diff=diff, line=diff.line)]
         return []
+
+    def misplaced(misfit: Misfit) -> Reason:
+        detail, number = f"{shown}: {misfit.describe()}", misfit.number - 1
+        assert diff.old is not None
+        return Reason(fault="conflict", path=diff.old, detail=detail, diff=diff, hunk=number, line=misfit.line(data))
+
     found = []
-    for number, hunk in enumerate(diff.hunks):
+    for number, hunk in enumerate(diff.hunks, 1):
         alone = apply_hunks(lines, (hunk,))
         if isinstance(alone, Misfit):
-            told = replace(alone, number=number + 1).describe()
-            found.append(Reason(fault="conflict", path=diff.old, detail=f"{shown}: {told}", diff=diff, hunk=number))
+            found.append(misplaced(replace(alone, number=number)))
     if not found:  # each fits alone, but not behind the others: the one that git stumbles over
         stumbled = apply_hunks(lines, diff.hunks)
         assert isinstance(stumbled, Misfit)
-        detail = f"{shown}: {stumbled.describe()}"
-        found.append(Reason(fault="conflict", path=diff.old, detail=detail, diff=diff, hunk=stumbled.number - 1))
+        found.append(misplaced(stumbled))
     return found
 
 

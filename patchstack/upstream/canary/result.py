@@ -59,6 +59,7 @@ class CanaryPatch:
     (it changes nothing there) or `conflict`; None for one that does not apply to the pin.
     `caused_by` is the patch to which a cascade goes back first, `causes` all of them. `renamed` are files that moved:
     the name at the pin and the one now. `collides` are the commits whose lines are in the way, the most lines first.
+    `line` is the 1-based line of the patch file that does not fit; None for one that applies, or if it is not known.
     """
 
     file: str
@@ -71,6 +72,7 @@ class CanaryPatch:
     causes: tuple[str, ...]
     detail: str
     problems: tuple[str, ...]
+    line: int | None
     renamed: tuple[tuple[str, str], ...]
     collides: tuple[UpstreamCommit, ...]
     like: Likeness | None
@@ -101,3 +103,13 @@ class Canary:
     @property
     def landed(self) -> tuple[CanaryPatch, ...]:
         return tuple(patch for patch in self.patches if patch.state is State.LANDED)
+
+
+def breaking(result: Canary) -> list[tuple[UpstreamCommit, list[CanaryPatch]]]:
+    """Upstream's commits that break patches, in their order, each with the patches it breaks first."""
+    found: dict[int, tuple[UpstreamCommit, list[CanaryPatch]]] = {}
+    for patch in result.patches:
+        if patch.first_broken is not None:
+            commit = patch.first_broken.commit
+            found.setdefault(commit.index, (commit, []))[1].append(patch)
+    return [found[index] for index in sorted(found)]

@@ -217,6 +217,10 @@ class StrictChain:
         tree = self._materialized(standing.tree, standing.base, standing.state).write()
         return apply_patch(self._open(tree), self._patches[index])
 
+    def data(self, index: int) -> bytes:
+        """The bytes of a patch file; empty if it is too large to read."""
+        return self._patches[index].data or b""
+
     def steps(self, index: int) -> tuple[FileDiff, ...] | None:
         """The files of a patch that is applied here; None for one that goes the general way."""
         steps = self._steps[index]

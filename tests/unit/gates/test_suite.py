@@ -17,7 +17,8 @@ from patchstack.gates.judgement import Judgement
 from patchstack.gates.reference.record import Reference, changed, references, write_references
 from patchstack.gates.suite import KINDS, find_suite, kind_of, read_suites
 from patchstack.observe.protocol import Attempt
-from patchstack.report.gate import Checked, junit, markdown, read_suite_document, tsv
+from patchstack.report.documents.gates import checks_of, read_gates_document
+from patchstack.report.gate import Checked, junit, markdown, tsv
 from patchstack.verdict import Verdict
 from tests.support.checkout import ROOT
 from tests.support.programs import program
@@ -168,12 +169,13 @@ def test_the_document_says_which_attempts_were_recalled(tmp_path: Path) -> None:
     assert recalled() == [False, True], "both gates ask the same of the same program"
     assert recalled() == [True, True]
     path = tmp_path / "out" / "gates.json"
-    checks, document = read_suite_document(path)
+    checks = checks_of(read_gates_document(path))
+    document = json.loads(path.read_text())
     assert [one.recalled for check in checks for one in check.judgement.attempts] == [True, True]
     for gate in document["gates"]:
         del gate["attempts"][0]["recalled"]
     path.write_text(json.dumps(document))
-    checks, _ = read_suite_document(path)
+    checks = checks_of(read_gates_document(path))
     assert [one.recalled for check in checks for one in check.judgement.attempts] == [False, False]
     assert run(tmp_path, "summary", "out")[0] == 0, "documents of older versions can be read"
 

@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
-from patchstack.report.canary_issue import LARGEST, canary_issue
+from patchstack.report import canary_issue as issues
+from patchstack.report.canary_issue import LARGEST, Issue
 from tests.conftest import Patchstack, RunCli
 from tests.support.builders import a_fork
-from tests.unit.report.documents.test_read import BUILD
+from tests.unit.report.documents.test_read import BUILD, the_report
+
+
+def canary_issue(documents: list[dict[str, Any]], name: str, **more: str) -> Issue:
+    """The issue that documents give, as they are read."""
+    return issues.canary_issue([the_report(one) for one in documents], name, **more)
 
 
 @pytest.fixture
@@ -57,7 +63,8 @@ def test_what_applies_and_does_not_compile_keeps_it_open(fine: dict[str, Any], c
 
 
 def test_a_series_that_could_not_be_looked_at_keeps_it_open(fine: dict[str, Any]) -> None:
-    lost = {"schema": "patchstack.canary/1", "series": "b", "applies": None, "error": {"message": "x", "hint": "y"}}
+    error = {"message": "x", "hint": "y", "exit": 3}
+    lost = {"schema": "patchstack.canary/1", "series": "b", "applies": None, "error": error}
     issue = canary_issue([fine, lost], "canary")
     assert (issue.open, issue.title) == (True, "canary: b could not be put onto upstream")
 

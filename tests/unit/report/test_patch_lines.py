@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from patchstack.git.patch.text import read_text
-from patchstack.report.patch_lines import added_line, edited_line, failing_line
+from patchstack.report.patch_lines import added_line, edited_line
 from tests.conftest import RunCli
 from tests.support.builders import a_fork
 
@@ -48,24 +46,6 @@ def numbered(text: str, nth: int = 1) -> int:
     return [number for number, line in enumerate(LINES, 1) if line == text][nth - 1]
 
 
-@pytest.mark.parametrize(
-    ("detail", "line"),
-    [
-        ("src/a.cpp: hunk 1 (@@ -1,3 +1,3 @@): expected `two` at line 2, found `2`", numbered("-two")),
-        ("src/a.cpp: hunk 2 (@@ -10,3 +10,4 @@): expected `eleven` at line 11, found `x`", numbered(" eleven")),
-        ("src/a.cpp: hunk 2 (@@ -10,3 +10,4 @@): its lines are there already", numbered("@@ -10,3 +10,4 @@ int f()")),
-        ("src/b.cpp: a hunk does not match at line 1", numbered("@@ -1,2 +1,2 @@")),
-        ("src/b.cpp: the file is not there", numbered("diff --git a/src/b.cpp b/src/b.cpp")),
-        ("corrupt patch at line 17", 17),
-        ("corrupt patch at <stdin>:12", 12),
-        ("something else altogether", 3),
-        ("other/src/a.cpp: the file is not there", 3),
-    ],
-)
-def test_a_failure_stands_where_its_words_point(detail: str, line: int) -> None:
-    assert failing_line(TEXT, detail) == line
-
-
 def test_an_edit_stands_on_the_line_that_the_fork_does_not_have() -> None:
     diff = "--- series/src/a.cpp\n+++ fork/src/a.cpp\n@@ -10,3 +10,3 @@\n ten\n eleven\n-new\n+newer\n twelve\n"
     assert edited_line(TEXT, "src/a.cpp", diff) == numbered("+new")
@@ -83,10 +63,6 @@ def test_what_cannot_be_found_stands_on_the_file_s_diff_or_the_subject() -> None
     assert edited_line(TEXT, "src/none.cpp", "") == 3
     assert added_line(TEXT, "src/b.cpp") == numbered("diff --git a/src/b.cpp b/src/b.cpp")
     assert added_line(TEXT, "src/none.cpp") == 3
-
-
-def test_an_empty_file_has_one_line() -> None:
-    assert failing_line(read_text(b""), "the file is empty") == 1
 
 
 def test_annotate_reads_verify_s_document_from_a_pipe(tmp_path: Path, run_cli: RunCli) -> None:

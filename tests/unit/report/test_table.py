@@ -29,6 +29,7 @@ from patchstack.series.verify.states import State as VerifyState
 from patchstack.upstream.canary.result import State as CanaryState
 from patchstack.verdict import Verdict
 from tests.support.checkout import ROOT
+from tests.unit.report.documents.test_read import BUILD, the_report
 
 WIDTHS = (60, 80, 100, 140, 200)
 PROSE = "server: return the blocks of a slot when it ends, and say so in a trace that others read (LLAMA_KV_PAGED)"
@@ -170,17 +171,11 @@ def of_suite() -> Table:
 
 
 def of_binaries(number: int = 0) -> Table:
-    found = {
-        "status": BUILT,
-        "key": SHA,
-        "source": {"label": "paged"},
-        "variant": "cuda",
-        "hit": True,
-        "binaries": [{"name": "test-backend-ops", "size": 123_456_789, "sha256": SHA}],
-        "proofs": [{"id": "device-code", "verdict": str(verdict), "detail": PROSE} for verdict in Verdict],
-        "out_dir": "/x",
-    }
-    return printed_by(build.print_build, found)[number]
+    proofs = [{"id": "device-code", "verdict": str(verdict), "detail": PROSE} for verdict in Verdict]
+    binaries = [{"name": "test-backend-ops", "size": 123_456_789, "sha256": SHA}]
+    found = {**BUILD, "status": BUILT, "key": SHA, "variant": "cuda", "hit": True, "binaries": binaries}
+    found |= {"source": {**BUILD["source"], "label": "paged"}, "proofs": proofs, "rejection": None, "out_dir": "/x"}
+    return printed_by(build.print_build, the_report(found))[number]
 
 
 def of_proofs() -> Table:
@@ -188,16 +183,12 @@ def of_proofs() -> Table:
 
 
 def of_builds() -> Table:
-    record = {
-        "key": SHA,
-        "source": {"label": f"paged up to {PATCH}"},
-        "variant": "cuda-blackwell",
-        "platform": "linux/amd64",
-        "status": BUILT,
-        "proofs": [{"verdict": str(verdict)} for verdict in Verdict],
-        "finished": "2026-11-21T10:00:00Z",
-    }
-    return printed_by(build.print_builds, [some(record=record, bytes=123_456_789)], json=False)[0]
+    proofs = [{"id": "exists", "verdict": str(verdict), "detail": ""} for verdict in Verdict]
+    source = {**BUILD["source"], "label": f"paged up to {PATCH}"}
+    record = {**BUILD, "key": SHA, "source": source, "variant": "cuda-blackwell", "status": BUILT, "proofs": proofs}
+    record |= {"finished": "2026-11-21T10:00:00Z", "rejection": None}
+    stored = some(record=record, bytes=123_456_789, directory=Path("/x"), key=SHA)
+    return printed_by(build.print_builds, [stored], json=False)[0]
 
 
 def of_drift() -> Table:
@@ -230,7 +221,9 @@ TABLES: Sequence[Callable[[], Table]] = (
 
 def on_screen(shown: Table, width: int) -> list[str]:
     """The lines that a terminal of this width gets, without colours."""
-    console = Console(width=width, force_terminal=True, color_system=None, highlight=False, file=io.StringIO())
+    console = Console(
+        width=width, height=50, force_terminal=True, color_system=None, highlight=False, file=io.StringIO()
+    )
     print_fitted(shown, console)
     return cast(io.StringIO, console.file).getvalue().splitlines()
 

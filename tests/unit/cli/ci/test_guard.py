@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from patchstack.cli.ci.guard import COMPARED, differences, hold_against_base
 from patchstack.errors import MissingError, NotHeldError
+from patchstack.report.documents.gates import GatesDocument
 from patchstack.report.gate_predicate import gate_predicate
 from tests.support.builders import run_git
-from tests.unit.report.documents.test_read import GATES
+from tests.unit.report.documents.test_read import GATES, the_report
 
 PAGED = {"patches": "patches", "upstream": "https://u", "fork": "https://f", "fork_ref": "main"}
 YAML = """series:
@@ -82,11 +84,18 @@ def test_a_commit_that_is_no_merge_has_no_base(root: Path, base: str) -> None:
         hold_against_base(root, "patchstack.yaml", base)
 
 
+def predicate(document: dict[str, Any]) -> dict[str, Any]:
+    """The predicate of a document, as it is read."""
+    found = the_report(document)
+    assert isinstance(found, GatesDocument)
+    return gate_predicate(found)
+
+
 def test_only_all_passes_are_passed() -> None:
-    assert gate_predicate(GATES)["result"] == "WARNED"
+    assert predicate(GATES)["result"] == "WARNED"
     passing = [gate for gate in GATES["gates"] if gate["verdict"] == "PASS"]
-    assert gate_predicate({**GATES, "gates": passing})["result"] == "PASSED"
+    assert predicate({**GATES, "gates": passing})["result"] == "PASSED"
     failing = [*passing, {**passing[0], "verdict": "FAIL", "name": "ops"}]
-    found = gate_predicate({**GATES, "gates": failing})
+    found = predicate({**GATES, "gates": failing})
     assert (found["result"], found["failedTests"], found["passedTests"]) == ("FAILED", ["quick/ops"], ["quick/greedy"])
-    assert gate_predicate({**GATES, "gates": []})["result"] == "FAILED", "no gates are no pass"
+    assert predicate({**GATES, "gates": []})["result"] == "FAILED", "no gates are no pass"

@@ -9,40 +9,74 @@ from typing import Any
 
 import pytest
 
+from patchstack.report.documents.read import Report, read_documents
 from tests.conftest import Ran, RunCli
 from tests.support.builders import a_fork
 
+_NAMES = ("variant", "engine", "platform", "targets", "jobs", "memory", "cpus", "time", "ccache", "toolchain")
 BUILD: dict[str, Any] = {
     "schema": "patchstack.build/1",
     "key": "ab" * 32,
     "status": "rejected",
     "hit": False,
+    "engine": {"spec": "host", "kind": "host", "endpoint": "here", "version": "6.1", "platform": "linux/amd64"},
     "variant": "cpu",
     "platform": "linux/amd64",
     "arch": None,
-    "source": {"label": "product, 3 patches", "tree": "cd" * 20},
+    "source": {
+        "label": "product, 3 patches",
+        "tree": "cd" * 20,
+        "pin": "12" * 20,
+        "upstream": "../upstream",
+        "series": "holds",
+        "patches": [],
+        "absent": [],
+    },
+    "options": {**{name: {"value": None, "from": "default"} for name in _NAMES}, "cmake": {}, "compile": {}},
+    "inputs": {},
+    "notes": [],
+    "started": "2026-07-01T00:00:00Z",
+    "finished": "2026-07-01T00:01:00Z",
+    "wall_s": 60.0,
+    "seconds": {"compile": 60.0},
+    "ccache": None,
+    "binaries": [],
     "proofs": [{"id": "exists", "verdict": "FAIL", "detail": "no `binary` | here"}],
-    "out_dir": None,
+    "out_dir": "/cache/builds/ab",
+    "log": "/cache/builds/ab/log",
     "rejection": {
         "kind": "compile",
         "message": "::error::'x' was not declared",
         "file": "src/kernel.cu",
         "line": 20,
         "patch": None,
-        "origin": None,
+        "origin": "",
         "block": ["```", "src/kernel.cu:20: error"],
     },
 }
+
+
+def _gate(name: str, kind: str, verdict: str, reason: str) -> dict[str, Any]:
+    said = {"suite": "quick", "name": name, "schema": "patchstack.gate/1", "kind": kind, "verdict": verdict}
+    return {**said, "reason": reason, "actual": "", "expected": "", "details": {}, "attempts": []}
+
+
 GATES: dict[str, Any] = {
     "schema": "patchstack.gates/1",
     "suite": "quick",
     "programs": "build abc on host",
     "verdicts": {"PASS": 1, "FAIL": 0, "INVALID": 1},
     "gates": [
-        {"suite": "quick", "name": "greedy", "kind": "completion", "verdict": "PASS", "reason": "as recorded"},
-        {"suite": "quick", "name": "ops", "kind": "backend-ops", "verdict": "INVALID", "reason": "nothing | tested"},
+        _gate("greedy", "completion", "PASS", "as recorded"),
+        _gate("ops", "backend-ops", "INVALID", "nothing | tested"),
     ],
 }
+
+
+def the_report(document: dict[str, Any]) -> Report:
+    """The document as its reader gives it."""
+    (found,) = read_documents(json.dumps(document), "here")
+    return found
 
 
 @pytest.fixture
@@ -119,7 +153,10 @@ def test_a_series_that_was_not_looked_at_is_an_error_everywhere(tmp_path: Path, 
         ("{", "documents.jsonl:1: not a JSON document"),
         ("[]", "documents.jsonl:1: not a document of patchstack.verify/1"),
         ('{"schema": "patchstack.verify/2"}', "not a document of"),
-        ('{"schema": "patchstack.verify/1"}', "a document patchstack.verify/1 has no '"),
+        (
+            '{"schema": "patchstack.verify/1"}',
+            "documents.jsonl:1: not a document patchstack.verify/1: Object missing required field `series`",
+        ),
         ('{"schema": ["x"]}', "not a document of"),
     ],
 )

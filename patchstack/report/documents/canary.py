@@ -1,0 +1,244 @@
+"""`patchstack.canary/1`: what `patchstack canary` found of one series on a newer upstream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from patchstack.document import Document, Part
+from patchstack.report.documents.verify import BaseEntry
+from patchstack.upstream.canary.landed import drop_reason
+from patchstack.upstream.canary.result import Broken, Canary, CanaryPatch, Likeness, State, breaking
+from patchstack.upstream.history import UpstreamCommit
+
+if TYPE_CHECKING:
+    from patchstack.upstream.forecast.forecast import Forecast, HotFile
+
+
+class UpstreamEntry(Part, frozen=True, kw_only=True):
+    """The upstream that was looked at: its repository, the name that was asked for, and the commit it was."""
+
+    repository: str
+    ref: str
+    commit: str
+    tree: str
+
+
+class CommitEntry(Part, frozen=True, kw_only=True):
+    """A commit of upstream, `index` commits after the pin; `pr` is the number of its pull request."""
+
+    index: int
+    commit: str
+    subject: str
+    author: str
+    date: str
+    pr: int | None
+
+
+class BreakingEntry(CommitEntry, frozen=True, kw_only=True):
+    """A commit that breaks patches: the files of those that it breaks first."""
+
+    patches: tuple[str, ...]
+
+
+class BrokenEntry(CommitEntry, frozen=True, kw_only=True):
+    """The first commit that breaks a patch: at its `root`, or only because of another patch, `caused_by`."""
+
+    root: bool
+    caused_by: str | None
+    lines: tuple[str, ...]
+
+
+class RenamedEntry(Part, frozen=True, kw_only=True):
+    """A file that moved: its name at the pin, and now."""
+
+    old: str = msgspec.field(name="from")
+    new: str = msgspec.field(name="to")
+
+
+class LikeEntry(Part, frozen=True, kw_only=True):
+    """What upstream has that is like the patch: how it was found, how much of it is there (0 to 1), the commit (null:
+    the pin), and the reason to drop the patch if it has landed."""
+
+    how: str
+    score: float
+    commit: CommitEntry | None
+    drop_why: str | None
+
+
+class CanaryPatchEntry(Part, frozen=True, kw_only=True):
+    """A row of the table. `line` is the line of the patch file that does not fit, from 1."""
+
+    file: str
+    number: int | None
+    subject: str
+    state: str
+    strict: str | None
+    threeway: str | None
+    caused_by: str | None
+    causes: tuple[str, ...]
+    first_broken: BrokenEntry | None
+    detail: str
+    problems: tuple[str, ...]
+    line: int | None = None
+    renamed: tuple[RenamedEntry, ...]
+    collides: tuple[CommitEntry, ...]
+    like: LikeEntry | None
+
+
+class FunctionEntry(Part, frozen=True, kw_only=True):
+    """A function of upstream: the commits that changed it, and the patches in it."""
+
+    name: str
+    commits: int
+    patches: tuple[str, ...]
+
+
+class FileEntry(Part, frozen=True, kw_only=True):
+    """A file of upstream: commits a week, in all, the patches in it, its functions if they are `known`."""
+
+    path: str
+    weeks: tuple[int, ...]
+    commits: int
+    patches: tuple[str, ...]
+    functions: tuple[FunctionEntry, ...]
+    known: bool
+
+
+class RiskEntry(Part, frozen=True, kw_only=True):
+    """How likely upstream is to change lines a patch stands on, soon (0 to 1), and where most of that comes from."""
+
+    file: str
+    number: int | None
+    risk: float
+    where: str
+
+
+class ForecastEntry(Part, frozen=True, kw_only=True):
+    """Where upstream moved in the days before, and what that means for the patches."""
+
+    days: int
+    until: str
+    commits: int
+    weeks: tuple[str, ...]
+    files: tuple[FileEntry, ...]
+    patches: tuple[RiskEntry, ...]
+
+
+class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary/1"):
+    """What becomes of a series on a newer upstream, `commits` after the pin. `blamed` says by which chain the breaking
+    commits were found, null if they were not looked for."""
+
+    series: str
+    upstream: UpstreamEntry
+    pin: BaseEntry
+    commits: int
+    applies: bool
+    applied_count: int
+    patch_count: int
+    blamed: str | None
+    patches: tuple[CanaryPatchEntry, ...]
+    breaking: tuple[BreakingEntry, ...]
+    forecast: ForecastEntry | None
+    warnings: tuple[str, ...]
+
+
+def canary_document(result: Canary, forecast: Forecast | None) -> CanaryDocument:
+    """Return the document of what was found."""
+    range_ = result.range
+    return CanaryDocument(
+        series=result.series,
+        upstream=UpstreamEntry(repository=result.upstream, ref=range_.ref, commit=range_.tip.oid, tree=range_.tip.tree),
+        pin=BaseEntry(commit=range_.pin.oid, tree=range_.pin.tree),
+        commits=len(range_.commits),
+        applies=result.applies,
+        applied_count=sum(patch.applies for patch in result.patches),
+        patch_count=len(result.patches),
+        blamed=result.blamed,
+        patches=tuple(map(_patch, result.patches)),
+        breaking=tuple(_breaking(commit, patches) for commit, patches in breaking(result)),
+        forecast=_forecast(forecast) if forecast is not None else None,
+        warnings=tuple(result.warnings),
+    )
+
+
+def _patch(patch: CanaryPatch) -> CanaryPatchEntry:
+    return CanaryPatchEntry(
+        file=patch.file,
+        number=patch.number,
+        subject=patch.subject,
+        state=patch.state.value,
+        strict=patch.strict,
+        threeway=patch.threeway,
+        caused_by=patch.caused_by,
+        causes=tuple(patch.causes),
+        first_broken=_broken(patch.first_broken) if patch.first_broken is not None else None,
+        detail=patch.detail,
+        problems=tuple(patch.problems),
+        line=patch.line,
+        renamed=tuple(RenamedEntry(old=old, new=new) for old, new in patch.renamed),
+        collides=tuple(map(_commit, patch.collides)),
+        like=_like(patch.like, landed=patch.state is State.LANDED) if patch.like is not None else None,
+    )
+
+
+def _commit(commit: UpstreamCommit) -> CommitEntry:
+    return CommitEntry(
+        index=commit.index,
+        commit=commit.oid,
+        subject=commit.subject,
+        author=commit.author,
+        date=commit.date,
+        pr=commit.pr,
+    )
+
+
+def _breaking(commit: UpstreamCommit, patches: Sequence[CanaryPatch]) -> BreakingEntry:
+    return BreakingEntry(patches=tuple(one.file for one in patches), **msgspec.structs.asdict(_commit(commit)))
+
+
+def _broken(broken: Broken) -> BrokenEntry:
+    return BrokenEntry(
+        root=broken.root,
+        caused_by=broken.caused_by,
+        lines=tuple(broken.lines),
+        **msgspec.structs.asdict(_commit(broken.commit)),
+    )
+
+
+def _like(like: Likeness, *, landed: bool) -> LikeEntry:
+    return LikeEntry(
+        how=like.how,
+        score=round(like.score, 3),
+        commit=_commit(like.commit) if like.commit is not None else None,
+        drop_why=drop_reason(like) if landed else None,
+    )
+
+
+def _forecast(forecast: Forecast) -> ForecastEntry:
+    return ForecastEntry(
+        days=forecast.days,
+        until=forecast.until,
+        commits=forecast.commits,
+        weeks=tuple(forecast.weeks),
+        files=tuple(map(_file, forecast.files)),
+        patches=tuple(
+            RiskEntry(file=one.file, number=one.number, risk=round(one.risk, 3), where=one.where)
+            for one in forecast.patches
+        ),
+    )
+
+
+def _file(file: HotFile) -> FileEntry:
+    return FileEntry(
+        path=file.path,
+        weeks=tuple(file.weeks),
+        commits=file.commits,
+        patches=tuple(file.patches),
+        functions=tuple(
+            FunctionEntry(name=one.name, commits=one.commits, patches=tuple(one.patches)) for one in file.functions
+        ),
+        known=file.known,
+    )

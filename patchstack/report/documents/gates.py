@@ -1,0 +1,135 @@
+"""`patchstack.gate/1` and `patchstack.gates/1`: the judgement of one gate, and of a whole suite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from patchstack.document import Document, Part
+from patchstack.errors import ConfigError, MissingError
+from patchstack.gates.judgement import Judgement
+from patchstack.observe.protocol import Attempt
+from patchstack.report.gate import Checked
+from patchstack.verdict import Verdict
+
+
+class AttemptEntry(Part, frozen=True, kw_only=True):
+    """One run of a program: what it was for, the key of its observation, its exit code and wall time in seconds, why it
+    could not be judged (null if it could), and whether it was recalled instead of run."""
+
+    what: str
+    key: str
+    code: int
+    seconds: float
+    complaint: str | None
+    recalled: bool = False
+
+
+class GateEntry(Part, frozen=True, kw_only=True):
+    """A gate of a suite: its judgement."""
+
+    suite: str
+    name: str
+    schema: str
+    kind: str
+    verdict: Verdict
+    reason: str
+    actual: str
+    expected: str
+    details: dict[str, Any]
+    attempts: tuple[AttemptEntry, ...]
+
+
+class GateDocument(Document, frozen=True, kw_only=True, tag="patchstack.gate/1"):
+    """The judgement of one gate. `details` are the figures of its kind."""
+
+    kind: str
+    verdict: Verdict
+    reason: str
+    actual: str
+    expected: str
+    details: dict[str, Any]
+    attempts: tuple[AttemptEntry, ...]
+
+
+class GatesDocument(Document, frozen=True, kw_only=True, tag="patchstack.gates/1"):
+    """The judgements of a suite, of `programs`. `verdicts` counts each verdict."""
+
+    suite: str
+    programs: str
+    verdicts: dict[str, int]
+    gates: tuple[GateEntry, ...]
+
+
+def gate_document(kind: str, judgement: Judgement) -> GateDocument:
+    """Return the document of one gate."""
+    return GateDocument(
+        kind=kind,
+        verdict=judgement.verdict,
+        reason=judgement.reason,
+        actual=judgement.actual,
+        expected=judgement.expected,
+        details=dict(judgement.details),
+        attempts=tuple(map(_attempt, judgement.attempts)),
+    )
+
+
+def gates_document(checks: Sequence[Checked], *, suite: str, programs: str) -> GatesDocument:
+    """Return the document of a suite: every gate's document, with its name."""
+    return GatesDocument(
+        suite=suite,
+        programs=programs,
+        verdicts={str(verdict): sum(one.judgement.verdict is verdict for one in checks) for verdict in Verdict},
+        gates=tuple(map(_entry, checks)),
+    )
+
+
+def read_gates_document(path: Path) -> GatesDocument:
+    """Read a document from disk. Raises `ConfigError` for one that cannot be used, `MissingError` if there is none."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=GatesDocument)
+    except OSError as error:
+        raise MissingError(
+            f"{path} cannot be read: {error.strerror}", hint="patchstack gate run --report DIR writes it"
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is damaged: {error}") from error
+
+
+def checks_of(document: GatesDocument) -> tuple[Checked, ...]:
+    """Return the gates of a document as they were judged."""
+    return tuple(
+        Checked(
+            phase=one.suite,
+            check=one.name,
+            kind=one.kind,
+            judgement=Judgement(
+                verdict=one.verdict,
+                reason=one.reason,
+                actual=one.actual,
+                expected=one.expected,
+                details=one.details,
+                attempts=tuple(Attempt(**msgspec.structs.asdict(tried)) for tried in one.attempts),
+            ),
+        )
+        for one in document.gates
+    )
+
+
+def _attempt(one: Attempt) -> AttemptEntry:
+    return AttemptEntry(
+        what=one.what,
+        key=one.key,
+        code=one.code,
+        seconds=round(one.seconds, 3),
+        complaint=one.complaint,
+        recalled=one.recalled,
+    )
+
+
+def _entry(one: Checked) -> GateEntry:
+    document = gate_document(one.kind, one.judgement)
+    return GateEntry(suite=one.phase, name=one.check, schema=GateDocument.schema(), **msgspec.structs.asdict(document))

@@ -1,0 +1,94 @@
+"""`patchstack.lint/1`: what `patchstack lint` found in one series."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from patchstack.canonical import one_line
+from patchstack.document import Document, Part
+from patchstack.series.lint.rule import Finding, Rule
+from patchstack.series.lint.runner import LintResult, Waived
+
+
+class CommitEntry(Part, frozen=True, kw_only=True):
+    """The pin: the full id of its commit."""
+
+    commit: str
+
+
+class RuleEntry(Part, frozen=True, kw_only=True):
+    """A rule that was applied, and why there is one."""
+
+    id: str
+    reason: str
+
+
+class FindingEntry(Part, frozen=True, kw_only=True):
+    """A finding in a line of a patch file, from 1. `number` is null for a file name without a number."""
+
+    rule: str
+    file: str
+    number: int | None
+    line: int
+    message: str
+
+
+class WaivedEntry(FindingEntry, frozen=True, kw_only=True):
+    """A finding that was waived, and why."""
+
+    why: str
+
+
+class LintDocument(Document, frozen=True, kw_only=True, tag="patchstack.lint/1"):
+    """What the rules found in one series. It is clean if nothing was found that is not waived."""
+
+    series: str
+    base: CommitEntry
+    patch_count: int
+    clean: bool
+    rules: tuple[RuleEntry, ...]
+    findings: tuple[FindingEntry, ...]
+    waived: tuple[WaivedEntry, ...]
+
+
+class LintRules(Part, frozen=True, kw_only=True):
+    """What `patchstack lint --rules --json` prints: the rules, and no series."""
+
+    rules: tuple[RuleEntry, ...]
+    schema: Literal["patchstack.lint/1"] = "patchstack.lint/1"
+
+    @property
+    def line(self) -> str:
+        """It on one line, keys sorted."""
+        return one_line(msgspec.to_builtins(self))
+
+
+def lint_document(result: LintResult, rules: Sequence[Rule]) -> LintDocument:
+    """Return the document of what was found."""
+    return LintDocument(
+        series=result.series,
+        base=CommitEntry(commit=result.base_commit),
+        patch_count=result.patch_count,
+        clean=result.clean,
+        rules=rule_entries(rules),
+        findings=tuple(map(_finding, result.findings)),
+        waived=tuple(map(_waived, result.waived)),
+    )
+
+
+def rule_entries(rules: Sequence[Rule]) -> tuple[RuleEntry, ...]:
+    """The rules as a document lists them."""
+    return tuple(RuleEntry(id=rule.id, reason=rule.reason) for rule in rules)
+
+
+def _finding(finding: Finding) -> FindingEntry:
+    return FindingEntry(
+        rule=finding.rule, file=finding.file, number=finding.number, line=finding.line, message=finding.message
+    )
+
+
+def _waived(waived: Waived) -> WaivedEntry:
+    return WaivedEntry(why=waived.why, **msgspec.structs.asdict(_finding(waived.finding)))

@@ -1,0 +1,136 @@
+"""`patchstack.verify/1`: what `patchstack verify` found of one series."""
+
+from __future__ import annotations
+
+from patchstack.document import Document, Part
+from patchstack.git.apply import Problem
+from patchstack.series.verify.states import Drift, Row, Verification
+
+
+class BaseEntry(Part, frozen=True, kw_only=True):
+    """The pin: full ids of the commit and its tree."""
+
+    commit: str
+    tree: str
+
+
+class ProblemEntry(Part, frozen=True, kw_only=True):
+    """One reason for which a patch does not apply.
+
+    `path` is the file of the source (empty if none is named), `hunk` counts from 1 within that file's diff, `line` is
+    the line of the patch file, from 1; null if it is not known.
+    """
+
+    fault: str
+    path: str
+    hunk: int | None
+    line: int | None
+    detail: str
+
+
+class PatchEntry(Part, frozen=True, kw_only=True):
+    """A row of the table: a patch, or a fork commit without one (then `file` and `number` are null)."""
+
+    file: str | None
+    number: int | None
+    subject: str
+    state: str
+    tree: str | None
+    fork_commit: str | None
+    detail: str
+    problems: tuple[ProblemEntry, ...] = ()
+
+
+class DriftFileEntry(Part, frozen=True, kw_only=True):
+    """A file in which series and fork differ: a unified diff from the series' file to the fork's."""
+
+    path: str
+    hunks: int
+    diff: str
+
+
+class DriftPatchEntry(Part, frozen=True, kw_only=True):
+    """A patch whose own change differs from its fork commit's."""
+
+    file: str
+    fork_commit: str
+    files: tuple[DriftFileEntry, ...]
+
+
+class DriftEntry(Part, frozen=True, kw_only=True):
+    """How series and fork differ: in fixed words, in sentences, and in text."""
+
+    kinds: tuple[str, ...]
+    summary: tuple[str, ...]
+    patches: tuple[DriftPatchEntry, ...]
+
+
+class VerifyDocument(Document, frozen=True, kw_only=True, tag="patchstack.verify/1"):
+    """What became of one series. `holds` is null if there was nothing to compare with and every patch applied."""
+
+    series: str
+    base: BaseEntry
+    patches: tuple[PatchEntry, ...]
+    applied_count: int
+    patch_count: int
+    applies: bool
+    applied_tree: str
+    expected_tree: str | None
+    expected_from: str | None
+    holds: bool | None
+    first_problem: str | None
+    drift: DriftEntry | None
+    warnings: tuple[str, ...]
+
+
+def verify_document(result: Verification) -> VerifyDocument:
+    """Return the document of a verification."""
+    return VerifyDocument(
+        series=result.series,
+        base=BaseEntry(commit=result.base_commit, tree=result.base_tree),
+        patches=tuple(map(_patch, result.rows)),
+        applied_count=result.applied_count,
+        patch_count=result.patch_count,
+        applies=result.applies,
+        applied_tree=result.applied_tree,
+        expected_tree=result.expected_tree,
+        expected_from=result.expected_from,
+        holds=result.holds,
+        first_problem=result.first_problem,
+        drift=_drift(result.drift) if result.drift is not None else None,
+        warnings=tuple(result.warnings),
+    )
+
+
+def _patch(row: Row) -> PatchEntry:
+    return PatchEntry(
+        file=row.file,
+        number=row.number,
+        subject=row.subject,
+        state=row.state.value,
+        tree=row.tree,
+        fork_commit=row.fork_commit,
+        detail=row.detail,
+        problems=tuple(map(_problem, row.problems)),
+    )
+
+
+def _problem(problem: Problem) -> ProblemEntry:
+    return ProblemEntry(
+        fault=problem.fault.value, path=problem.path, hunk=problem.hunk, line=problem.line, detail=problem.detail
+    )
+
+
+def _drift(drift: Drift) -> DriftEntry:
+    return DriftEntry(
+        kinds=tuple(drift.kinds),
+        summary=tuple(drift.summary),
+        patches=tuple(
+            DriftPatchEntry(
+                file=patch.file,
+                fork_commit=patch.fork_commit,
+                files=tuple(DriftFileEntry(path=one.path, hunks=one.hunks, diff=one.diff) for one in patch.files),
+            )
+            for patch in drift.patches
+        ),
+    )
