@@ -19,6 +19,7 @@ import pytest
 
 from tests.support.builders import snapshot
 from tests.support.checkout import ROOT
+from tests.support.schemas import against_schema
 
 _UNHERMETIC = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "EMAIL", "PAGER", "EDITOR", "VISUAL", "FORCE_COLOR", "CLICOLOR_FORCE")
 _PREFIXES = ("GIT_", "PATCHSTACK_", "DOCKER_", "BUILDX_", "CCACHE_", "CUDA")
@@ -50,8 +51,11 @@ class Ran:
 
     @property
     def documents(self) -> list[dict[str, Any]]:
-        """The JSON documents on stdout, one a line."""
-        return [json.loads(line) for line in self.stdout.splitlines()]
+        """The JSON documents on stdout, one a line. Each is what its schema in the reference says."""
+        documents = [json.loads(line) for line in self.stdout.splitlines()]
+        for document in documents:
+            against_schema(document)
+        return documents
 
     @property
     def document(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import pytest
 from tests.support.builders import Content, Fork, RepoBuilder, an_upstream, format_patch, run_git
 from tests.support.checkout import ROOT
 from tests.support.daemon import no_engine
+from tests.support.schemas import against_schema
 
 IMAGE = os.environ.get("PATCHSTACK_TEST_IMAGE", "patchstack-test-base:bookworm")
 
@@ -119,6 +120,7 @@ class Built:
     def document(self) -> dict[str, Any]:
         """The one document on stdout."""
         found: dict[str, Any] = json.loads(self.stdout)
+        against_schema(found)
         return found
 
     @property
