@@ -80,16 +80,14 @@ class Tour:
             self._patchstack("verify", broken.name, "--workspace", "broken/patchstack.yaml", codes=(_DOES_NOT_HOLD,))
 
     def build(self) -> str | None:
-        """Build the series on this host, and in a container where a Docker engine has the image; the first of the two
-        engines that can."""
-        done = []
+        """Build the series on this host, or in a container if the host lacks something; return the engine that did."""
         for engine in ("host", "docker"):
             code = self._patchstack("build", "paged", "--engine", engine, codes=(0, _MISSING))
             if code == 0:
-                done.append(engine)
-            elif code == _MISSING:
-                print(f"Left out: a build on {engine}. What it lacks stands above.\n")
-        return next(iter(done), None)
+                return engine
+            if code == _MISSING:
+                print(f"Left out: a build on {engine}. The error above names what is missing.\n")
+        return None
 
     def gate(self, engine: str) -> str:
         """Take the first references of the build, and run its suite; gives the build's key."""

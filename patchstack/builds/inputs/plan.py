@@ -83,7 +83,9 @@ class Plan:
     def with_tools(self, tools: Collection[str]) -> Plan:
         """Return the plan for a toolchain with these tools: without ccache if it is missing and nobody asked for it."""
         if self.ccache.origin == "default" and "ccache" not in tools:
-            return replace(self, ccache=Setting(value=False, origin="not installed"))
+            get = "add ccache to the image" if self.engine.isolated else "apt install ccache"
+            note = f"without ccache every build compiles all files; with it, only those that changed ({get})"
+            return replace(self, ccache=Setting(value=False, origin="not installed"), notes=(*self.notes, note))
         return self
 
 

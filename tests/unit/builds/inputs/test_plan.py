@@ -167,6 +167,18 @@ def test_ccache_is_used_where_it_is_installed_unless_one_says_otherwise(
     assert planned.refuses_ccache == (asked is False)
 
 
+@pytest.mark.parametrize(("isolated", "get"), [(True, "add ccache to the image"), (False, "apt install ccache")])
+def test_a_build_without_ccache_says_in_one_line_what_ccache_brings(isolated: bool, get: str) -> None:
+    def notes(asked: bool | None, *tools: str) -> tuple[str, ...]:
+        request = Request(variant="cpu", ccache=asked)
+        return make_plan(request, load_variants(), an_engine(isolated=isolated)).with_tools(tools).notes
+
+    assert notes(None) == (
+        f"without ccache every build compiles all files; with it, only those that changed ({get})",
+    )
+    assert notes(None, "ccache") == notes(False) == notes(True) == ()
+
+
 def test_definitions_are_name_and_value_and_all_wrong_ones_are_named() -> None:
     assert parse_definitions(("A=1", "-DB=x=y", "C"), "--define") == (("A", "1"), ("B", "x=y"), ("C", "ON"))
     with pytest.raises(UsageError) as error:
