@@ -7,8 +7,6 @@ import io
 import json
 import os
 import shlex
-import shutil
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +27,7 @@ def demo_command(
 ) -> None:
     """Make a small upstream, a fork and its series; verify, break, build and gate it; accept and reject commits."""
     from patchstack.demo.build import build_demo
+    from patchstack.installed import typed_as
 
     demo = build_demo(directory)
     print(f"{demo.root}: an upstream (minillm, pinned at {demo.pin[:12]}), a fork of it, and the fork's series\n")
@@ -44,21 +43,10 @@ def demo_command(
             tour.accept(engine)
     if tour.wrong:
         raise NotHeldError("the demo did not go as told", problems=tour.wrong)
-    typed = _typed_as()
+    typed = typed_as()
     print(f"Look around: cd {shlex.quote(str(demo.root))}; git -C fork log --oneline; {typed} verify --json")
     if key is not None:
         print(f"Go on: {typed} gate run --build {key}; {typed} ledger keys; {typed} --help")
-
-
-def _typed_as() -> str:
-    """How this very program is called from a shell in any directory: by its name if that finds it, else by its path."""
-    program = Path(sys.argv[0]).absolute()
-    found = shutil.which("patchstack")
-    if found is not None and Path(found).resolve() == program.resolve():
-        return "patchstack"
-    if program.name == "patchstack" and os.access(program, os.X_OK):
-        return shlex.quote(str(program))
-    return f"{shlex.quote(sys.executable)} -m patchstack"
 
 
 class Tour:

@@ -8,6 +8,7 @@ from patchstack.engine.docker.endpoint import ON_THE_HOST, resolve
 from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Engine
 from patchstack.errors import MissingError
+from patchstack.installed import install_hint
 
 
 def open_engine(spec: str, *, root: Path) -> Engine:
@@ -27,6 +28,6 @@ def open_engine(spec: str, *, root: Path) -> Engine:
             raise
         raise MissingError(
             f"the engine {spec} needs the docker package, which is not installed",
-            hint=f"pip install 'patchstack[docker]'; {ON_THE_HOST}",
+            hint=f"{install_hint('docker')}; {ON_THE_HOST}",
         ) from error
     return ContainerEngine(endpoint)

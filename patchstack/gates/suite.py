@@ -21,6 +21,8 @@ from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
 
 KINDS = ("completion", "tokens", "backend-ops", "kl", "drift", "rollback", "engaged", "red-green", "command")
+NO_SUITES = "write one under suites: in patchstack.yaml; patchstack demo --no-build DIR makes a workspace that has one"
+"""What to do in a workspace without suites."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -98,7 +100,7 @@ def find_suite(suites: Sequence[Suite], name: str | None, path: Path) -> Suite:
     """The suite of that name, or the only one. Raises `UsageError`."""
     names = [suite.name for suite in suites]
     if not suites:
-        raise UsageError(f"{path} has no suites", hint="docs/guides/gates.md shows one")
+        raise UsageError(f"{path} has no suites", hint=NO_SUITES)
     if name is None and len(suites) == 1:
         return suites[0]
     found = next((suite for suite in suites if suite.name == name), None)

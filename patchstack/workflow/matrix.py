@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from patchstack.builds.inputs.variant import Variants
 from patchstack.errors import UsageError
+from patchstack.gates.suite import NO_SUITES
 
 # GitHub's free runners for public repositories, by platform.
 RUNNERS = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}
@@ -39,7 +40,7 @@ def matrix(
     wanted = [name for name in dict.fromkeys(variants or (_DEFAULT, *configured)) if name != NOTHING]
     chosen = list(dict.fromkeys(known_suites if "all" in suites else suites)) if suites else [""]
     if "all" in suites and not known_suites:
-        raise UsageError("there are no suites", hint="docs/guides/gates.md shows one")
+        raise UsageError("there are no suites", hint=NO_SUITES)
     for suite in chosen:
         if suite and suite not in known_suites:
             near = difflib.get_close_matches(suite, known_suites, 1)

@@ -189,9 +189,7 @@ def test_without_nvdisasm_it_says_how_to_get_it(
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     found = proofs(tmp_path, Cuobjdump(program=alone, nvdisasm=None), "121a", fp4_sources=True)["fp4"]
     assert found.verdict is INVALID
-    assert found.detail == (
-        "nvfp4.cu.o: cuobjdump finds no nvdisasm; hint: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
-    )
+    assert found.detail == "nvfp4.cu.o: cuobjdump finds no nvdisasm; hint: patchstack doctor says how to get it"
 
 
 def test_garbage_and_halves_are_no_crash(tmp_path: Path, cuobjdump: Cuobjdump) -> None:

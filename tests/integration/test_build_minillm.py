@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -113,6 +112,4 @@ def test_the_demo_goes_on_to_build_what_it_verified(tmp_path: Path) -> None:
     assert "patchstack build paged --engine host" in done.stdout
     assert "paged, 6 patches for cpu: build " in done.stdout
     assert done.stdout.count("PASS") >= 6
-    assert "patchstack build paged --engine docker" in done.stdout
-    if shutil.which("docker") is None:
-        assert "Left out: a build on docker. What it lacks stands above." in done.stdout
+    assert "patchstack build paged --engine docker" not in done.stdout  # one engine is enough

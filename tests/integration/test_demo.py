@@ -8,12 +8,10 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from patchstack.cli.demo import _typed_as
 from patchstack.cli.failures import guarded
 from patchstack.cli.main import app
 from patchstack.demo.build import Demo, _break, build_demo
@@ -205,23 +203,3 @@ def test_the_fork_builds_runs_and_says_what_upstream_says(tmp_path: Path) -> Non
     if platform.machine() == "x86_64":  # other compilers may round once where this one rounds twice
         assert (tmp_path / "made.mllm").read_bytes() == model_file(1)
     assert next(iter(said.values())).startswith("Hello")
-
-
-@pytest.mark.parametrize(
-    ("program", "on_path", "typed"),
-    [
-        ("bin/patchstack", True, "patchstack"),
-        ("bin/patchstack", False, "{here}/bin/patchstack"),
-        ("bin/__main__.py", False, f"{sys.executable} -m patchstack"),
-    ],
-)
-def test_the_last_line_names_a_command_that_works_where_the_user_is(
-    program: str, on_path: bool, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / program).write_text("#!/bin/sh\n")
-    (tmp_path / program).chmod(0o755)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [program, "demo"])
-    monkeypatch.setenv("PATH", str(tmp_path / "bin") if on_path else str(tmp_path))
-    assert _typed_as() == typed.format(here=tmp_path)

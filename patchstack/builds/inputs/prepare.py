@@ -60,7 +60,7 @@ def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool) -> Image:
         if offline or plan.recipe is None or not isinstance(engine, BuildsImages) or not directory.is_dir():
             raise
         require_packages()  # the build that the image is for cannot be in the store
-        talk(f"there is no image {plan.image.value} yet: building it from builders/{plan.recipe}, once")
+        talk(f"there is no image {plan.image.value} yet: building it from {directory}, once")
         image = engine.build_image(
             directory, tag=plan.image.value, platform=plan.platform.value, args={}, output=lambda _: None, network=None
         )

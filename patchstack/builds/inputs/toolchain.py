@@ -12,6 +12,7 @@ from patchstack.builds.inputs.arch import toolkit_complaint
 from patchstack.builds.inputs.key import Toolchain
 from patchstack.builds.inputs.plan import Plan
 from patchstack.builds.inputs.toolkit import engine_digest, local_digest, recall, remember
+from patchstack.builds.inputs.variant import builders_directory
 from patchstack.canonical import one_line
 from patchstack.engine.protocol import Engine, EnginePath, Image, Job, Limits
 from patchstack.errors import MissingError
@@ -67,7 +68,9 @@ def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) 
         base_image=image.labels.get("patchstack.base"),
         base_digest=image.labels.get("patchstack.base.digest"),
     )
-    _check(toolchain, plan, f"image {image.reference}", "--toolkit /usr/local/cuda mounts the engine machine's own")
+    recipes = f"recipes for images that have all it takes are in {builders_directory()}"
+    toolkit_there = "--toolkit /usr/local/cuda mounts the engine machine's own"
+    _check(toolchain, plan, f"image {image.reference}", recipes, toolkit_there)
     return toolchain
 
 
@@ -95,7 +98,13 @@ def host_toolchain(plan: Plan, nvcc: Path | None, memory: Path) -> Toolchain:
     toolchain = Toolchain(
         digest=digest, versions=versions, cuda=cuda_version(versions.get("nvcc", "")), toolkit_digest=toolkit
     )
-    _check(toolchain, plan, "this machine", "patchstack doctor says how to get it")
+    _check(
+        toolchain,
+        plan,
+        "this machine",
+        "patchstack doctor says how to get them",
+        "patchstack doctor says how to get it",
+    )
     return toolchain
 
 
@@ -143,12 +152,13 @@ def _ask(engine: Engine, image: Image, plan: Plan) -> dict[str, str]:
     return {tool.strip(): version.strip() for tool, separator, version in pairs if separator}
 
 
-def _check(toolchain: Toolchain, plan: Plan, where: str, hint: str) -> None:
+def _check(toolchain: Toolchain, plan: Plan, where: str, tools: str, hint: str) -> None:
     """Raise where the tools that the plan needs are not there, or are too old."""
     missing = [tool for tool in _NEEDED if tool not in toolchain.versions]
     if missing:
         raise MissingError(
-            f"{where} lacks {', '.join(missing)}", hint="builders/ has recipes for images that have all it takes"
+            f"{where} lacks {', '.join(missing)}",
+            hint=tools,
         )
     if plan.arch is None:
         return

@@ -16,7 +16,8 @@ from patchstack.errors import MissingError
 from patchstack.machine.local.toolchain import ROOTS, find_cuda_tool
 from patchstack.process import Finished, clean_environment, run
 
-HINT = "pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
+HINT = "patchstack doctor says how to get it"
+"""No command: what is found here is recorded, and the record is read on other machines."""
 TOOLKITS = ROOTS
 """Where CUDA toolkits are installed."""
 _SECONDS = 600.0

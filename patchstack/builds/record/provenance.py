@@ -21,7 +21,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 import patchstack
 from patchstack.builds.inputs.key import Key, Toolchain
-from patchstack.builds.inputs.packages import INSTALL
 from patchstack.builds.inputs.plan import Plan
 from patchstack.builds.inputs.source import Source
 from patchstack.builds.proofs.files import Binary
@@ -29,6 +28,7 @@ from patchstack.builds.record.store import LOG
 from patchstack.canonical import indented
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.atomic import replace_file
+from patchstack.installed import install_hint
 
 if TYPE_CHECKING:
     from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance as Predicate
@@ -240,7 +240,7 @@ def _libraries() -> None:
     try:
         import in_toto_attestation  # noqa: F401  (is it there?)
     except ImportError as error:
-        raise MissingError("in-toto-attestation is not installed", hint=INSTALL) from error
+        raise MissingError("in-toto-attestation is not installed", hint=install_hint("build")) from error
 
 
 def write_provenance(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from patchstack.builds.inputs.key import Key, Toolchain, build_key
-from patchstack.builds.inputs.packages import INSTALL_CUDA, require_packages
+from patchstack.builds.inputs.packages import require_packages
 from patchstack.builds.inputs.plan import Plan
 from patchstack.builds.inputs.source import Source
 from patchstack.builds.proofs.claim import Claim, Proof, Ran
@@ -22,6 +22,7 @@ from patchstack.builds.run.recipe import ccache_rate
 from patchstack.builds.run.session import Made, Session, Watch, open_session
 from patchstack.engine.protocol import Engine
 from patchstack.errors import MissingError, PatchstackError
+from patchstack.installed import install_hint
 from patchstack.verdict import Verdict
 
 _DISASSEMBLED = frozenset({"cuda-arch", "cuda-ptx", "fp4"})
@@ -60,7 +61,7 @@ def build(
     if inputs.plan.cuda and find_cuobjdump() is None:
         watch.talk(
             "no cuobjdump is here: the toolkit that compiles must have one, or the proofs of GPU code are INVALID "
-            f"({INSTALL_CUDA})"
+            f"({install_hint('cuda')})"
         )
 
     def waiting(who: str) -> None:

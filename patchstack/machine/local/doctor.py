@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from patchstack.engine.protocol import About
 from patchstack.errors import Exit
+from patchstack.installed import command_for
 from patchstack.machine.local.facts import Asked, Facts
 from patchstack.machine.local.toolchain import Tool
 
@@ -17,8 +18,6 @@ CMAKE = (3, 18)
 CUDA_121 = (12, 9)
 """CUDA Features Archive, 12.9: the first toolkit with a compiler target for sm_121."""
 _ROOM = 10 << 30
-_DOCKER = "pip install 'patchstack[docker]'"
-_BUILD = "pip install 'patchstack[build]'"
 _CUDA = "https://developer.nvidia.com/cuda-downloads; in containers it comes with the image"
 _APT = {"git": "git", "c++": "g++", "cmake": "cmake", "ninja": "ninja-build", "ccache": "ccache"}
 
@@ -185,7 +184,7 @@ def _packages(facts: Facts, proofs: bool) -> Iterator[Check]:
         state=State.OK if docker else State.OPTIONAL,
         found="installed" if docker else "not installed",
         use="builds in containers",
-        get=None if docker else _DOCKER,
+        get=None if docker else command_for(facts.installed, ("docker",)),
     )
     yield Check(
         group="packages",
@@ -193,7 +192,7 @@ def _packages(facts: Facts, proofs: bool) -> Iterator[Check]:
         state=State.OK if proofs else State.MISSING,
         found="installed" if proofs else "not installed",
         use="proofs and provenance of every build",
-        get=None if proofs else _BUILD,
+        get=None if proofs else command_for(facts.installed, ("build",)),
     )
 
 
@@ -243,7 +242,7 @@ def _cuobjdump(tool: Tool | None, facts: Facts) -> Check:
         state=State.OK if tool else State.OPTIONAL,
         found=_told(tool) if tool else _absent("cuobjdump", facts),
         use="proofs of CUDA binaries: which GPUs they are for",
-        get=None if tool else "pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm",
+        get=None if tool else command_for(facts.installed, ("cuda",)),
         details=_details(tool) if tool else {},
     )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from patchstack.engine.protocol import About, Engine
 from patchstack.errors import MissingError, PatchstackError, UsageError
+from patchstack.installed import Installed, here
 from patchstack.machine.local.toolchain import ROOTS, Tool, find_cuda_tool, find_nvcc, find_tool
 from patchstack.process import clean_environment, run
 
@@ -48,15 +49,16 @@ class Gpu:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What was found. `tools` has None for what is not here, `nvcc_problem` says why CUDACXX is wrong; `packages` says
-    which of `PACKAGES` can be imported; `contexts` are docker's, `current` is where `docker` leads and what says so;
-    `gpu_problem` is why nvidia-smi, which is here, told nothing. Sizes are in bytes; `late` names what did not answer
-    in time."""
+    which of `PACKAGES` can be imported, `installed` where more come from; `contexts` are docker's, `current` is where
+    `docker` leads and what says so; `gpu_problem` is why nvidia-smi, which is here, told nothing. Sizes are in bytes;
+    `late` names what did not answer in time."""
 
     tools: Mapping[str, Tool | None]
     nvcc: Tool | None
     nvcc_problem: str
     cuobjdump: Tool | None
     packages: Mapping[str, bool]
+    installed: Installed
     engines: tuple[Asked, ...]
     contexts: tuple[str, ...]
     current: str
@@ -110,6 +112,7 @@ def gather(
         nvcc_problem=nvcc_problem,
         cuobjdump=told.get("cuobjdump"),
         packages={name: importlib.util.find_spec(name) is not None for name in PACKAGES},
+        installed=here(),
         engines=engines,
         contexts=names,
         current=current,

@@ -13,6 +13,7 @@ from patchstack.builds.inputs.packages import require_packages
 from patchstack.builds.record.store import Store
 from patchstack.builds.run import build as building
 from patchstack.errors import Exit, MissingError
+from patchstack.installed import install_hint
 
 
 def without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
@@ -27,8 +28,7 @@ def test_every_missing_package_is_named_with_the_extra_that_has_it(monkeypatch: 
         require_packages()
     assert refused.value.exit_code is Exit.MISSING
     assert refused.value.render() == (
-        "error: a build needs in-toto-attestation and pyelftools, not installed here\n\n"
-        "hint: pip install 'patchstack[build]'"
+        f"error: a build needs in-toto-attestation and pyelftools, not installed here\n\nhint: {install_hint('build')}"
     )
 
 
@@ -65,5 +65,5 @@ def test_a_build_for_gpus_says_before_it_starts_that_no_cuobjdump_is_here(
         building.build(inputs, nothing, Store(tmp_path), watch)
     assert said == [
         "no cuobjdump is here: the toolkit that compiles must have one, or the proofs of GPU code are INVALID "
-        "(pip install 'patchstack[cuda]')"
+        f"({install_hint('cuda')})"
     ]

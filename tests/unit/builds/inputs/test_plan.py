@@ -173,9 +173,7 @@ def test_a_build_without_ccache_says_in_one_line_what_ccache_brings(isolated: bo
         request = Request(variant="cpu", ccache=asked)
         return make_plan(request, load_variants(), an_engine(isolated=isolated)).with_tools(tools).notes
 
-    assert notes(None) == (
-        f"without ccache every build compiles all files; with it, only those that changed ({get})",
-    )
+    assert notes(None) == (f"without ccache every build compiles all files; with it, only those that changed ({get})",)
     assert notes(None, "ccache") == notes(False) == notes(True) == ()
 
 

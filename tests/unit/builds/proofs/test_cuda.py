@@ -141,7 +141,7 @@ def test_without_cuobjdump_it_is_not_judged_and_says_how_to_get_it(tmp_path: Pat
     found = of_cuda(tmp_path, None, fp4_sources=True)
     for name in ("cuda-arch", "cuda-ptx", "fp4"):
         assert found[name].verdict is Verdict.INVALID
-        assert found[name].detail == ("no cuobjdump here; hint: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm")
+        assert found[name].detail == "no cuobjdump here; hint: patchstack doctor says how to get it"
 
 
 def test_device_code_that_cuobjdump_does_not_see_fails(tmp_path: Path) -> None:

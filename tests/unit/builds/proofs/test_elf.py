@@ -13,6 +13,7 @@ import pytest
 
 from patchstack.builds.proofs.elf import DamagedElf, Elf, read_elf
 from patchstack.errors import MissingError
+from patchstack.installed import install_hint
 from tests.support.compiled import AARCH64, compile_c, for_machine, library, program
 
 HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -164,4 +165,4 @@ def test_without_pyelftools_it_says_what_to_install(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingError) as caught:
         read_elf(tmp_path / "tool")
-    assert caught.value.render() == "error: pyelftools is not installed\n\nhint: pip install 'patchstack[build]'"
+    assert caught.value.render() == f"error: pyelftools is not installed\n\nhint: {install_hint('build')}"

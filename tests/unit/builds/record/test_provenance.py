@@ -30,6 +30,7 @@ from patchstack.builds.record.provenance import (
     write_statement,
 )
 from patchstack.errors import MissingError, UsageError
+from patchstack.installed import install_hint
 from tests.support.compiled import KEY
 
 COMMIT, TREE = "c" * 40, "d" * 40
@@ -227,6 +228,4 @@ def test_without_in_toto_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingError) as caught:
         render(a_build())
-    assert caught.value.render() == (
-        "error: in-toto-attestation is not installed\n\nhint: pip install 'patchstack[build]'"
-    )
+    assert caught.value.render() == (f"error: in-toto-attestation is not installed\n\nhint: {install_hint('build')}")

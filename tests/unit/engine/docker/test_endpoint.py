@@ -15,6 +15,7 @@ from patchstack.engine.docker.endpoint import Endpoint, resolve
 from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import EngineUnavailable
 from patchstack.errors import ConfigError, UsageError
+from patchstack.installed import install_hint
 from tests.conftest import RunCli
 from tests.support.builders import a_fork
 from tests.support.checkout import ROOT
@@ -188,7 +189,7 @@ except Exception as error:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, timeout=30)
     assert done.stdout == (
         "host\nMissingError error: the engine docker needs the docker package, which is not installed\n\n"
-        "hint: pip install 'patchstack[docker]'; or --engine host uses the tools of this machine, without a container: "
+        f"hint: {install_hint('docker')}; or --engine host uses the tools of this machine, without a container: "
         "patchstack doctor lists them\n"
     ), done.stderr
 

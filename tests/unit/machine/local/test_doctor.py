@@ -13,6 +13,7 @@ import pytest
 
 from patchstack.engine.protocol import About, Engine, EngineUnavailable
 from patchstack.errors import Exit, MissingError, UsageError
+from patchstack.installed import By, Installed
 from patchstack.machine.local.doctor import Check, State, judge
 from patchstack.machine.local.facts import Asked, Facts, Gpu, ask_together, gather, read_gpus
 from patchstack.machine.local.toolchain import Tool
@@ -50,6 +51,13 @@ ALL = Facts(
     nvcc_problem="",
     cuobjdump=tool("cuobjdump", "13.0.85"),
     packages={"docker": True, "in_toto_attestation": True, "elftools": True},
+    installed=Installed(
+        by=By.PIP,
+        source="file:///dist/patchstack-1.whl",
+        pip_install="pip install",
+        program=Path("/venv/bin/patchstack"),
+        python=Path("/venv/bin/python"),
+    ),
     engines=(Asked(spec="docker", about=DOCKER), Asked(spec="host", about=HOST)),
     contexts=("default", "spark"),
     current="unix:///x (where docker listens by default)",
@@ -129,7 +137,8 @@ def test_a_machine_that_has_nothing_is_told_how_to_get_it() -> None:
         "missing: git, for everything: it reads repositories and is the judge of what applies: apt install git",
         "missing: docker, for builds, in a sandbox: start it",
         "missing: host, for builds on this machine, without a sandbox: apt install g++ cmake ninja-build",
-        "missing: patchstack[build], for proofs and provenance of every build: pip install 'patchstack[build]'",
+        "missing: patchstack[build], for proofs and provenance of every build: "
+        "pip install 'patchstack[build] @ file:///dist/patchstack-1.whl'",
         "missing: c++, for builds on this machine (--engine host): apt install g++",
         "missing: cmake, for builds on this machine (--engine host): apt install cmake",
         "missing: ninja, for builds on this machine (--engine host): apt install ninja-build",
@@ -139,12 +148,13 @@ def test_a_machine_that_has_nothing_is_told_how_to_get_it() -> None:
         "apt install docker-buildx (docker-buildx-plugin in Docker's own packages)",
         "optional: podman, for builds without Docker: --engine unix://SOCKET: "
         "systemctl --user enable --now podman.socket",
-        "optional: patchstack[docker], for builds in containers: pip install 'patchstack[docker]'",
+        "optional: patchstack[docker], for builds in containers: "
+        "pip install 'patchstack[docker] @ file:///dist/patchstack-1.whl'",
         "optional: ccache, for builds on this machine that do not compile everything anew: apt install ccache",
         "optional: nvcc, for CUDA builds on this machine (--engine host, or --toolkit): "
         "https://developer.nvidia.com/cuda-downloads; in containers it comes with the image",
         "optional: cuobjdump, for proofs of CUDA binaries: which GPUs they are for: "
-        "pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm",
+        "pip install 'patchstack[cuda] @ file:///dist/patchstack-1.whl'",
         "optional: gpu, for running CUDA builds here: where this machine has one, NVIDIA's driver: "
         "https://www.nvidia.com/drivers",
         "verify cannot run; builds can run nowhere",

@@ -1,0 +1,232 @@
+"""How this patchstack was installed, how it is called from a shell, and which command adds an optional extra to it.
+
+Sources: PEP 610 (`direct_url.json`); `pipx_metadata.json` of pipx 1.0 to 1.18; `uv-receipt.toml`, and the environments
+in the cache of uvx, of uv 0.13.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+NAME = "patchstack"
+_UVX_CACHE = re.compile(r"(archive|environments)-v\d+")
+_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*[^;]*?)\s*;(.*)", re.DOTALL)
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
+_DISTRIBUTION = re.compile(r"[A-Za-z0-9._-]+")
+
+
+class By(StrEnum):
+    """What made the environment. UVX and PIPX_RUN make one for a single run, in a cache."""
+
+    PIP = "pip"
+    UV_TOOL = "uv tool"
+    UVX = "uvx"
+    PIPX = "pipx"
+    PIPX_RUN = "pipx run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """An installation. `source` is a checkout's directory or a PEP 508 URL, None if nothing says where it came from
+    or that is gone; `editable` is for a directory. `extras` are those with all their packages here, `requirements`
+    are the packages of each. `importable` is false for a checkout that runs without being installed. `pip_install` is
+    how packages get into this environment, `program` and `arguments` are how this process was started."""
+
+    by: By
+    source: str | None
+    pip_install: str
+    program: Path
+    python: Path
+    editable: bool = False
+    importable: bool = True
+    extras: tuple[str, ...] = ()
+    requirements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    uvx: str = "uvx"
+
+
+def install_hint(*extras: str) -> str:
+    """Return the command that adds optional extras to this installation."""
+    return command_for(here(), extras)
+
+
+def command_for(installed: Installed, extras: Sequence[str]) -> str:
+    """Return the command that adds extras to an installation.
+
+    What makes its environment anew is told to keep the extras that are here already.
+    """
+    if installed.by is By.PIP:
+        wanted = tuple(extras)
+        if installed.source is None:
+            return f"{installed.pip_install} {shlex.join(_packages(installed, wanted))}"
+        return f"{installed.pip_install} {_source(installed, wanted)}"
+    wanted = tuple(sorted({*installed.extras, *extras}))
+    if installed.by is By.UV_TOOL:
+        if installed.source is None:
+            packages = shlex.join(_packages(installed, extras))
+            return f"uv pip install --python {shlex.quote(str(installed.python))} {packages}"
+        return f"uv tool install {_source(installed, wanted, '--editable')}"
+    if installed.by is By.PIPX:
+        if installed.source is None:
+            return f"pipx inject {NAME} {shlex.join(_packages(installed, extras))}"
+        return f"pipx install --force {_source(installed, wanted, '--editable')}"
+    return shlex.join([*_once(installed, wanted), *installed.arguments])
+
+
+def typed_as() -> str:
+    """Return how this program is called from a shell in any directory: by its name if that finds it, else by path."""
+    return call_of(here())
+
+
+def call_of(installed: Installed) -> str:
+    """Return how an installation is called from a shell in any directory."""
+    if installed.by in (By.UVX, By.PIPX_RUN):
+        return shlex.join(_once(installed, installed.extras))
+    program = installed.program
+    found = shutil.which(NAME)
+    if found is not None and Path(found).resolve() == program.resolve():
+        return NAME
+    if program.name == NAME and os.access(program, os.X_OK):
+        return shlex.quote(str(program))
+    module = shlex.join([str(installed.python), "-m", NAME])
+    return module if installed.importable else f"PYTHONPATH={shlex.quote(str(_checkout()))} {module}"
+
+
+def here() -> Installed:
+    """Read how this very patchstack was installed. Does not raise; what cannot be read is taken for missing."""
+    from importlib import metadata  # only for a hint: start-up
+
+    prefix = Path(sys.prefix)
+    program = Path(sys.argv[0]).absolute()
+    python = Path(sys.executable)
+    by = _made_by(prefix)
+    fixed: dict[str, Any] = {"by": by, "program": program, "python": python, "arguments": tuple(sys.argv[1:])}
+    fixed |= {"pip_install": _pip_install(python, prefix), "uvx": _uvx()}
+    try:
+        distribution = metadata.distribution(NAME)
+    except metadata.PackageNotFoundError:
+        return Installed(source=str(_checkout()), importable=False, **fixed)
+    requirements = requirements_of(distribution.requires or ())
+    extras = tuple(sorted(extra for extra, packages in requirements.items() if all(map(_is_here, packages))))
+    source, editable = source_of(distribution.read_text("direct_url.json"))
+    return Installed(source=source, editable=editable, extras=extras, requirements=requirements, **fixed)
+
+
+def source_of(direct_url: str | None) -> tuple[str | None, bool]:
+    """Return a directory or a PEP 508 URL from the text of `direct_url.json` (PEP 610), and whether it is editable.
+
+    The source is None without such a file, for one that cannot be read, and if it names a file that no longer exists.
+    """
+    import json  # only for a hint: start-up
+
+    try:
+        found = json.loads(direct_url or "null")
+        url = str(found["url"])
+        directory, vcs = found.get("dir_info"), found.get("vcs_info")
+        parts = urlsplit(url)
+        if parts.scheme == "file":
+            path = Path(unquote(parts.path))
+            if not path.exists():
+                return None, False
+            if directory is not None:
+                return str(path), bool(directory.get("editable"))
+        if vcs is not None:
+            url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+        if subdirectory := found.get("subdirectory"):
+            url += f"#subdirectory={subdirectory}"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None, False
+    return url, False
+
+
+def requirements_of(requires: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the packages of each extra from `Requires-Dist` lines, with their versions and without markers.
+
+    The extra `dev` is for a checkout's own development and is left out.
+    """
+    found: dict[str, list[str]] = {}
+    for line in requires:
+        match = _REQUIREMENT.match(line)
+        extra = _EXTRA.search(match[2]) if match else None
+        if match and extra and extra[1] != "dev":
+            found.setdefault(extra[1], []).append(match[1])
+    return {extra: tuple(packages) for extra, packages in found.items()}
+
+
+def _made_by(prefix: Path) -> By:
+    if (prefix / "uv-receipt.toml").is_file():
+        return By.UV_TOOL
+    if (prefix / "pipx_metadata.json").is_file():
+        return By.PIPX if prefix.parent.name == "venvs" else By.PIPX_RUN
+    return By.UVX if _UVX_CACHE.fullmatch(prefix.parent.name) else By.PIP
+
+
+def _pip_install(python: Path, prefix: Path) -> str:
+    """Return the command that installs packages into this environment: `pip` if PATH finds that of this environment,
+    and uv if it has no pip."""
+    if importlib.util.find_spec("pip") is None:
+        return f"uv pip install --python {shlex.quote(str(python))}"
+    if prefix == Path(sys.base_prefix):
+        managed = (Path(sysconfig.get_path("stdlib")) / "EXTERNALLY-MANAGED").is_file()  # PEP 668
+        return f"{shlex.quote(str(python))} -m pip install" + (" --break-system-packages" if managed else "")
+    found = shutil.which("pip")
+    by_name = found is not None and Path(found).parent == python.parent
+    return "pip install" if by_name else f"{shlex.quote(str(python))} -m pip install"
+
+
+def _uvx() -> str:
+    """`uvx`, or uv by its path: uv names itself to the programs that it runs."""
+    uv = os.environ.get("UV")
+    return "uvx" if uv is None or shutil.which("uvx") else f"{shlex.quote(uv)} tool run"
+
+
+def _checkout() -> Path:
+    return Path(__file__).resolve().parent.parent
+
+
+def _is_here(requirement: str) -> bool:
+    from importlib import metadata
+
+    name = _DISTRIBUTION.match(requirement)
+    try:
+        return name is not None and metadata.distribution(name[0]) is not None
+    except metadata.PackageNotFoundError:
+        return False
+
+
+def _source(installed: Installed, extras: Sequence[str], editable: str = "-e") -> str:
+    option = f"{editable} " if installed.editable else ""
+    return option + shlex.quote(_specifier(installed, extras))
+
+
+def _specifier(installed: Installed, extras: Sequence[str]) -> str:
+    wanted = f"[{','.join(extras)}]" if extras else ""
+    if installed.source is None:
+        return f"{NAME}{wanted}"
+    if installed.source.startswith("/"):
+        return f"{installed.source}{wanted}"
+    return f"{NAME}{wanted} @ {installed.source}"
+
+
+def _once(installed: Installed, extras: Sequence[str]) -> list[str]:
+    """The words that run an installation made for a single run once more, with these extras."""
+    start = ["pipx", "run", "--spec"] if installed.by is By.PIPX_RUN else [*shlex.split(installed.uvx), "--from"]
+    return [*start, _specifier(installed, extras), NAME]
+
+
+def _packages(installed: Installed, extras: Sequence[str]) -> list[str]:
+    """The packages of extras by name, for an installation that came from nowhere that is known."""
+    found = [package for extra in extras for package in installed.requirements.get(extra, ())]
+    return found or [_specifier(installed, extras)]
