@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from patchstack import installed as module
 from patchstack.installed import By, Installed, call_of, command_for, here, requirements_of, source_of
 from tests.support.checkout import ROOT
 
@@ -146,7 +145,7 @@ def test_pip_is_named_as_it_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert here().pip_install == f"'{folder}/python' -m pip install"
     monkeypatch.setenv("PATH", str(folder))
     assert here().pip_install == "pip install"
-    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert here().pip_install == f"uv pip install --python '{folder}/python'"
 
 
