@@ -28,13 +28,13 @@ EXTRAS = ("build", "docker")
 @dataclass(frozen=True, slots=True)
 class Form:
     """A way to install: its name, the commands that do it, and how patchstack is called then. `once` makes the
-    environment for a single run; `shell` is what the user did in the shell before."""
+    environment for a single run; `before` is what the user did in the shell before."""
 
     name: str
     install: tuple[str, ...]
     call: str
     once: bool = False
-    shell: str = ""
+    before: str = ""
 
 
 def forms(wheel: Path) -> tuple[Form, ...]:
@@ -46,7 +46,7 @@ def forms(wheel: Path) -> tuple[Form, ...]:
             "pip in an active venv",
             ("python3 -m venv venv", f"pip install --quiet {spec}"),
             "patchstack",
-            shell="PATH=$HOME/../empty/venv/bin:$PATH; ",
+            before="PATH=$HOME/../empty/venv/bin:$PATH; ",
         ),
         Form("uvx", (), f"uvx --quiet --from {spec} patchstack", once=True),
         Form("uv tool", (f"uv tool install --quiet {spec}",), "patchstack"),
@@ -112,7 +112,7 @@ def with_extras(wheel: Path) -> tuple[tuple[str, str], ...]:
 
 def use(form: Form, newcomer: Newcomer) -> None:
     """Raise `Wrong` if anything that a form promises does not hold."""
-    newcomer.start = form.shell
+    newcomer.start = form.before
     for command in form.install:
         newcomer.shell(command)
     told = newcomer.shell(f"{form.call} demo --no-build tour").rstrip().splitlines()[-1]
