@@ -119,7 +119,7 @@ def list_command(
     json: Annotated[bool, typer.Option("--json", help="Print a document.")] = False, workspace: WorkspaceOption = None
 ) -> None:
     """The suites of the workspace and their gates. Runs nothing."""
-    from patchstack.gates.suite import read_suites
+    from patchstack.gates.suite import NO_SUITES, read_suites
     from patchstack.report.table import Give, Table, print_table
 
     found = the_workspace(workspace)
@@ -139,7 +139,7 @@ def list_command(
         return
     rows = [[one.name, gate.name, gate.kind, f"{found.path}:{gate.line}"] for one in suites for gate in one.gates]
     if not rows:
-        raise UsageError(f"{found.path} has no suites", hint="docs/guides/gates.md shows one")
+        raise UsageError(f"{found.path} has no suites", hint=NO_SUITES)
     titles = ("suite", "gate", "kind", "where")
     print_table(Table(titles=titles, rows=rows, styles={}, gives={"where": Give.MIDDLE}))
 
