@@ -42,7 +42,7 @@ class Case:
         if self.series is None:
             return directory_source(Path(self.whole[-1]))
         config = read_workspace(self.workspace).select([self.series])[0]
-        return series_source(config, Cache(lambda: self.cache, offline=False, talk=None))
+        return series_source(config, Cache(lambda: self.cache, offline=False))
 
 
 def make_case(given: Namespace, scratch: Path) -> Case:

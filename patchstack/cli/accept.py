@@ -12,7 +12,7 @@ import typer
 
 from patchstack.canonical import one_line
 from patchstack.cli.complete import complete_suite, complete_variant
-from patchstack.cli.failures import talk
+from patchstack.cli.failures import talk, tell_longest
 from patchstack.cli.ledger import RefArgument, SeriesOption
 from patchstack.cli.options import (
     EngineOption,
@@ -26,6 +26,7 @@ from patchstack.cli.options import (
 from patchstack.cli.proving import ProvingMachine
 from patchstack.errors import UsageError
 from patchstack.report.text import patch_count
+from patchstack.tasks import task, timed
 
 if TYPE_CHECKING:
     from patchstack.workflow.candidate.accept import Step
@@ -67,7 +68,7 @@ def accept_command(
     from patchstack.report.ledger import likeness_line
     from patchstack.series.history import check_pushed
     from patchstack.verdict import exit_code
-    from patchstack.workflow.candidate.accept import Terms, alike, decide, examine
+    from patchstack.workflow.candidate.accept import Terms, alike, decide, examine, step_line
     from patchstack.workflow.candidate.candidate import described, ledger_directory, open_candidates
     from patchstack.workflow.candidate.pending import keep
 
@@ -105,15 +106,19 @@ def accept_command(
         if dry_run:
             _plan(way, machine, terms.suite.name if terms.suite else None, [str(path) for path in terms.benchmarks])
             return
-        for step in examine(way, cache, terms, machine.build, machine.bench):
-            talk(f"{step.verdict:<7}  {step.name}: {step.detail}")
+        taken: list[tuple[str, float]] = []
+        for step, seconds in timed(examine(way, cache, terms, machine.build, machine.bench)):
+            talk(step_line(step, seconds))
             steps.append(step)
+            taken.append((step.name, seconds))
+        tell_longest(taken)
     code = exit_code(step.verdict for step in steps)
     decision = None
     if not code:
         decision, path = decide(way, candidates, steps, ledger, why=why)
         talk(f"decision: {path}")
-        _export(way, cache.root)
+        with task("export", announced=True):
+            _export(way, cache.root)
     else:
         keep(found.root, way, steps)
     if json:

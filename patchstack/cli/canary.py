@@ -19,6 +19,7 @@ from patchstack.cli.options import (
     open_cache,
 )
 from patchstack.errors import Exit, PatchstackError, UsageError
+from patchstack.tasks import task
 
 if TYPE_CHECKING:
     from patchstack.upstream.canary.canary import Question
@@ -79,7 +80,8 @@ def canary_command(
 
     for config in configs:
         try:
-            ahead = open_ahead(config, cache, to, what="--to")
+            with task(f"canary {config.name}"):
+                ahead = open_ahead(config, cache, to, what="--to")
             code = max(code, _looked(ahead, question, days if forecast else None, svg, as_json=json))
         except PatchstackError as error:
             if len(configs) == 1:
@@ -96,7 +98,8 @@ def _looked(ahead: Ahead, question: Question, days: int | None, svg: Path | None
     from patchstack.upstream.canary.canary import ask
 
     ahead.objects.remember()
-    found = ask(ahead.objects, ahead.series, ahead.range, ahead.upstream, question)
+    with task(f"canary {ahead.series.name}"):
+        found = ask(ahead.objects, ahead.series, ahead.range, ahead.upstream, question)
     outlook: Forecast | None = None
     if days is not None:
         from patchstack.upstream.forecast.forecast import foresee

@@ -7,12 +7,12 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from patchstack.errors import Exit, MissingError, PatchstackError
 from patchstack.files.places import cache_directory
-from patchstack.report.streams import manners, paint_words, quiet
+from patchstack.report.streams import manners, paint_words, printing, quiet
 from patchstack.report.text import printable
 
 
@@ -80,9 +80,18 @@ def talk(text: str) -> None:
         complain(text)
 
 
+def tell_longest(durations: Sequence[tuple[str, float]]) -> None:
+    """Say which of the things done took most of the time, each given with its seconds, if they took a while."""
+    if durations and not quiet():
+        from patchstack.report.tasks import longest_line
+
+        if line := longest_line(durations):
+            talk(line)
+
+
 def complain(text: str) -> None:
     """Print an error on stderr. What was printed before on stdout is seen before it."""
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(BrokenPipeError), printing():
         sys.stdout.flush()
         print(paint_words(printable(text), sys.stderr), file=sys.stderr)
 

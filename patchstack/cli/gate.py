@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from patchstack.cli.complete import complete_gate, complete_suite
-from patchstack.cli.failures import complain, talk
+from patchstack.cli.failures import complain, talk, tell_longest
 from patchstack.cli.gates.standing import AgainOption, ImageOption, fit_bench
 from patchstack.cli.lazy import STYLE, Lazy, group_of
 from patchstack.cli.options import (
@@ -22,9 +22,10 @@ from patchstack.cli.options import (
 )
 from patchstack.errors import UsageError
 from patchstack.files.places import cache_places
+from patchstack.tasks import timed
 
 if TYPE_CHECKING:
-    from patchstack.gates.suite import Gate, Suite
+    from patchstack.gates.suite import Suite
     from patchstack.observe.runner import Runner
     from patchstack.report.gate import Checked
     from patchstack.workspace import Workspace
@@ -92,7 +93,7 @@ def run_command(
 ) -> None:
     """Run a suite on a build. What is known already is not run again; the verdict is drawn anew."""
     from patchstack.gates.suite import run_suite
-    from patchstack.report.gate import Checked, print_checks
+    from patchstack.report.gate import Checked, gate_line, print_checks
     from patchstack.verdict import exit_code
 
     found = the_workspace(workspace)
@@ -100,8 +101,12 @@ def run_command(
     checks: list[Checked] = []
     with _bench(found, build, bin, engine, image, chosen, again=again, partly=True) as (bench, what, unfit):
         talk(f"suite {chosen.name} on {what}")
-        for gate, judgement in run_suite(chosen, bench, _tell, unfit=unfit):
+        taken: list[tuple[str, float]] = []
+        for (gate, judgement), seconds in timed(run_suite(chosen, bench, unfit=unfit)):
+            talk(gate_line(gate.name, judgement, seconds))
             checks.append(Checked(phase=chosen.name, check=gate.name, kind=gate.kind, judgement=judgement))
+            taken.append((gate.name, seconds))
+        tell_longest(taken)
     if report is not None:
         _write(report, checks, what)
     if json:
@@ -183,7 +188,7 @@ def record_command(
         raise UsageError(f"gate {', '.join(strangers)} is no evidence", hint=f"one of kind {', '.join(EVIDENCE)} is")
     with _bench(found, build, bin, engine, image, chosen, again=again) as (bench, what, _):
         talk(f"recording {gate} from {what}")
-        judged = {one.name: (one, judgement) for one, judgement in run_suite(chosen, bench, lambda _: None)}
+        judged = {one.name: (one, judgement) for one, judgement in run_suite(chosen, bench)}
         entry, judgement = judged[gate]
         taken = references(entry.kind, judgement)
         replaced = changed(taken)
@@ -215,10 +220,6 @@ def summary_command(
         print_checks(checks)
     if code := exit_code(one.judgement.verdict for one in checks):
         raise typer.Exit(int(code))
-
-
-def _tell(gate: Gate) -> None:
-    talk(f"  {gate.name} ({gate.kind})")
 
 
 def _suite(workspace: Workspace, name: str | None) -> Suite:

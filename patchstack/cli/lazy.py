@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from patchstack.cli.failures import complain
+from patchstack.cli.manner import add_manner
 from patchstack.errors import Exit
 
 if TYPE_CHECKING:
@@ -128,4 +129,5 @@ def _load(name: str, command: Lazy) -> Any:
         found = alone
     loaded = get_command(found)
     loaded.name, loaded.short_help = name, command.short_help
+    add_manner(loaded)
     return loaded

@@ -18,6 +18,7 @@ from patchstack.cli.options import (
     open_cache,
 )
 from patchstack.errors import ConfigError, Exit, PatchstackError
+from patchstack.tasks import task
 
 if TYPE_CHECKING:
     from patchstack.git.remote import Cache
@@ -46,7 +47,9 @@ def lint_command(
     cache = open_cache(offline=offline)
     for config in configs:
         try:
-            code = max(code, _reported(_linted(config, cache), json))
+            with task(f"lint {config.name}", key=f"lint {config.patches.absolute()}"):
+                result = _linted(config, cache)
+            code = max(code, _reported(result, json))
         except PatchstackError as error:
             if len(configs) == 1:
                 raise

@@ -5,16 +5,20 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.completion import install_callback, show_callback
 
 from patchstack import __version__
-from patchstack.cli.failures import complain, guarded, without_credentials
+from patchstack.cli.failures import guarded
 from patchstack.cli.lazy import STYLE, Lazy, group_of
+from patchstack.cli.manner import name_programs
 from patchstack.report.streams import When, choose
+from patchstack.tasks import watch
+
+if TYPE_CHECKING:
+    from patchstack.tasks import Watcher
 
 _FIRST, _MORE = "The first hour", "More"
 COMMANDS = {
@@ -74,12 +78,17 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    # Every command takes these after its name as well: manner.py.
     color: Annotated[
         When | None,
-        typer.Option(help="When to colour [default: auto].", show_default=False),
+        typer.Option(help="When to colour [default: auto]. Also after COMMAND.", show_default=False),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name each program that is run, on stderr.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print results and errors only. Also after COMMAND.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Name each program that is run, on stderr. Also after COMMAND.")
+    ] = False,
     # Typer's own options, without what they import at each start.
     install_completion: Annotated[
         bool, typer.Option("--install-completion", callback=_install_completion, help="Install shell completion.")
@@ -91,15 +100,15 @@ def root(
     """Prove that pin + patches = your fork, byte for byte."""
     choose(color=color, quiet=quiet)
     if verbose:
-        from patchstack.process import tell_programs
+        name_programs(context)
+    context.call_on_close(watch(_task_screen))
 
-        context.call_on_close(tell_programs(_program))
 
+def _task_screen() -> Watcher:
+    from patchstack.files.places import cache_places
+    from patchstack.report.tasks import TaskScreen
 
-def _program(args: Sequence[str]) -> None:
-    import shlex
-
-    complain(f"run: {without_credentials(shlex.join(args))}")
+    return TaskScreen(cache_places().durations)
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,6 @@ import typer
 from patchstack.cli.complete import complete_series
 from patchstack.errors import UsageError
 from patchstack.files.places import cache_directory, cache_places
-from patchstack.report.streams import quiet
 
 # What every command would import here, `--help` would wait for.
 if TYPE_CHECKING:
@@ -141,13 +139,7 @@ def chosen_series(
 
 
 def open_cache(*, offline: bool) -> Cache:
-    """Our cache, in PATCHSTACK_CACHE or the platform's cache directory; progress goes to a terminal's stderr."""
+    """Our cache, in PATCHSTACK_CACHE or the platform's cache directory."""
     from patchstack.git.remote import Cache
 
-    return Cache(cache_directory, offline=offline, talk=_progress if sys.stderr.isatty() and not quiet() else None)
-
-
-def _progress(text: str) -> None:
-    print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-    if "done" in text:
-        print(file=sys.stderr)
+    return Cache(cache_directory, offline=offline)

@@ -23,6 +23,7 @@ from patchstack.cli.options import (
 )
 from patchstack.errors import Exit, UsageError
 from patchstack.report.text import patch_count
+from patchstack.tasks import task
 
 if TYPE_CHECKING:
     from patchstack.gates.suite import Suite
@@ -104,7 +105,8 @@ def sync_command(
     if abort:
         _abort(bench)
         return
-    state = _step(bench, to, worktree, branch, continue_=continue_, skip=skip, drop=drop, why=why, retry=retry)
+    with task(f"sync {bench.config.name}"):
+        state = _step(bench, to, worktree, branch, continue_=continue_, skip=skip, drop=drop, why=why, retry=retry)
     if state is None:
         talk(f"{bench.config.name}: the pin is {to} already: nothing to do")
         return

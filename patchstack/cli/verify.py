@@ -21,6 +21,7 @@ from patchstack.cli.options import (
     open_cache,
 )
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
+from patchstack.tasks import task
 
 if TYPE_CHECKING:
     from patchstack.series.verify.states import Verification
@@ -72,14 +73,15 @@ def verify_command(
     cache = open_cache(offline=offline)
     for config in configs:
         try:
-            result = prove(
-                config,
-                cache,
-                expect_tree=expect_tree,
-                apply_only=apply_only,
-                tree_only=tree_only,
-                keep_going=keep_going,
-            )
+            with task(f"verify {config.name}", key=f"verify {config.patches.absolute()}"):
+                result = prove(
+                    config,
+                    cache,
+                    expect_tree=expect_tree,
+                    apply_only=apply_only,
+                    tree_only=tree_only,
+                    keep_going=keep_going,
+                )
             code = max(code, _reported(config, result, apply_only, json))
         except PatchstackError as error:
             if len(configs) == 1:

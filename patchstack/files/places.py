@@ -49,6 +49,11 @@ class CachePlaces:
         return self.root / "digests"
 
     @property
+    def durations(self) -> Path:
+        """How long tasks took here the last time, by their names."""
+        return self.root / "durations"
+
+    @property
     def engine(self) -> Path:
         """The volumes of the host engine."""
         return self.root / "engine"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +16,7 @@ from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import backend_ops
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Model
+from patchstack.tasks import task
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
@@ -111,30 +112,36 @@ def find_suite(suites: Sequence[Suite], name: str | None, path: Path) -> Suite:
 
 
 def run_suite(
-    suite: Suite, runner: Observer, tell: Callable[[Gate], None], *, unfit: str | None = None
+    suite: Suite, runner: Observer, *, of: str = "", unfit: str | None = None
 ) -> Iterator[tuple[Gate, Judgement]]:
-    """Every gate in order, with its judgement. `tell` hears of each before it is run. A gate for which something is
-    missing (a model, a program) is INVALID, and the others go on. `unfit` is why the GPU cannot be used now: a gate
-    that needs it is INVALID, and not run.
+    """Every gate in order, with its judgement; each is a task while it runs. `of` says in a word which build it is run
+    on, if there are several. A gate for which something is missing (a model, a program) is INVALID, and the others go
+    on. `unfit` is why the GPU cannot be used now: a gate that needs it is INVALID, and not run.
 
     Raises `EngineLost` and `EngineUnavailable`, `UsageError` for a suite without gates.
     """
     if not suite.gates:
         raise UsageError(f"suite {suite.name} has no gates", hint="a suite that checks nothing would pass")
     for gate in suite.gates:
-        tell(gate)
         kind = kind_of(gate.kind)
-        if unfit is not None and gate.gpu:
-            yield gate, Judgement(verdict=Verdict.INVALID, reason=unfit)
-            continue
-        try:
-            own = replace(runner.context, kind=f"{kind.KIND}/{kind.VERSION}", gpu=gate.gpu)
-            judgement = kind.run(gate.spec, runner.within(own))
-        except (EngineLost, EngineUnavailable):
-            raise
-        except MissingError as error:
-            judgement = Judgement(verdict=Verdict.INVALID, reason=error.message)
+        name = f"gate {gate.name} ({of or gate.kind})"
+        with task(name, key=f"gate {gate.name} {gate.kind} {gate.spec!r}", announced=True) as this:
+            if unfit is not None and gate.gpu:
+                judgement = Judgement(verdict=Verdict.INVALID, reason=unfit)
+            else:
+                own = replace(runner.context, kind=f"{kind.KIND}/{kind.VERSION}", gpu=gate.gpu)
+                judgement = _judged(kind, gate, runner.within(own))
+            this.typical = bool(judgement.attempts) and not any(one.recalled for one in judgement.attempts)
         yield gate, judgement
+
+
+def _judged(kind: Kind, gate: Gate, runner: Observer) -> Judgement:
+    try:
+        return kind.run(gate.spec, runner)
+    except (EngineLost, EngineUnavailable):
+        raise
+    except MissingError as error:
+        return Judgement(verdict=Verdict.INVALID, reason=error.message)
 
 
 def _read_models(top: Node, root: Path) -> dict[str, Model]:

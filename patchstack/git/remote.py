@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.atomic import put_in_place
@@ -20,9 +21,8 @@ from patchstack.files.places import CachePlaces
 from patchstack.git import run as git
 from patchstack.git.objects import FULL_ID, Commit, Objects, Repository
 from patchstack.process import Finished
+from patchstack.tasks import Task, task
 from patchstack.workspace.model import is_url
-
-Talk = Callable[[str], None]
 
 # A branch, a tag or a commit id: what git check-ref-format takes, and a little less.
 _REF = re.compile(r"(?!-)[^\x00-\x20~^:?*\[\\\x7f]+\Z")
@@ -134,14 +134,13 @@ class Remote:
 class Cache:
     """Partial bare clones, one a URL, below one directory, which `root` gives when it is first needed.
 
-    Two processes may use it at once: each clone has a lock. `offline` uses what is there and fetches nothing. `talk`
-    gets progress as one-line texts. Credentials in a URL are used, and neither stored nor shown.
+    Two processes may use it at once: each clone has a lock. `offline` uses what is there and fetches nothing.
+    Credentials in a URL are used, and neither stored nor shown.
     """
 
-    def __init__(self, root: Callable[[], Path], *, offline: bool = False, talk: Talk | None = None) -> None:
+    def __init__(self, root: Callable[[], Path], *, offline: bool = False) -> None:
         self.root = root
         self.offline = offline
-        self.talk = talk
 
     def commit(self, url: str, oid: str) -> Repository:
         """A repository that holds the commit and its trees, without history or blobs. Raises `MissingError`."""
@@ -218,25 +217,37 @@ class Cache:
     ) -> Finished:
         """`git fetch` into a clone. git holds the lock with us: should we be killed, nobody takes the clone for
         abandoned while it still writes."""
-        return git.fetch(directory, url, *options, refs=refs, stdin=stdin, on_stderr=self._progress(), hold=(lock,))
+        with task(f"fetching from {shown_url(url)}") as this:
+            return git.fetch(directory, url, *options, refs=refs, stdin=stdin, on_stderr=_progress(this), hold=(lock,))
 
-    def _progress(self) -> Callable[[str], None] | None:
-        """git's progress lines, read by GitPython, as short texts for `talk`."""
-        if self.talk is None:
-            return None
-        from git.remote import RemoteProgress
 
-        talk = self.talk
+def _progress(this: Task) -> Callable[[str], None]:
+    """Read git's progress lines, with GitPython, for a task. Those of the first second are left aside: a fetch that is
+    short need not wait for the import."""
+    handlers: list[Callable[[str], None]] = []
 
-        class Progress(RemoteProgress):
-            def update(
-                self, op_code: int, cur_count: str | float, max_count: str | float | None = None, message: str = ""
-            ) -> None:
-                if op_code & self.RECEIVING:
-                    share = f"{100 * float(cur_count) / float(max_count):.0f}%" if max_count else f"{cur_count}"
-                    talk(f"receiving objects: {share} {message}".rstrip())
+    def hear(line: str) -> None:
+        if monotonic() - this.began < 1:
+            return
+        if not handlers:
+            handlers.append(_handler(this))
+        handlers[0](line)
 
-        return Progress().new_message_handler()
+    return hear
+
+
+def _handler(this: Task) -> Callable[[str], None]:
+    from git.remote import RemoteProgress
+
+    class Progress(RemoteProgress):
+        def update(
+            self, op_code: int, cur_count: str | float, max_count: str | float | None = None, message: str = ""
+        ) -> None:
+            if op_code & (self.RECEIVING | self.RESOLVING):
+                what = "receiving objects" if op_code & self.RECEIVING else "resolving deltas"
+                this.at(int(float(cur_count)), int(float(max_count or 0)), f"{what} {message}".strip())
+
+    return Progress().new_message_handler()
 
 
 def shown_url(url: str) -> str:

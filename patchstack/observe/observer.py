@@ -6,11 +6,14 @@ what is known runs nothing, and whoever asks draws the verdict anew from the kep
 
 from __future__ import annotations
 
+import contextlib
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, Self
 
 from patchstack.observe.layout import Programs
 from patchstack.observe.protocol import Attempt, Complete, Invocation, Model, Observed
+from patchstack.tasks import task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,11 @@ class OtherBuild(Observer, Protocol):
         ...
 
 
+def one_try(number: int, tries: int) -> AbstractContextManager[object]:
+    """Show, of several tries, which one runs; the first needs no word."""
+    return task(f"try {number} of {tries}") if number > 1 else contextlib.nullcontext()
+
+
 class Settled(str):
     """A complaint that another try would not change: a text that is too short, a backend that is not in the build."""
 
@@ -99,8 +107,9 @@ class Settled(str):
 def tried(runner: Observer, invocation: Invocation, complete: Complete, *, tries: int, salt: str = "") -> Observed:
     """As `Observer.observe`, but a complaint that is `Settled` ends the tries. What is complained about is not kept."""
     attempts: list[Attempt] = []
-    for _ in range(max(1, tries)):
-        observed = runner.observe(invocation, complete=complete, tries=1, salt=salt)
+    for number in range(1, max(1, tries) + 1):
+        with one_try(number, tries):
+            observed = runner.observe(invocation, complete=complete, tries=1, salt=salt)
         attempts += observed.attempts
         if observed.observation is not None or isinstance(attempts[-1].complaint, Settled):
             return Observed(observation=observed.observation, attempts=tuple(attempts))

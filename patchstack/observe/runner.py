@@ -19,7 +19,7 @@ from patchstack.evidence.key import Ingredients, observation_key
 from patchstack.evidence.store import Observations, Record
 from patchstack.observe.from_build import named_programs, shown
 from patchstack.observe.layout import Paths, Programs, mounted, run_entries, volumes
-from patchstack.observe.observer import RunContext
+from patchstack.observe.observer import RunContext, one_try
 from patchstack.observe.protocol import (
     Attempt,
     Complete,
@@ -29,7 +29,8 @@ from patchstack.observe.protocol import (
     Observed,
     Reply,
 )
-from patchstack.observe.server_job import brought_files, served, server_command
+from patchstack.observe.server_job import asked_now, brought_files, served, server_command
+from patchstack.tasks import doing, task
 
 _OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
 _HASHING = 3600.0
@@ -181,7 +182,8 @@ class Runner:
     def digest_of(self, model: Model) -> str:
         path = Path(model.path).expanduser()
         if not self.about.local:
-            return self._digest_there(model)
+            with task(f"hashing model {model.name}"):
+                return self._digest_there(model)
         try:
             status = path.stat()
         except OSError as error:
@@ -191,7 +193,7 @@ class Runner:
         name = hashlib.sha256(f"model {path} {status.st_size} {status.st_mtime_ns}".encode()).hexdigest()
         known = recall(self.memory, name)
         if known is None:
-            with path.open("rb") as file:
+            with path.open("rb") as file, task(f"hashing model {model.name}"):
                 known = remember(self.memory, name, {"digest": hashlib.file_digest(file, "sha256").hexdigest()})
         return known["digest"]
 
@@ -201,8 +203,9 @@ class Runner:
         if known is not None and complete(known) is None and all(self.has(name) for name in invocation.keeps):
             return Observed(observation=known, attempts=(_attempt(invocation, known, None),))
         attempts: list[Attempt] = []
-        for _ in range(max(1, tries)):
-            seen = self._run(invocation, key)
+        for number in range(1, max(1, tries) + 1):
+            with one_try(number, tries):
+                seen = self._run(invocation, key)
             complaint = _incomplete(seen, invocation) or complete(seen)
             attempts.append(_attempt(invocation, seen, complaint))
             if complaint is None:
@@ -317,8 +320,11 @@ class Runner:
     # Running
 
     def _run(self, invocation: Invocation, key: str) -> Observation:
+        doing(f"{invocation.what}, sending")
         paths = self._prepared(invocation)
-        outcome = self.engine.run(self._job(invocation, paths), lambda _: None)
+        doing(invocation.what)
+        said = _ServerTalk(invocation).hear if invocation.requests else (lambda _: None)
+        outcome = self.engine.run(self._job(invocation, paths), said)
         with tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
             found = Path(directory)
             unpack(self.engine.get(self._station.volume.name, "run/out", image=self.files.image), found)
@@ -421,6 +427,23 @@ class Runner:
             replies=came.replies,
             files={"service": came.service.encode()},
         )
+
+
+class _ServerTalk:
+    """What a job says of its server while it runs (see `server_job`), told to the open task."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._what, self._count = invocation.what, len(invocation.requests)
+        self._said = bytearray()
+        doing(f"{self._what}, starting")
+
+    def hear(self, chunk: bytes) -> None:
+        """Read what the job said next."""
+        *lines, rest = (self._said + chunk[-4096:]).split(b"\n")
+        self._said = bytearray(rest[-64:])
+        for line in lines:
+            if asked := asked_now(bytes(line)):
+                doing(f"{self._what}, request {asked} of {self._count}")
 
 
 def _incomplete(seen: Observation, invocation: Invocation) -> str | None:

@@ -23,7 +23,8 @@ STDOUT, STDERR = "stdout", "stderr"
 _ENDED = "ended"
 
 # $1 directory of the exchange, $2 number of requests, $3 tenths of a second to be ready in, $4 seconds for an answer,
-# $5 longest file in KiB, then the server's command line. Time is counted in pauses: the clock may jump.
+# $5 longest file in KiB, then the server's command line. Time is counted in pauses: the clock may jump. The number of
+# each request is printed before it is sent.
 SCRIPT = r"""
 set -u
 dir=$1 count=$2 tenths=$3 each=$4 longest=$5
@@ -71,6 +72,7 @@ for ((turn = 0; ; turn++)); do
     sleep 0.1
 done
 for ((n = 1; n <= count; n++)); do
+    echo "asking $n"
     if ! ask "$n" "$each" 3<>"/dev/tcp/127.0.0.1/$port"; then
         sleep 0.2
         if alive; then finish 92; else finish 93; fi
@@ -126,6 +128,12 @@ def server_command(
     """
     numbers = (str(count), str(max(1, round(ready * 10))), f"{each:g}", str(_longest(output)))
     return ("bash", "-c", SCRIPT, "serve", directory, *numbers, *server, *LOOPBACK)
+
+
+def asked_now(line: bytes) -> int | None:
+    """Return the number of the request that the job says it sends now; None if the line is none of its own."""
+    word, _, number = line.partition(b" ")
+    return int(number) if word == b"asking" and number.isdigit() and len(number) < 10 else None
 
 
 def request_files(requests: Sequence[Request]) -> dict[str, bytes]:

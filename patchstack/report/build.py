@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Self
 
 from patchstack.builds.run.progress import Progress, ProgressReader, Pulse
 from patchstack.report.documents.build import BuildDocument, RejectionEntry, build_document
-from patchstack.report.streams import VERDICTS, coloured, paint_words, quiet
+from patchstack.report.streams import VERDICTS, coloured, paint_words, printing, quiet
 from patchstack.report.table import Give, Table, print_table
 from patchstack.report.text import counted, printable
+from patchstack.tasks import clock
 from patchstack.verdict import Verdict, verdict_line
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def options_lines(inputs: Inputs) -> Iterator[str]:
         ("jobs", str(plan.jobs.value), plan.jobs.origin),
         ("memory", _amount(plan.memory.value), plan.memory.origin),
         *([("cpus", f"{plan.cpus.value:g}", plan.cpus.origin)] if plan.cpus.value is not None else []),
-        ("time", _clock(plan.seconds.value), plan.seconds.origin),
+        ("time", clock(plan.seconds.value), plan.seconds.origin),
         *([] if plan.ccache.value else [("ccache", "off", plan.ccache.origin)]),
     ]
     width = min(60, max(len(value) for _, value, _ in rows))
@@ -79,8 +81,10 @@ class BuildScreen:
         self._bar: Bar | None = None
         self._task: TaskID | None = None
         self._start = time.monotonic()
+        self._own = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        self._own.enter_context(printing())  # the bar shows all of it, and a shell wants the whole terminal
         if sys.stderr.isatty() and not quiet():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -103,6 +107,7 @@ class BuildScreen:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+        self._own.close()
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -125,7 +130,7 @@ class BuildScreen:
         """What the commands print: only its progress is shown."""
         elapsed = time.monotonic() - self._start
         for progress in self._reader.feed(chunk, elapsed):
-            left = f"about {_clock(progress.remaining)} left" if progress.remaining else ""
+            left = f"about {clock(progress.remaining)} left" if progress.remaining else ""
             if self._bar is not None and self._task is not None:
                 self._bar.update(self._task, total=progress.total, completed=progress.done, left=left)
             elif not quiet() and self._pulse.due(progress, elapsed):
@@ -215,7 +220,7 @@ def _headline(found: BuildDocument) -> str:
         return f"{what} does not build for {found.variant}" + (" (known from before)" if found.hit else "")
     if found.hit:
         return f"{what} for {found.variant}: build {key} is here already, nothing was compiled"
-    text = f"{what} for {found.variant}: build {key} took {_clock(found.wall_s)}"
+    text = f"{what} for {found.variant}: build {key} took {clock(found.wall_s)}"
     rate = found.ccache
     if rate is not None and rate.hits + rate.misses:
         total = rate.hits + rate.misses
@@ -236,11 +241,3 @@ def _amount(memory: int | None) -> str:
 
 def _size(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
-
-
-def _clock(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from patchstack.gates.judgement import Judgement
-from patchstack.report.streams import VERDICTS, paint_words
+from patchstack.report.streams import VERDICTS, paint_words, terminal
 from patchstack.report.table import Give, Table, print_table
 from patchstack.report.text import counted, printable
+from patchstack.tasks import clock
 from patchstack.verdict import Verdict, verdict_line
 
 SCHEMA = "patchstack.gate/1"
@@ -41,10 +42,17 @@ def gate_lines(kind: str, judgement: Judgement) -> Iterator[str]:
         yield printable(f"  not judged: {one.what} (exit {one.code}, {one.seconds:.1f} s): {one.complaint}")
 
 
+def gate_line(name: str, judgement: Judgement, seconds: float) -> str:
+    """One gate of a suite, as it comes out, with the time that it took."""
+    known = bool(judgement.attempts) and all(one.recalled for one in judgement.attempts)
+    return f"{judgement.verdict:<7}  {name}  {clock(seconds)}" + (" (known from before)" if known else "")
+
+
 def print_checks(checks: Sequence[Checked]) -> None:
     """The table of a suite, why gates did not pass, and the verdict of all."""
+    shown = _short if terminal(sys.stdout) else str  # a pipe gets every cell in full
     rows = [
-        [one.check, one.kind, str(one.judgement.verdict), _short(one.judgement.actual), _short(one.judgement.expected)]
+        [one.check, one.kind, str(one.judgement.verdict), shown(one.judgement.actual), shown(one.judgement.expected)]
         for one in checks
     ]
     titles = ("gate", "kind", "verdict", "actual", "expected")

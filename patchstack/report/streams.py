@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,25 @@ def choose(*, color: When | None, quiet: bool) -> None:
 def quiet() -> bool:
     """Whether only results and errors are wanted."""
     return _manner[0][1]
+
+
+_besides: list[Callable[[], AbstractContextManager[None]]] = []
+
+
+def beside(aside: Callable[[], AbstractContextManager[None]]) -> Callable[[], None]:
+    """Have this block around what others print, for a line of a terminal that changes. Return what ends that."""
+    _besides.append(aside)
+    return lambda: _besides.remove(aside)
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Print in this block while a line of a terminal may change: it is cleared, and stays so until the end."""
+    if _besides:
+        with _besides[-1]():
+            yield
+    else:
+        yield
 
 
 def terminal(stream: Stream) -> bool:

@@ -15,6 +15,7 @@ from patchstack.git.remote import Cache, Remote, fetch_into_cache
 from patchstack.series.files.directory import Series
 from patchstack.series.history import ForkHistory, read_fork
 from patchstack.series.lock import FILE_NAME, Lock, read_lock
+from patchstack.tasks import task
 from patchstack.workspace import is_url
 
 
@@ -30,6 +31,7 @@ class Sources:
     fork_repository: Repository | None
 
 
+@task("opening the repositories")
 def open_sources(
     cache: Cache,
     *,

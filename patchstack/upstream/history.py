@@ -12,6 +12,7 @@ from patchstack.git.objects import Commit, MissingObject, Objects, Repository
 from patchstack.git.remote import Cache, Reached, Remote, fetch_into_cache
 from patchstack.series.files.directory import Series, configured_series
 from patchstack.series.sources import open_sources
+from patchstack.tasks import task
 from patchstack.workspace import SeriesConfig
 
 _PR = re.compile(r"\(#(\d+)\)")
@@ -168,6 +169,7 @@ class Ahead:
     range: UpstreamRange
 
 
+@task("opening upstream")
 def open_ahead(config: SeriesConfig, cache: Cache, to: str | None, *, what: str) -> Ahead:
     """Open a series and upstream up to `to`, or up to its newest commit as known here (of a URL: as fetched now).
 

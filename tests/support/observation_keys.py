@@ -70,8 +70,9 @@ def recorded(run: Run, directory: Path) -> Asked:
     found: Asked = {}
     # Nothing here outlives the run: waiting for the disk would take most of its time.
     with mock.patch("os.fsync"), _runner(run, programs, directory) as runner, _listening() as heard:
-        for gate, _ in run_suite(suite, runner, lambda _: heard.clear()):
+        for gate, _ in run_suite(suite, runner):
             found[gate.name] = [one for at, one in enumerate(heard) if one not in heard[:at]]
+            heard.clear()
     return found
 
 

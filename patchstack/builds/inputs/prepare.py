@@ -17,10 +17,12 @@ from patchstack.builds.run.build import Inputs
 from patchstack.engine.protocol import BuildsImages, Engine, Image, ImageMissing
 from patchstack.errors import MissingError
 from patchstack.files import processes
+from patchstack.tasks import task
 
 Talk = Callable[[str], None]
 
 
+@task("preparing the build")
 def prepare(
     request: Request,
     source: Source,

@@ -13,6 +13,7 @@ from patchstack.cli.failures import talk
 from patchstack.cli.options import nearest_workspace, open_chosen_engine
 from patchstack.errors import Exit, UsageError
 from patchstack.files.places import cache_places
+from patchstack.tasks import task
 
 if TYPE_CHECKING:
     from patchstack.engine.protocol import Engine
@@ -55,15 +56,18 @@ def stand(
                 f"{about.spec} runs containers: of which image?", hint="--image NAME; the one the build was made in"
             )
         programs = Programs(directory=bin, platform=about.platform, image=image, gpus=uses_gpu(bin))
-        with fit_bench(
-            chosen,
-            lambda: open_chosen_engine(spec, workspace),
-            programs,
-            observations=cache.observations,
-            purpose=f"patchstack gate {kind}",
-            kind=f"{kind}/{version}",
-            again=again,
-        ) as bench:
+        with (
+            fit_bench(
+                chosen,
+                lambda: open_chosen_engine(spec, workspace),
+                programs,
+                observations=cache.observations,
+                purpose=f"patchstack gate {kind}",
+                kind=f"{kind}/{version}",
+                again=again,
+            ) as bench,
+            task(f"gate {kind}", announced=True),
+        ):
             yield bench
 
 
@@ -91,30 +95,35 @@ def fit_bench(
 
     programs.names()  # said before anybody waits for a GPU
     cache = cache_places()
-    with (
-        fit_machine(
-            engine,
-            open_another,
-            gpus=programs.gpus and gpus,
-            image=programs.image,
-            allow=allow,
-            purpose=purpose,
-            wait=_WAIT,
-            tell=talk,
-        ) as machine,
-        Runner(
-            engine,
-            programs,
-            observations=Observations(observations, cache.outputs),
-            memory=cache.digests,
-            context=RunContext(kind=kind),
-            hardware=machine,
-            again=again,
-            builds=cache.builds,
-        ) as bench,
-    ):
+    with contextlib.ExitStack() as stack:
+        with task("looking at the machine"):
+            machine = stack.enter_context(
+                fit_machine(
+                    engine,
+                    open_another,
+                    gpus=programs.gpus and gpus,
+                    image=programs.image,
+                    allow=allow,
+                    purpose=purpose,
+                    wait=_WAIT,
+                    tell=talk,
+                )
+            )
+        bench = stack.enter_context(
+            Runner(
+                engine,
+                programs,
+                observations=Observations(observations, cache.outputs),
+                memory=cache.digests,
+                context=RunContext(kind=kind),
+                hardware=machine,
+                again=again,
+                builds=cache.builds,
+            )
+        )
         if programs.gpus and gpus:
-            require_gpu(bench)
+            with task("asking programs for the GPU"):
+                require_gpu(bench)
         yield bench
 
 

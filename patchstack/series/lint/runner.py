@@ -29,6 +29,7 @@ from patchstack.series.lint import (
 )
 from patchstack.series.lint.rule import Contents, Finding, LintedPatch, Rule, Subject
 from patchstack.series.verify.prefix_trees import Link, apply_series
+from patchstack.tasks import counted, task
 from patchstack.workspace import LintPolicy, Waiver
 
 _CHECKED = (
@@ -115,7 +116,9 @@ def lint(
         policy=policy,
         others=_others(series.directory),
     )
-    found = [finding for module in _CHECKED for finding in module.RULE.check(subject)]
+    with task("checking rules") as this:
+        rules = counted(_CHECKED, this, len(_CHECKED), lambda module: module.RULE.id)
+        found = [finding for module in rules for finding in module.RULE.check(subject)]
     findings, waived = _waived(found, waivers)
     order = {patch.file: place for place, patch in enumerate(series.patches)}
     findings.sort(key=lambda finding: (order.get(finding.file, len(order)), finding.line))

@@ -19,6 +19,7 @@ from patchstack.git.patch.diff import named_paths
 from patchstack.git.trees import PathChange, compare_trees
 from patchstack.series.files.directory import Series
 from patchstack.series.verify.prefix_trees import Link, apply_series
+from patchstack.tasks import task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,7 @@ class Materialized:
     warnings: tuple[str, ...]
 
 
+@task("applying the series")
 def materialize(series: Series, directory: Path, *, check: bool = False) -> Materialized:
     """Apply a series to the files of a directory (a plain one or a work tree's root; no index is touched).
 

@@ -22,6 +22,7 @@ from patchstack.series.files.directory import Series
 from patchstack.series.lock import Lock
 from patchstack.series.mirror.destination import Destination, NewRepository, WorkTreeOf, change, refuse_name
 from patchstack.series.verify.prefix_trees import Link, apply_series
+from patchstack.tasks import task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class CheckedOut:
     left_out: tuple[str, ...] = ()
 
 
+@task("recreating the fork")
 def check_out(
     objects: Objects,
     series: Series,

@@ -24,6 +24,7 @@ from patchstack.series.mirror.number import Coming, Known, assign_numbers, ident
 from patchstack.series.verify.prefix_trees import apply_in_turn
 from patchstack.series.verify.states import State
 from patchstack.series.verify.verify import Expectation, verify
+from patchstack.tasks import task
 from patchstack.workspace import LintPolicy, Waiver
 
 
@@ -63,6 +64,7 @@ class ExportPlan:
         return not self.writes
 
 
+@task("making the series from the fork")
 def plan_export(
     objects: Objects,
     repository: Repository,
@@ -144,6 +146,7 @@ def plan_export(
     return _plan(name, directory, old, series, lock)
 
 
+@task("writing the series")
 def carry_out(plan: ExportPlan) -> None:
     """Write a planned export: all of it at once. Raises what `replace_files` raises."""
     if plan.writes:

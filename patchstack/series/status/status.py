@@ -22,6 +22,7 @@ from patchstack.series.status.surface import Surface, measure_surface
 from patchstack.series.verify.prefix_trees import Link
 from patchstack.series.verify.states import Row, State, Verification
 from patchstack.series.verify.verify import Expectation, verify_links
+from patchstack.tasks import task
 from patchstack.workspace import SeriesConfig
 
 
@@ -149,6 +150,7 @@ def examine(config: SeriesConfig, cache: Cache, *, keep_going: bool = False) -> 
     )
 
 
+@task("reading the status")
 def read_status(config: SeriesConfig, cache: Cache, *, now: datetime, patches: bool = False) -> SeriesStatus:
     """The status of one series at a time; with `patches` also their metadata. Raises what `examine` raises."""
     found = examine(config, cache)

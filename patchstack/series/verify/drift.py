@@ -13,8 +13,10 @@ from patchstack.series.history import ForkHistory
 from patchstack.series.verify.match import Matching
 from patchstack.series.verify.prefix_trees import Link
 from patchstack.series.verify.states import Drift, FileDrift, PatchDrift, State
+from patchstack.tasks import task
 
 
+@task("explaining the drift")
 def explain_drift(
     objects: Objects,
     links: Sequence[Link],

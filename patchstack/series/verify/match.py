@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from patchstack.git.objects import Commit, Objects
 from patchstack.git.trees import same_change
 from patchstack.series.verify.prefix_trees import Link
+from patchstack.tasks import task
 
 _COMPARISONS = 4096
 
@@ -28,6 +29,7 @@ class Matching:
         return self.patch_by_commit.get(commit)
 
 
+@task("finding the commit of each patch")
 def match(objects: Objects, links: Sequence[Link], commits: Sequence[Commit], base_tree: str) -> Matching:
     """Pair patches with commits: by the commit id a patch names, then by subject, by the tree it gives, by its own
     change, and last by place, where one patch and one commit are left between two pairs."""

@@ -8,6 +8,7 @@ from patchstack.git.apply import Applier, Fault, Outcome, Problem
 from patchstack.git.objects import MissingObject
 from patchstack.git.patch.anchored import apply_anchored
 from patchstack.series.files.directory import PatchFile, Series
+from patchstack.tasks import counted, task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +31,16 @@ def apply_series(applier: Applier, series: Series, *, keep_going: bool = False) 
     links: list[Link] = []
     tree = applier.overlay.write()
     stopped = False
-    for patch in series.patches:
-        if stopped:
-            links.append(Link(patch=patch, outcome=None, before=tree, after=tree))
-            continue
-        outcome = apply_in_turn(applier, patch)
-        after = outcome.tree or tree
-        links.append(Link(patch=patch, outcome=outcome, before=tree, after=after))
-        tree = after
-        stopped = not outcome.applied and not keep_going
+    with task("applying patches") as this:
+        for patch in counted(series.patches, this, len(series.patches), lambda patch: patch.file):
+            if stopped:
+                links.append(Link(patch=patch, outcome=None, before=tree, after=tree))
+                continue
+            outcome = apply_in_turn(applier, patch)
+            after = outcome.tree or tree
+            links.append(Link(patch=patch, outcome=outcome, before=tree, after=after))
+            tree = after
+            stopped = not outcome.applied and not keep_going
     return tuple(links)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from patchstack.git.objects import Objects
 from patchstack.series.files.directory import PatchFile, Series
+from patchstack.tasks import counted, task
 from patchstack.upstream.canary.causes import Culprits
 from patchstack.upstream.canary.diagnose import Diagnoser, Diagnosis
 from patchstack.upstream.canary.landed import SAME_LINES, Landing, drop_reason
@@ -42,8 +43,11 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
 
             find = blame_strict if question.strict else blame_threeway
             broken = find(diagnoser, range_, series.patches)
-        rows = _Rows(objects, series.patches, range_, diagnoser, search=question.search)
-        patches = tuple(rows.row(index, broken[index]) for index in range(len(series.patches)))
+        with task("applying the series to upstream"):
+            rows = _Rows(objects, series.patches, range_, diagnoser, search=question.search)
+        with task("looking at patches") as this:
+            each = counted(range(len(series.patches)), this, len(series.patches), lambda at: series.patches[at].file)
+            patches = tuple(rows.row(index, broken[index]) for index in each)
     return Canary(
         series=series.name,
         upstream=upstream,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from patchstack.series.files.directory import PatchFile
+from patchstack.tasks import counted, task
 from patchstack.upstream.canary.diagnose import Diagnoser
 from patchstack.upstream.canary.result import Broken, State
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
@@ -18,7 +21,7 @@ def blame_strict(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[Pat
     where it does not merge from its blob.
     """
     first: dict[int, UpstreamCommit] = {}
-    for commit in range_.commits:
+    for commit in _each(range_):
         applied = diagnoser.chain.run(commit.tree).applied
         for index, ok in enumerate(applied):
             if not ok:
@@ -26,6 +29,12 @@ def blame_strict(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[Pat
         if len(first) == len(patches):
             break
     return [_strictly(diagnoser, patches, index, first.get(index)) for index in range(len(patches))]
+
+
+def _each(range_: UpstreamRange) -> Iterator[UpstreamCommit]:
+    """Upstream's commits, while progress counts them."""
+    with task("looking for the first breaking commits") as this:
+        yield from counted(range_.commits, this, len(range_.commits), lambda commit: commit.label)
 
 
 def _strictly(
@@ -49,7 +58,7 @@ def blame_threeway(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[P
     first: dict[int, tuple[UpstreamCommit, tuple[bool | None, ...]]] = {}
     last: object = None
     verdicts: tuple[bool | None, ...] = ()
-    for commit in range_.commits:
+    for commit in _each(range_):
         entries = diagnoser.chain.touched.entries(commit.tree)
         if entries != last:
             last, verdicts = entries, diagnoser.carried(commit.tree).clean

@@ -17,6 +17,7 @@ from patchstack.git import run as git
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
 from patchstack.series.files.directory import Series
+from patchstack.tasks import task
 from patchstack.upstream.canary.functions import function_at, functions
 from patchstack.upstream.canary.strict_chain import StrictChain
 from patchstack.upstream.forecast.line_map import Range, before, behind, distance
@@ -110,6 +111,7 @@ class _Place:
     function: str
 
 
+@task("forecasting")
 def foresee(objects: Objects, repository: Repository, series: Series, range_: UpstreamRange, *, days: int) -> Forecast:
     """Look at the last `days` before upstream's tip. Nothing is fetched for it but what the series touches at the tip.
 

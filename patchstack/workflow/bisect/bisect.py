@@ -13,6 +13,7 @@ from typing import Protocol
 from patchstack.errors import Exit, PatchstackError, UsageError
 from patchstack.git.scratch import make_directory
 from patchstack.process import ProgramTimeout, run
+from patchstack.tasks import task
 from patchstack.workflow.bisect.checkout_tree import TreeDirectory
 from patchstack.workflow.bisect.points import NoTree, Point, Row
 from patchstack.workflow.bisect.search import Answer, Ending, Said, comes_and_goes, next_point
@@ -151,7 +152,8 @@ class _Trial:
             return self._tell(point, Tried(place=place, said=Said.SKIP, code=None, seconds=0.0, log=None, why=why))
         started = time.monotonic()
         log = self._logs / f"{count:03d}-{point.name.replace(' ', '-')}.log"
-        code = self._code(environment, log)
+        with task(f"run {count} of the command: {point.name}"):
+            code = self._code(environment, log)
         one = Tried(
             place=place,
             said=Said.GOOD if code == 0 else Said.SKIP if code == _SKIP else Said.BAD,

@@ -32,6 +32,7 @@ from patchstack.observe.from_build import programs_of
 from patchstack.observe.runner import Runner
 from patchstack.series.files.directory import has_patches
 from patchstack.series.verify.verify import prove
+from patchstack.tasks import clock, task
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.candidate import OnTheWay
 
@@ -47,6 +48,11 @@ class Step:
     verdict: Verdict
     detail: str
     evidence: dict[str, Any] = field(default_factory=dict)
+
+
+def step_line(step: Step, seconds: float) -> str:
+    """A step for people, as it comes out, with the time that it took."""
+    return f"{step.verdict:<7}  {step.name}: {step.detail} ({clock(seconds)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +118,8 @@ def _mirrored(way: OnTheWay, cache: Cache) -> Step:
     if not has_patches(way.config.patches):
         verdict = Verdict.PASS if way.before.oid == base.oid else Verdict.FAIL
         return Step(name="verify", verdict=verdict, detail="there is no series yet: the first candidate makes it")
-    result = prove(dataclasses.replace(way.config, fork_ref=way.before.oid, expect="fork"), cache)
+    with task("verify", key=f"verify {way.config.name}", announced=True):
+        result = prove(dataclasses.replace(way.config, fork_ref=way.before.oid, expect="fork"), cache)
     given = "1 patch gives" if result.applied_count == 1 else f"{result.applied_count} patches give"
     detail = f"{given} {result.applied_tree[:12]}, the fork at {way.before.oid[:12]}"
     if not result.holds:
@@ -141,7 +148,7 @@ def gated(
     """Build a commit's tree, hold its proofs, run the suite on it. The last of `built` is what the references of the
     gates are of, since they passed on it; the new build is added. A reference may be of the commit `then`, which comes
     after: then a gate holds where it gives another transcript and is measured to be the same model as that one."""
-    stored = build(way.source(commit))
+    stored = _built(way, commit, which, build)
     before = built[-1] if built else None
     if built is not None:
         built.append(stored)
@@ -171,17 +178,23 @@ def gated(
     with bench(stored) as ready:
         if before is not None:
             ready = _referring_to(before, ready)
-        for gate, judgement in run_suite(terms.suite, ready, lambda _: None):
+        for gate, judgement in run_suite(terms.suite, ready, of=which):
             if then is not None and judgement.details.get("kl"):
-                judgement = _of_the_next(terms.suite.only([gate.name]), judgement, ready, build(way.source(then)))
+                after = _built(way, then, "candidate", build)
+                judgement = _of_the_next(terms.suite.only([gate.name]), judgement, ready, after)
             yield _gate_step(gate, judgement, which, stored.key)
+
+
+def _built(way: OnTheWay, commit: Commit, which: str, build: BuildOf) -> Stored:
+    with task(f"build {which}", key=f"build {way.config.name}", announced=True):
+        return build(way.source(commit))
 
 
 def _of_the_next(suite: Suite, judgement: Judgement, ready: Runner, after: Stored) -> Judgement:
     """A judgement over a transcript that changed, where the reference may be of the build after this one."""
     if after.record["status"] != BUILT:
         return judgement
-    ((_, again),) = run_suite(suite, _referring_to(after, ready), lambda _: None)
+    ((_, again),) = run_suite(suite, _referring_to(after, ready), of="before, against the candidate")
     if not still_the_same(again):
         return judgement
     return dataclasses.replace(again, verdict=Verdict.PASS, reason=f"the reference is the candidate's; {again.reason}")

@@ -17,6 +17,7 @@ from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import Series
 from patchstack.series.history import ForkHistory
 from patchstack.series.sources import Sources, open_sources
+from patchstack.tasks import task
 from patchstack.workspace import SeriesConfig, is_url
 
 _DIFF = re.compile(r"^diff --git ", re.MULTILINE)
@@ -60,6 +61,7 @@ class OnTheWay:
         return with_absent(source)
 
 
+@task("reading the candidate")
 def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> OnTheWay:
     """The commits that REF means: one commit, or a range `A..B` of the fork's branch.
 

@@ -15,8 +15,9 @@ from patchstack.errors import Exit, NotHeldError, PatchstackError
 from patchstack.git.objects import Objects
 from patchstack.process import run
 from patchstack.series.sources import Sources
+from patchstack.tasks import task, timed
 from patchstack.verdict import Verdict, exit_code
-from patchstack.workflow.candidate.accept import BenchOf, BuildOf, Step, Terms, gated
+from patchstack.workflow.candidate.accept import BenchOf, BuildOf, Step, Terms, gated, step_line
 from patchstack.workflow.candidate.candidate import OnTheWay
 from patchstack.workflow.sync.finish import made_branch
 from patchstack.workflow.sync.state import Phase, SyncState
@@ -87,8 +88,8 @@ def _asked(bench: Bench, state: SyncState, objects: Objects, proving: ProvingOf 
     bench.talk(f"suite {bench.config.sync_suite} on the new branch")
     with proving() as ready:
         way = _branch(bench, state, objects)
-        for step in gated(way, way.head, "new pin", ready.terms, ready.build, ready.bench):
-            bench.talk(f"{step.verdict:<7}  {step.name}: {step.detail}")
+        for step, seconds in timed(gated(way, way.head, "new pin", ready.terms, ready.build, ready.bench)):
+            bench.talk(step_line(step, seconds))
             yield step
 
 
@@ -102,7 +103,8 @@ def _commands(bench: Bench, state: SyncState) -> Iterator[Step]:
     for number, command in enumerate(bench.config.sync_require, 1):
         told = " ".join(command)
         bench.talk(f"required: {told}")
-        done = run(command, cwd=Path(state.worktree), env=_environment(bench, state), timeout=_LONGEST)
+        with task(f"required: {told}"):
+            done = run(command, cwd=Path(state.worktree), env=_environment(bench, state), timeout=_LONGEST)
         log = bench.directory / f"required-{number}.log"
         log.write_bytes(done.stdout + done.stderr)
         last = (done.stdout + done.stderr).decode("utf-8", "replace").splitlines()[-_SHOWN:]

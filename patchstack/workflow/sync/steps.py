@@ -13,6 +13,7 @@ from patchstack.series.history import ForkHistory, read_fork
 from patchstack.series.lock import read_lock
 from patchstack.series.mirror.checkout import absent_files, check_out
 from patchstack.series.verify.verify import Proven
+from patchstack.tasks import task
 from patchstack.workflow.sync import conflict, shared_rerere
 from patchstack.workflow.sync import target as sync_target
 from patchstack.workflow.sync.finish import finish
@@ -106,10 +107,12 @@ def advance(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
     first = state.current
     while (place := state.current) is not None:
         item = state.items[place]
-        if place == first:
-            # What we left ourselves is clean; what was found here may be half a step of a run that was killed.
-            tree.reset(state.head, sync_target.paths_made(objects, item))
-        got = tree.merge(item.commit)
+        with task("bringing patches over") as this:
+            this.at(place, len(state.items), f"{item.label} {item.subject}")
+            if place == first:
+                # What we left ourselves is clean; what was found here may be half a step of a run that was killed.
+                tree.reset(state.head, sync_target.paths_made(objects, item))
+            got = tree.merge(item.commit)
         if isinstance(got, Unmerged):
             collisions = conflict.explain(objects, tree, got.paths, state.pin, state.to, state.items[:place], got.moved)
             stop = {"collisions": conflict.document(collisions), "remembered": list(got.remembered)}

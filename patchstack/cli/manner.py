@@ -1,0 +1,70 @@
+"""The options that every command takes, before its name and after it: how much is said, and in which colours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from typer._types import TyperChoice
+from typer.core import TyperOption
+
+from patchstack.cli.failures import complain, without_credentials
+from patchstack.report.streams import When, choose
+
+if TYPE_CHECKING:
+    from typer._click.core import Context
+
+_VERBOSE = "patchstack.verbose"
+
+
+def add_manner(command: Any) -> None:
+    """Let a command take them after its name, and so for the commands of a group. Options of its own go first.
+
+    `command` is one of Typer's. Its help does not repeat them: that of `patchstack` has them.
+    """
+    taken = {name for parameter in command.params for name in parameter.opts}
+    command.params += [option for option in _options() if taken.isdisjoint(option.opts)]
+    below = getattr(command, "commands", {})
+    for one in getattr(below, "own", below).values():  # those that are loaded when they are asked for come here then
+        add_manner(one)
+
+
+def name_programs(context: Context) -> None:
+    """Name each program that is run, on stderr, until the command line ends."""
+    from patchstack.process import tell_programs
+
+    root = context.find_root()
+    if _VERBOSE not in root.meta:
+        root.meta[_VERBOSE] = True
+        root.call_on_close(tell_programs(_program))
+
+
+def _program(args: Sequence[str]) -> None:
+    import shlex
+
+    complain(f"run: {without_credentials(shlex.join(args))}")
+
+
+def _options() -> list[TyperOption]:
+    standing: dict[str, Any] = {"expose_value": False, "is_eager": True, "hidden": True}
+    color = TyperChoice([when.value for when in When])
+    return [
+        TyperOption(param_decls=["--color"], type=color, callback=_color, **standing),
+        TyperOption(param_decls=["--quiet", "-q"], is_flag=True, callback=_quiet, **standing),
+        TyperOption(param_decls=["--verbose", "-v"], is_flag=True, callback=_verbose, **standing),
+    ]
+
+
+def _color(context: Context, _: object, value: str | None) -> None:
+    if value is not None and not context.resilient_parsing:
+        choose(color=When(value), quiet=False)
+
+
+def _quiet(context: Context, _: object, value: bool | None) -> None:
+    if value and not context.resilient_parsing:
+        choose(color=None, quiet=True)
+
+
+def _verbose(context: Context, _: object, value: bool | None) -> None:
+    if value and not context.resilient_parsing:
+        name_programs(context)

@@ -1,0 +1,182 @@
+"""Long work on stderr: on a terminal a line that changes while a task runs, elsewhere a few plain lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from patchstack.files.atomic import undisturbed
+from patchstack.files.durations import recalled_duration, remember_duration
+from patchstack.report.streams import beside, quiet, terminal
+from patchstack.report.text import printable
+from patchstack.tasks import clock
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from patchstack.tasks import Task
+
+PATIENCE = 2.0
+"""Seconds: a task that takes less is not shown, and its duration is not kept."""
+
+_SOON = 0.3  # seconds before the line of an announced task: what is known from before is answered sooner
+_TICK = 0.25  # seconds between two looks
+_PLAIN = 30.0  # seconds between two lines that are no terminal's
+
+
+class TaskScreen:
+    """Shows the open tasks: a `patchstack.tasks.Watcher`. `durations` is where durations are kept, which `--quiet` does
+    not change."""
+
+    def __init__(self, durations: Path, *, stream: TextIO | None = None) -> None:
+        self._durations = durations
+        self._stream = stream or sys.stderr
+        self._live = terminal(self._stream)
+        self._shown = not quiet()
+        self._lock = threading.RLock()
+        self._ended = threading.Event()
+        self._ticker: threading.Thread | None = None
+        self._tasks: tuple[Task, ...] = ()
+        self._expected: float | None = None
+        self._drawn = False
+        self._plain_at = 0.0
+        self._forget = beside(self._aside)
+
+    # What tasks say: the main thread
+
+    def began(self, tasks: Sequence[Task]) -> None:
+        """Show the newest task from now on, unless one around it was first."""
+        task = tasks[-1]
+        if len(tasks) > 1:
+            self._tasks = tuple(tasks)
+            return
+        self._expected = recalled_duration(self._durations, task.key) if self._shown and task.key else None
+        self._plain_at = _PLAIN
+        self._tasks = (task,)
+        if not self._shown:
+            return
+        if task.announced and not self._live:
+            print(printable(task.name), file=self._stream, flush=True)
+        if self._ticker is None:
+            self._ticker = threading.Thread(target=self._tick, name="patchstack-tasks", daemon=True)
+            with undisturbed():  # signals are for the main thread: this one inherits that they are blocked
+                self._ticker.start()
+
+    def ended(self, tasks: Sequence[Task]) -> None:
+        """Show the task around the one that ends; if there is none, leave the terminal as it was."""
+        self._tasks = tuple(tasks[:-1])
+        if self._tasks:
+            return
+        self._clear()
+        task, seconds = tasks[-1], monotonic() - tasks[-1].began
+        if task.key and task.typical and seconds >= PATIENCE:
+            with suppress(OSError):  # an estimate is not worth an error
+                remember_duration(self._durations, task.key, seconds)
+
+    def close(self) -> None:
+        """Leave the terminal as it was, for good."""
+        self._forget()
+        self._ended.set()
+        if self._ticker is not None:
+            self._ticker.join(timeout=5)
+        self._clear()
+
+    # What is shown: the ticker
+
+    def _tick(self) -> None:
+        while not self._ended.wait(_TICK):
+            with suppress(OSError, ValueError):  # the reader went away, or the stream is closed: nobody looks
+                self._look(monotonic())
+
+    def _look(self, now: float) -> None:
+        if not self._lock.acquire(blocking=False):  # somebody else is printing
+            return
+        try:
+            if not (tasks := self._tasks):
+                return
+            elapsed = now - tasks[0].began
+            if self._live and elapsed >= (_SOON if tasks[0].announced else PATIENCE):
+                text = fitted(what(tasks), when(tasks, now, self._expected), _width(self._stream))
+                self._stream.write(f"\r\x1b[K{text}")
+                self._stream.flush()
+                self._drawn = True
+            elif not self._live and elapsed >= self._plain_at:
+                self._plain_at = elapsed + _PLAIN
+                print(f"{what(tasks)}  {when(tasks, now, self._expected)}", file=self._stream, flush=True)
+        finally:
+            self._lock.release()
+
+    def _clear(self) -> None:
+        with self._lock:
+            if self._drawn:
+                self._drawn = False
+                with suppress(OSError, ValueError):
+                    self._stream.write("\r\x1b[K")
+                    self._stream.flush()
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Let something else be printed meanwhile."""
+        with self._lock:
+            self._clear()
+            yield
+
+
+def what(tasks: Sequence[Task]) -> str:
+    """What is done, from the outermost task to the smallest part of it, as one printable line."""
+    parts = [task.name for task in tasks[1:]]
+    if tasks[-1].doing:
+        parts.append(tasks[-1].doing)
+    line = ": ".join(filter(None, (tasks[0].name, ", ".join(parts))))
+    return printable(" ".join(line.split()))
+
+
+def when(tasks: Sequence[Task], now: float, expected: float | None) -> str:
+    """How far the tasks are, how long the outermost has taken, and how long it is expected to take, as far as known.
+
+    What the last such task took says it, else what the items took that are done.
+    """
+    elapsed = now - tasks[0].began
+    inner = next((task for task in reversed(tasks) if task.total), None)
+    count = f"[{inner.done}/{inner.total}]  " if inner is not None else ""
+    if expected is not None:
+        about = "of about" if elapsed <= expected else "expected about"
+        return f"{count}{clock(elapsed)}{' ' if elapsed <= expected else ', '}{about} {clock(expected)}"
+    if inner is not None and inner.done and now - inner.began >= 1:
+        left = (now - inner.began) * (inner.total - inner.done) / inner.done
+        return f"{count}{clock(elapsed)}, about {clock(left)} left"
+    return f"{count}{clock(elapsed)}"
+
+
+def fitted(text: str, tail: str, width: int) -> str:
+    """The text and its tail in one line of a terminal: the text gives way at its end, the tail is whole."""
+    from rich.cells import cell_len, set_cell_size
+
+    room = width - 1 - cell_len(tail) - 2
+    if cell_len(text) > room:
+        text = set_cell_size(text, room - 1).rstrip() + "…" if room > 1 else ""
+    return f"{text}  {tail}" if text else set_cell_size(tail, min(cell_len(tail), width - 1))
+
+
+def longest_line(durations: Sequence[tuple[str, float]]) -> str | None:
+    """Which of several took most of the time (`greedy took 41 s of 63 s`); None if all were quick, or there is one."""
+    total = sum(seconds for _, seconds in durations)
+    if len(durations) < 2 or total <= PATIENCE:
+        return None
+    name, seconds = max(durations, key=lambda one: one[1])
+    return f"{name} took {clock(seconds)} of {clock(total)}"
+
+
+def _width(stream: TextIO) -> int:
+    with suppress(ValueError):
+        if columns := int(os.environ.get("COLUMNS", "")):
+            return columns
+    with suppress(OSError, ValueError):
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    return 80
