@@ -18,6 +18,7 @@ from patchstack.cli.options import (
     UpstreamOption,
     WorkspaceOption,
     chosen_series,
+    naming_clones,
     nearest_workspace,
     open_cache,
     open_chosen_engine,
@@ -84,7 +85,8 @@ def bisect_command(
     configs = chosen_series([series] if series else [], workspace, patches=patches, upstream=upstream, pin=pin)
     if len(configs) > 1:
         raise UsageError("which series?", hint=f"name one of {', '.join(one.name for one in configs)}")
-    row = _row(configs[0], to, offline=offline)
+    with naming_clones(configs[0]):
+        row = _row(configs[0], to, offline=offline)
     if to is None:
         row = between(row, good, bad)
     talk(row.what)

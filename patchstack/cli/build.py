@@ -19,6 +19,7 @@ from patchstack.cli.options import (
     UpstreamOption,
     WorkspaceOption,
     chosen_series,
+    naming_clones,
     nearest_workspace,
     open_cache,
     open_chosen_engine,
@@ -203,7 +204,8 @@ def _source(
     configs = chosen_series(names, workspace, patches=patches, upstream=upstream, pin=pin)
     if len(configs) > 1:
         raise UsageError("which series?", hint=f"name one of {', '.join(one.name for one in configs)}")
-    return series_source(configs[0], open_cache(offline=offline), at=at), configs[0]
+    with naming_clones(configs[0]):
+        return series_source(configs[0], open_cache(offline=offline), at=at), configs[0]
 
 
 def _build(

@@ -16,6 +16,7 @@ from patchstack.cli.options import (
     UpstreamOption,
     WorkspaceOption,
     chosen_series,
+    naming_clones,
     open_cache,
 )
 from patchstack.errors import Exit, PatchstackError, UsageError
@@ -80,9 +81,10 @@ def canary_command(
 
     for config in configs:
         try:
-            with task(f"canary {config.name}"):
-                ahead = open_ahead(config, cache, to, what="--to")
-            code = max(code, _looked(ahead, question, days if forecast else None, svg, as_json=json))
+            with naming_clones(config):
+                with task(f"canary {config.name}"):
+                    ahead = open_ahead(config, cache, to, what="--to")
+                code = max(code, _looked(ahead, question, days if forecast else None, svg, as_json=json))
         except PatchstackError as error:
             if len(configs) == 1:
                 raise

@@ -102,17 +102,18 @@ def _section(ctx: typer.Context, name: str) -> dict[str, Any]:
 
 
 def _named(ctx: typer.Context) -> set[str]:
-    """What was given where series are named."""
-    named = ctx.params.get("series") or ctx.params.get("what") or ()
+    """What was given where series are named. On a line that ends in an option without its value, `args` has it."""
+    named = ctx.params.get("series") or ctx.params.get("what") or ctx.args
     return {named} if isinstance(named, str) else set(named)
 
 
 def _numbers(ctx: typer.Context) -> Iterator[tuple[str, str]]:
     from patchstack.series.files.directory import number_of, patch_names, slug_of
 
-    names = _named(ctx)
+    known = _section(ctx, "series")
+    names = _named(ctx) & known.keys()
     seen = set()
-    for name, series in _section(ctx, "series").items():
+    for name, series in known.items():
         if names and name not in names:
             continue
         for file in patch_names(_workspace(ctx).parent / series["patches"]):

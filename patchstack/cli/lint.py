@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,7 @@ from patchstack.cli.options import (
     UpstreamOption,
     WorkspaceOption,
     chosen_series,
+    naming_clones,
     open_cache,
 )
 from patchstack.errors import ConfigError, Exit, PatchstackError
@@ -47,7 +49,7 @@ def lint_command(
     cache = open_cache(offline=offline)
     for config in configs:
         try:
-            with task(f"lint {config.name}", key=f"lint {config.patches.absolute()}"):
+            with naming_clones(config), task(f"lint {config.name}", key=f"lint {config.patches.absolute()}"):
                 result = _linted(config, cache)
             code = max(code, _reported(result, json))
         except PatchstackError as error:
@@ -67,7 +69,7 @@ def _linted(config: SeriesConfig, cache: Cache) -> LintResult:
     if problems:
         raise ConfigError(f"the waivers of {config.name} cannot be used", problems=problems)
     series = configured_series(config)
-    sources = open_sources(cache, upstream=config.upstream, pin=config.pin, series=series)
+    sources = open_sources(cache, upstream=config.upstream, pin=config.pin, series=series, beside=config.fork)
     return lint(sources.objects, series, sources.base, config.lint, config.waive)
 
 
@@ -80,12 +82,13 @@ def _reported(result: LintResult, as_json: bool) -> Exit:
         print(lint_document(result, RULES).line, flush=True)
     else:
         from patchstack.report.lint import lint_line, lint_table
+        from patchstack.report.streams import paint_words
         from patchstack.report.table import print_table
         from patchstack.report.text import printable
 
         if not result.clean:
             print_table(lint_table(result))
-        print(printable(lint_line(result)), flush=True)
+        print(paint_words(printable(lint_line(result)), sys.stdout), flush=True)
     return Exit.HOLDS if result.clean else Exit.DOES_NOT_HOLD
 
 

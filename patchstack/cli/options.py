@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from patchstack.cli.complete import complete_series
+from patchstack.cli.failures import talk
 from patchstack.errors import UsageError
 from patchstack.files.places import cache_directory, cache_places
 
@@ -26,7 +30,10 @@ SeriesArgument = Annotated[
     typer.Argument(metavar="SERIES", autocompletion=complete_series, help="Series of the workspace [default: all]."),
 ]
 UpstreamOption = Annotated[
-    str | None, typer.Option("--upstream", metavar="REPO", help="The upstream's repository: a path or URL.")
+    str | None,
+    typer.Option(
+        "--upstream", metavar="REPO", help="The upstream's repository, a path or URL, instead of the workspace's."
+    ),
 ]
 PinOption = Annotated[
     str | None, typer.Option("--pin", metavar="SHA", help="The upstream commit the series is made against.")
@@ -107,15 +114,17 @@ def chosen_series(
     fork: str | None = None,
     fork_ref: str | None = None,
 ) -> tuple[SeriesConfig, ...]:
-    """The series of the workspace, or the one described by hand. Raises `UsageError` for a mixture of both."""
+    """The series of the workspace, or the one described by hand. `upstream` alone takes the workspace's place for it.
+    Raises `UsageError` for a mixture of both."""
     from patchstack.workspace import SeriesConfig
 
-    by_hand = {"--upstream": upstream, "--pin": pin, "--fork": fork, "--fork-ref": fork_ref}
+    by_hand = {"--pin": pin, "--fork": fork, "--fork-ref": fork_ref}
     if patches is None:
         given = [option for option, value in by_hand.items() if value is not None]
         if given:
             raise UsageError(f"{', '.join(given)} without --patches", hint="they describe a series without a workspace")
-        return the_workspace(workspace).select(names)
+        configs = the_workspace(workspace).select(names)
+        return configs if upstream is None else tuple(_with_upstream(config, upstream) for config in configs)
     if names or workspace is not None:
         raise UsageError("give a series of the workspace or --patches, not both")
     if pin is None:
@@ -136,6 +145,34 @@ def chosen_series(
             listed=False,
         ),
     )
+
+
+def _with_upstream(config: SeriesConfig, upstream: str) -> SeriesConfig:
+    """The series with another upstream for this once, which is said."""
+    from patchstack.git.remote import shown_url
+
+    if upstream != config.upstream:
+        talk(f"note: {config.name}: upstream is {shown_url(upstream)} this once, not {shown_url(config.upstream)}")
+    return replace(config, upstream=upstream)
+
+
+@contextmanager
+def naming_clones(config: SeriesConfig) -> Iterator[None]:
+    """Let the hint for an upstream that cannot be fetched name the clone of the fork that is here.
+
+    The clone never serves in upstream's place unasked: nobody would notice that upstream lacks the pin.
+    """
+    from patchstack.git.objects import MissingObject
+    from patchstack.git.remote import NotFetched
+    from patchstack.workspace import is_url
+
+    try:
+        yield
+    except (NotFetched, MissingObject) as error:
+        fork = config.fork
+        if is_url(config.upstream) and fork is not None and not is_url(fork) and Path(fork).is_dir():
+            error.hint = f"{error.hint}; or take the clone that is here as upstream this once: --upstream {quote(fork)}"
+        raise
 
 
 def open_cache(*, offline: bool) -> Cache:

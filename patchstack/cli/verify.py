@@ -18,6 +18,7 @@ from patchstack.cli.options import (
     UpstreamOption,
     WorkspaceOption,
     chosen_series,
+    naming_clones,
     open_cache,
 )
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
@@ -73,7 +74,7 @@ def verify_command(
     cache = open_cache(offline=offline)
     for config in configs:
         try:
-            with task(f"verify {config.name}", key=f"verify {config.patches.absolute()}"):
+            with naming_clones(config), task(f"verify {config.name}", key=f"verify {config.patches.absolute()}"):
                 result = prove(
                     config,
                     cache,

@@ -59,6 +59,10 @@ class NotARepository(UsageError):
     """A path that git does not take for a repository, or one of a kind that cannot serve."""
 
 
+class NoSuchRepository(MissingError):
+    """A path where a repository was expected does not exist."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """A commit as far as the tool needs it. `subject` is the first paragraph on one line, as git shows it."""
@@ -295,10 +299,11 @@ class Repository:
     def open(name: str, path: Path) -> Repository:
         """Open the repository at `path`: a work tree's root, a `.git` directory or a bare repository.
 
-        Raises `NotARepository` where git does not take it, or where its object format is not SHA-1.
+        Raises `NoSuchRepository` if the path does not exist, `NotARepository` if git does not take it, or if its object
+        format is not SHA-1.
         """
         if not path.exists():
-            raise NotARepository(f"there is no repository at {name}: no such file or directory")
+            raise NoSuchRepository(f"there is no repository at {name}: no such file or directory")
         places = (("--absolute-git-dir",), ("--git-path", "objects"))
         facts = ("--is-shallow-repository", "--show-object-format", "--show-prefix")
         asked = git.read(path, "rev-parse", *facts, *places[0], *places[1])

@@ -44,15 +44,19 @@ class Reached:
     name: str
 
 
+class NotFetched(MissingError):
+    """What is wanted of a URL is neither in the cache nor could it be fetched."""
+
+
 class Remote:
     """A repository by path or URL. What is asked of a URL is fetched into the cache; a path is opened once.
 
-    Everything raises what opening and fetching raise: `NotARepository`, `MissingError`.
+    Everything raises what opening and fetching raise: `NoSuchRepository`, `NotARepository`, `NotFetched`.
     """
 
     def __init__(self, where: str, cache: Cache) -> None:
         self.cache = cache
-        self._where = where
+        self.where = where
         self._by_url = is_url(where)
         self._opened: Repository | None = None
 
@@ -64,12 +68,12 @@ class Remote:
     @property
     def source(self) -> str | Path:
         """Where contents may be had, for `fetch_into_cache`: the URL, or the path of a clone."""
-        return self._where if self._by_url else Path(self._where)
+        return self.where if self._by_url else Path(self.where)
 
     @property
     def address(self) -> str:
         """How a repository in another directory calls it."""
-        return self._where if self._by_url else str(Path(self._where).absolute())
+        return self.where if self._by_url else str(Path(self.where).absolute())
 
     @property
     def note(self) -> str:
@@ -87,7 +91,7 @@ class Remote:
         """Return a repository for reading a commit and its trees. From a URL it is fetched, by its full id; whether the
         one at a path has it is seen when it is read."""
         if self._by_url and (self._opened is None or not _has(self._opened, oid)):
-            self._opened = self.cache.commit(self._where, oid)
+            self._opened = self.cache.commit(self.where, oid)
         return self._open()
 
     def reach(self, ref: str | None, *, until: str) -> Reached:
@@ -95,7 +99,7 @@ class Remote:
         ref: the newest commit; of a path, as that clone knows its upstream."""
         if self._by_url:
             name = "HEAD" if ref is None else ref
-            self._opened, rev = self.cache.history(self._where, name, until)
+            self._opened, rev = self.cache.history(self.where, name, until)
             return Reached(repository=self._opened, rev=rev, name=name)
         repository = self._open()
         if ref is not None:
@@ -112,13 +116,13 @@ class Remote:
         found = self.reach(ref, until=until)
         return found.repository, found.repository.resolve_commit(found.rev, what, _alone(found.repository))
 
-    def origin(self) -> str | None:
-        """Return where the clone at this path came from, as its configuration says: `upstream` before `origin`, a path
-        from the clone's. None of a URL, and if the clone does not say."""
+    def origin(self, *names: str) -> str | None:
+        """Return where the clone at this path came from, as its configuration says: `upstream` before `origin`, or the
+        remotes of other names, a path from the clone's. None of a URL, and if the clone does not say."""
         if self._by_url:
             return None
         path = self._open().path
-        for name in ("upstream", "origin"):
+        for name in names or ("upstream", "origin"):
             asked = git.read(path, "config", "--get", f"remote.{name}.url")
             if asked.ok:
                 url = asked.stdout.decode("utf-8", "replace").strip()
@@ -127,7 +131,7 @@ class Remote:
 
     def _open(self) -> Repository:
         if self._opened is None:
-            self._opened = Repository.open(self._where, Path(self._where))
+            self._opened = Repository.open(self.where, Path(self.where))
         return self._opened
 
 
@@ -167,7 +171,8 @@ class Cache:
             for depth in () if self.offline else _DEPTHS:
                 done = self._fetch(directory, lock, url, f"--depth={depth}", refs=(f"+{ref}:{kept}",))
                 if not done.ok:
-                    raise _not_fetched(url, f"ref {ref}", done)
+                    last = git.read(directory, "rev-parse", "--quiet", "--verify", f"{kept}^{{commit}}")
+                    raise _not_fetched(url, f"ref {ref}", done, known=last.ok)
                 if git.read(directory, "merge-base", "--is-ancestor", until, kept).ok:
                     break
                 if not (directory / "shallow").exists():
@@ -315,13 +320,14 @@ def fetch_into_cache(objects: Objects, cache: Cache, sources: Sequence[str | Pat
     return fetch
 
 
-def _not_fetched(url: str, what: str, done: Finished) -> MissingError:
+def _not_fetched(url: str, what: str, done: Finished, *, known: bool = False) -> NotFetched:
     lines = [line for line in done.complaint.splitlines() if line.startswith(("fatal:", "error:"))]
     reason = shown_url(lines[0].partition(": ")[2]) if lines else f"git fetch exited {done.code}"
-    return MissingError(
-        f"{what} could not be fetched from {shown_url(url)}: {reason}", hint="check the URL, the name and the network"
-    )
+    hint = "check the URL, the name and the network"
+    if known:
+        hint += "; or take what was fetched last: --offline"
+    return NotFetched(f"{what} could not be fetched from {shown_url(url)}: {reason}", hint=hint)
 
 
-def _offline(url: str, what: str) -> MissingError:
-    return MissingError(f"{what} of {shown_url(url)} is not in the cache", hint="run once without --offline")
+def _offline(url: str, what: str) -> NotFetched:
+    return NotFetched(f"{what} of {shown_url(url)} is not in the cache", hint="run once without --offline")

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from patchstack.report.table import Give, Table
-from patchstack.report.text import counted
+from patchstack.report.text import counted, patch_count
 from patchstack.series.lint.rule import Rule
 from patchstack.series.lint.runner import LintResult
+from patchstack.verdict import Verdict
 
 
 def lint_table(result: LintResult) -> Table:
@@ -30,15 +31,15 @@ def lint_table(result: LintResult) -> Table:
 
 
 def lint_line(result: LintResult) -> str:
-    """How many findings, of which rules, and how many were waived."""
+    """The verdict: how many findings, of which rules, and how many were waived."""
     waived = f"; {len(result.waived)} waived" if result.waived else ""
     if result.clean:
-        return f"{result.series}: clean: {counted(result.patch_count, 'patch', 'patches')}{waived}"
+        return f"{Verdict.PASS}  {result.series}: clean: {patch_count(result.patch_count)}{waived}"
     rules = Counter(finding.rule for finding in result.findings)
     told = ", ".join(f"{rule} {count}" for rule, count in sorted(rules.items(), key=lambda item: (-item[1], item[0])))
     touched = len({finding.file for finding in result.findings if finding.number is not None})
-    where = f" in {touched} of {counted(result.patch_count, 'patch', 'patches')}" if touched else ""
-    return f"{result.series}: {counted(len(result.findings), 'finding', 'findings')}{where} ({told}){waived}"
+    where = f" in {touched} of {patch_count(result.patch_count)}" if touched else ""
+    return f"{Verdict.FAIL}  {result.series}: {counted(len(result.findings), 'finding')}{where} ({told}){waived}"
 
 
 def rules_table(rules: Sequence[Rule]) -> Table:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import ConfigError, MissingError, PatchstackError
-from patchstack.git.objects import Commit, NotARepository, Objects, Repository
+from patchstack.git.objects import Commit, NoSuchRepository, NotARepository, Objects, Repository
 from patchstack.git.overlay import TreeOverlay
 from patchstack.git.patch.diff import named_paths
-from patchstack.git.remote import Cache, Remote, fetch_into_cache
+from patchstack.git.remote import Cache, Remote, fetch_into_cache, shown_url
 from patchstack.series.files.directory import Series
 from patchstack.series.history import ForkHistory, read_fork
 from patchstack.series.lock import FILE_NAME, Lock, read_lock
@@ -42,18 +43,23 @@ def open_sources(
     series: Series,
     head_only: bool = False,
     recreate: str | None = None,
+    beside: str | None = None,
 ) -> Sources:
     """Open upstream and fork, and find the pin. Contents the series needs are fetched ahead where they are missing.
 
     `head_only` reads the fork's head alone, not its commits since the pin: they may have merges, or no pin below them.
     `recreate` is the series' name in the workspace: the hint for a missing fork gives the command that recreates it.
+    `beside` is the fork for hints alone: it may know where upstream is cloned from.
 
-    Raises `NotARepository`, `MissingError` for what is missing (a fork too), and `NotHeldError` for a fork that is not
-    on the pin.
+    Raises `NotARepository`, `MissingError` for what is missing (upstream or fork too), and `NotHeldError` for a fork
+    that is not on the pin.
     """
     objects = Objects()
     remotes = [Remote.at(upstream, cache)]
-    repository = remotes[0].commit(pin)
+    try:
+        repository = remotes[0].commit(pin)
+    except (NotARepository, NoSuchRepository) as error:
+        raise missing_upstream(error, remotes[0], fork or beside) from error
     objects.add_directory(repository.object_directory, repository.name)
     base = repository.resolve_commit(pin, "pin", objects)
     history = fork_repository = None
@@ -73,6 +79,28 @@ def open_sources(
     return Sources(objects=objects, base=base, upstream=repository, fork=history, fork_repository=fork_repository)
 
 
+def missing_upstream(error: PatchstackError, upstream: Remote, fork: str | None) -> PatchstackError:
+    """What to tell of an upstream that could not be opened. One whose directory does not exist or is empty is missing;
+    if a clone of the fork knows where upstream is, the hint clones it from there."""
+    if is_url(upstream.where) or not _absent(Path(upstream.where)):
+        return error
+    url = None
+    if fork is not None and not is_url(fork):
+        with contextlib.suppress(PatchstackError):
+            url = Remote(fork, upstream.cache).origin("upstream")
+    clone = shlex.join(["git", "clone", shown_url(url), upstream.where]) if url is not None else "clone upstream there"
+    hint = f"{clone}, or name another repository as upstream"
+    return MissingError(f"there is no upstream at {upstream.where}: {_why(upstream.where)}", hint=hint)
+
+
+def _absent(path: Path) -> bool:
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
+def _why(path: str) -> str:
+    return "the directory is empty" if Path(path).exists() else "no such file or directory"
+
+
 def _missing_fork(
     error: PatchstackError, fork: str, ref: str, base: Commit, series: Series, name: str | None
 ) -> PatchstackError:
@@ -81,7 +109,7 @@ def _missing_fork(
     if is_url(fork):
         return error
     path = Path(fork)
-    absent = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    absent = _absent(path)
     if not absent and isinstance(error, NotARepository):
         return error
     lock = _recreatable(series.directory, base) if name is not None else None

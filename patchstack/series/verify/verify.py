@@ -202,6 +202,7 @@ def prove_and_keep(
         series=series,
         head_only=tree_only,
         recreate=config.name if config.listed else None,
+        beside=config.fork,
     )
     with_lock = config.expect == "lock" and not apply_only and expect_tree is None
     expectation = Expectation(
