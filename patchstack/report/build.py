@@ -87,13 +87,14 @@ class BuildScreen:
         self._own.enter_context(printing())  # the bar shows all of it, and a shell wants the whole terminal
         if sys.stderr.isatty() and not quiet():
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as RichProgress
 
             columns = (
                 TextColumn("{task.description}"),
-                BarColumn(),
+                BarColumn(bar_width=20),
                 MofNCompleteColumn(),
+                TimeElapsedColumn(),
                 TextColumn("{task.fields[left]}"),
             )
             self._bar = RichProgress(
@@ -122,7 +123,7 @@ class BuildScreen:
         self._pulse = Pulse()
         self._start = time.monotonic()
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, description=text, total=None, completed=0, left="")
+            self._bar.reset(self._task, description=text, total=None, left="")  # its elapsed time too
         elif not quiet():
             print(text, file=sys.stderr, flush=True)
 

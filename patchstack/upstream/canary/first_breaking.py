@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from patchstack.series.files.directory import PatchFile
 from patchstack.tasks import counted, task
@@ -28,13 +28,19 @@ def blame_strict(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[Pat
                 first.setdefault(index, commit)
         if len(first) == len(patches):
             break
-    return [_strictly(diagnoser, patches, index, first.get(index)) for index in range(len(patches))]
+    return [_strictly(diagnoser, patches, index, first.get(index)) for index in _explained(patches)]
 
 
 def _each(range_: UpstreamRange) -> Iterator[UpstreamCommit]:
     """Upstream's commits, while progress counts them."""
-    with task("looking for the first breaking commits") as this:
+    with task("blaming commits") as this:
         yield from counted(range_.commits, this, len(range_.commits), lambda commit: commit.label)
+
+
+def _explained(patches: Sequence[PatchFile]) -> Iterator[int]:
+    """The places of the patches, while progress counts them."""
+    with task("explaining what breaks") as this:
+        yield from counted(range(len(patches)), this, len(patches), lambda index: patches[index].file)
 
 
 def _strictly(
@@ -67,7 +73,7 @@ def blame_threeway(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[P
                 first.setdefault(index, (commit, verdicts))
         if len(first) == len(patches):
             break
-    return [_merging(diagnoser, patches, index, first.get(index)) for index in range(len(patches))]
+    return [_merging(diagnoser, patches, index, first.get(index)) for index in _explained(patches)]
 
 
 def _merging(

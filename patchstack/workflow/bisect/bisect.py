@@ -152,7 +152,7 @@ class _Trial:
             return self._tell(point, Tried(place=place, said=Said.SKIP, code=None, seconds=0.0, log=None, why=why))
         started = time.monotonic()
         log = self._logs / f"{count:03d}-{point.name.replace(' ', '-')}.log"
-        with task(f"run {count} of the command: {point.name}"):
+        with task(f"run {count} of the command: {point.name}", key=f"bisect {' '.join(self._argv)}"):
             code = self._code(environment, log)
         one = Tried(
             place=place,

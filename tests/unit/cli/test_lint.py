@@ -22,7 +22,7 @@ ADDITIVE = "    lint:\n      additive: true\n"
 
 def test_a_clean_series_is_one_line_and_exit_0(tmp_path: Path, run_cli: RunCli) -> None:
     ran = run_cli("lint", *a_fork(tmp_path).sources)
-    assert (ran.code, ran.stdout, ran.stderr) == (0, "patches: clean: 3 patches\n", "")
+    assert (ran.code, ran.stdout, ran.stderr) == (0, "PASS  patches: clean: 3 patches\n", "")
 
 
 def test_findings_are_a_table_a_line_and_exit_1(tmp_path: Path, run_cli: RunCli) -> None:
@@ -38,7 +38,7 @@ def test_findings_are_a_table_a_line_and_exit_1(tmp_path: Path, run_cli: RunCli)
         "0004   1     paths       notes.md: *.md is scratch, not source: keep it out of the product's tree",
         "0004   7     whitespace  notes.md: trailing blanks",
         "0004   7     home-path   /home/jane is a path of one person's machine",
-        "patches: 4 findings in 2 of 4 patches (home-path 1, names 1, paths 1, whitespace 1)",
+        "FAIL  patches: 4 findings in 2 of 4 patches (home-path 1, names 1, paths 1, whitespace 1)",
     ]
 
 
@@ -48,10 +48,10 @@ def test_the_policy_and_the_waivers_of_the_workspace_are_used(tmp_path: Path, ru
     workspace(fork, f"{ADDITIVE}    waive:\n{waivers}")
     ran = run_cli("lint", "product")
     assert ran.code == 1
-    assert ran.stdout.splitlines()[-1] == "product: 1 finding in 1 of 3 patches (additive 1); 2 waived"
+    assert ran.stdout.splitlines()[-1] == "FAIL  product: 1 finding in 1 of 3 patches (additive 1); 2 waived"
     workspace(fork, f"{ADDITIVE}    waive:\n      - {{rule: additive, why: all of it is one bug}}\n")
     ran = run_cli("lint")
-    assert (ran.code, ran.stdout) == (0, "product: clean: 3 patches; 3 waived\n")
+    assert (ran.code, ran.stdout) == (0, "PASS  product: clean: 3 patches; 3 waived\n")
 
 
 def test_every_policy_can_be_configured(tmp_path: Path, run_cli: RunCli) -> None:
@@ -205,5 +205,5 @@ def test_one_series_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path,
     workspace(fork, f"  gone:\n    patches: gone\n    upstream: upstream\n    pin: {fork.pin}\n")
     ran = run_cli("lint")
     assert ran.code == 2
-    assert ran.stdout == "product: clean: 3 patches\n"
+    assert ran.stdout == "PASS  product: clean: 3 patches\n"
     assert ran.stderr.startswith("error: gone: ")

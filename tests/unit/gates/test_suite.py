@@ -125,7 +125,10 @@ def test_a_run_tells_every_gate_and_exits_by_the_worst(tmp_path: Path) -> None:
     code, stdout, stderr = run(tmp_path, "run", "--bin", "bin")
     assert code == 4
     assert "INVALID  gone: gone is not in " in stdout
-    assert "  hello (command)" in stderr
+    lines = stderr.splitlines()
+    assert lines[1:3] == ["gate hello (command)", "PASS     hello  0.0 s (known from before)"]
+    assert lines[5] == "gate gone (command)"
+    assert lines[6].startswith("INVALID  gone  0.")
     program(tmp_path / "bin", "hello", "echo hello; echo world")
     code, stdout, _ = run(tmp_path, "run", "--bin", "bin", "--report", "out")
     assert code == 1, "a FAIL goes before an INVALID"

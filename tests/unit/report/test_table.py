@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +24,7 @@ from patchstack.series.mirror.export import Change
 from patchstack.series.verify.states import State as VerifyState
 from patchstack.upstream.canary.result import State as CanaryState
 from patchstack.verdict import Verdict
-from tests.support.checkout import ROOT
+from tests.support.terminal import on_terminal, without_colour
 from tests.unit.report.documents.test_read import BUILD, the_report
 
 WIDTHS = (60, 80, 100, 140, 200)
@@ -317,35 +313,6 @@ def test_a_path_loses_its_middle(text: str, width: int, shown: str) -> None:
     assert middle_out(text, width) == shown
 
 
-def on_pty(arguments: Sequence[str], cwd: Path, width: int, **environment: str) -> str:
-    """What `python -m patchstack` prints on a pseudo-terminal of this width."""
-    import fcntl
-    import struct
-    import termios
-
-    leader, follower = pty.openpty()
-    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
-    done = subprocess.Popen(
-        [sys.executable, "-m", "patchstack", *arguments],
-        cwd=cwd,
-        env={**kept, "TERM": "xterm", "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **environment},
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-    )
-    os.close(follower)
-    seen = b""
-    try:
-        while chunk := os.read(leader, 65536):
-            seen += chunk
-    except OSError:  # Linux says EIO once nobody holds the other side
-        pass
-    os.close(leader)
-    assert done.wait(60) == 0, seen
-    return seen.decode().replace("\r\n", "\n")
-
-
 @pytest.fixture
 def decided(tmp_path: Path) -> Path:
     """A workspace with a decision of each kind."""
@@ -365,10 +332,10 @@ def decided(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("width", [80, 140])
 def test_the_ledger_on_a_real_terminal_has_all_that_counts(decided: Path, width: int) -> None:
-    told = on_pty(["ledger"], decided, width)
+    told = on_terminal(["ledger"], decided, width)
     assert "\x1b[32maccepted" in told
     assert "\x1b[31mrejected" in told
-    lines = re.sub(r"\x1b\[[\d;]*m", "", told).splitlines()
+    lines = without_colour(told).splitlines()
     assert lines[0].split()[:5] == ["id", "made", "decision", "series", "subject"]
     assert max(map(len, lines)) <= width
     for one in Ledger(decided / "ledger").read():
@@ -377,7 +344,7 @@ def test_the_ledger_on_a_real_terminal_has_all_that_counts(decided: Path, width:
 
 
 def test_no_color_is_kept_on_a_real_terminal(decided: Path) -> None:
-    assert "\x1b" not in on_pty(["ledger"], decided, 80, NO_COLOR="1")
+    assert "\x1b" not in on_terminal(["ledger"], decided, 80, NO_COLOR="1")
 
 
 @pytest.mark.parametrize(
