@@ -177,6 +177,7 @@ def record_command(
     from patchstack.gates.reference.admissible import EVIDENCE, allowed
     from patchstack.gates.reference.record import base_of, changed, references, write_references
     from patchstack.gates.suite import run_suite
+    from patchstack.report.gate import gate_line
 
     if not why.strip():
         raise UsageError("a reference without a reason is worth nothing", hint='--why "what changed, and why it may"')
@@ -188,7 +189,10 @@ def record_command(
         raise UsageError(f"gate {', '.join(strangers)} is no evidence", hint=f"one of kind {', '.join(EVIDENCE)} is")
     with _bench(found, build, bin, engine, image, chosen, again=again) as (bench, what, _):
         talk(f"recording {gate} from {what}")
-        judged = {one.name: (one, judgement) for one, judgement in run_suite(chosen, bench)}
+        judged = {}
+        for (ran, judgement), seconds in timed(run_suite(chosen, bench)):
+            talk(gate_line(ran.name, judgement, seconds))
+            judged[ran.name] = (ran, judgement)
         entry, judgement = judged[gate]
         taken = references(entry.kind, judgement)
         replaced = changed(taken)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from patchstack.engine.protocol import Engine, EngineUnavailable, Job, Limits, Volume
 from patchstack.errors import MissingError, UsageError
 from patchstack.process import ProgramTimeout, clean_environment, run
+from patchstack.tasks import task
 
 Ask = Callable[[Sequence[str]], tuple[int, str]]
 """Runs a program on the machine: its exit code, and its stdout and stderr as one text. Raises `MissingError` where the
@@ -116,6 +117,7 @@ def through(
     return ask
 
 
+@task("reaching the machine")
 def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | None = None, gpus: bool = True) -> Reach:
     """How to ask the machine of an engine: directly where it is this one, with ssh where the engine is behind that,
     else from inside a container. `open_another` opens the same engine once more.

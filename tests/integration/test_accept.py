@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from tests.conftest import Places
 from tests.support.builders import run_git
 from tests.support.checkout import ROOT
+from tests.support.terminal import live_lines, on_terminal, without_colour
 from tests.support.toy import MAIN, Toy, a_toy, need_host_tools, variants_built
 
 SUITES = """\
@@ -24,6 +26,10 @@ suites:
       - {name: version, kind: command, program: toy, args: [--version], must: "^version: 0"}
       - {name: quiet, kind: command, program: toy, args: [], must: "^version", must_not: LOUD}
 """
+STEPS = (
+    *("verify", "build before", "gate version (before)", "gate quiet (before)"),
+    *("build candidate", "gate version (candidate)", "gate quiet (candidate)"),
+)
 
 
 @pytest.fixture
@@ -71,6 +77,30 @@ def candidate(toy: Toy, main: str = MAIN.replace("return 0", "return  0"), subje
     commit = toy.fork.repo.commit(subject, {"main.c": main})
     toy.fork.commits.append(commit)
     return commit
+
+
+def test_each_step_is_told_when_it_begins_and_when_it_ends(toy: Toy) -> None:
+    candidate(toy)
+    code, _, stderr = accept(toy, "--why", "Spaces are nice.")
+    assert code == 0, stderr
+    timed = re.sub(r"\([^()]*\d s\)$", "(TIME)", stderr, flags=re.MULTILINE)
+    steps = [line for line in timed.splitlines() if line.endswith(" (TIME)") or line in STEPS]
+    assert [line.partition(":")[0] for line in steps] == [told for step in STEPS for told in (step, f"PASS     {step}")]
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", stderr)
+    quiet = accept(toy, "-q")
+    assert not any(step in quiet[2].splitlines() for step in STEPS), quiet[2]
+
+
+def test_a_terminal_sees_which_step_holds_the_time(toy: Toy) -> None:
+    slow = MAIN.replace("int main(", "#include <unistd.h>\nint main(").replace("return 0", "sleep(1); return 0")
+    candidate(toy, slow)
+    told = on_terminal(["accept", "product", "--engine", "host"], toy.root)
+    lines = live_lines(told)
+    for step in ("gate version (candidate)", "gate quiet (candidate)"):
+        assert any(line.startswith(step) for line in lines), (step, lines)
+    assert "compiling" in told, "a build has a bar of its own"
+    assert all(len(line) < 80 for line in lines)
+    assert re.search(r"^[a-z ()]+ took [\d. a-z]+ s of [\d. a-z]+ s$", without_colour(told), re.MULTILINE)
 
 
 def test_a_good_candidate_is_written_down_and_exported(toy: Toy) -> None:

@@ -18,6 +18,7 @@ from patchstack.machine.gpu.activity import Activity, Container, read_activity
 from patchstack.machine.gpu.lock import Held, Holder, Standing, look
 from patchstack.machine.hardware import Hardware, read_hardware
 from patchstack.machine.probe import probe
+from patchstack.tasks import task
 from patchstack.verdict import Verdict
 
 GPU_CHECKS = ("gpu", "gpu-apps", "gpu-load", "throttle", "lock")
@@ -92,6 +93,7 @@ def allowed(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(names)
 
 
+@task("looking whether the GPU is calm")
 def preflight(
     ask: Ask,
     wanted: Wanted,

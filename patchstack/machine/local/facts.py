@@ -17,6 +17,7 @@ from patchstack.errors import MissingError, PatchstackError, UsageError
 from patchstack.installed import Installed, here
 from patchstack.machine.local.toolchain import ROOTS, Tool, find_cuda_tool, find_nvcc, find_tool
 from patchstack.process import clean_environment, run
+from patchstack.tasks import task
 
 PACKAGES = ("docker", "in_toto_attestation", "elftools")
 TOOLS = ("git", "c++", "cmake", "ninja", "ccache")
@@ -76,6 +77,7 @@ class Facts:
 Opener = Callable[[str], Engine]
 
 
+@task("looking at this machine")
 def gather(
     specs: Sequence[str], env: Mapping[str, str], *, cache: Path, open_engine: Opener, roots: Sequence[Path] = ROOTS
 ) -> Facts:

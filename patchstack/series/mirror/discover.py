@@ -14,6 +14,7 @@ from patchstack.git.scratch import bare_repository
 from patchstack.process import Finished
 from patchstack.series.files.directory import Series, load_series
 from patchstack.series.sources import open_sources
+from patchstack.tasks import task
 from patchstack.workspace import SeriesConfig, is_url
 
 
@@ -28,6 +29,7 @@ class Found:
     pin_from: str
 
 
+@task("reading the fork")
 def from_fork(
     cache: Cache,
     *,
@@ -67,6 +69,7 @@ def from_fork(
     return Found(config=config, pin=sources.base, count=len(sources.fork.commits), pin_from=pin_from)
 
 
+@task("reading the patches")
 def from_patches(cache: Cache, *, patches: Path, upstream: str, pin: str, name: str | None) -> Found:
     """A series from a directory of patch files made by anyone's git. Raises what loading and opening raise."""
     series = load_series(patches, name or _name(patches.resolve().name))

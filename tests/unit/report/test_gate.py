@@ -1,0 +1,59 @@
+"""Gates on a screen: what a pipe gets is whole, and a terminal gets the start."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from patchstack.gates.judgement import Judgement
+from patchstack.observe.protocol import Attempt
+from patchstack.report.gate import Checked, gate_line, print_checks
+from patchstack.verdict import Verdict
+
+LONG = "plain=" + "0123456789abcdef" * 4 + " paged=" + "fedcba9876543210" * 4
+
+
+def attempt(*, recalled: bool) -> Attempt:
+    return Attempt(what="plain", key="k", code=0, seconds=41.0, complaint=None, recalled=recalled)
+
+
+def checked(actual: str, expected: str) -> Checked:
+    judgement = Judgement(verdict=Verdict.FAIL, reason="another one", actual=actual, expected=expected)
+    return Checked(phase="quick", check="greedy", kind="completion", judgement=judgement)
+
+
+def test_a_pipe_gets_every_cell_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    print_checks([checked(LONG, f"{LONG} more"), checked("short", "b\nc")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == f"greedy  completion  FAIL     {LONG}  {LONG} more"
+    assert lines[2].split()[3:] == ["short", "b", "c"]
+    assert "…" not in "".join(lines)
+
+
+def test_a_terminal_gets_the_start_of_what_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    stream = Terminal()
+    monkeypatch.setattr("sys.stdout", stream)
+    print_checks([checked(LONG, "short")])
+    told = stream.getvalue()
+    assert LONG[:43] + "…" in told
+    assert LONG[:44] not in told
+
+
+@pytest.mark.parametrize(
+    ("attempts", "line"),
+    [
+        ((attempt(recalled=False),), "PASS     greedy  12 s"),
+        ((attempt(recalled=True), attempt(recalled=False)), "PASS     greedy  12 s"),
+        ((attempt(recalled=True), attempt(recalled=True)), "PASS     greedy  12 s (known from before)"),
+        ((), "PASS     greedy  12 s"),
+    ],
+)
+def test_a_gate_that_ends_says_its_time_and_whether_it_was_run(attempts: tuple[Attempt, ...], line: str) -> None:
+    assert gate_line("greedy", Judgement(verdict=Verdict.PASS, reason="", attempts=attempts), 12.3) == line
