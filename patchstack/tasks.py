@@ -7,14 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Watcher(Protocol):
+        """Shows tasks. Each call gets the open tasks, the outermost first."""
+
+        def began(self, tasks: list[Task]) -> None:
+            """The last of the tasks has begun."""
+            ...
+
+        def ended(self, tasks: list[Task]) -> None:
+            """The last of the tasks ends."""
+            ...
+
+        def close(self) -> None:
+            """No more tasks come."""
+            ...
+
 
 Item = TypeVar("Item")
 
 
-@dataclass(slots=True)
 class Task:
     """One part of the work, under way. Only `task` makes it; the code inside says how far it is.
 
@@ -24,34 +41,21 @@ class Task:
     others after a while. `typical`: the duration is worth remembering. `began` is of the monotonic clock, in seconds.
     """
 
-    name: str
-    key: str
-    total: int = 0
-    done: int = 0
-    doing: str = ""
-    announced: bool = False
-    typical: bool = True
-    began: float = field(default_factory=monotonic)
+    __slots__ = ("announced", "began", "doing", "done", "key", "name", "total", "typical")
+
+    # No dataclass: every command line waits for this module.
+    def __init__(self, name: str, key: str = "", *, announced: bool = False) -> None:
+        self.name = name
+        self.key = key
+        self.announced = announced
+        self.total = self.done = 0
+        self.doing = ""
+        self.typical = True
+        self.began = monotonic()
 
     def at(self, done: int, total: int, doing: str = "") -> None:
         """Say how far the task is."""
         self.done, self.total, self.doing = done, total, doing
-
-
-class Watcher(Protocol):
-    """Shows tasks. Each call gets the open tasks, the outermost first."""
-
-    def began(self, tasks: list[Task]) -> None:
-        """The last of the tasks has begun."""
-        ...
-
-    def ended(self, tasks: list[Task]) -> None:
-        """The last of the tasks ends."""
-        ...
-
-    def close(self) -> None:
-        """No more tasks come."""
-        ...
 
 
 class _Watch:
@@ -85,9 +89,9 @@ def watch(make: Callable[[], Watcher]) -> Callable[[], None]:
 
 
 @contextmanager
-def task(name: str, *, key: str = "", total: int = 0, announced: bool = False) -> Iterator[Task]:
+def task(name: str, *, key: str = "", announced: bool = False) -> Iterator[Task]:
     """Do a part of the work, which is shown while the block, or the decorated function, runs."""
-    one = Task(name, key, total, announced=announced)
+    one = Task(name, key, announced=announced)
     _open.append(one)
     watcher = _watches[-1].watcher() if _watches else None
     try:

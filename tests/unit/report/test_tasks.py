@@ -58,7 +58,10 @@ def piped(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def a_task(name: str, *, ago: float = 0.0, total: int = 0, done: int = 0, doing: str = "") -> Task:
-    return Task(name, "", total, done, doing, began=100.0 - ago)
+    one = Task(name)
+    one.at(done, total, doing)
+    one.began = 100.0 - ago
+    return one
 
 
 @pytest.mark.parametrize(
