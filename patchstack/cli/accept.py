@@ -117,7 +117,7 @@ def accept_command(
     if not code:
         decision, path = decide(way, candidates, steps, ledger, why=why)
         talk(f"decision: {path}")
-        with task("export", announced=True):
+        with task("export"):
             _export(way, cache.root)
     else:
         keep(found.root, way, steps)
