@@ -58,8 +58,8 @@ def open_sources(
     remotes = [Remote.at(upstream, cache)]
     try:
         repository = remotes[0].commit(pin)
-    except (NotARepository, NoSuchRepository) as error:
-        raise missing_upstream(error, remotes[0], fork or beside) from error
+    except NoSuchRepository as error:
+        raise missing_upstream(remotes[0], fork or beside) from error
     objects.add_directory(repository.object_directory, repository.name)
     base = repository.resolve_commit(pin, "pin", objects)
     history = fork_repository = None
@@ -79,26 +79,20 @@ def open_sources(
     return Sources(objects=objects, base=base, upstream=repository, fork=history, fork_repository=fork_repository)
 
 
-def missing_upstream(error: PatchstackError, upstream: Remote, fork: str | None) -> PatchstackError:
-    """What to tell of an upstream that could not be opened. One whose directory does not exist or is empty is missing;
-    if a clone of the fork knows where upstream is, the hint clones it from there."""
-    if is_url(upstream.where) or not _absent(Path(upstream.where)):
-        return error
+def missing_upstream(upstream: Remote, fork: str | None) -> MissingError:
+    """What to tell of an upstream whose path does not exist. If a clone of the fork knows where upstream is, the hint
+    clones it from there."""
     url = None
     if fork is not None and not is_url(fork):
         with contextlib.suppress(PatchstackError):
             url = Remote(fork, upstream.cache).origin("upstream")
-    clone = shlex.join(["git", "clone", shown_url(url), upstream.where]) if url is not None else "clone upstream there"
-    hint = f"{clone}, or name another repository as upstream"
-    return MissingError(f"there is no upstream at {upstream.where}: {_why(upstream.where)}", hint=hint)
-
-
-def _absent(path: Path) -> bool:
-    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
-
-
-def _why(path: str) -> str:
-    return "the directory is empty" if Path(path).exists() else "no such file or directory"
+    clone = "clone upstream there"
+    if url is not None:
+        clone = f"git clone {shlex.quote(shown_url(url))} {shlex.quote(upstream.where)}"
+    return MissingError(
+        f"there is no upstream at {upstream.where}: no such file or directory",
+        hint=f"{clone}, or name another repository as upstream",
+    )
 
 
 def _missing_fork(
@@ -109,7 +103,7 @@ def _missing_fork(
     if is_url(fork):
         return error
     path = Path(fork)
-    absent = _absent(path)
+    absent = not path.exists() or (path.is_dir() and not any(path.iterdir()))
     if not absent and isinstance(error, NotARepository):
         return error
     lock = _recreatable(series.directory, base) if name is not None else None

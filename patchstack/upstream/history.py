@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from patchstack.errors import MissingError, PatchstackError, UsageError
 from patchstack.git import run as git
-from patchstack.git.objects import Commit, MissingObject, NoSuchRepository, NotARepository, Objects, Repository
+from patchstack.git.objects import Commit, MissingObject, NoSuchRepository, Objects, Repository
 from patchstack.git.remote import Cache, Reached, Remote, fetch_into_cache
 from patchstack.series.files.directory import Series, configured_series
 from patchstack.series.sources import missing_upstream, open_sources
@@ -182,8 +182,8 @@ def open_ahead(config: SeriesConfig, cache: Cache, to: str | None, *, what: str)
     # First: of a URL, its history has the pin, which then need not be fetched alone.
     try:
         reached = upstream.reach(to, until=config.pin)
-    except (NotARepository, NoSuchRepository) as error:
-        raise missing_upstream(error, upstream, config.fork) from error
+    except NoSuchRepository as error:
+        raise missing_upstream(upstream, config.fork) from error
     repository, ref = reached.repository, reached.name
     sources = open_sources(cache, upstream=upstream, pin=config.pin, series=series)
     objects, pin = sources.objects, sources.base

@@ -12,8 +12,9 @@ from time import monotonic, sleep
 import pytest
 
 from patchstack.errors import MissingError, UsageError
-from patchstack.git.objects import FULL_ID, NotARepository, Objects, Repository
+from patchstack.git.objects import FULL_ID, NoSuchRepository, NotARepository, Objects, Repository
 from patchstack.git.remote import Cache, Remote, shown_url
+from patchstack.tasks import task
 from tests.conftest import Places, RunCli
 from tests.support.builders import Fork, a_fork, run_git
 from tests.support.checkout import ROOT
@@ -257,8 +258,37 @@ def test_a_ref_is_this_repositorys_own(fork: Fork, places: Places) -> None:
 
 @pytest.mark.parametrize("where", ["nowhere", "patches"])
 def test_a_path_without_a_repository_is_told(fork: Fork, places: Places, where: str) -> None:
-    with pytest.raises(NotARepository):
+    with pytest.raises(NoSuchRepository if where == "nowhere" else NotARepository):
         Remote.at(str(fork.series.parent / where), cache(places)).commit(fork.pin)
+
+
+def test_the_remotes_of_a_clone_can_be_asked_for_by_name(fork: Fork, places: Places) -> None:
+    remote = Remote.at(str(fork.repo.path), cache(places))
+    assert remote.origin("upstream") is None
+    run_git("remote", "add", "upstream", "https://example.org/x", cwd=fork.repo.path)
+    assert remote.origin("upstream") == "https://example.org/x"
+
+
+def test_the_progress_of_a_long_fetch_is_read_and_that_of_a_short_one_is_not() -> None:
+    from patchstack.git.remote import _progress
+
+    lines = (
+        "remote: Enumerating objects: 7, done.",
+        "Receiving objects:  45% (45/100), 1.20 MiB | 3.00 MiB/s",
+        "not progress at all \x1b[2J",
+    )
+    with task("fetching") as this:
+        hear = _progress(this)
+        for line in lines:
+            hear(line)
+        assert (this.done, this.total, this.doing) == (0, 0, "")
+        this.began -= 5
+        for line in lines:
+            hear(line)
+        assert (this.done, this.total) == (45, 100)
+        assert this.doing.startswith("receiving objects")
+        hear("Resolving deltas: 100% (7/7), done.")
+        assert (this.done, this.total, this.doing.partition(",")[0]) == (7, 7, "resolving deltas")
 
 
 def test_a_shallow_clone_is_opened_as_it_is_and_says_where_it_came_from(

@@ -151,7 +151,7 @@ def test_what_is_no_repository_is_named(fork: Fork, run_cli: RunCli, kind: str) 
         place.mkdir()
     ran = run_cli("verify", *from_there(fork, place))
     words = {"absent": "no such file or directory", "file": "Not a directory"}
-    assert (ran.code, ran.stdout) == (2, "")
+    assert (ran.code, ran.stdout) == (3 if kind == "absent" else 2, "")
     assert ran.stderr.startswith("error: ")
     assert str(place) in ran.stderr
     assert words.get(kind, "is not a git repository") in ran.stderr
