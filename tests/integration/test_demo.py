@@ -18,6 +18,7 @@ from patchstack.demo.build import Demo, _break, build_demo
 from patchstack.demo.model import model_file
 from patchstack.errors import UsageError
 from tests.support.builders import run_git
+from tests.support.minillm import QUICK
 from tests.support.toy import need_host_tools
 
 PIN = "5d75007f9d663b2ff63e593cbba75e3a5e8e0ddd"
@@ -111,6 +112,7 @@ def test_the_whole_demo_accepts_rejects_and_leaves_open(
     told = {
         name: next(text for line, text in screens.items() if line.startswith(f"patchstack {name}")) for name in _SAID
     }
+    assert "patchstack build paged --engine docker" not in printed.out, "one engine is enough"
     for name, expected in _SAID.items():
         assert all(text in told[name] for text in expected), told[name]
     for line in (
@@ -190,7 +192,7 @@ def test_the_fork_builds_runs_and_says_what_upstream_says(tmp_path: Path) -> Non
     said = {}
     for name in ("upstream", "fork"):
         build = tmp_path / f"build-{name}"
-        run("cmake", "-S", demo.root / name, "-B", build, "-DCMAKE_BUILD_TYPE=Release")
+        run("cmake", "-S", demo.root / name, "-B", build, *QUICK)
         run("cmake", "--build", build, "-j2")
         run("ctest", "--test-dir", build, "--output-on-failure")
         program = next(path for path in build.rglob("minillm-completion") if path.is_file())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Patchstack
-from tests.support.minillm import Programs, built
+from tests.support.minillm import Programs, built_upstream
 from tests.support.programs import program
 
 pytestmark = pytest.mark.skipif(
@@ -89,7 +89,7 @@ class Workspace:
 
 @pytest.fixture(scope="module")
 def minillm(tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    return Programs(built(tmp_path_factory.mktemp("llama") / "build"), tmp_path_factory.mktemp("models"))
+    return Programs(built_upstream(tmp_path_factory), tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.support.checkout import DATA
-from tests.support.minillm import PROMPT, Programs, built
+from tests.support.minillm import PROMPT, Programs, built_upstream
 
 CAPTURED = DATA / "llama" / "captured"
 
@@ -33,8 +33,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    build = built(tmp_path_factory.mktemp("llama") / "build", "-DMINILLM_BUILD_COMMIT=0123abcd")
-    return Programs(build, tmp_path_factory.mktemp("models"))
+    return Programs(built_upstream(tmp_path_factory), tmp_path_factory.mktemp("models"))
 
 
 def captured(name: str) -> str:

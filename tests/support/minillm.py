@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.support.checkout import ROOT
+from tests.support.once import made_once
 
 UPSTREAM = ROOT / "patchstack" / "demo" / "upstream"
 
@@ -82,21 +85,21 @@ class Programs:
                 process.terminate()
 
 
-def built(build: Path, *options: str) -> Path:
-    """Build the multi-call program and what makes models for it; gives the build's directory."""
-    for command in (
-        ("cmake", "-S", str(UPSTREAM), "-B", str(build), "-DMINILLM_FATAL_WARNINGS=ON", *options),
-        (
-            "cmake",
-            "--build",
-            str(build),
-            "-j2",
-            "--target",
-            "minillm-llama",
-            "minillm-make-model",
-            "minillm-completion",
-        ),
-    ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return build
+QUICK = ("-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG")
+"""Options of CMake with which it compiles in a third of the time."""
+
+
+def built_upstream(factory: pytest.TempPathFactory) -> Path:
+    """Build the upstream's multi-call program and what makes models for it, once a run; gives the build's directory."""
+
+    def make(place: Path) -> None:
+        targets = ("minillm-llama", "minillm-make-model", "minillm-completion")
+        options = ("-DMINILLM_FATAL_WARNINGS=ON", "-DMINILLM_BUILD_COMMIT=0123abcd", *QUICK)
+        for command in (
+            ("cmake", "-S", str(UPSTREAM), "-B", str(place), *options),
+            ("cmake", "--build", str(place), "-j2", "--target", *targets),
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+
+    return made_once(factory, "minillm", make)

@@ -1,0 +1,29 @@
+"""What several test files need and takes long to make: made once for all workers of a run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from patchstack.files.lock import locked
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """Return a directory that `make` has filled, whichever worker came first. Nobody may change what is in it."""
+    root = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # each worker has a directory below the run's
+        root = root.parent
+    root = root / "shared"
+    root.mkdir(exist_ok=True)
+    place, ready = root / name, root / f"{name}.ready"
+    with locked(root / f"{name}.lock"):
+        if not ready.exists():
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir()
+            make(place)
+            ready.touch()
+    return place
