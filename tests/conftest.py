@@ -68,7 +68,7 @@ class Ran:
 # A shell starts what runs in its background with SIGINT ignored, and so would every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["tests.support.skipped"]
+pytest_plugins = ["tests.support.leaks", "tests.support.skipped"]
 
 RunCli = Callable[..., Ran]
 Patchstack = Callable[..., int]
@@ -80,6 +80,7 @@ def places(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
+    leaks_are_its_own: None,
 ) -> Places:
     """Makes the test hermetic, and tells where its home, cache and temporary files are."""
     outside = tmp_path_factory.mktemp("outside")
