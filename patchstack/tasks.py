@@ -5,7 +5,7 @@ A task without a watcher costs next to nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 
 Item = TypeVar("Item")
+
+PATIENCE = 2.0
+"""Seconds: what takes less is not worth showing."""
 
 
 class Task:
@@ -126,6 +129,15 @@ def timed(items: Iterable[Item]) -> Iterator[tuple[Item, float]]:
     for item in items:
         yield item, monotonic() - began
         began = monotonic()
+
+
+def longest(durations: Sequence[tuple[str, float]]) -> str | None:
+    """Which of several took most of the time (`greedy took 41 s of 63 s`); None if all were quick, or there is one."""
+    total = sum(seconds for _, seconds in durations)
+    if len(durations) < 2 or total <= PATIENCE:
+        return None
+    name, seconds = max(durations, key=lambda one: one[1])
+    return f"{name} took {clock(seconds)} of {clock(total)}"
 
 
 def clock(seconds: float) -> str:

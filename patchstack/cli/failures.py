@@ -14,6 +14,7 @@ from patchstack.errors import Exit, MissingError, PatchstackError
 from patchstack.files.places import cache_directory
 from patchstack.report.streams import manners, paint_words, printing, quiet
 from patchstack.report.text import printable
+from patchstack.tasks import longest
 
 
 def guarded(command: Callable[[], object]) -> int:
@@ -82,11 +83,8 @@ def talk(text: str) -> None:
 
 def tell_longest(durations: Sequence[tuple[str, float]]) -> None:
     """Say which of the things done took most of the time, each given with its seconds, if they took a while."""
-    if durations and not quiet():
-        from patchstack.report.tasks import longest_line
-
-        if line := longest_line(durations):
-            talk(line)
+    if line := longest(durations):
+        talk(line)
 
 
 def complain(text: str) -> None:

@@ -30,6 +30,7 @@ _PHASES = {
     "compile": "compiling",
     "fetch": "fetching the binaries",
     "prove": "proving",
+    "run": "running the command",
 }
 
 

@@ -15,15 +15,12 @@ from patchstack.files.atomic import undisturbed
 from patchstack.files.durations import recalled_duration, remember_duration
 from patchstack.report.streams import beside, quiet, terminal
 from patchstack.report.text import printable
-from patchstack.tasks import clock
+from patchstack.tasks import PATIENCE, clock
 
 if TYPE_CHECKING:
     from typing import TextIO
 
     from patchstack.tasks import Task
-
-PATIENCE = 2.0
-"""Seconds: a task that takes less is not shown, and its duration is not kept."""
 
 _SOON = 0.3  # seconds before the line of an announced task: what is known from before is answered sooner
 _TICK = 0.25  # seconds between two looks
@@ -162,15 +159,6 @@ def fitted(text: str, tail: str, width: int) -> str:
     if cell_len(text) > room:
         text = set_cell_size(text, room - 1).rstrip() + "…" if room > 1 else ""
     return f"{text}  {tail}" if text else set_cell_size(tail, min(cell_len(tail), width - 1))
-
-
-def longest_line(durations: Sequence[tuple[str, float]]) -> str | None:
-    """Which of several took most of the time (`greedy took 41 s of 63 s`); None if all were quick, or there is one."""
-    total = sum(seconds for _, seconds in durations)
-    if len(durations) < 2 or total <= PATIENCE:
-        return None
-    name, seconds = max(durations, key=lambda one: one[1])
-    return f"{name} took {clock(seconds)} of {clock(total)}"
 
 
 def _width(stream: TextIO) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from patchstack import tasks
-from patchstack.tasks import Task, clock, counted, doing, task, timed, watch
+from patchstack.tasks import Task, clock, counted, doing, longest, task, timed, watch
 
 
 class Notes:
@@ -113,3 +115,19 @@ def test_each_item_comes_with_the_time_that_it_took() -> None:
 )
 def test_a_duration_for_people(seconds: float, text: str) -> None:
     assert clock(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("durations", "line"),
+    [
+        ([("greedy", 41.0), ("ops", 22.0)], "greedy took 41 s of 1 min 03 s"),
+        ([("ops", 1.0), ("greedy", 1.5)], "greedy took 1.5 s of 2.5 s"),
+        ([("ops", 1.0), ("greedy", 0.9)], None),
+        ([("greedy", 41.0)], None),
+        ([], None),
+    ],
+)
+def test_the_slowest_is_named_if_it_was_worth_waiting_for(
+    durations: Sequence[tuple[str, float]], line: str | None
+) -> None:
+    assert longest(durations) == line

@@ -51,4 +51,5 @@ class KeyedBuilds:
         if stored.record["status"] != BUILT:
             rejection = stored.record["rejection"]
             return NoTree(why=f"it does not build: {rejection['message']}")
+        self.watch.phase("run")
         return bin_directory(stored)

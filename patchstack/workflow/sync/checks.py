@@ -15,7 +15,7 @@ from patchstack.errors import Exit, NotHeldError, PatchstackError
 from patchstack.git.objects import Objects
 from patchstack.process import run
 from patchstack.series.sources import Sources
-from patchstack.tasks import task, timed
+from patchstack.tasks import longest, task, timed
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.accept import BenchOf, BuildOf, Step, Terms, gated, step_line
 from patchstack.workflow.candidate.candidate import OnTheWay
@@ -88,9 +88,13 @@ def _asked(bench: Bench, state: SyncState, objects: Objects, proving: ProvingOf 
     bench.talk(f"suite {bench.config.sync_suite} on the new branch")
     with proving() as ready:
         way = _branch(bench, state, objects)
+        taken: list[tuple[str, float]] = []
         for step, seconds in timed(gated(way, way.head, "new pin", ready.terms, ready.build, ready.bench)):
             bench.talk(step_line(step, seconds))
+            taken.append((step.name, seconds))
             yield step
+        if line := longest(taken):
+            bench.talk(line)
 
 
 def _kept(bench: Bench, state: SyncState, steps: list[Step], verdict: Verdict | None) -> SyncState:

@@ -16,7 +16,7 @@ import pytest
 from patchstack.files.durations import recalled_duration, remember_duration
 from patchstack.report import tasks as screen
 from patchstack.report.streams import choose, manners, printing
-from patchstack.report.tasks import TaskScreen, fitted, longest_line, what, when
+from patchstack.report.tasks import TaskScreen, fitted, what, when
 from patchstack.tasks import Task, task, watch
 from tests.conftest import Places
 from tests.support.builders import a_fork
@@ -96,22 +96,6 @@ def test_a_line_never_fills_the_terminal_and_keeps_the_time(text: str, width: in
     line = fitted(text, "12 s", width)
     assert cell_len(line) <= max(0, width - 1)
     assert width < 5 or line.endswith("12 s")
-
-
-@pytest.mark.parametrize(
-    ("durations", "line"),
-    [
-        ([("greedy", 41.0), ("ops", 22.0)], "greedy took 41 s of 1 min 03 s"),
-        ([("ops", 1.0), ("greedy", 1.5)], "greedy took 1.5 s of 2.5 s"),
-        ([("ops", 1.0), ("greedy", 0.9)], None),
-        ([("greedy", 41.0)], None),
-        ([], None),
-    ],
-)
-def test_the_slowest_is_named_if_it_was_worth_waiting_for(
-    durations: Sequence[tuple[str, float]], line: str | None
-) -> None:
-    assert longest_line(durations) == line
 
 
 class Terminal(io.StringIO):
