@@ -132,7 +132,7 @@ def test_without_the_upstream_the_file_itself_is_shown(fork: Fork, patchstack: R
     (tmp_path / "upstream").rename(tmp_path / "away")
     ran = patchstack("show", "2")
     assert ran.code == 0
-    assert "warning: the patch is shown as its file has it: there is no repository at ./upstream" in ran.stderr
+    assert "warning: the patch is shown as its file has it: there is no upstream at ./upstream: " in ran.stderr
     assert "+paged\n" in ran.stdout
 
 
