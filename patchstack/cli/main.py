@@ -108,7 +108,7 @@ def _task_screen() -> Watcher:
     from patchstack.files.places import cache_places
     from patchstack.report.tasks import TaskScreen
 
-    return TaskScreen(cache_places().durations)
+    return TaskScreen(lambda: cache_places().durations)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
@@ -28,10 +28,10 @@ _PLAIN = 30.0  # seconds between two lines that are no terminal's
 
 
 class TaskScreen:
-    """Shows the open tasks: a `patchstack.tasks.Watcher`. `durations` is where durations are kept, which `--quiet` does
-    not change."""
+    """Shows the open tasks: a `patchstack.tasks.Watcher`. `durations` gives the directory of durations, which is asked
+    for when one is needed; they are kept with `--quiet` too."""
 
-    def __init__(self, durations: Path, *, stream: TextIO | None = None) -> None:
+    def __init__(self, durations: Callable[[], Path], *, stream: TextIO | None = None) -> None:
         self._durations = durations
         self._stream = stream or sys.stderr
         self._live = terminal(self._stream)
@@ -40,7 +40,7 @@ class TaskScreen:
         self._ended = threading.Event()
         self._ticker: threading.Thread | None = None
         self._tasks: tuple[Task, ...] = ()
-        self._expected: float | None = None
+        self._recalled: tuple[Task, float | None] | None = None
         self._drawn = False
         self._plain_at = 0.0
         self._forget = beside(self._aside)
@@ -53,7 +53,6 @@ class TaskScreen:
         if len(tasks) > 1:
             self._tasks = tuple(tasks)
             return
-        self._expected = recalled_duration(self._durations, task.key) if self._shown and task.key else None
         self._plain_at = _PLAIN
         self._tasks = (task,)
         if not self._shown:
@@ -74,7 +73,7 @@ class TaskScreen:
         task, seconds = tasks[-1], monotonic() - tasks[-1].began
         if task.key and task.typical and seconds >= PATIENCE:
             with suppress(OSError):  # an estimate is not worth an error
-                remember_duration(self._durations, task.key, seconds)
+                remember_duration(self._durations(), task.key, seconds)
 
     def close(self) -> None:
         """Leave the terminal as it was, for good."""
@@ -99,15 +98,21 @@ class TaskScreen:
                 return
             elapsed = now - tasks[0].began
             if self._live and elapsed >= (_SOON if tasks[0].announced else PATIENCE):
-                text = fitted(what(tasks), when(tasks, now, self._expected), _width(self._stream))
+                text = fitted(what(tasks), when(tasks, now, self._expected(tasks[0])), _width(self._stream))
                 self._stream.write(f"\r\x1b[K{text}")
                 self._stream.flush()
                 self._drawn = True
             elif not self._live and elapsed >= self._plain_at:
                 self._plain_at = elapsed + _PLAIN
-                print(f"{what(tasks)}  {when(tasks, now, self._expected)}", file=self._stream, flush=True)
+                print(f"{what(tasks)}  {when(tasks, now, self._expected(tasks[0]))}", file=self._stream, flush=True)
         finally:
             self._lock.release()
+
+    def _expected(self, task: Task) -> float | None:
+        """The seconds that a task is expected to take. Looked up when it is first shown: most never are."""
+        if self._recalled is None or self._recalled[0] is not task:
+            self._recalled = task, recalled_duration(self._durations(), task.key) if task.key else None
+        return self._recalled[1]
 
     def _clear(self) -> None:
         with self._lock:

@@ -116,7 +116,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def shown(quickly: None, tmp_path: Path) -> Callable[[io.StringIO], Callable[[], None]]:
     """Show tasks on a stream until the function that is returned is called."""
-    return lambda stream: watch(lambda: TaskScreen(tmp_path / "durations", stream=stream))
+    return lambda stream: watch(lambda: TaskScreen(lambda: tmp_path / "durations", stream=stream))
 
 
 def test_a_short_task_leaves_no_trace(shown: Callable[[io.StringIO], Callable[[], None]], tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_quiet_shows_nothing_and_still_remembers(quickly: None, tmp_path: Path) 
     stream = Terminal()
     with manners():
         choose(color=None, quiet=True)
-        end = watch(lambda: TaskScreen(tmp_path, stream=stream))
+        end = watch(lambda: TaskScreen(lambda: tmp_path, stream=stream))
         with task("gate x", key="gate x", announced=True):
             time.sleep(0.4)
         end()
@@ -216,7 +216,7 @@ def test_quiet_shows_nothing_and_still_remembers(quickly: None, tmp_path: Path) 
 
 def test_a_cache_that_cannot_be_written_is_no_failure(quickly: None, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    end = watch(lambda: TaskScreen(tmp_path / "file", stream=Terminal()))
+    end = watch(lambda: TaskScreen(lambda: tmp_path / "file", stream=Terminal()))
     with task("gate x", key="gate x"):
         time.sleep(0.4)
     end()
@@ -307,7 +307,7 @@ def test_what_is_quick_says_nothing_of_progress(tmp_path: Path) -> None:
 def test_remembered_durations_are_expected_ones(tmp_path: Path, quickly: None) -> None:
     remember_duration(tmp_path, "lint x", 90.0)
     stream = Terminal()
-    end = watch(lambda: TaskScreen(tmp_path, stream=stream))
+    end = watch(lambda: TaskScreen(lambda: tmp_path, stream=stream))
     with task("lint x", key="lint x"):
         time.sleep(0.4)
     end()
