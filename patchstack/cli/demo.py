@@ -44,9 +44,10 @@ def demo_command(
     if tour.wrong:
         raise NotHeldError("the demo did not go as told", problems=tour.wrong)
     typed = typed_as()
-    print(f"Look around: cd {shlex.quote(str(demo.root))}; git -C fork log --oneline; {typed} verify --json")
+    there = f"cd {shlex.quote(str(demo.root.absolute()))}"
+    print(f"Look around: {there}; git -C fork log --oneline; {typed} verify --json")
     if key is not None:
-        print(f"Go on: {typed} gate run --build {key}; {typed} ledger keys; {typed} --help")
+        print(f"Go on: {there}; {typed} gate run --build {key}; {typed} ledger keys; {typed} --help")
 
 
 class Tour:

@@ -173,7 +173,7 @@ _SAID = {
     "accept coarse-keys": ["not accepted: gate greedy (candidate). The series is as it was"],
     "reject coarse-keys": ["rejected "],
     "accept short-log": ["not accepted: gate greedy (candidate), gate trace (candidate). The series is as it was"],
-    "ledger": ["perf(kv): keys in steps of a quarter", "Half as many look-ups", "Look around: cd tour;", "Go on: "],
+    "ledger": ["perf(kv): keys in steps of a quarter", "Half as many look-ups", "Look around: cd ", "Go on: cd "],
 }
 
 

@@ -113,7 +113,7 @@ def test_pip_installs_it_and_the_demo_s_last_line_works_in_a_shell(
         (f"{program.parent}{os.pathsep}{outside}", "patchstack"),
     ):
         *_, last = shell(f"rm -rf tour; '{program}' demo --no-build tour", path).splitlines()
-        assert last == f"Look around: cd tour; git -C fork log --oneline; {typed} verify --json"
+        assert last == f"Look around: cd {empty}/tour; git -C fork log --oneline; {typed} verify --json"
         assert '"patchstack.verify/1"' in shell(last.removeprefix("Look around: "), path)
     script = (
         "import patchstack; from patchstack.installed import *; print(patchstack.__file__); print(install_hint('cuda'))"
