@@ -46,7 +46,7 @@ def forms(wheel: Path) -> tuple[Form, ...]:
             "pip in an active venv",
             ("python3 -m venv venv", f"pip install --quiet {spec}"),
             "patchstack",
-            before="PATH=$HOME/../empty/venv/bin:$PATH; ",
+            before="[ ! -d venv ] || . venv/bin/activate; ",
         ),
         Form("uvx", (), f"uvx --quiet --from {spec} patchstack", once=True),
         Form("uv tool", (f"uv tool install --quiet {spec}",), "patchstack"),

@@ -182,7 +182,7 @@ def _pip_install(python: Path, prefix: Path) -> str:
         managed = (Path(sysconfig.get_path("stdlib")) / "EXTERNALLY-MANAGED").is_file()  # PEP 668
         return f"{shlex.quote(str(python))} -m pip install" + (" --break-system-packages" if managed else "")
     found = shutil.which("pip")
-    by_name = found is not None and Path(found).parent == python.parent
+    by_name = found is not None and Path(found).parent.resolve() == python.parent.resolve()
     return "pip install" if by_name else f"{shlex.quote(str(python))} -m pip install"
 
 
