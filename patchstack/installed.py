@@ -120,7 +120,10 @@ def here() -> Installed:
         return Installed(source=str(_checkout()), importable=False, **fixed)
     requirements = requirements_of(distribution.requires or ())
     extras = tuple(sorted(extra for extra, packages in requirements.items() if all(map(_is_here, packages))))
-    source, editable = source_of(distribution.read_text("direct_url.json"))
+    try:
+        source, editable = source_of(distribution.read_text("direct_url.json"))
+    except (OSError, ValueError):  # a file that cannot be read, or is not UTF-8
+        source, editable = None, False
     return Installed(source=source, editable=editable, extras=extras, requirements=requirements, **fixed)
 
 
@@ -146,7 +149,7 @@ def source_of(direct_url: str | None) -> tuple[str | None, bool]:
             url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
         if subdirectory := found.get("subdirectory"):
             url += f"#subdirectory={subdirectory}"
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None, False
     return url, False
 

@@ -92,6 +92,7 @@ def test_where_it_came_from_is_read_as_pep_610_writes_it(tmp_path: Path) -> None
     "text",
     [
         *(None, "", "{", "[]", "7", "null", '{"url": 1}', '{"dir_info": {}}', '{"url": "file:///is/gone.whl"}'),
+        *('{"url": "file:///%00.whl", "archive_info": {}}', f'{{"url": "file:///{"x" * 300}"}}'),
         *('{"url": "https://[", "archive_info": {}}', '{"url": "git://x", "vcs_info": {}}'),
         *('{"url": "git://x", "vcs_info": 1}', '{"url": "file:///", "dir_info": 1}'),
     ],
@@ -99,6 +100,17 @@ def test_where_it_came_from_is_read_as_pep_610_writes_it(tmp_path: Path) -> None
 def test_what_names_no_place_that_exists_is_no_source(text: str | None) -> None:
     found = source_of(text)
     assert found == ((None, False) if text != '{"url": 1}' else ("1", False))
+
+
+def test_a_file_that_is_no_text_is_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = tmp_path / "patchstack-0.1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: patchstack\nVersion: 0.1.0\n")
+    (about / "direct_url.json").write_bytes(b'{"url": "\xff"}')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = here()
+    assert (found.source, found.extras, found.requirements) == (None, (), {})
+    assert command_for(found, ["build"]).endswith(" install 'patchstack[build]'")
 
 
 def test_the_packages_of_an_extra_are_read_from_the_metadata() -> None:
