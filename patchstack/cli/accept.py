@@ -29,7 +29,7 @@ from patchstack.report.text import patch_count
 from patchstack.tasks import task, timed
 
 if TYPE_CHECKING:
-    from patchstack.workflow.candidate.accept import Step
+    from patchstack.workflow.candidate.accept import AcceptStep
     from patchstack.workflow.candidate.candidate import OnTheWay
 
 
@@ -90,7 +90,7 @@ def accept_command(
     for likeness in alike(candidates, ledger):
         talk(likeness_line(likeness))
     request = Request(variant=variant or None, arch=arch, image=image)
-    steps: list[Step] = []
+    steps: list[AcceptStep] = []
     with contextlib.closing(open_chosen_engine(engine, found)) as ready:
         allow = terms.suite.allow if terms.suite is not None else ()
         machine = ProvingMachine(

@@ -21,7 +21,7 @@ def doctor_command(
     compilers, nvcc, GPU, disk space. Writes nothing. Exits with 0 where verify can run and an engine can build, else
     with 3."""
     from patchstack.engine.choose import open_engine
-    from patchstack.machine.local.doctor import judge
+    from patchstack.machine.local.doctor import checkup_of
     from patchstack.machine.local.facts import gather
     from patchstack.report.doctor import advice_lines, doctor_document, doctor_table
     from patchstack.report.table import print_table
@@ -35,7 +35,7 @@ def doctor_command(
         cache=cache.root,
         open_engine=lambda spec: open_engine(spec, root=cache.engine),
     )
-    checkup = judge(facts)
+    checkup = checkup_of(facts)
     if json:
         from json import dumps
 

@@ -10,7 +10,7 @@ from patchstack.observe.protocol import Attempt, Json
 from patchstack.verdict import Verdict
 
 if TYPE_CHECKING:
-    from patchstack.llama.ask_server import Asked
+    from patchstack.llama.ask_server import ServerAnswers
     from patchstack.llama.completions import Divergence
     from patchstack.observe.exit_status import Fault
 
@@ -35,7 +35,7 @@ class Judgement:
         return tuple(dict.fromkeys(one.key for one in judged if one.key not in made))
 
 
-def verdict_of(failure: Fault | Asked) -> Verdict:
+def verdict_of(failure: Fault | ServerAnswers) -> Verdict:
     """FAIL if the build is to blame, INVALID if nobody can say who is."""
     return Verdict.FAIL if failure.by_build else Verdict.INVALID
 

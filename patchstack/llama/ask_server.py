@@ -26,7 +26,7 @@ _TAKEN = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ServerAnswers:
     """Servers with the answers of each, all complete; or the `reason` why there are none to compare. `by_build`: it is
     the build that failed at its work; if not, nobody can say."""
 
@@ -44,7 +44,7 @@ class Asked:
         return None
 
 
-def ask(
+def ask_servers(
     program: Program,
     questions: Sequence[Question],
     runner: Observer,
@@ -52,7 +52,7 @@ def ask(
     runs: int = 1,
     env: Environment = (),
     what: str = "server",
-) -> Asked:
+) -> ServerAnswers:
     """Start so many servers, one after the other, and ask each. Stops at the first that gives nothing to compare. The
     first is the one that is known from before, where it is."""
     answers: list[tuple[Generated, ...]] = []
@@ -65,13 +65,13 @@ def ask(
         observed = runner.observe(invocation, complete=complete, tries=program.tries, salt=salt)
         attempts += observed.attempts
         if observed.observation is None:
-            return Asked(attempts=tuple(attempts), reason=observed.complaint)
+            return ServerAnswers(attempts=tuple(attempts), reason=observed.complaint)
         fault = server_fault(observed.observation, pinned=program.pinned)
         read = fault.reason if fault is not None else read_answers(observed.observation, questions)
         if isinstance(read, str):
-            return Asked(attempts=tuple(attempts), by_build=True, reason=read)
+            return ServerAnswers(attempts=tuple(attempts), by_build=True, reason=read)
         answers.append(read)
-    return Asked(answers=tuple(answers), attempts=tuple(attempts))
+    return ServerAnswers(answers=tuple(answers), attempts=tuple(attempts))
 
 
 def arguments_taken(args: Sequence[str]) -> list[str]:

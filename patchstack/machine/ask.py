@@ -142,7 +142,7 @@ def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | No
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Reply:
     """What one part of a script gave."""
 
     code: int
@@ -166,7 +166,7 @@ part() {
 """The beginning of every script: `part NAME COMMAND…` runs a command between marks that nothing else can print."""
 
 
-def ask_parts(ask: Ask, script: str, *args: str) -> dict[str, Said]:
+def ask_parts(ask: Ask, script: str, *args: str) -> dict[str, Reply]:
     """Run a script that begins with `PART` and ends with `part done :`, and give its parts by name. What a login prints
     around it is dropped. Raises `MissingError` for an answer that is not whole."""
     nonce = f"@@{secrets.token_hex(8)}"
@@ -178,15 +178,15 @@ def ask_parts(ask: Ask, script: str, *args: str) -> dict[str, Said]:
     return parts
 
 
-def read_parts(text: str, nonce: str) -> dict[str, Said]:
+def read_parts(text: str, nonce: str) -> dict[str, Reply]:
     """The parts of what such a script printed; one without its end is none."""
-    found: dict[str, Said] = {}
+    found: dict[str, Reply] = {}
     for piece in text.split(f"\n{nonce} begin ")[1:]:
         name, _, rest = piece.partition("\n")
         body, mark, end = rest.rpartition(f"\n{nonce} end {name} ")
         code = end.split("\n", 1)[0]
         if mark and code.isdecimal():
-            found[name] = Said(code=int(code), text=body)
+            found[name] = Reply(code=int(code), text=body)
     return found
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from patchstack.machine.ask import Ask, Said
+from patchstack.machine.ask import Ask, Reply
 from patchstack.machine.gpu.classes import GpuClass, classify, conclusions, of_all
 from patchstack.machine.probe import GPU_FIELDS, GPU_FIELDS_OF_OLD, Parts, number, probe, rows
 
@@ -158,7 +158,7 @@ def read_gpus(parts: Parts) -> tuple[tuple[Gpu, ...], str]:
     return tuple(found), ""
 
 
-def _instances(listed: Said | None) -> Mapping[int, tuple[str, ...]]:
+def _instances(listed: Reply | None) -> Mapping[int, tuple[str, ...]]:
     """The MIG profiles below each GPU of `nvidia-smi -L`."""
     found: dict[int, tuple[str, ...]] = {}
     current = -1
@@ -170,7 +170,7 @@ def _instances(listed: Said | None) -> Mapping[int, tuple[str, ...]]:
     return found
 
 
-def _complaint(said: Said | None) -> str:
+def _complaint(said: Reply | None) -> str:
     """Why nvidia-smi gave no rows, in words, and what to do. Its exit codes: nvidia-smi(1), RETURN VALUE."""
     if said is None:
         return "nvidia-smi was not asked"
@@ -186,7 +186,7 @@ def _complaint(said: Said | None) -> str:
     return f"nvidia-smi fails with exit code {said.code}{': ' if words else ''}{words}"
 
 
-def _cpu(said: Said | None) -> str:
+def _cpu(said: Reply | None) -> str:
     models = []
     for line in said.text.splitlines() if said is not None else ():
         what, _, value = line.partition(":")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from patchstack.machine.ask import PART, Ask, Said, ask_parts
+from patchstack.machine.ask import PART, Ask, Reply, ask_parts
 
 GPU_FIELDS = ("index", "uuid", "driver_version", "memory.total", "compute_cap", "power.limit", "mig.mode.current")
 """Asked with `name` at the end, which may hold anything."""
@@ -102,7 +102,7 @@ SCRIPT = (
 )
 """For `/bin/sh -c`: prints the parts named here. It writes nothing."""
 
-Parts = Mapping[str, Said]
+Parts = Mapping[str, Reply]
 
 
 def probe(ask: Ask, *, state: bool = False) -> Parts:
@@ -113,7 +113,7 @@ def probe(ask: Ask, *, state: bool = False) -> Parts:
     return ask_parts(ask, SCRIPT, "state" if state else "hardware")
 
 
-def rows(said: Said | None, fields: int) -> list[list[str]] | None:
+def rows(said: Reply | None, fields: int) -> list[list[str]] | None:
     """The rows of a query of that many fields and one more, which may hold commas; None where nvidia-smi did not answer
     with rows. `[N/A]`, `[Not Supported]` and their like are left as they are; see `number`."""
     if said is None or not said.ok:

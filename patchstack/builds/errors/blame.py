@@ -23,7 +23,7 @@ _ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class BlameStep:
     """A patch of the series: its file name, and the tree after it."""
 
     label: str
@@ -47,7 +47,7 @@ class Origin:
     touched_by: tuple[str, ...]
 
 
-def who_wrote(objects: Objects, base_tree: str, steps: Sequence[Step], path: str, line: int) -> Origin | None:
+def who_wrote(objects: Objects, base_tree: str, steps: Sequence[BlameStep], path: str, line: int) -> Origin | None:
     """The origin of a line (from 1) of a file in the last tree; None where that tree has no such file or line (a file
     that the build made). What `git blame` says, with git's own default options.
 
@@ -57,7 +57,7 @@ def who_wrote(objects: Objects, base_tree: str, steps: Sequence[Step], path: str
 
 
 def who_wrote_each(
-    objects: Objects, base_tree: str, steps: Sequence[Step], places: Iterable[tuple[str, int]]
+    objects: Objects, base_tree: str, steps: Sequence[BlameStep], places: Iterable[tuple[str, int]]
 ) -> tuple[Origin | None, ...]:
     """`who_wrote` for several places (path and line) at once."""
     wanted = list(places)
@@ -96,10 +96,10 @@ def _find_blob(objects: Objects, tree: str, path: str) -> str | None:
 class _History:
     """The temporary repository, with its commits."""
 
-    def __init__(self, root: Path, objects: Objects, base_tree: str, steps: Sequence[Step]) -> None:
+    def __init__(self, root: Path, objects: Objects, base_tree: str, steps: Sequence[BlameStep]) -> None:
         self._root = root
         self._objects = objects
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, BlameStep] = {}
         before = base_tree
         self._keep_tree(base_tree)
         parent = self._commit(base_tree, None, 0)

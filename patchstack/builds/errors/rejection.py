@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from patchstack.builds.errors.blame import Step, who_wrote, who_wrote_each
+from patchstack.builds.errors.blame import BlameStep, who_wrote, who_wrote_each
 from patchstack.builds.errors.first_error import Failure, FailureKind, find_failure
 from patchstack.builds.inputs.arch import toolkit_complaint
 from patchstack.builds.inputs.plan import Plan
@@ -76,7 +76,7 @@ def _origin(failure: Failure, source: Source) -> tuple[str | None, str]:
         return None, "not a series: no patch to name"
     if failure.file is None:
         return None, "no file of the source is named"
-    steps = [Step(label=step.file, tree=step.tree) for step in source.steps]
+    steps = [BlameStep(label=step.file, tree=step.tree) for step in source.steps]
     found = who_wrote(source.objects, source.base_tree, steps, failure.file, failure.line or 1)
     if found is None:
         return None, f"{failure.file} is not in the tree: the build made it"

@@ -27,7 +27,7 @@ _CODE = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class AppliedPatch:
     """A patch on the way to the tree: its file, number and subject, its sha256, and the tree after it. For a commit of
     the fork that is no patch yet `file` names it in words, and `commit` is its id instead of a sha256."""
 
@@ -52,7 +52,7 @@ class Source:
     base_commit: str | None = None
     base_tree: str | None = None
     upstream: str | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[AppliedPatch, ...] = ()
     verdict: str = "not a series"
     absent: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ def series_source(config: SeriesConfig, cache: Cache, *, at: int | None = None) 
                 hint=f"patchstack verify {config.name} shows all that is wrong",
             )
         digest = hashlib.sha256(data[row.file]).hexdigest()
-        steps.append(Step(file=row.file, number=row.number, subject=row.subject, sha256=digest, tree=row.tree))
+        steps.append(AppliedPatch(file=row.file, number=row.number, subject=row.subject, sha256=digest, tree=row.tree))
     source = Source(
         label=_label(config.name, at, len(steps)),
         tree=steps[-1].tree if steps else verification.base_tree,

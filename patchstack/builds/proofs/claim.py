@@ -50,14 +50,14 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class ProgramOutput:
     """What a program gave: its exit code (negative, or 128 + number, where a signal ended it) and all it printed."""
 
     code: int
     output: bytes
 
 
-Runner = Callable[[Path, tuple[str, ...]], Ran]
+Runner = Callable[[Path, tuple[str, ...]], ProgramOutput]
 """Runs one of the programs (its path on this machine, its arguments) to its end, in the place it was built for.
 
 Raises `MissingError` (`ProgramTimeout`, `EngineLost`) where it could not be run to its end: that says nothing of it.

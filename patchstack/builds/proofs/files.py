@@ -60,7 +60,7 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Occurrence:
     """A place in a file where something stands, with the printable text around it."""
 
     offset: int
@@ -90,13 +90,13 @@ def survey(directory: Path) -> Survey:
     return Survey(files=tuple(files), links=links, problems=tuple(problems))
 
 
-def search(path: Path, wanted: Iterable[bytes]) -> dict[bytes, Hit]:
+def search(path: Path, wanted: Iterable[bytes]) -> dict[bytes, Occurrence]:
     """The first place of each of the wanted byte strings that a file holds. Reads it once, in blocks.
 
     Raises `MissingError` where it cannot be read.
     """
     missing = [needle for needle in dict.fromkeys(wanted) if needle]
-    found: dict[bytes, Hit] = {}
+    found: dict[bytes, Occurrence] = {}
     overlap = max(map(len, missing), default=1) - 1
     try:
         with path.open("rb") as file:
@@ -106,7 +106,9 @@ def search(path: Path, wanted: Iterable[bytes]) -> dict[bytes, Hit]:
                 for needle in list(missing):
                     at = buffer.find(needle)
                     if at >= 0:
-                        found[needle] = Hit(offset=start + at, context=_context(file.fileno(), start + at, len(needle)))
+                        found[needle] = Occurrence(
+                            offset=start + at, context=_context(file.fileno(), start + at, len(needle))
+                        )
                         missing.remove(needle)
                 start += max(len(buffer) - overlap, 0)
                 buffer = buffer[max(len(buffer) - overlap, 0) :]

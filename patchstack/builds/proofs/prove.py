@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from patchstack.builds.proofs.claim import Claim, Proof, Ran, Runner
+from patchstack.builds.proofs.claim import Claim, ProgramOutput, Proof, Runner
 from patchstack.builds.proofs.cuda import Disassembler, find_cuobjdump
 from patchstack.builds.proofs.device import device
-from patchstack.builds.proofs.files import BIN, OBJECTS, Binary, Hit, binaries, search, survey
+from patchstack.builds.proofs.files import BIN, OBJECTS, Binary, Occurrence, binaries, search, survey
 from patchstack.builds.proofs.presence import exists, machine
 from patchstack.builds.proofs.running import commit, runs, start_targets
 from patchstack.builds.proofs.traces import encoded, paths, wanted_paths
@@ -25,8 +25,8 @@ __all__ = [
     "Binary",
     "Claim",
     "Disassembler",
+    "ProgramOutput",
     "Proof",
-    "Ran",
     "Runner",
     "binaries",
     "find_cuobjdump",
@@ -58,7 +58,7 @@ def prove(
     key = claim.key.encode()
     wanted = wanted_paths(claim)
     holders: list[str] = []
-    hits: dict[str, dict[str, Hit]] = {}
+    hits: dict[str, dict[str, Occurrence]] = {}
     for file in found.files:
         at = search(file.path, (key, *map(encoded, wanted)))
         hits[file.name] = {path: at[encoded(path)] for path in wanted if encoded(path) in at}
@@ -76,7 +76,7 @@ def prove(
     )
 
 
-def run_here(program: Path, arguments: tuple[str, ...]) -> Ran:
+def run_here(program: Path, arguments: tuple[str, ...]) -> ProgramOutput:
     """Run a built program on this machine: for a build that was made here, with the rights that the build had."""
     try:
         finished = run_program([str(program.absolute()), *arguments], cwd=program.parent, timeout=_SECONDS)
@@ -85,7 +85,7 @@ def run_here(program: Path, arguments: tuple[str, ...]) -> Ran:
     except MissingError:
         if not program.is_file():
             raise
-        return Ran(code=127, output=b"its program loader is not here")
+        return ProgramOutput(code=127, output=b"its program loader is not here")
     except OSError as error:  # another machine's program, a script without an interpreter, no right to execute it
-        return Ran(code=126, output=(error.strerror or str(error)).encode())
-    return Ran(code=finished.code, output=finished.stdout + finished.stderr)
+        return ProgramOutput(code=126, output=(error.strerror or str(error)).encode())
+    return ProgramOutput(code=finished.code, output=finished.stdout + finished.stderr)

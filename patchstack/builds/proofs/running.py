@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from patchstack.builds.proofs.claim import Claim, Proof, Ran, Runner, listed, plain
+from patchstack.builds.proofs.claim import Claim, ProgramOutput, Proof, Runner, listed, plain
 from patchstack.builds.proofs.files import Survey
 from patchstack.builds.proofs.presence import MACHINES, platform
 from patchstack.errors import MissingError
@@ -65,7 +65,7 @@ def start_targets(survey: Survey, claim: Claim, run: Runner) -> tuple[Start, ...
     return tuple(starts)
 
 
-def judge_start(name: str, ran: Ran, key: str) -> Start:
+def judge_start(name: str, ran: ProgramOutput, key: str) -> Start:
     """What a program's exit code and output say."""
 
     def start(kind: Kind, words: str) -> Start:

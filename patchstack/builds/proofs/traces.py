@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from patchstack.builds.proofs.claim import Claim, Proof, plain
-from patchstack.builds.proofs.files import Hit, Survey
+from patchstack.builds.proofs.files import Occurrence, Survey
 from patchstack.verdict import Verdict
 
 _ORIGIN = ("$ORIGIN", "${ORIGIN}")
@@ -18,7 +18,7 @@ def wanted_paths(claim: Claim) -> tuple[str, ...]:
     return tuple(path.rstrip("/") for path in claim.machine_paths if len(path.rstrip("/")) > 1)
 
 
-def paths(survey: Survey, claim: Claim, hits: Mapping[str, Mapping[str, Hit]]) -> Proof:
+def paths(survey: Survey, claim: Claim, hits: Mapping[str, Mapping[str, Occurrence]]) -> Proof:
     """No file names a directory of the build machine, and no binary looks for libraries but beside itself (or where
     the claim allows it). `hits` has, for each file, the paths that were found in it."""
     wrong = []

@@ -12,14 +12,14 @@ from patchstack.builds.inputs.key import Key, Toolchain, build_key
 from patchstack.builds.inputs.packages import require_packages
 from patchstack.builds.inputs.plan import Plan
 from patchstack.builds.inputs.source import Source
-from patchstack.builds.proofs.claim import Claim, Proof, Ran
+from patchstack.builds.proofs.claim import Claim, ProgramOutput, Proof
 from patchstack.builds.proofs.files import Binary, binaries
 from patchstack.builds.proofs.prove import find_cuobjdump, prove
 from patchstack.builds.record.provenance import write_provenance
 from patchstack.builds.record.record import BUILT, binaries_of, make_record, proofs_of
 from patchstack.builds.record.store import LOG, Store, Stored
 from patchstack.builds.run.recipe import ccache_rate
-from patchstack.builds.run.session import Made, Session, Watch, open_session
+from patchstack.builds.run.session import Session, SessionResult, Watch, open_session
 from patchstack.engine.protocol import Engine
 from patchstack.errors import MissingError, PatchstackError
 from patchstack.installed import install_hint
@@ -152,12 +152,14 @@ def _has_fp4(source: Source) -> bool:
     )
 
 
-def _finished(inputs: Inputs, key: Key, session: Session, made: Made, store: Store, started: datetime) -> Stored:
+def _finished(
+    inputs: Inputs, key: Key, session: Session, made: SessionResult, store: Store, started: datetime
+) -> Stored:
     plan = inputs.plan
 
-    def run(program: Path, arguments: tuple[str, ...]) -> Ran:
+    def run(program: Path, arguments: tuple[str, ...]) -> ProgramOutput:
         code, output = session.try_out(str(program.relative_to(session.draft / "bin")), *arguments)
-        return Ran(code=code, output=output)
+        return ProgramOutput(code=code, output=output)
 
     with session.timed("prove"):
         proofs = prove(session.draft, claim(inputs, session), cuobjdump=session.disassembler(), run=run)
@@ -192,7 +194,9 @@ def _finished(inputs: Inputs, key: Key, session: Session, made: Made, store: Sto
     return store.commit(key.hex, session.draft, record)
 
 
-def _rejected(inputs: Inputs, key: Key, session: Session, made: Made, store: Store, started: datetime) -> Stored:
+def _rejected(
+    inputs: Inputs, key: Key, session: Session, made: SessionResult, store: Store, started: datetime
+) -> Stored:
     from patchstack.builds.errors.rejection import (
         explain,  # reading logs takes patterns by the hundred, and most builds build
     )

@@ -55,7 +55,7 @@ class Watch(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Made:
+class SessionResult:
     """What the commands gave: how compiling ended, the log, the seconds each part took, and ccache's own log."""
 
     outcome: Outcome
@@ -129,7 +129,7 @@ class Session:
             limits=limits,
         )
 
-    def compile(self) -> Made:
+    def compile(self) -> SessionResult:
         """Configure and build; the log goes into the draft. Raises `NotJudged` where no answer came of it, and
         `MissingError` for tools that are not there; an error of the compiler is an answer."""
         log = self.draft / LOG
@@ -142,9 +142,9 @@ class Session:
                 with self.timed("compile"):
                     outcome = self._run("build", build_command(self.plan, self.layout), out)
                 self._complain(outcome, log)
-        return Made(outcome=outcome, log=log, seconds=self.seconds)
+        return SessionResult(outcome=outcome, log=log, seconds=self.seconds)
 
-    def fetch(self, made: Made) -> None:
+    def fetch(self, made: SessionResult) -> None:
         """Bring what was made into the draft."""
         with self.timed("fetch"):
             for part in ("bin", "objects"):

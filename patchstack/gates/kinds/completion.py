@@ -77,7 +77,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class StateRuns:
     """A state with what came of its runs."""
 
     state: State
@@ -204,14 +204,14 @@ def run(spec: Spec, runner: Observer) -> Judgement:
         return judge_parallel(
             [(name, observe_parallel(spec.prompting, spec.parallel, env, name, runner)) for name, env in states]
         )
-    seen = [Seen(state=state, runs=_observed(spec, state, runner)) for state in spec.states]
+    seen = [StateRuns(state=state, runs=_observed(spec, state, runner)) for state in spec.states]
     judgement = judge(seen, pinned=spec.prompting.completion().pinned)
     if spec.measure is None:
         return judgement
     return with_evidence(judgement, gathered(spec.measure, _changed(spec, seen), runner))
 
 
-def _changed(spec: Spec, seen: Sequence[Seen]) -> list[Changed]:
+def _changed(spec: Spec, seen: Sequence[StateRuns]) -> list[Changed]:
     """The states whose transcript is another one, each with what it was held against."""
     by_name = {state.name: state for state in spec.states}
     own = spec.prompting.env
@@ -289,7 +289,7 @@ NO_REFERENCE = "no reference yet: gate record"
 # Verdicts
 
 
-def judge(seen: Sequence[Seen], *, pinned: bool) -> Judgement:
+def judge(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement:
     """The verdict of all states. Details: `states`, each with digests, sizes and the transcript where it is text; and
     `changed`, the states whose transcript is not the reference's (for these, KL evidence is due). `pinned`: the models
     are known to be the ones of their digests."""
@@ -327,7 +327,7 @@ def judge(seen: Sequence[Seen], *, pinned: bool) -> Judgement:
     )
 
 
-def judge_state(seen: Seen, *, pinned: bool, other: Seen | None, compared: bool) -> StateVerdict:
+def judge_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, compared: bool) -> StateVerdict:
     """The verdict of one state. `other` is the state it is compared with; `compared`: another one is compared with it,
     and so it needs no reference of its own."""
     state, observations = seen.state, seen.observations
@@ -361,7 +361,7 @@ def judge_state(seen: Seen, *, pinned: bool, other: Seen | None, compared: bool)
     return StateVerdict(verdict=Verdict.PASS, reason=_held(state, len(seen.runs)), actual=actual)
 
 
-def parted(seen: Seen, all_seen: Sequence[Seen]) -> Parted | None:
+def parted(seen: StateRuns, all_seen: Sequence[StateRuns]) -> Parted | None:
     """From what a state's one transcript differs, its reference first; None where it differs from nothing."""
     transcript, state = _sole(seen), seen.state
     if transcript is None:
@@ -373,7 +373,7 @@ def parted(seen: Seen, all_seen: Sequence[Seen]) -> Parted | None:
     return Parted.FROM_STATE if theirs is not None and theirs != transcript else None
 
 
-def _sole(seen: Seen) -> bytes | None:
+def _sole(seen: StateRuns) -> bytes | None:
     """The one transcript of a state; None where it has none, or several."""
     found = {one.stdout for one in seen.observations if one.code == 0}
     return next(iter(found)) if len(found) == 1 else None
@@ -406,7 +406,7 @@ def _table(pairs: Sequence[tuple[str, str]]) -> str:
     return " ".join(f"{name}={value}" for name, value in pairs if value)
 
 
-def _state_details(seen: Seen, verdict: StateVerdict) -> dict[str, Json]:
+def _state_details(seen: StateRuns, verdict: StateVerdict) -> dict[str, Json]:
     transcript = _sole(seen)
     warned = [line for one in seen.observations for line in lines_of(one.stderr) if line.startswith("warning: ")]
     return {

@@ -29,7 +29,7 @@ from patchstack.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class TokenStep:
     """One token: its id, the id of the second best, and the margin between the two in nats (None: not told)."""
 
     token: int
@@ -38,10 +38,10 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SlotAnswer:
     """What a request gave; `slot` is the server's slot that served it."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[TokenStep, ...]
     slot: int
 
 
@@ -118,7 +118,7 @@ def answered(count: int, *, pinned: bool) -> Complete:
     return complaint
 
 
-def read_answers(body: bytes) -> tuple[Answer, ...] | None:
+def read_answers(body: bytes) -> tuple[SlotAnswer, ...] | None:
     """The answers of `/completion`: an object for one prompt, a list of them for several. None for anything else."""
     try:
         document = json.loads(body)
@@ -173,7 +173,7 @@ def judge_together(seen: Together) -> tuple[Verdict, str, dict[str, Json]]:
     return Verdict.INVALID, f"{where}, and whether the build or the batch did it cannot be told: {moved}", details
 
 
-def part(expected: Answer, actual: Answer) -> Parting | None:
+def part(expected: SlotAnswer, actual: SlotAnswer) -> Parting | None:
     """Where an answer parts from another; None where they are of the same tokens."""
     for position, (one, other) in enumerate(zip_longest(expected.steps, actual.steps)):
         if one is None or other is None:
@@ -195,7 +195,7 @@ def part(expected: Answer, actual: Answer) -> Parting | None:
     return None
 
 
-def noise_between(one: Answer, other: Answer) -> float:
+def noise_between(one: SlotAnswer, other: SlotAnswer) -> float:
     """By how much the margins of two answers differ at most, in nats, up to and with their first different token. A
     jump that is no turned tie says nothing of noise and is left out."""
     found = 0.0
@@ -208,7 +208,7 @@ def noise_between(one: Answer, other: Answer) -> float:
     return found
 
 
-def _shift(one: Step, other: Step) -> float:
+def _shift(one: TokenStep, other: TokenStep) -> float:
     """By how much the margin between the two best tokens moved. Where the best two changed places, what was the margin
     is now its negative."""
     if one.margin is None or other.margin is None:
@@ -220,7 +220,7 @@ def _shift(one: Step, other: Step) -> float:
     return math.inf
 
 
-def _answer(one: Mapping[str, Any]) -> Answer:
+def _answer(one: Mapping[str, Any]) -> SlotAnswer:
     """An answer's tokens, with the two best where they are told. Raises what a document of another shape raises."""
     told = one.get("completion_probabilities") or []
     steps = []
@@ -228,21 +228,21 @@ def _answer(one: Mapping[str, Any]) -> Answer:
         if token is None:
             break
         steps.append(_step(token, best))
-    return Answer(steps=tuple(steps), slot=int(one["id_slot"]))
+    return SlotAnswer(steps=tuple(steps), slot=int(one["id_slot"]))
 
 
-def _step(token: int, best: Mapping[str, Any] | None) -> Step:
+def _step(token: int, best: Mapping[str, Any] | None) -> TokenStep:
     top = (best or {}).get("top_logprobs") or []
     if best is None or int(best["id"]) != token or len(top) < 2:
-        return Step(token=token)
+        return TokenStep(token=token)
     first, second = top[0], top[1]
     margin = float(first["logprob"]) - float(second["logprob"])
     if int(first["id"]) != token or not math.isfinite(margin):
-        return Step(token=token)
-    return Step(token=token, second=int(second["id"]), margin=margin)
+        return TokenStep(token=token)
+    return TokenStep(token=token, second=int(second["id"]), margin=margin)
 
 
-def _answers_of(run: Observed) -> tuple[Answer, ...]:
+def _answers_of(run: Observed) -> tuple[SlotAnswer, ...]:
     seen = run.observation
     return (read_answers(seen.replies[0].body) or ()) if seen is not None and seen.replies else ()
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 
 from patchstack.gates.judgement import Judgement, near_or_not, verdict_of, worst
 from patchstack.gates.kinds.tokens import read_margin
-from patchstack.llama.ask_server import Asked, arguments_taken, ask
+from patchstack.llama.ask_server import ServerAnswers, arguments_taken, ask_servers
 from patchstack.llama.completions import Divergence, Generated, Question, first_difference
 from patchstack.llama.program import Program, read_seconds, read_tries
 from patchstack.llama.prompt import Prompting, read_prompting
@@ -189,10 +189,10 @@ def _run_speculative(spec: Spec, prompting: Prompting, runner: Observer) -> Find
     plain, drafting = prompting.server(1), speculating(spec, prompting)
     questions = (_question(prompting, cache=False),)
 
-    def both(runs: int) -> tuple[Asked, Asked]:
+    def both(runs: int) -> tuple[ServerAnswers, ServerAnswers]:
         return (
-            ask(plain, questions, runner, runs=runs, what="plain server"),
-            ask(drafting, questions, runner, runs=runs, what="speculating server"),
+            ask_servers(plain, questions, runner, runs=runs, what="plain server"),
+            ask_servers(drafting, questions, runner, runs=runs, what="speculating server"),
         )
 
     asked = both(1)
@@ -203,9 +203,9 @@ def _run_speculative(spec: Spec, prompting: Prompting, runner: Observer) -> Find
 
 def _run_reuse(spec: Spec, prompting: Prompting, runner: Observer) -> Finding:
     questions = (_question(prompting, cache=True),) * _AGAIN
-    asked = ask(prompting.server(1), questions, runner)
+    asked = ask_servers(prompting.server(1), questions, runner)
     if asked.answers and judge_reuse(asked, spec.margin).verdict is Verdict.FAIL:
-        asked = ask(prompting.server(1), questions, runner, runs=2)
+        asked = ask_servers(prompting.server(1), questions, runner, runs=2)
     return judge_reuse(asked, spec.margin)
 
 
@@ -245,7 +245,7 @@ def judge_program(seen: Observation, says: str, *, pinned: bool) -> tuple[Verdic
     return Verdict.INVALID, f"it exited with 0, and no line says {says!r}"
 
 
-def judge_speculative(plain: Asked, drafting: Asked, margin: float) -> Finding:
+def judge_speculative(plain: ServerAnswers, drafting: ServerAnswers, margin: float) -> Finding:
     """The same ids with and without, drafts made, and some of them rejected."""
     attempts = plain.attempts + drafting.attempts
     for asked, name in ((plain, "without speculation"), (drafting, "with speculation")):
@@ -271,7 +271,7 @@ def judge_speculative(plain: Asked, drafting: Asked, margin: float) -> Finding:
     return _speculative(Verdict.INVALID, reason, attempts, two)
 
 
-def judge_reuse(asked: Asked, margin: float) -> Finding:
+def judge_reuse(asked: ServerAnswers, margin: float) -> Finding:
     """The same ids from a prompt in the cache as from one that was computed."""
     if not asked.answers:
         return _reuse(verdict_of(asked), asked.reason, asked)
@@ -304,7 +304,7 @@ def _speculative(
     return Finding(check="speculative", verdict=verdict, reason=reason, attempts=attempts, facts=facts)
 
 
-def _reuse(verdict: Verdict, reason: str, asked: Asked, where: Divergence | None = None) -> Finding:
+def _reuse(verdict: Verdict, reason: str, asked: ServerAnswers, where: Divergence | None = None) -> Finding:
     facts: dict[str, Json] = {"divergence": where.document() if where is not None else None}
     facts["cached"] = [one.cached for answers in asked.answers[:1] for one in answers]
     return Finding(check="reuse", verdict=verdict, reason=reason, attempts=asked.attempts, facts=facts)

@@ -30,7 +30,7 @@ from patchstack.gates.reference.model_unchanged import (
     with_evidence,
 )
 from patchstack.gates.reference.tokens import Reference, read_reference
-from patchstack.llama.ask_server import Asked, arguments_taken, ask
+from patchstack.llama.ask_server import ServerAnswers, arguments_taken, ask_servers
 from patchstack.llama.completions import Divergence, Generated, Question, first_difference
 from patchstack.llama.prompt import Prompting, read_prompting
 from patchstack.observe.observer import Observer
@@ -195,7 +195,7 @@ def run(spec: Spec, runner: Observer) -> Judgement:
     return with_evidence(judgement, gathered(spec.measure, _changed(spec, findings, asked), runner))
 
 
-def _changed(spec: Spec, findings: Sequence[Finding], asked: Mapping[str, Asked]) -> list[Changed]:
+def _changed(spec: Spec, findings: Sequence[Finding], asked: Mapping[str, ServerAnswers]) -> list[Changed]:
     """The states whose ids are others, each with what it was held against."""
     own = spec.prompting.env
     envs = {state.name: as_environment(own, state.env) for state in spec.states}
@@ -216,32 +216,34 @@ def gives(spec: Spec, state: State, runner: Observer) -> str | None:
     """Why a build is not the one that a state's reference is of; None where it gives those ids."""
     if state.reference is None:
         return None
-    asked = ask(spec.prompting.server(1), spec.questions, runner, env=state.env, what=f"{state.name} server".strip())
+    asked = ask_servers(
+        spec.prompting.server(1), spec.questions, runner, env=state.env, what=f"{state.name} server".strip()
+    )
     if not asked.answers:
         return asked.reason
     actual = asked.answers[0][0].digest
     return None if actual == state.reference.sha256 else f"it does not give the reference's ids either, but {actual}"
 
 
-def _ask_all(spec: Spec, runner: Observer, runs: int) -> dict[str, Asked]:
+def _ask_all(spec: Spec, runner: Observer, runs: int) -> dict[str, ServerAnswers]:
     program = spec.prompting.server(1)
-    found: dict[str, Asked] = {}
+    found: dict[str, ServerAnswers] = {}
     for state in spec.states:
         what = f"{state.name}, server" if state.name else "server"
-        found[state.name] = ask(program, spec.questions, runner, runs=runs, env=state.env, what=what)
+        found[state.name] = ask_servers(program, spec.questions, runner, runs=runs, env=state.env, what=what)
     return found
 
 
 # Judging
 
 
-def judge(spec: Spec, asked: Mapping[str, Asked]) -> tuple[Finding, ...]:
+def judge(spec: Spec, asked: Mapping[str, ServerAnswers]) -> tuple[Finding, ...]:
     """What each state comes to, from what was asked in it and in the state it must be like."""
     followed = {state.same_as for state in spec.states}
     return tuple(judge_state(state, asked, spec.margin, state.name in followed) for state in spec.states)
 
 
-def judge_state(state: State, asked: Mapping[str, Asked], margin: float, followed: bool = False) -> Finding:
+def judge_state(state: State, asked: Mapping[str, ServerAnswers], margin: float, followed: bool = False) -> Finding:
     """PASS needs a reference or another state, and ids equal to the end with it, and all answers equal. A state without
     either holds where it is `followed`: another state is compared with it, and has the verdict."""
     own = asked[state.name]
@@ -297,7 +299,9 @@ def judge_state(state: State, asked: Mapping[str, Asked], margin: float, followe
     )
 
 
-def _expectations(state: State, asked: Mapping[str, Asked]) -> Sequence[tuple[Reference, Generated | None, str]] | str:
+def _expectations(
+    state: State, asked: Mapping[str, ServerAnswers]
+) -> Sequence[tuple[Reference, Generated | None, str]] | str:
     """What the ids must be, each with the answer it comes from and its name; a text where that is not known."""
     found: list[tuple[Reference, Generated | None, str]] = []
     if state.reference is not None:
@@ -313,7 +317,7 @@ def _expectations(state: State, asked: Mapping[str, Asked]) -> Sequence[tuple[Re
     return found or "no reference yet: what came is in the details"
 
 
-def _judgement(findings: Sequence[Finding], asked: Mapping[str, Asked]) -> Judgement:
+def _judgement(findings: Sequence[Finding], asked: Mapping[str, ServerAnswers]) -> Judgement:
     def joined(texts: Sequence[str]) -> str:
         named = zip(findings, texts, strict=True)
         return "; ".join(f"{one.state.name}: {text}" if one.state.name else text for one, text in named if text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from patchstack.machine.ask import Said
+from patchstack.machine.ask import Reply
 from patchstack.machine.probe import APP_FIELDS, STATE_FIELDS, Parts, number, rows
 
 # nvml.h, nvmlClocksEventReasons
@@ -109,7 +109,7 @@ def _gpu(row: list[str], reasons: int | None) -> GpuState:
     )
 
 
-def _reasons(said: Said | None) -> dict[str, int]:
+def _reasons(said: Reply | None) -> dict[str, int]:
     """The bit mask of each GPU by its index."""
     found = {}
     for row in rows(said, 1) or ():
@@ -118,7 +118,7 @@ def _reasons(said: Said | None) -> dict[str, int]:
     return found
 
 
-def _apps(said: Said | None) -> tuple[App, ...] | None:
+def _apps(said: Reply | None) -> tuple[App, ...] | None:
     table = rows(said, len(APP_FIELDS))
     if table is None:
         return None
@@ -134,7 +134,7 @@ def _busy(parts: Parts, cpus: int | None) -> float | None:
     return max(0.0, cpus * (1 - idle / (sum(after) - sum(before))))
 
 
-def _ticks(said: Said | None) -> list[int] | None:
+def _ticks(said: Reply | None) -> list[int] | None:
     words = said.text.split() if said is not None and said.ok else []
     if len(words) < 9 or words[0] != "cpu" or not all(word.isdecimal() for word in words[1:9]):
         return None

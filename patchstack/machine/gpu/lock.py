@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from patchstack.errors import Exit, MissingError, PatchstackError
 from patchstack.files import processes
-from patchstack.machine.ask import PART, PLACES, Ask, Place, Said, ask_parts
+from patchstack.machine.ask import PART, PLACES, Ask, Place, Reply, ask_parts
 from patchstack.machine.gpu.lock_record import (
     ODD,
     File,
@@ -27,7 +27,7 @@ from patchstack.machine.gpu.lock_record import (
     Owner,
     Standing,
     free_line,
-    judge,
+    holder_of,
     record_line,
     taken_line,
     this_process,
@@ -138,7 +138,7 @@ def look(
 ) -> tuple[Holder, ...]:
     """Who has the GPU, by every place that counts. `tokens` are ours. Writes nothing."""
     files, now = _read(ask, places)
-    return tuple(judge(file, now, tokens=(*tokens, *_inherited()), stale=stale) for file in files)
+    return tuple(holder_of(file, now, tokens=(*tokens, *_inherited()), stale=stale) for file in files)
 
 
 def let_go_of(ask: Ask, holder: Holder) -> bool:
@@ -260,7 +260,7 @@ class Held:
 
     def _look_at(self, place: Place) -> Holder | None:
         files, now = _read(self._ask, (place,))
-        return next((judge(file, now, tokens=(self.token,), stale=self._stale) for file in files), None)
+        return next((holder_of(file, now, tokens=(self.token,), stale=self._stale) for file in files), None)
 
     def _try(self, places: tuple[Place, ...], watched: dict[Place, tuple[str, float]]) -> bool:
         """Take every place, or none."""
@@ -273,7 +273,7 @@ class Held:
             if watched.get(file.place, ("", 0.0))[0] != file.digest:
                 watched[file.place] = (file.digest, time.monotonic())
             unchanged = time.monotonic() - watched[file.place][1]
-            holders.append(judge(file, now, tokens=inherited, stale=self._stale, unchanged=unchanged))
+            holders.append(holder_of(file, now, tokens=inherited, stale=self._stale, unchanged=unchanged))
         self._in_the_way = [
             holder for holder in holders if holder.standing in (Standing.LIVE, Standing.FOREIGN, Standing.UNREADABLE)
         ]
@@ -373,7 +373,7 @@ def _change(ask: Ask, place: Place, digest: str, first: str, second: str) -> str
     return said.text.strip()
 
 
-def _now(parts: dict[str, Said]) -> Now:
+def _now(parts: dict[str, Reply]) -> Now:
     boot, uptime, epoch, namespace = (parts["now"].text.split("\n") + [""] * 4)[:4]
     try:
         return Now(

@@ -159,7 +159,7 @@ def read_owner(text: str) -> tuple[Owner, Sign] | None:
     return (owner, sign) if whole and isinstance(owner.since, int | float) else None
 
 
-def judge(file: File, now: Now, *, tokens: Collection[str], stale: float, unchanged: float = 0.0) -> Holder:
+def holder_of(file: File, now: Now, *, tokens: Collection[str], stale: float, unchanged: float = 0.0) -> Holder:
     """What an owner file means. `tokens` are ours; after `stale` seconds without a sign of life an owner whose process
     cannot be looked at is gone; `unchanged` is for how long we have seen the file as it is.
 

@@ -113,7 +113,7 @@ def preflight(
         parts = probe(ask, state=True)
         machine = read_hardware(parts)
         holders = look(ask, places, tokens=(held.token,) if held is not None else ()) if wanted.gpu else ()
-        checks = judge(machine, read_activity(parts), holders, wanted, own=own_label())
+        checks = preflight_checks(machine, read_activity(parts), holders, wanted, own=own_label())
         waited = time.monotonic() - began
         bad = [check.name for check in checks if not check.ok]
         lasting = [each for each in checks if not each.ok and not _may_settle(each)]
@@ -125,7 +125,7 @@ def preflight(
         time.sleep(_POLL)
 
 
-def judge(
+def preflight_checks(
     machine: Hardware, activity: Activity, holders: tuple[Holder, ...], wanted: Wanted, *, own: str
 ) -> tuple[Check, ...]:
     """The checks on what was seen. `own` is the owner label of this process's containers."""

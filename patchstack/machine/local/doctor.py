@@ -9,7 +9,7 @@ from enum import StrEnum
 from patchstack.engine.protocol import About
 from patchstack.errors import Exit
 from patchstack.installed import command_for
-from patchstack.machine.local.facts import Asked, Facts
+from patchstack.machine.local.facts import EngineReply, Facts
 from patchstack.machine.local.toolchain import Tool
 
 GIT = (2, 32)
@@ -58,7 +58,7 @@ class Checkup:
         return Exit.HOLDS if self.verify and self.builds else Exit.MISSING
 
 
-def judge(facts: Facts) -> Checkup:
+def checkup_of(facts: Facts) -> Checkup:
     """What the facts mean. Decides only."""
     git = facts.tools.get("git")
     proofs = all(facts.packages.get(name, False) for name in ("in_toto_attestation", "elftools"))
@@ -79,7 +79,7 @@ def judge(facts: Facts) -> Checkup:
     )
 
 
-def _can_build(engine: Asked, facts: Facts) -> bool:
+def _can_build(engine: EngineReply, facts: Facts) -> bool:
     if engine.about is None:
         return False
     return engine.about.isolated or all(_usable(name, facts.tools.get(name)) for name in ("c++", "cmake", "ninja"))
@@ -141,7 +141,7 @@ def _engines(facts: Facts, able: tuple[str, ...]) -> Iterator[Check]:
     )
 
 
-def _engine(engine: Asked, facts: Facts, able: tuple[str, ...]) -> Check:
+def _engine(engine: EngineReply, facts: Facts, able: tuple[str, ...]) -> Check:
     use = "builds, in a sandbox" if engine.spec != "host" else "builds on this machine, without a sandbox"
     about = engine.about
     if about is None:

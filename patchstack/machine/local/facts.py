@@ -28,7 +28,7 @@ _GPU_QUERY = "--query-gpu=name,compute_cap,driver_version,memory.total"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class EngineReply:
     """An engine that was asked what it is: `about`, or why it did not say, and what to do about that."""
 
     spec: str
@@ -60,7 +60,7 @@ class Facts:
     cuobjdump: Tool | None
     packages: Mapping[str, bool]
     installed: Installed
-    engines: tuple[Asked, ...]
+    engines: tuple[EngineReply, ...]
     contexts: tuple[str, ...]
     current: str
     contexts_problem: str
@@ -106,7 +106,7 @@ def gather(
     names, current, contexts_problem = told.get("contexts", ((), "", ""))
     gpus, gpu_problem = told.get("gpus", (None, "nvidia-smi does not answer"))
     no_answer = f"no answer within {_ENGINE_SECONDS:g} s"
-    engines = tuple(told.get(f"engine {spec}", Asked(spec=spec, problem=no_answer)) for spec in specs)
+    engines = tuple(told.get(f"engine {spec}", EngineReply(spec=spec, problem=no_answer)) for spec in specs)
     local = any(engine.about is not None and engine.about.local and engine.about.isolated for engine in engines)
     return Facts(
         tools={name: told.get(name) for name in TOOLS},
@@ -160,18 +160,18 @@ def ask_together(
     return given, tuple(name for name in questions if name not in given)
 
 
-def _ask(spec: str, open_engine: Opener) -> Asked:
+def _ask(spec: str, open_engine: Opener) -> EngineReply:
     try:
         engine = open_engine(spec)
         try:
-            return Asked(spec=spec, about=engine.about())
+            return EngineReply(spec=spec, about=engine.about())
         finally:
             engine.close()
     except PatchstackError as error:
         if isinstance(error, UsageError) and spec != "docker":
             # What the user wrote is wrong. For `docker` it is docker's own configuration, and that is a finding.
             raise
-        return Asked(spec=spec, problem=error.message, hint=error.hint)
+        return EngineReply(spec=spec, problem=error.message, hint=error.hint)
 
 
 def _nvcc(env: Mapping[str, str], roots: Sequence[Path]) -> tuple[Tool | None, str]:

@@ -152,7 +152,7 @@ def _warnings(links: Sequence[Link]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proven:
+class VerifiedSeries:
     """A verification, with the series it is about and the objects that hold its trees."""
 
     series: Series
@@ -189,7 +189,7 @@ def prove_and_keep(
     apply_only: bool = False,
     tree_only: bool = False,
     keep_going: bool = False,
-) -> Proven:
+) -> VerifiedSeries:
     """As `prove`, and what was opened for it stays open: for whoever goes on with the trees."""
     series = configured_series(config)
     with_fork = config.expect == "fork" and not apply_only
@@ -212,4 +212,4 @@ def prove_and_keep(
         tree_only=tree_only,
     )
     verification = verify(sources.objects, series, sources.base, expectation, keep_going=keep_going)
-    return Proven(series=series, sources=sources, verification=verification)
+    return VerifiedSeries(series=series, sources=sources, verification=verification)

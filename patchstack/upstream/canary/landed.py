@@ -25,7 +25,7 @@ from patchstack.upstream.canary.similarity import (
     words,
 )
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange, tree_before
-from patchstack.upstream.merge.edits import Lines, compare, lay
+from patchstack.upstream.merge.edits import Lines, compare, merge_edits
 from patchstack.upstream.merge.text import Edit, is_binary
 
 SAME_LINES = 0.6
@@ -160,7 +160,7 @@ class Landing:
             before, here, after = (own.lines(slot) for slot in slots)
             if before is None or here is None or after is None:
                 return None
-            if not lay(before, here, after, compare(before, here), compare(before, after)).nothing:
+            if not merge_edits(before, here, after, compare(before, here), compare(before, after)).nothing:
                 return None
         return later[-1] if later else None
 

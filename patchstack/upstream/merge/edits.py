@@ -19,7 +19,7 @@ NEWLINE = b"\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class MergedEdits:
     """What became of a patch's edits of one text on another version of it.
 
     `clean` says that nothing collided, `nothing` that it changes nothing there; `lines` are the merged text (collisions
@@ -37,15 +37,17 @@ def compare(old: Lines, new: Lines) -> tuple[Edit, ...]:
     return edits(_text(old), _text(new))
 
 
-def lay(base: Lines, ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> Laid:
+def merge_edits(
+    base: Lines, ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]
+) -> MergedEdits:
     """Merge a patch's edits (base to theirs) with upstream's (base to ours).
 
     A collision is settled for `lines`: where both only inserted, both insertions stay, ours first; else ours stands.
     """
     if not upstream:
-        return Laid(clean=True, nothing=not patch, lines=theirs, left=())
+        return MergedEdits(clean=True, nothing=not patch, lines=theirs, left=())
     if not patch:
-        return Laid(clean=True, nothing=True, lines=ours, left=upstream)
+        return MergedEdits(clean=True, nothing=True, lines=ours, left=upstream)
     if _apart(upstream, patch):
         return _beside(ours, theirs, upstream, patch)
     changes = list(refine(overlay(upstream, patch, base, ours, theirs), ours, theirs, NEWLINE))
@@ -60,7 +62,7 @@ def lay(base: Lines, ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], pat
         at = start + count
         _take(change, ours, theirs, merged, left)
     merged += ours[at:]
-    return Laid(clean=clean, nothing=nothing, lines=merged, left=tuple(left))
+    return MergedEdits(clean=clean, nothing=nothing, lines=merged, left=tuple(left))
 
 
 def _apart(upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> bool:
@@ -77,7 +79,7 @@ def _apart(upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> bool:
     return True
 
 
-def _beside(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> Laid:
+def _beside(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple[Edit, ...]) -> MergedEdits:
     """The merge of edits that lie apart."""
     merged: list[bytes] = []
     left: list[Edit] = []
@@ -100,7 +102,7 @@ def _beside(ours: Lines, theirs: Lines, upstream: tuple[Edit, ...], patch: tuple
         at = edit.at + ahead + edit.removed
         edit = next(pending, None)
     merged += ours[at:]
-    return Laid(clean=True, nothing=False, lines=merged, left=tuple(left))
+    return MergedEdits(clean=True, nothing=False, lines=merged, left=tuple(left))
 
 
 def _take(change: Change, ours: Lines, theirs: Lines, merged: list[bytes], left: list[Edit]) -> None:

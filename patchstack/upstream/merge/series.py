@@ -8,7 +8,7 @@ from enum import Enum
 
 from patchstack.git.overlay import EXECUTABLE, FILE
 from patchstack.upstream.canary.strict_chain import Slot
-from patchstack.upstream.merge.edits import Lines, compare, lay, without
+from patchstack.upstream.merge.edits import Lines, compare, merge_edits, without
 from patchstack.upstream.merge.patch_edits import OwnEdits, PathEdit
 from patchstack.upstream.merge.text import Edit
 
@@ -115,7 +115,7 @@ class Carrier:
         before = self._own.lines(base)
         if not agreed or file.lines is None or after.lines is None or before is None or change.edits is None:
             return _Outcome(self._passed_over(file, change), clean=False, nothing=False)
-        laid = lay(before, file.lines, after.lines, file.left, change.edits)
+        laid = merge_edits(before, file.lines, after.lines, file.left, change.edits)
         slot: Slot = (mode, ours[1] if laid.nothing else -1)
         nothing = laid.nothing and mode == ours[0]
         return _Outcome(_File(slot, laid.lines, laid.left), clean=laid.clean, nothing=nothing)

@@ -16,7 +16,7 @@ from patchstack.process import ProgramTimeout, run
 from patchstack.tasks import task
 from patchstack.workflow.bisect.checkout_tree import TreeDirectory
 from patchstack.workflow.bisect.points import NoTree, Point, Row
-from patchstack.workflow.bisect.search import Answer, Ending, Said, comes_and_goes, next_point
+from patchstack.workflow.bisect.search import Ending, PointState, SearchResult, comes_and_goes, next_point
 
 Talk = Callable[[str], None]
 _SKIP, _ABORT = 125, 128
@@ -34,7 +34,7 @@ class Tried:
     log, and why, where it was not the command that said so."""
 
     place: int
-    said: Said
+    said: PointState
     code: int | None
     seconds: float
     log: Path | None
@@ -48,7 +48,7 @@ class Bisected:
     row: Row
     command: tuple[str, ...]
     tried: tuple[Tried, ...]
-    answer: Answer
+    answer: SearchResult
     turns_back: tuple[int, int] | None
 
     @property
@@ -88,7 +88,7 @@ def bisect(
     try:
         trial = _Trial(row, argv, logs, talk, TreeDirectory(root / "tree", row.objects), seconds, builder)
         (root / "tree").mkdir()
-        said: dict[int, Said] = {}
+        said: dict[int, PointState] = {}
         tried: list[Tried] = []
         last = len(row.points) - 1
         while isinstance(step := next_point(0, last, said), int):
@@ -135,28 +135,32 @@ class _Trial:
         point = self._row.points[place]
         tree = self._row.tree(place)
         if isinstance(tree, NoTree):
-            return self._tell(point, Tried(place=place, said=Said.SKIP, code=None, seconds=0.0, log=None, why=tree.why))
+            return self._tell(
+                point, Tried(place=place, said=PointState.SKIP, code=None, seconds=0.0, log=None, why=tree.why)
+            )
         started = time.monotonic()
         environment = {"PATCHSTACK_TREE": tree, "PATCHSTACK_POINT": point.name}
         if self._builder is not None:
             made = self._builder.build(point, tree)
             if isinstance(made, NoTree):
                 wall = time.monotonic() - started
-                none = Tried(place=place, said=Said.SKIP, code=None, seconds=wall, log=None, why=made.why)
+                none = Tried(place=place, said=PointState.SKIP, code=None, seconds=wall, log=None, why=made.why)
                 return self._tell(point, none)
             environment["PATCHSTACK_BIN"] = str(made)
         if spoilt := self._directory.move(tree):
             self._talk(f"note: the command had changed {spoilt} of the tree's own files; they were put back")
         if not Path(self._argv[0]).is_absolute() and not (self._directory.root / self._argv[0]).is_file():
             why = f"the tree has no {self._argv[0]}"
-            return self._tell(point, Tried(place=place, said=Said.SKIP, code=None, seconds=0.0, log=None, why=why))
+            return self._tell(
+                point, Tried(place=place, said=PointState.SKIP, code=None, seconds=0.0, log=None, why=why)
+            )
         started = time.monotonic()
         log = self._logs / f"{count:03d}-{point.name.replace(' ', '-')}.log"
         with task(f"run {count} of the command: {point.name}", key=f"bisect {' '.join(self._argv)}"):
             code = self._code(environment, log)
         one = Tried(
             place=place,
-            said=Said.GOOD if code == 0 else Said.SKIP if code == _SKIP else Said.BAD,
+            said=PointState.GOOD if code == 0 else PointState.SKIP if code == _SKIP else PointState.BAD,
             code=code,
             seconds=time.monotonic() - started,
             log=log,
@@ -202,7 +206,7 @@ def _found(command: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _refuse_doubt(row: Row, before: Said, again: Tried) -> None:
+def _refuse_doubt(row: Row, before: PointState, again: Tried) -> None:
     if again.said is not before:
         point = row.points[again.place]
         raise BisectAborted(

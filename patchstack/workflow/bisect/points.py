@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from patchstack.errors import NotHeldError, UsageError
 from patchstack.git.objects import Objects
 from patchstack.git.remote import Cache
-from patchstack.series.verify.verify import Proven, prove_and_keep
+from patchstack.series.verify.verify import VerifiedSeries, prove_and_keep
 from patchstack.upstream.merge.patch import Picker
 from patchstack.workflow.sync.target import open_target
 from patchstack.workspace import SeriesConfig
@@ -103,7 +103,7 @@ def between(row: Row, good: int | None, bad: int | None) -> Row:
     )
 
 
-def _applied(config: SeriesConfig, cache: Cache) -> Proven:
+def _applied(config: SeriesConfig, cache: Cache) -> VerifiedSeries:
     proven = prove_and_keep(config, cache, apply_only=True)
     if not proven.verification.applies:
         raise NotHeldError(
@@ -113,7 +113,7 @@ def _applied(config: SeriesConfig, cache: Cache) -> Proven:
     return proven
 
 
-def _trees(proven: Proven) -> list[str]:
+def _trees(proven: VerifiedSeries) -> list[str]:
     """The pin's tree and that after every patch."""
     return [proven.verification.base_tree, *(row.tree for row in proven.verification.rows if row.tree is not None)]
 

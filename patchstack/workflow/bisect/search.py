@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Said(StrEnum):
+class PointState(StrEnum):
     """What was found of a point."""
 
     GOOD = "good"
@@ -27,44 +27,44 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SearchResult:
     """The end: `candidates` are the points that may be the first bad one, in order; exactly one where it was found."""
 
     ending: Ending
     candidates: tuple[int, ...] = ()
 
 
-def next_point(good: int, bad: int, said: Mapping[int, Said]) -> int | Answer:
+def next_point(good: int, bad: int, said: Mapping[int, PointState]) -> int | SearchResult:
     """The point to try next between a good and a bad end, or the answer. Both ends are tried first.
 
     The middle of what is left is tried; where it was skipped, the nearest that was not. A point is the first bad one if
     it is bad and the one before it good; with skipped ones between the two it may be any of them.
     """
-    for end, wanted, other in ((bad, Said.BAD, Ending.ALL_GOOD), (good, Said.GOOD, Ending.ALL_BAD)):
+    for end, wanted, other in ((bad, PointState.BAD, Ending.ALL_GOOD), (good, PointState.GOOD, Ending.ALL_BAD)):
         if end not in said:
             return end
-        if said[end] is Said.SKIP:
-            return Answer(ending=Ending.END_SKIPPED, candidates=(end,))
+        if said[end] is PointState.SKIP:
+            return SearchResult(ending=Ending.END_SKIPPED, candidates=(end,))
         if said[end] is not wanted:
-            return Answer(ending=other)
-    low = max(point for point, one in said.items() if one is Said.GOOD and good <= point < bad)
-    high = min(point for point, one in said.items() if one is Said.BAD and low < point <= bad)
+            return SearchResult(ending=other)
+    low = max(point for point, one in said.items() if one is PointState.GOOD and good <= point < bad)
+    high = min(point for point, one in said.items() if one is PointState.BAD and low < point <= bad)
     left = [point for point in range(low + 1, high) if point not in said]
     if left:
         middle = (low + high) / 2
         return min(left, key=lambda point: (abs(point - middle), point))
     candidates = tuple(range(low + 1, high + 1))
-    return Answer(
+    return SearchResult(
         ending=Ending.FIRST_BAD if len(candidates) == 1 else Ending.BETWEEN_SKIPS,
         candidates=candidates,
     )
 
 
-def comes_and_goes(said: Mapping[int, Said]) -> tuple[int, int] | None:
+def comes_and_goes(said: Mapping[int, PointState]) -> tuple[int, int] | None:
     """A bad point with a good one behind it: then there is more than one place where good turns bad, and the answer is
     only one of them."""
-    bad = [point for point, one in said.items() if one is Said.BAD]
-    good = [point for point, one in said.items() if one is Said.GOOD]
+    bad = [point for point, one in said.items() if one is PointState.BAD]
+    good = [point for point, one in said.items() if one is PointState.GOOD]
     if bad and good and min(bad) < max(good):
         return min(bad), max(good)
     return None

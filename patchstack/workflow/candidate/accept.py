@@ -41,7 +41,7 @@ BenchOf = Callable[[Stored], AbstractContextManager[Runner]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class AcceptStep:
     """One thing that must hold, and how it came out."""
 
     name: str
@@ -50,7 +50,7 @@ class Step:
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
-def step_line(step: Step, seconds: float) -> str:
+def step_line(step: AcceptStep, seconds: float) -> str:
     """A step for people, as it comes out, with the time that it took."""
     return f"{step.verdict:<7}  {step.name}: {step.detail} ({clock(seconds)})"
 
@@ -71,7 +71,7 @@ def alike(candidates: Sequence[Candidate], ledger: Ledger) -> tuple[Likeness, ..
     return tuple(likeness for one in candidates for likeness in resembling(one, rejected))
 
 
-def examine(way: OnTheWay, cache: Cache, terms: Terms, build: BuildOf, bench: BenchOf) -> Iterator[Step]:
+def examine(way: OnTheWay, cache: Cache, terms: Terms, build: BuildOf, bench: BenchOf) -> Iterator[AcceptStep]:
     """Every step in order, each as it comes out. After a part (the mirror, the prefix, the candidate, the benchmarks)
     with a step that is not PASS, the next is not begun.
 
@@ -93,7 +93,7 @@ def examine(way: OnTheWay, cache: Cache, terms: Terms, build: BuildOf, bench: Be
 
 
 def decide(
-    way: OnTheWay, candidates: Sequence[Candidate], steps: Sequence[Step], ledger: Ledger, *, why: str
+    way: OnTheWay, candidates: Sequence[Candidate], steps: Sequence[AcceptStep], ledger: Ledger, *, why: str
 ) -> tuple[Decision, Path]:
     """Write the acceptance down. To be called with steps that are all PASS."""
     assert steps and all(step.verdict is Verdict.PASS for step in steps)
@@ -112,12 +112,12 @@ def decide(
     return decision, ledger.write(decision)
 
 
-def _mirrored(way: OnTheWay, cache: Cache) -> Step:
+def _mirrored(way: OnTheWay, cache: Cache) -> AcceptStep:
     """The series as it is mirrors the fork up to the candidate's parent."""
     base = way.sources.base
     if not has_patches(way.config.patches):
         verdict = Verdict.PASS if way.before.oid == base.oid else Verdict.FAIL
-        return Step(name="verify", verdict=verdict, detail="there is no series yet: the first candidate makes it")
+        return AcceptStep(name="verify", verdict=verdict, detail="there is no series yet: the first candidate makes it")
     with task("verify", key=f"verify {way.config.name}", announced=True):
         result = prove(dataclasses.replace(way.config, fork_ref=way.before.oid, expect="fork"), cache)
     given = "1 patch gives" if result.applied_count == 1 else f"{result.applied_count} patches give"
@@ -127,7 +127,7 @@ def _mirrored(way: OnTheWay, cache: Cache) -> Step:
         after = prove(dataclasses.replace(way.config, fork_ref=way.head.oid, expect="fork"), cache)
         if after.holds:  # an accept that was ended behind its export
             result, detail = after, f"the series has {way.head.oid[:12]} already"
-    return Step(
+    return AcceptStep(
         name="verify",
         verdict=Verdict.PASS if result.holds else Verdict.FAIL,
         detail=detail,
@@ -144,7 +144,7 @@ def gated(
     bench: BenchOf,
     built: list[Stored] | None = None,
     then: Commit | None = None,
-) -> Iterator[Step]:
+) -> Iterator[AcceptStep]:
     """Build a commit's tree, hold its proofs, run the suite on it. The last of `built` is what the references of the
     gates are of, since they passed on it; the new build is added. A reference may be of the commit `then`, which comes
     after: then a gate holds where it gives another transcript and is measured to be the same model as that one."""
@@ -154,7 +154,7 @@ def gated(
         built.append(stored)
     if stored.record["status"] != BUILT:
         rejection = stored.record["rejection"]
-        yield Step(
+        yield AcceptStep(
             name=f"build {which}",
             verdict=Verdict.FAIL,
             detail=f"{rejection['file']}:{rejection['line']}: {rejection['message']}",
@@ -167,7 +167,7 @@ def gated(
     ]
     verdict = _together([one for _, one in proofs])
     bad = [name for name, one in proofs if one is not Verdict.PASS]
-    yield Step(
+    yield AcceptStep(
         name=f"build {which}",
         verdict=verdict,
         detail=f"{stored.key[:12]}, " + (f"not proven: {', '.join(bad)}" if bad else f"{len(proofs)} proofs hold"),
@@ -205,8 +205,8 @@ def _referring_to(build: Stored, ready: Runner) -> Runner:
     return ready.within(dataclasses.replace(ready.context, reference=programs_of(build, isolated=ready.about.isolated)))
 
 
-def _gate_step(gate: Gate, judgement: Judgement, which: str, key: str) -> Step:
-    return Step(
+def _gate_step(gate: Gate, judgement: Judgement, which: str, key: str) -> AcceptStep:
+    return AcceptStep(
         name=f"gate {gate.name} ({which})",
         verdict=judgement.verdict,
         detail=judgement.reason,
@@ -221,7 +221,7 @@ def _gate_step(gate: Gate, judgement: Judgement, which: str, key: str) -> Step:
     )
 
 
-def _measured(path: Path) -> Step:
+def _measured(path: Path) -> AcceptStep:
     """A benchmark's result file: a JSON document with a `verdict`."""
     try:
         content = path.read_bytes()
@@ -231,7 +231,7 @@ def _measured(path: Path) -> Step:
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path} is no benchmark result: it has no verdict PASS, FAIL or INVALID") from error
     digest = hashlib.sha256(content).hexdigest()
-    return Step(
+    return AcceptStep(
         name=f"benchmark {path.name}", verdict=verdict, detail=f"sha256 {digest[:12]}", evidence={"sha256": digest}
     )
 

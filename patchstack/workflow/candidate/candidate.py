@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.builds.inputs.source import Source, Step, with_absent
+from patchstack.builds.inputs.source import AppliedPatch, Source, with_absent
 from patchstack.errors import MissingError, NotHeldError, UsageError
 from patchstack.evidence.ledger import Candidate
 from patchstack.evidence.resemblance import symbols_of
@@ -45,7 +45,9 @@ class OnTheWay:
         steps = []
         for one in (*self.fork.commits,) if commit.oid != self.sources.base.oid else ():
             label = f"fork commit {one.oid[:12]} ({one.subject})"
-            steps.append(Step(file=label, number=None, subject=one.subject, sha256="", tree=one.tree, commit=one.oid))
+            steps.append(
+                AppliedPatch(file=label, number=None, subject=one.subject, sha256="", tree=one.tree, commit=one.oid)
+            )
             if one.oid == commit.oid:
                 break
         source = Source(

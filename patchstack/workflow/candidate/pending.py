@@ -13,13 +13,13 @@ from typing import Any
 
 from patchstack.canonical import indented
 from patchstack.files.atomic import replace_file
-from patchstack.workflow.candidate.accept import Step
+from patchstack.workflow.candidate.accept import AcceptStep
 from patchstack.workflow.candidate.candidate import OnTheWay
 
 SCHEMA = "patchstack.examined/1"
 
 
-def keep(root: Path, way: OnTheWay, steps: Sequence[Step]) -> Path:
+def keep(root: Path, way: OnTheWay, steps: Sequence[AcceptStep]) -> Path:
     """Write down, below the workspace's directory, how every step came out."""
     document = {
         "schema": SCHEMA,

@@ -17,7 +17,7 @@ from patchstack.process import run
 from patchstack.series.sources import Sources
 from patchstack.tasks import longest, task, timed
 from patchstack.verdict import Verdict, exit_code
-from patchstack.workflow.candidate.accept import BenchOf, BuildOf, Step, Terms, gated, step_line
+from patchstack.workflow.candidate.accept import AcceptStep, BenchOf, BuildOf, Terms, gated, step_line
 from patchstack.workflow.candidate.candidate import OnTheWay
 from patchstack.workflow.sync.finish import made_branch
 from patchstack.workflow.sync.state import Phase, SyncState
@@ -63,7 +63,7 @@ def check(bench: Bench, state: SyncState, objects: Objects, proving: ProvingOf |
     if not bench.config.sync_require and bench.config.sync_suite is None:
         return state
     assert bench.config.sync_suite is None or proving is not None, "a suite that is not run would pass"
-    steps: list[Step] = []
+    steps: list[AcceptStep] = []
     state = _kept(bench, state, steps, None)
     for step in _asked(bench, state, objects, proving):
         steps.append(step)
@@ -77,7 +77,7 @@ def check(bench: Bench, state: SyncState, objects: Objects, proving: ProvingOf |
     return state
 
 
-def _asked(bench: Bench, state: SyncState, objects: Objects, proving: ProvingOf | None) -> Iterator[Step]:
+def _asked(bench: Bench, state: SyncState, objects: Objects, proving: ProvingOf | None) -> Iterator[AcceptStep]:
     """The commands, and behind them, where all of them succeeded, the suite."""
     for step in _commands(bench, state):
         yield step
@@ -97,12 +97,12 @@ def _asked(bench: Bench, state: SyncState, objects: Objects, proving: ProvingOf 
             bench.talk(line)
 
 
-def _kept(bench: Bench, state: SyncState, steps: list[Step], verdict: Verdict | None) -> SyncState:
+def _kept(bench: Bench, state: SyncState, steps: list[AcceptStep], verdict: Verdict | None) -> SyncState:
     told = {"verdict": verdict, "steps": [dataclasses.asdict(step) for step in steps]}
     return bench.save(replace(state, report={**(state.report or {}), "checks": told}))
 
 
-def _commands(bench: Bench, state: SyncState) -> Iterator[Step]:
+def _commands(bench: Bench, state: SyncState) -> Iterator[AcceptStep]:
     """Run what the policy names, in the new branch's work tree, up to the first that fails."""
     for number, command in enumerate(bench.config.sync_require, 1):
         told = " ".join(command)
@@ -112,7 +112,7 @@ def _commands(bench: Bench, state: SyncState) -> Iterator[Step]:
         log = bench.directory / f"required-{number}.log"
         log.write_bytes(done.stdout + done.stderr)
         last = (done.stdout + done.stderr).decode("utf-8", "replace").splitlines()[-_SHOWN:]
-        yield Step(
+        yield AcceptStep(
             name=told,
             verdict=Verdict.PASS if done.ok else Verdict.FAIL,
             detail=f"exited {done.code}",
@@ -143,7 +143,7 @@ def _branch(bench: Bench, state: SyncState, objects: Objects) -> OnTheWay:
     )
 
 
-def _refusal(bench: Bench, bad: list[Step], verdict: Verdict) -> PatchstackError:
+def _refusal(bench: Bench, bad: list[AcceptStep], verdict: Verdict) -> PatchstackError:
     again = f"patchstack sync {bench.config.name} --continue"
     if "log" in bad[0].evidence:
         return NotHeldError(

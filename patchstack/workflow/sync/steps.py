@@ -12,7 +12,7 @@ from patchstack.git.remote import Remote, fetch_into_cache, shown_url
 from patchstack.series.history import ForkHistory, read_fork
 from patchstack.series.lock import read_lock
 from patchstack.series.mirror.checkout import absent_files, check_out
-from patchstack.series.verify.verify import Proven
+from patchstack.series.verify.verify import VerifiedSeries
 from patchstack.tasks import task
 from patchstack.workflow.sync import conflict, shared_rerere
 from patchstack.workflow.sync import target as sync_target
@@ -25,7 +25,7 @@ from patchstack.workspace import is_url
 LANDED = "landed upstream"
 
 
-def prepare(bench: Bench, state: SyncState, proven: Proven, upstream: Repository) -> SyncState:
+def prepare(bench: Bench, state: SyncState, proven: VerifiedSeries, upstream: Repository) -> SyncState:
     """Make the repository, list what is to be brought over, and begin with it."""
     config, objects, tree = bench.config, proven.sources.objects, tree_of(state)
     fork, own = proven.sources.fork, None
@@ -165,7 +165,7 @@ def resolved(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
     return bench.save(replace(state, head=oid, phase=Phase.PICKING, stop=None))
 
 
-def _fork_of_patches(bench: Bench, proven: Proven) -> tuple[ForkHistory, Repository]:
+def _fork_of_patches(bench: Bench, proven: VerifiedSeries) -> tuple[ForkHistory, Repository]:
     """A series without a fork: its commits, made from lock or patches, in a repository for the moment."""
     config, objects, base = bench.config, proven.sources.objects, proven.sources.base
     directory = bench.directory / "commits"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from patchstack.errors import NotHeldError, UsageError
 from patchstack.series.lock import read_lock
-from patchstack.series.verify.verify import Proven, prove_and_keep
+from patchstack.series.verify.verify import VerifiedSeries, prove_and_keep
 from patchstack.workflow.sync import target as sync_target
 from patchstack.workflow.sync.state import Fate, Phase, SyncState
 from patchstack.workflow.sync.steps import advance, opened, prepare, resolved
@@ -198,7 +198,7 @@ def _place(bench: Bench, worktree: Path | None, branch: str) -> Path:
     return place
 
 
-def _proven(bench: Bench) -> Proven:
+def _proven(bench: Bench) -> VerifiedSeries:
     """The series as it is, which must hold: what is synced is the fork, and the patches follow it."""
     proven = prove_and_keep(bench.config, bench.cache)
     found = proven.verification

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import MissingError
-from patchstack.machine.ask import Said, here, read_parts
+from patchstack.machine.ask import Reply, here, read_parts
 from patchstack.machine.gpu.classes import GpuClass, classify, conclusions, of_all
 from patchstack.machine.hardware import Hardware, hardware, read_hardware
 from patchstack.machine.probe import SCRIPT, number, probe, rows
@@ -18,8 +18,8 @@ from tests.support import smi
 from tests.support.smi import Smi
 
 
-def ok(text: str) -> Said:
-    return Said(code=0, text=text)
+def ok(text: str) -> Reply:
+    return Reply(code=0, text=text)
 
 
 SPARK = {
@@ -39,8 +39,8 @@ LAPTOP = {
     **SPARK,
     "kernel": ok("Linux 6.1.0 x86_64\n"),
     "cpu": ok("model name\t: AMD EPYC\n"),
-    "smi": Said(code=1, text=""),
-    "driver": Said(code=1, text=""),
+    "smi": Reply(code=1, text=""),
+    "driver": Reply(code=1, text=""),
 }
 
 
@@ -171,7 +171,7 @@ def test_identities_differ_where_results_may(tmp_path: Path) -> None:
     other_name = {**SPARK, "gpus": ok(smi.GB10.gpus.replace("GB10", "GB11"))}
     other_capability = {**SPARK, "gpus": ok(smi.GB10.gpus.replace("12.1", "12.2"))}
     cut = {**SPARK, "gpus": ok(smi.GB10.gpus.replace("[N/A], NVIDIA", "Enabled, NVIDIA"))}
-    unread = {**SPARK, "gpus": Said(code=9, text=smi.NO_DRIVER)}
+    unread = {**SPARK, "gpus": Reply(code=9, text=smi.NO_DRIVER)}
     variants = (SPARK, LAPTOP, other_driver, other_name, other_capability, cut, unread)
     assert len({read_hardware(parts).identity() for parts in variants}) == len(variants)
     restarted = {**SPARK, "boot": ok("another\n"), "host": ok("renamed\n"), "memory": ok("MemTotal: 1 kB\n")}
@@ -194,7 +194,7 @@ def test_rows_keep_a_comma_in_a_name_and_refuse_what_is_none() -> None:
     assert rows(ok("1, 2, a, b\n"), 2) == [["1", "2", "a, b"]]
     assert rows(ok("WARNING: infoROM is corrupted at gpu 0000:3B:00.0\n\n"), 2) == []
     assert rows(ok("1\n"), 2) is None
-    assert rows(Said(code=2, text="1, 2, 3\n"), 2) is None
+    assert rows(Reply(code=2, text="1, 2, 3\n"), 2) is None
     assert rows(None, 2) is None
     assert [number(text) for text in ("700.00", "3 W", "[N/A]", "[Not Supported]", "ERR!", "")] == [700.0, 3.0] + [
         None
@@ -208,7 +208,7 @@ def test_an_answer_that_is_cut_off_is_no_answer() -> None:
 
 def test_what_a_login_prints_around_the_parts_is_dropped() -> None:
     text = "motd\n\n@@1 begin a\ntwo\nlines\n\n@@1 end a 3\n\n@@1 begin b\n\n@@1 end b 0\n\n@@1 begin c\nhalf"
-    assert read_parts(text, "@@1") == {"a": Said(code=3, text="two\nlines\n"), "b": ok("")}
+    assert read_parts(text, "@@1") == {"a": Reply(code=3, text="two\nlines\n"), "b": ok("")}
 
 
 def test_nvidia_smi_that_hangs_costs_its_limit_and_no_more(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from patchstack.builds.errors.blame import Origin, Step, who_wrote, who_wrote_each
+from patchstack.builds.errors.blame import BlameStep, Origin, who_wrote, who_wrote_each
 from patchstack.errors import MissingError
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Kind, Objects
@@ -27,9 +27,9 @@ def stored(fork: Fork) -> Objects:
     return objects
 
 
-def steps_of(fork: Fork) -> list[Step]:
+def steps_of(fork: Fork) -> list[BlameStep]:
     return [
-        Step(label=path.name, tree=tree, number=number, subject=fork.repo.git("log", "-1", "--format=%s", commit))
+        BlameStep(label=path.name, tree=tree, number=number, subject=fork.repo.git("log", "-1", "--format=%s", commit))
         for number, (path, tree, commit) in enumerate(zip(fork.patches, fork.trees, fork.commits, strict=True), 1)
     ]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.builds.proofs.files import survey
-from patchstack.builds.proofs.prove import BIN, Ran, run_here
+from patchstack.builds.proofs.prove import BIN, ProgramOutput, run_here
 from patchstack.builds.proofs.running import Kind, Start, judge_start, runs, start_targets
 from patchstack.errors import MissingError
 from patchstack.process import ProgramTimeout
@@ -55,7 +55,7 @@ SYMBOL = b"./tool: symbol lookup error: ./libggml-cuda.so: undefined symbol: %s"
     ],
 )
 def test_exit_code_and_output_say_how_a_program_started(code: int, output: bytes, kind: Kind, words: str) -> None:
-    start = judge_start("tool", Ran(code=code, output=output), KEY)
+    start = judge_start("tool", ProgramOutput(code=code, output=output), KEY)
     assert (start.kind, start.words) == (kind, words)
 
 
@@ -152,7 +152,7 @@ def test_another_machines_program_is_not_run_but_asked_to_it_fails(tmp_path: Pat
 
 
 def test_what_could_not_be_run_to_its_end_is_not_judged(tmp_path: Path) -> None:
-    def slow(path: Path, arguments: tuple[str, ...]) -> Ran:
+    def slow(path: Path, arguments: tuple[str, ...]) -> ProgramOutput:
         raise ProgramTimeout(f"{path.name} {arguments[0]} took over 60 s and was stopped")
 
     compile_c(program(), tmp_path / BIN / "tool")

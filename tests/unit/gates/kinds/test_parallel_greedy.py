@@ -10,9 +10,9 @@ import pytest
 
 from patchstack.engine.protocol import Ending
 from patchstack.gates.kinds.parallel_greedy import (
-    Answer,
-    Step,
+    SlotAnswer,
     Together,
+    TokenStep,
     answered,
     judge_parallel,
     judge_together,
@@ -29,8 +29,8 @@ from tests.support.answering import FakeObserver
 A, B, C = 10, 11, 12
 
 
-def step(token: int, second: int, margin: float) -> Step:
-    return Step(token=token, second=second, margin=margin)
+def step(token: int, second: int, margin: float) -> TokenStep:
+    return TokenStep(token=token, second=second, margin=margin)
 
 
 def told(index: int, steps: list[tuple[int, int, float]], slot: int | None = None) -> dict[str, Any]:
@@ -123,8 +123,8 @@ def test_noise_is_counted_up_to_the_first_different_token() -> None:
     assert noise_between(_answer(SAME), _answer([(A, B, 1.0), (A, B, 1.0), (C, A, 99.0)])) == pytest.approx(1.0)
 
 
-def _answer(steps: list[tuple[int, int, float]]) -> Answer:
-    return Answer(steps=tuple(step(*one) for one in steps), slot=0)
+def _answer(steps: list[tuple[int, int, float]]) -> SlotAnswer:
+    return SlotAnswer(steps=tuple(step(*one) for one in steps), slot=0)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from patchstack.machine.gpu.lock_record import (
     Now,
     Owner,
     Sign,
-    judge,
+    holder_of,
     read_owner,
     record_line,
     taken_line,
@@ -81,7 +81,7 @@ STAT = "42 (llama) bench) S " + " ".join(str(n) for n in range(4, 22)) + " 777 0
     ],
 )
 def test_an_owner_is_alive_or_gone(file: File, now: Now, unchanged: float, standing: Standing, words: str) -> None:
-    holder = judge(file, now, tokens=(), stale=120.0, unchanged=unchanged)
+    holder = holder_of(file, now, tokens=(), stale=120.0, unchanged=unchanged)
     assert holder.standing is standing, holder
     assert words in holder.words
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import UsageError
-from patchstack.machine.ask import Place, Said, here
+from patchstack.machine.ask import Place, Reply, here
 from patchstack.machine.gpu import preflight as module
 from patchstack.machine.gpu.activity import Activity, App, Container, GpuState, read_activity
 from patchstack.machine.gpu.lock import Holder, Standing, gpu_lock
-from patchstack.machine.gpu.preflight import NAMES, Check, Preflight, Wanted, allowed, judge, preflight
+from patchstack.machine.gpu.preflight import NAMES, Check, Preflight, Wanted, allowed, preflight, preflight_checks
 from patchstack.machine.hardware import Gpu, Hardware
 from patchstack.report.machine import preflight_document, preflight_table
 from patchstack.verdict import Verdict
@@ -47,7 +47,7 @@ def judged(
     holders: tuple[Holder, ...] = FREE,
     wanted: Wanted | None = None,
 ) -> dict[str, Check]:
-    found = judge(machine, activity, holders, wanted or Wanted(), own="me:1:2")
+    found = preflight_checks(machine, activity, holders, wanted or Wanted(), own="me:1:2")
     return {check.name: check for check in found}
 
 
@@ -213,33 +213,33 @@ def test_a_busy_machine_is_invalid_and_never_fail() -> None:
     ],
 )
 def test_reasons_are_read_from_the_bit_mask(mask: str, slowed: tuple[str, ...] | None, capped: bool) -> None:
-    parts = {"state": Said(code=0, text=smi.H200.state), "reasons": Said(code=0, text=f"0, {mask}\n")}
+    parts = {"state": Reply(code=0, text=smi.H200.state), "reasons": Reply(code=0, text=f"0, {mask}\n")}
     (gpu,) = read_activity(parts).gpus or ()
     assert (gpu.slowed, gpu.capped) == (slowed, capped)
 
 
 def test_cpus_are_counted_from_two_looks_at_proc_stat() -> None:
     looks = {
-        "cpus": Said(code=0, text="4\n"),
-        "stat": Said(code=0, text="cpu  100 0 100 1000 0 0 0 0 0 0\n"),
-        "stat_later": Said(code=0, text="cpu  150 0 100 1040 10 0 0 0 50 0\n"),
+        "cpus": Reply(code=0, text="4\n"),
+        "stat": Reply(code=0, text="cpu  100 0 100 1000 0 0 0 0 0 0\n"),
+        "stat_later": Reply(code=0, text="cpu  150 0 100 1040 10 0 0 0 50 0\n"),
     }
     assert read_activity(looks).busy == pytest.approx(2.0)
     assert read_activity({**looks, "stat_later": looks["stat"]}).busy is None
-    assert read_activity({**looks, "stat": Said(code=1, text="")}).busy is None
+    assert read_activity({**looks, "stat": Reply(code=1, text="")}).busy is None
     assert read_activity({}).containers == ()
 
 
 def test_containers_that_cannot_be_listed_are_not_no_containers() -> None:
-    denied = {"docker1": Said(code=1, text="permission denied while trying to connect\n")}
+    denied = {"docker1": Reply(code=1, text="permission denied while trying to connect\n")}
     assert read_activity(denied).containers is None
     assert read_activity(denied).containers_problem == (
         "docker does not list its containers: permission denied while trying to connect"
     )
-    inside = read_activity({"contained": Said(code=0, text="docker\n")})
+    inside = read_activity({"contained": Reply(code=0, text="docker\n")})
     assert inside.containers_problem == "this is the inside of a container (docker): those beside it cannot be seen"
-    assert read_activity({"podman": Said(code=0, text="odd\n")}).containers is None
-    twice = Said(code=0, text="id\tme\tgate\timage\tname\n")
+    assert read_activity({"podman": Reply(code=0, text="odd\n")}).containers is None
+    twice = Reply(code=0, text="id\tme\tgate\timage\tname\n")
     assert read_activity({"docker1": twice, "podman": twice}).containers == (
         Container(id="id", name="name", image="image", owner="me", job="gate"),
     )

@@ -14,8 +14,8 @@ import pytest
 from patchstack.engine.protocol import About, Engine, EngineUnavailable
 from patchstack.errors import Exit, MissingError, UsageError
 from patchstack.installed import By, Installed
-from patchstack.machine.local.doctor import Check, State, judge
-from patchstack.machine.local.facts import Asked, Facts, Gpu, ask_together, gather, read_gpus
+from patchstack.machine.local.doctor import Check, State, checkup_of
+from patchstack.machine.local.facts import EngineReply, Facts, Gpu, ask_together, gather, read_gpus
 from patchstack.machine.local.toolchain import Tool
 from patchstack.report.doctor import advice_lines, doctor_document, doctor_table
 
@@ -38,7 +38,7 @@ HOST = About(
 DOCKER = replace(
     HOST, spec="docker", kind="docker", endpoint="unix:///x", version="28.1", cpus=16, memory=128 << 30, isolated=True
 )
-DOWN = Asked(spec="docker", problem="no Docker engine answers at unix:///x", hint="start it")
+DOWN = EngineReply(spec="docker", problem="no Docker engine answers at unix:///x", hint="start it")
 ALL = Facts(
     tools={
         "git": tool("git", "2.39.5"),
@@ -58,7 +58,7 @@ ALL = Facts(
         program=Path("/venv/bin/patchstack"),
         python=Path("/venv/bin/python"),
     ),
-    engines=(Asked(spec="docker", about=DOCKER), Asked(spec="host", about=HOST)),
+    engines=(EngineReply(spec="docker", about=DOCKER), EngineReply(spec="host", about=HOST)),
     contexts=("default", "spark"),
     current="unix:///x (where docker listens by default)",
     contexts_problem="",
@@ -76,7 +76,7 @@ NOTHING = replace(
     nvcc=None,
     cuobjdump=None,
     packages=dict.fromkeys(ALL.packages, False),
-    engines=(DOWN, Asked(spec="host", about=HOST)),
+    engines=(DOWN, EngineReply(spec="host", about=HOST)),
     contexts=("default",),
     buildx=None,
     podman_socket=None,
@@ -91,15 +91,15 @@ def without(facts: Facts, *names: str) -> Facts:
 
 
 def check(facts: Facts, name: str) -> Check:
-    return next(found for found in judge(facts).checks if found.name == name)
+    return next(found for found in checkup_of(facts).checks if found.name == name)
 
 
 def states(facts: Facts) -> dict[str, str]:
-    return {found.name: found.state.value for found in judge(facts).checks if found.state is not State.OK}
+    return {found.name: found.state.value for found in checkup_of(facts).checks if found.state is not State.OK}
 
 
 def test_a_machine_that_has_it_all_needs_nothing() -> None:
-    checkup = judge(ALL)
+    checkup = checkup_of(ALL)
     assert states(ALL) == {}
     assert (checkup.verify, checkup.builds, checkup.exit_code) == (True, ("docker", "host"), Exit.HOLDS)
     assert [found.name for found in checkup.checks] == [
@@ -113,7 +113,7 @@ def test_a_machine_that_has_it_all_needs_nothing() -> None:
 
 
 def test_a_machine_that_has_nothing_is_told_how_to_get_it() -> None:
-    checkup = judge(NOTHING)
+    checkup = checkup_of(NOTHING)
     assert (checkup.verify, checkup.builds, checkup.exit_code) == (False, (), Exit.MISSING)
     assert states(NOTHING) == {
         "git": "missing",
@@ -175,7 +175,7 @@ def test_a_machine_that_has_nothing_is_told_how_to_get_it() -> None:
     ],
 )
 def test_builds_need_one_engine_that_can_and_no_more(facts: Facts, builds: tuple[str, ...], missing: list[str]) -> None:
-    checkup = judge(facts)
+    checkup = checkup_of(facts)
     assert checkup.builds == builds
     assert checkup.exit_code == (Exit.HOLDS if builds else Exit.MISSING)
     assert [found.name for found in checkup.checks if found.state is State.MISSING] == missing
@@ -186,15 +186,15 @@ def test_builds_need_one_engine_that_can_and_no_more(facts: Facts, builds: tuple
 )
 def test_git_must_not_be_too_old(version: str, state: str, verify: bool) -> None:
     facts = replace(ALL, tools={**ALL.tools, "git": tool("git", version)})
-    assert (check(facts, "git").state.value, judge(facts).verify) == (state, verify)
+    assert (check(facts, "git").state.value, checkup_of(facts).verify) == (state, verify)
     if not verify:
         assert check(facts, "git").found.endswith(", and 2.32 is needed")
-        assert judge(facts).exit_code is Exit.MISSING
+        assert checkup_of(facts).exit_code is Exit.MISSING
 
 
 def test_a_cmake_that_knows_no_cuda_architectures_cannot_build_on_the_host() -> None:
     facts = replace(ALL, tools={**ALL.tools, "cmake": tool("cmake", "3.16.3")}, engines=ALL.engines[1:])
-    assert judge(facts).builds == ()
+    assert checkup_of(facts).builds == ()
     assert check(facts, "cmake").found == "3.16.3 (/usr/bin/cmake), and 3.18 is needed"
     assert check(facts, "host").found == "Linux 6.1 at lab: linux/amd64, 1 CPU, 8.0 GiB; cmake missing or too old"
 
@@ -232,7 +232,7 @@ def test_a_full_disk_is_said_to_be() -> None:
 
 
 def test_the_document_holds_all_of_it() -> None:
-    document = doctor_document(judge(ALL))
+    document = doctor_document(checkup_of(ALL))
     assert {key: document[key] for key in ("schema", "verify", "builds", "exit_code")} == {
         "schema": "patchstack.doctor/1",
         "verify": True,
@@ -250,7 +250,7 @@ def test_the_document_holds_all_of_it() -> None:
         "free": 40 << 30,
     }
     assert document["checks"][0]["details"] == {"path": "/usr/bin/git", "version": "2.39.5", "found_by": "PATH"}
-    assert set(doctor_table(judge(ALL)).rows[0]) == {"verify", "git", "ok", "2.39.5 (/usr/bin/git)"}
+    assert set(doctor_table(checkup_of(ALL)).rows[0]) == {"verify", "git", "ok", "2.39.5 (/usr/bin/git)"}
 
 
 # Asking the machine
@@ -284,11 +284,11 @@ def test_with_everything_absent_it_still_answers(tmp_path: Path) -> None:
     facts = ask(tmp_path, opened, "docker")
     assert set(facts.tools.values()) == {None}
     assert (facts.nvcc, facts.gpus, facts.buildx) == (None,) * 3
-    assert facts.engines == (Asked(spec="docker", problem="no docker package", hint="pip install it"),)
+    assert facts.engines == (EngineReply(spec="docker", problem="no docker package", hint="pip install it"),)
     assert facts.contexts == ("default",)
     assert facts.cache_free is not None
     assert facts.late == ()
-    assert judge(facts).exit_code is Exit.MISSING
+    assert checkup_of(facts).exit_code is Exit.MISSING
     assert not (tmp_path / "not").exists()
 
 
@@ -299,8 +299,8 @@ def test_engines_that_fail_are_told_with_their_reason_and_let_go(tmp_path: Path)
     engines = {"docker": FakeEngine(lambda: DOCKER), "ssh://spark": FakeEngine(fails)}
     facts = ask(tmp_path, engines.__getitem__, "docker", "ssh://spark")
     assert facts.engines == (
-        Asked(spec="docker", about=DOCKER),
-        Asked(spec="ssh://spark", problem="no Docker engine answers", hint="start it"),
+        EngineReply(spec="docker", about=DOCKER),
+        EngineReply(spec="ssh://spark", problem="no Docker engine answers", hint="start it"),
     )
     assert all(engine.closed for engine in engines.values())
 

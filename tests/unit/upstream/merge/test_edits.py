@@ -10,7 +10,7 @@ from patchstack.git.objects import Objects
 from patchstack.series.files.directory import load_series
 from patchstack.upstream.canary.diagnose import Diagnoser
 from patchstack.upstream.canary.strict_chain import StrictChain
-from patchstack.upstream.merge.edits import NEWLINE, compare, lay, without
+from patchstack.upstream.merge.edits import NEWLINE, compare, merge_edits, without
 from patchstack.upstream.merge.patch import Picker
 from patchstack.upstream.merge.series import Way
 from patchstack.upstream.merge.text import Edit, merge_texts
@@ -50,7 +50,7 @@ def test_edits_laid_over_edits_give_the_merge_of_the_texts() -> None:
         base = [draw.choice(alphabet) for _ in range(draw.randint(1, 30))]
         ours, theirs = changed(base), changed(base)
         upstream, patch = compare(base, ours), compare(base, theirs)
-        laid = lay(base, ours, theirs, upstream, patch)
+        laid = merge_edits(base, ours, theirs, upstream, patch)
         merged = merge_texts(text(base), text(ours), text(theirs), union=True)
         assert (laid.clean, text(list(laid.lines))) == (merged.clean, merged.text)
         assert replayed(theirs, list(laid.lines), laid.left) == list(laid.lines)

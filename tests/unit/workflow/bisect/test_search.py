@@ -12,19 +12,19 @@ from patchstack.errors import UsageError
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
 from patchstack.workflow.bisect.checkout_tree import TreeDirectory
-from patchstack.workflow.bisect.search import Answer, Ending, Said, comes_and_goes, next_point
+from patchstack.workflow.bisect.search import Ending, PointState, SearchResult, comes_and_goes, next_point
 
 
-def search(count: int, answer: Callable[[int], Said]) -> tuple[Answer, dict[int, Said]]:
-    said: dict[int, Said] = {}
+def search(count: int, answer: Callable[[int], PointState]) -> tuple[SearchResult, dict[int, PointState]]:
+    said: dict[int, PointState] = {}
     while isinstance(step := next_point(0, count - 1, said), int):
         assert step not in said, "nothing is tried twice"
         said[step] = answer(step)
     return step, said
 
 
-def bad_from(first: int) -> Callable[[int], Said]:
-    return lambda point: Said.BAD if point >= first else Said.GOOD
+def bad_from(first: int) -> Callable[[int], PointState]:
+    return lambda point: PointState.BAD if point >= first else PointState.GOOD
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 7, 55, 282])
@@ -37,27 +37,33 @@ def test_the_first_bad_one_is_found_wherever_it_is_in_a_binary_search(count: int
 
 
 def test_skipped_points_are_gone_round() -> None:
-    found, said = search(16, lambda point: Said.SKIP if point in (7, 8) else Said.BAD if point >= 11 else Said.GOOD)
+    found, said = search(
+        16, lambda point: PointState.SKIP if point in (7, 8) else PointState.BAD if point >= 11 else PointState.GOOD
+    )
     assert (found.ending, found.candidates) == (Ending.FIRST_BAD, (11,))
-    assert said[7] is Said.SKIP
+    assert said[7] is PointState.SKIP
 
 
 def test_with_all_between_skipped_every_one_of_them_may_be_it() -> None:
-    found, said = search(16, lambda point: Said.SKIP if 5 <= point <= 8 else Said.BAD if point >= 9 else Said.GOOD)
+    found, said = search(
+        16, lambda point: PointState.SKIP if 5 <= point <= 8 else PointState.BAD if point >= 9 else PointState.GOOD
+    )
     assert (found.ending, found.candidates) == (Ending.BETWEEN_SKIPS, (5, 6, 7, 8, 9))
-    assert {said[point] for point in range(5, 9)} == {Said.SKIP}, "each of them was tried"
+    assert {said[point] for point in range(5, 9)} == {PointState.SKIP}, "each of them was tried"
 
 
 @pytest.mark.parametrize(
     ("ends", "ending"),
     [
-        ((Said.GOOD, Said.GOOD), Ending.ALL_GOOD),
-        ((Said.BAD, Said.BAD), Ending.ALL_BAD),
-        ((Said.SKIP, Said.BAD), Ending.END_SKIPPED),
-        ((Said.GOOD, Said.SKIP), Ending.END_SKIPPED),
+        ((PointState.GOOD, PointState.GOOD), Ending.ALL_GOOD),
+        ((PointState.BAD, PointState.BAD), Ending.ALL_BAD),
+        ((PointState.SKIP, PointState.BAD), Ending.END_SKIPPED),
+        ((PointState.GOOD, PointState.SKIP), Ending.END_SKIPPED),
     ],
 )
-def test_ends_that_are_not_good_and_bad_end_the_search_at_once(ends: tuple[Said, Said], ending: Ending) -> None:
+def test_ends_that_are_not_good_and_bad_end_the_search_at_once(
+    ends: tuple[PointState, PointState], ending: Ending
+) -> None:
     found, said = search(9, lambda point: ends[point > 0])
     assert found.ending is ending
     assert len(said) <= 2
@@ -65,9 +71,9 @@ def test_ends_that_are_not_good_and_bad_end_the_search_at_once(ends: tuple[Said,
 
 def test_bad_with_good_behind_it_is_noticed() -> None:
     # 0 good, 1 to 3 bad, 4 to 5 good, 6 to 8 bad: which place is found is chance, that there are two is not.
-    answer = {4: Said.GOOD, 8: Said.BAD, 0: Said.GOOD, 6: Said.BAD, 5: Said.GOOD}
+    answer = {4: PointState.GOOD, 8: PointState.BAD, 0: PointState.GOOD, 6: PointState.BAD, 5: PointState.GOOD}
     assert comes_and_goes(answer) is None
-    assert comes_and_goes({**answer, 2: Said.BAD}) == (2, 5)
+    assert comes_and_goes({**answer, 2: PointState.BAD}) == (2, 5)
 
 
 def tree(objects: Objects, files: dict[str, tuple[int, str]]) -> str:
