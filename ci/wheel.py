@@ -59,6 +59,25 @@ class Wrong(Exception):
     """A form that does not work."""
 
 
+_SETTINGS = {
+    "index-url": ("PIP_INDEX_URL", "UV_DEFAULT_INDEX"),
+    "extra-index-url": ("PIP_EXTRA_INDEX_URL",),
+    "find-links": ("PIP_FIND_LINKS",),
+    "cert": ("PIP_CERT", "SSL_CERT_FILE"),
+}
+
+
+def index_settings() -> dict[str, str]:
+    """Where this machine's pip gets packages, for a home without its configuration, and for uv, which reads none."""
+    found = {}
+    for name, variables in _SETTINGS.items():
+        asked = [sys.executable, "-m", "pip", "config", "get", f"global.{name}"]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        if done.returncode == 0 and done.stdout.strip():
+            found |= dict.fromkeys(variables, done.stdout.strip())
+    return found
+
+
 class Newcomer:
     """A home and an empty directory of its own, and a shell in it."""
 
@@ -70,7 +89,7 @@ class Newcomer:
         kept = ("LANG", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "https_proxy", "http_proxy", "no_proxy")
         passed = {name: value for name, value in os.environ.items() if name in kept or name.startswith(("PIP_", "UV_"))}
         path = [str(self.home / ".local/bin"), str(tools), "/usr/local/bin", "/usr/bin", "/bin"]
-        self.environment = {**passed, "HOME": str(self.home), "PATH": os.pathsep.join(path)}
+        self.environment = {**index_settings(), **passed, "HOME": str(self.home), "PATH": os.pathsep.join(path)}
 
     def shell(self, command: str, codes: tuple[int, ...] = (0,)) -> str:
         """Run a line as it would be pasted; gives what it prints on standard output."""
