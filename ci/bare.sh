@@ -74,8 +74,12 @@ done
 for file in /etc/pip.conf /etc/resolv.conf /etc/hosts; do
     [ ! -e "$file" ] || cp --dereference "$file" "$root$file"
 done
+# Certificates: those of this machine replace the root's own, also where links among them lead nowhere.
 mkdir -p "$root/etc/ssl/certs"
-[ ! -d /etc/ssl/certs ] || cp --recursive --dereference --update /etc/ssl/certs/. "$root/etc/ssl/certs/" 2>/dev/null || true
+[ ! -d /etc/ssl/certs ] || cp --recursive --dereference --remove-destination /etc/ssl/certs/. "$root/etc/ssl/certs/" 2>/dev/null || true
+for file in ${SSL_CERT_FILE:-} ${REQUESTS_CA_BUNDLE:-} ${PIP_CERT:-}; do
+    [ ! -f "$file" ] || install -D --mode=644 "$file" "$root$file"
+done
 for directory in $(settings | grep -oE "(file://)?/[^][ '\",]+" | sed 's,^file://,,' | sort -u); do
     directory=${directory%/simple} # an index names its files beside itself
     [ -d "$directory" ] || continue
