@@ -14,6 +14,7 @@ from patchstack.errors import UsageError
 from patchstack.report.text import counted
 
 if TYPE_CHECKING:
+    from patchstack.series.mirror.export import ExportPlan
     from patchstack.workspace import SeriesConfig
 
 
@@ -48,56 +49,25 @@ def export_command(
         return
     if form is not None:
         raise UsageError("--form goes with -o", hint="the form of the series itself is form: in patchstack.yaml")
-    from patchstack.git.remote import shown_url
-    from patchstack.report.export import export_document, export_line, export_table
-    from patchstack.report.table import print_table
-    from patchstack.series.files.directory import Series
-    from patchstack.series.history import check_pushed
-    from patchstack.series.mirror.export import carry_out, plan_export
-    from patchstack.series.mirror.format_cache import FormatMemory
-    from patchstack.series.sources import open_sources
-    from patchstack.workspace import is_url
+    from patchstack.workflow.export import plan_from_fork
 
     config = one_series(the_workspace(workspace), series or ())
-    if config.fork is None or config.fork_ref is None:
-        raise UsageError(f"{config.name} has no fork to export", hint="add fork and fork_ref to patchstack.yaml")
-    if is_url(config.fork):
-        hint = f"clone {shown_url(config.fork)} and name the clone"
-        raise UsageError("export needs the fork on this machine", hint=hint)
+    pairs = _pairs(same or [])
     cache = open_cache(offline=False)
-    sources = open_sources(
-        cache,
-        upstream=config.upstream,
-        pin=config.pin,
-        fork=config.fork,
-        fork_ref=config.fork_ref,
-        series=Series(name=config.name, directory=config.patches, patches=()),
-        recreate=config.name,
-    )
-    assert sources.fork is not None and sources.fork_repository is not None
-    warning = check_pushed(
-        sources.fork_repository, sources.fork.head.oid, config.fork_ref, required=config.require_pushed
-    )
-    plan = plan_export(
-        sources.objects,
-        sources.fork_repository,
-        config.name,
-        config.patches,
-        sources.base,
-        sources.fork,
-        context=config.context,
-        anchored=config.anchored,
-        renumber=renumber,
-        discard_edits=discard_edits,
-        same=_pairs(same or []),
-        policy=config.lint,
-        waivers=config.waive,
-        memory=FormatMemory.of(cache.root, sources.fork_repository, context=config.context, anchored=config.anchored),
-    )
+    plan, warning = plan_from_fork(config, cache, renumber=renumber, discard_edits=discard_edits, same=pairs)
     if warning:
         talk(f"warning: {warning}")
     if not dry_run:
+        from patchstack.series.mirror.export import carry_out
+
         carry_out(plan)
+    _print(plan, dry_run=dry_run, json=json)
+
+
+def _print(plan: ExportPlan, *, dry_run: bool, json: bool) -> None:
+    from patchstack.report.export import export_document, export_line, export_table
+    from patchstack.report.table import print_table
+
     if json:
         from json import dumps
 
@@ -107,7 +77,7 @@ def export_command(
         print_table(export_table(plan))
     print(export_line(plan, dry_run=dry_run))
     if not dry_run and not plan.up_to_date:
-        talk(f"next: patchstack verify {config.name}, and commit {config.patches}")
+        talk(f"next: patchstack verify {plan.series}, and commit {plan.directory}")
 
 
 def _copy(config: SeriesConfig, directory: Path, form: str | None) -> None:

@@ -12,14 +12,14 @@ import typer
 
 from patchstack.cli.complete import complete_gate, complete_suite
 from patchstack.cli.failures import complain, talk, tell_longest
-from patchstack.cli.gates.standing import AgainOption, ImageOption, fit_bench
+from patchstack.cli.gates.standing import AgainOption, ImageOption
 from patchstack.cli.lazy import STYLE, Lazy, group_of
 from patchstack.cli.options import (
     EngineOption,
     WorkspaceOption,
-    open_chosen_engine,
     the_workspace,
 )
+from patchstack.cli.proving import connected
 from patchstack.errors import UsageError
 from patchstack.files.places import cache_places
 from patchstack.tasks import timed
@@ -251,13 +251,14 @@ def _bench(
     from patchstack.observe.exclusive import NotFit
     from patchstack.observe.from_build import chosen_build, engine_of, programs_of
     from patchstack.observe.layout import Programs, uses_gpu
+    from patchstack.workflow.machine import open_runner
 
     if build is not None and directory is not None:
         raise UsageError("give --build or --bin, not both")
     stored = None if directory is not None else chosen_build(Store(cache_places().builds), build, None)
     spec = engine or (engine_of(stored) if stored is not None else "host")
-    with contextlib.closing(open_chosen_engine(spec, workspace)) as chosen:
-        about = chosen.about()
+    with connected(spec, workspace) as connection:
+        about = connection.engine.about()
         if stored is not None:
             programs = programs_of(stored, isolated=about.isolated, image=image)
             what = f"build {stored.key[:12]} ({stored.record['source']['label']}) on {about.spec}"
@@ -269,9 +270,8 @@ def _bench(
         if about.isolated and programs.image is None:
             raise UsageError(f"{about.spec} runs containers: of which image?", hint="--image NAME")
         standing = functools.partial(
-            fit_bench,
-            chosen,
-            lambda: open_chosen_engine(spec, workspace),
+            open_runner,
+            connection,
             programs,
             observations=workspace.root / "evidence",
             purpose=f"patchstack gate run {suite.name}",

@@ -18,7 +18,6 @@ from patchstack.cli.options import (
     WorkspaceOption,
     one_series,
     open_cache,
-    open_chosen_engine,
     the_workspace,
 )
 from patchstack.errors import Exit, UsageError
@@ -223,23 +222,20 @@ def _proving(
 ) -> Iterator[Proving]:
     """The machine that the suite is run on."""
     from patchstack.builds.inputs.plan import Request
-    from patchstack.builds.inputs.variant import series_variant
-    from patchstack.cli.proving import ProvingMachine
+    from patchstack.cli.proving import proving_machine
     from patchstack.workflow.candidate.accept import Terms
     from patchstack.workflow.sync.checks import Proving
 
-    with contextlib.closing(open_chosen_engine(engine, bench.workspace)) as ready:
-        machine = ProvingMachine(
-            bench.workspace,
-            ready,
-            Request(),
-            default=series_variant(bench.config),
-            purpose="patchstack sync",
-            spec=engine,
-            allow=suite.allow,
-            offline=offline,
-        )
-        yield Proving(terms=Terms(suite=suite, unproven=unproven), build=machine.build, bench=machine.bench)
+    with proving_machine(
+        bench.workspace,
+        bench.config,
+        engine,
+        Request(),
+        purpose="patchstack sync",
+        allow=suite.allow,
+        offline=offline,
+    ) as machine:
+        yield Proving(terms=Terms(suite=suite, unproven=unproven), build=machine.build, bench=machine.runner)
 
 
 def _accept(bench: Bench, engine: str | None, unproven: frozenset[str], *, json: bool) -> None:

@@ -17,7 +17,7 @@ from patchstack.errors import UsageError
 from patchstack.git.objects import Objects, Repository
 from patchstack.series.files.directory import number_of, patch_names
 from patchstack.series.history import read_fork
-from patchstack.series.mirror.export import carry_out, plan_export
+from patchstack.series.mirror.export import ExportPolicy, carry_out, plan_export
 
 _HERE = Path(__file__).parent
 _PERSON = ("patchstack demo", "demo@patchstack.invalid")
@@ -253,4 +253,4 @@ def _export(root: Path, pin: str) -> None:
     objects.add_directory(repository.object_directory, "fork")
     base = objects.commit(pin)
     fork = read_fork(repository, "paged", base, objects)
-    carry_out(plan_export(objects, repository, "paged", root / "patches" / "paged", base, fork))
+    carry_out(plan_export(objects, repository, "paged", root / "patches" / "paged", base, fork, ExportPolicy()))

@@ -25,7 +25,7 @@ from patchstack.series.verify.prefix_trees import apply_in_turn
 from patchstack.series.verify.states import State
 from patchstack.series.verify.verify import Expectation, verify
 from patchstack.tasks import task
-from patchstack.workspace import LintPolicy, Waiver
+from patchstack.workspace import LintPolicy, SeriesConfig, Waiver
 
 
 class Change(StrEnum):
@@ -64,6 +64,21 @@ class ExportPlan:
         return not self.writes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportPolicy:
+    """How a series is written: lines of context, anchored or not, and the rules of lint with their waivers."""
+
+    context: int = 3
+    anchored: bool = False
+    lint: LintPolicy | None = None
+    waivers: tuple[Waiver, ...] = ()
+
+    @classmethod
+    def of(cls, config: SeriesConfig) -> ExportPolicy:
+        """The policy that a workspace asks for."""
+        return cls(context=config.context, anchored=config.anchored, lint=config.lint, waivers=tuple(config.waive))
+
+
 @task("making the series from the fork")
 def plan_export(
     objects: Objects,
@@ -72,14 +87,11 @@ def plan_export(
     directory: Path,
     base: Commit,
     fork: ForkHistory,
+    policy: ExportPolicy,
     *,
-    context: int = 3,
-    anchored: bool = False,
     renumber: bool = False,
     discard_edits: bool = False,
     same: Mapping[int, str] | None = None,
-    policy: LintPolicy | None = None,
-    waivers: Sequence[Waiver] = (),
     memory: FormatMemory | None = None,
 ) -> ExportPlan:
     """Work out the series a fork branch makes, and prove it before anything is written. `memory` knows patches that git
@@ -103,13 +115,13 @@ def plan_export(
         objects.directories,
         base.oid,
         fork.commits,
-        context=context,
-        anchored=anchored,
+        context=policy.context,
+        anchored=policy.anchored,
         known=memory.recall(fork.commits, old) if memory else None,
     ) as patches:
         # While git writes the patches: what needs none of them, then each as it comes.
-        complaints = _path_complaints(objects, base, fork.commits, policy or LintPolicy())
-        unproven = _unproven(objects, base, patches.written(), anchored=anchored)
+        complaints = _path_complaints(objects, base, fork.commits, policy.lint or LintPolicy())
+        unproven = _unproven(objects, base, patches.written(), anchored=policy.anchored)
         formatted = tuple(patches.written())
     if memory:
         memory.keep(formatted)
@@ -127,12 +139,12 @@ def plan_export(
     numbers, retired = tuple(range(1, len(formatted) + 1)), tuple[int, ...]()
     if not renumber:
         numbers, retired = assign_numbers(known, identity.known_of, old_lock.retired if old_lock else ())
-    _refuse_paths(complaints, fork.commits, numbers, waivers)
+    _refuse_paths(complaints, fork.commits, numbers, policy.waivers)
     if unproven:
         raise NotHeldError("the series would not give the fork back; nothing was written", problems=unproven)
     files = tuple(
         PatchFile(
-            file=make_name(number, one.slug, anchored=anchored),
+            file=make_name(number, one.slug, anchored=policy.anchored),
             number=number,
             subject=one.commit.subject,
             commit=None,

@@ -11,7 +11,7 @@ from patchstack.errors import NotHeldError
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.series.files.directory import load_series
 from patchstack.series.history import ForkHistory, read_fork
-from patchstack.series.mirror.export import ExportPlan, carry_out, plan_export
+from patchstack.series.mirror.export import ExportPlan, ExportPolicy, carry_out, plan_export
 from patchstack.series.verify.verify import Expectation, verify
 from patchstack.workflow.sync.build_changes import compare_toolchains
 from patchstack.workflow.sync.document import toolchain_document
@@ -59,12 +59,9 @@ def plan_series(bench: Bench, state: SyncState, objects: Objects, base: Commit, 
         directory,
         base,
         fork,
-        context=bench.config.context,
-        anchored=bench.config.anchored,
+        ExportPolicy.of(bench.config),
         discard_edits=True,  # the series held when the sync began, and is as it was
         same=same,
-        policy=bench.config.lint,
-        waivers=bench.config.waive,
     )
 
 

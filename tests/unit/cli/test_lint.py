@@ -173,7 +173,7 @@ def test_patches_that_cannot_be_read_are_findings_with_exit_1(tmp_path: Path, ru
     ran = run_cli("lint", *fork.sources)
     assert ran.code == 1
     assert "there is no diff in it" in ran.stdout
-    assert "0004   1     unreadable" in ran.stdout
+    assert "0004   2     unreadable" in ran.stdout
 
 
 @pytest.mark.parametrize(

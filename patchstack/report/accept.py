@@ -1,0 +1,41 @@
+"""`patchstack accept` for people: what would be done, and what was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from patchstack.report.text import patch_count
+from patchstack.series.mirror.export import ExportPlan
+from patchstack.verdict import Verdict
+from patchstack.workflow.candidate.accept import Terms
+from patchstack.workflow.candidate.acceptance import Accepted, PlannedBuild
+from patchstack.workflow.candidate.candidate import OnTheWay
+
+
+def plan_lines(way: OnTheWay, terms: Terms, builds: Iterable[PlannedBuild], ledger: Path) -> Iterator[str]:
+    """What would be done, in order, and what of it is known."""
+    yield f"accept {', '.join(commit.oid[:12] for commit in way.new)} of {way.config.name}:"
+    yield f"  verify     the series against the fork at {way.before.oid[:12]}"
+    for one in builds:
+        yield f"  build      {one.which} {one.commit[:12]}: {one.key[:12]}, {'known' if one.known else 'to be built'}"
+        if terms.suite is not None:
+            yield f"  gates      {one.which}: suite {terms.suite.name}"
+    for path in terms.benchmarks:
+        yield f"  benchmark  {path}"
+    yield f"  decision   {ledger}"
+    yield f"  export     {way.config.patches}"
+
+
+def exported_line(plan: ExportPlan) -> str:
+    """What the export of an acceptance wrote."""
+    return f"exported: {patch_count(len(plan.files))} in {plan.directory}"
+
+
+def accepted_line(done: Accepted) -> str:
+    """The last line: accepted or not, and why not."""
+    if done.decision is not None:
+        commits = ", ".join(commit[:12] for commit in done.commits)
+        return f"accepted {commits}: the series {done.series} has it now"
+    bad = ", ".join(step.name for step in done.steps if step.verdict is not Verdict.PASS)
+    return f"not accepted: {bad}. The series is as it was"

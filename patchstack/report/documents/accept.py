@@ -1,0 +1,42 @@
+"""`patchstack.accept/1`: what became of candidates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from patchstack.document import Document, Part
+from patchstack.verdict import Verdict
+from patchstack.workflow.candidate.acceptance import Accepted
+
+
+class StepEntry(Part, frozen=True, kw_only=True):
+    """One thing that must hold, and how it came out; `evidence` is what it was drawn from."""
+
+    name: str
+    verdict: Verdict
+    detail: str
+    evidence: dict[str, Any]
+
+
+class AcceptDocument(Document, frozen=True, kw_only=True, tag="patchstack.accept/1"):
+    """What became of candidates: full ids of the commits, and of the decision (null: not accepted)."""
+
+    series: str
+    commits: tuple[str, ...]
+    accepted: bool
+    decision: str | None
+    steps: tuple[StepEntry, ...]
+
+
+def accept_document(done: Accepted) -> AcceptDocument:
+    """Return the document of an acceptance."""
+    return AcceptDocument(
+        series=done.series,
+        commits=done.commits,
+        accepted=done.decision is not None,
+        decision=done.decision.id if done.decision is not None else None,
+        steps=tuple(
+            StepEntry(name=one.name, verdict=one.verdict, detail=one.detail, evidence=one.evidence)
+            for one in done.steps
+        ),
+    )

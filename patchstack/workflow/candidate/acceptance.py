@@ -1,0 +1,107 @@
+"""Accept candidates from end to end: warn, examine, decide, export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.evidence.ledger import Decision, Ledger
+from patchstack.evidence.resemblance import Likeness
+from patchstack.git.remote import Cache
+from patchstack.series.history import check_pushed
+from patchstack.series.mirror.export import ExportPlan, carry_out
+from patchstack.tasks import task, timed
+from patchstack.verdict import Verdict, exit_code
+from patchstack.workflow.candidate.accept import AcceptStep, Terms, alike, decide, examine
+from patchstack.workflow.candidate.candidate import OnTheWay, described
+from patchstack.workflow.candidate.pending import keep
+from patchstack.workflow.export import plan_with_candidate
+from patchstack.workflow.machine import ProvingMachine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """How an acceptance ended: the steps in order; the decision and the export that followed, both None if something
+    does not hold. Then nothing was written but what `reject` may take up."""
+
+    series: str
+    commits: tuple[str, ...]
+    steps: tuple[AcceptStep, ...]
+    decision: Decision | None = None
+    export: ExportPlan | None = None
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The verdict of every step."""
+        return tuple(step.verdict for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBuild:
+    """A build that an acceptance needs: `which` is before or candidate; `known` says that it is kept already."""
+
+    which: str
+    commit: str
+    key: str
+    known: bool
+
+
+def warnings(way: OnTheWay, ledger: Ledger) -> tuple[str | None, tuple[Likeness, ...]]:
+    """What speaks against candidates before anything dear is done: that they are not pushed, in words, and the rejected
+    decisions they resemble. A candidate may be on a branch of its own, which the fork's branch takes in afterwards.
+
+    Raises `NotHeldError` for one that is not pushed, if the policy asks for that.
+    """
+    config = way.config
+    branches = dict.fromkeys((way.fork.branch, config.fork_ref or way.fork.branch))
+    unpushed = check_pushed(way.repository, way.head.oid, *branches, required=config.require_pushed)
+    return unpushed, alike(described(way), ledger)
+
+
+def planned_builds(way: OnTheWay, machine: ProvingMachine) -> Iterator[PlannedBuild]:
+    """The builds that an acceptance needs, in order. Nothing is built."""
+    for which, commit in (("before", way.before), ("candidate", way.head)):
+        key = machine.inputs(way.source(commit)).key.hex
+        yield PlannedBuild(which=which, commit=commit.oid, key=key, known=machine.store.find(key) is not None)
+
+
+def accept(
+    way: OnTheWay,
+    cache: Cache,
+    terms: Terms,
+    machine: ProvingMachine,
+    ledger: Ledger,
+    *,
+    why: str,
+    told: Callable[[AcceptStep, float], None],
+    decided: Callable[[Path], None],
+) -> Accepted:
+    """Examine candidates; if everything holds, write the decision and export the series, else keep what was seen for
+    `reject`. `told` gets every step as it comes out, with its wall time in seconds; `decided` the decision's file,
+    which is written before the export.
+
+    Raises what verifying, building, the engine and the export raise.
+    """
+    candidates = described(way)
+    commits = tuple(one.commit for one in candidates)
+    steps = _examined(way, cache, terms, machine, told)
+    if exit_code(step.verdict for step in steps):
+        keep(machine.workspace.root, way, steps)
+        return Accepted(series=way.config.name, commits=commits, steps=tuple(steps))
+    decision, file = decide(way, candidates, steps, ledger, why=why)
+    decided(file)
+    with task("export"):
+        plan = plan_with_candidate(way, cache)
+        carry_out(plan)
+    return Accepted(series=way.config.name, commits=commits, steps=tuple(steps), decision=decision, export=plan)
+
+
+def _examined(
+    way: OnTheWay, cache: Cache, terms: Terms, machine: ProvingMachine, told: Callable[[AcceptStep, float], None]
+) -> Sequence[AcceptStep]:
+    steps = []
+    for step, seconds in timed(examine(way, cache, terms, machine.build, machine.runner)):
+        told(step, seconds)
+        steps.append(step)
+    return steps

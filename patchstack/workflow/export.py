@@ -1,0 +1,72 @@
+"""Export the fork of a series: open what the workspace names, then plan; writing is the caller's last word."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from patchstack.errors import UsageError
+from patchstack.git.remote import Cache, shown_url
+from patchstack.series.files.directory import Series
+from patchstack.series.history import check_pushed
+from patchstack.series.mirror.export import ExportPlan, ExportPolicy, plan_export
+from patchstack.series.mirror.format_cache import FormatMemory
+from patchstack.series.sources import open_sources
+from patchstack.workflow.candidate.candidate import OnTheWay
+from patchstack.workspace import SeriesConfig, is_url
+
+
+def plan_from_fork(
+    config: SeriesConfig, cache: Cache, *, renumber: bool, discard_edits: bool, same: Mapping[int, str]
+) -> tuple[ExportPlan, str | None]:
+    """Plan the series that the fork of a configuration gives; with it a warning if the fork is not pushed.
+
+    Raises `UsageError` for a series without a fork on this machine, and what `plan_export` and `check_pushed` raise.
+    """
+    if config.fork is None or config.fork_ref is None:
+        raise UsageError(f"{config.name} has no fork to export", hint="add fork and fork_ref to patchstack.yaml")
+    if is_url(config.fork):
+        hint = f"clone {shown_url(config.fork)} and name the clone"
+        raise UsageError("export needs the fork on this machine", hint=hint)
+    sources = open_sources(
+        cache,
+        upstream=config.upstream,
+        pin=config.pin,
+        fork=config.fork,
+        fork_ref=config.fork_ref,
+        series=Series(name=config.name, directory=config.patches, patches=()),
+        recreate=config.name,
+    )
+    assert sources.fork is not None and sources.fork_repository is not None
+    warning = check_pushed(
+        sources.fork_repository, sources.fork.head.oid, config.fork_ref, required=config.require_pushed
+    )
+    plan = plan_export(
+        sources.objects,
+        sources.fork_repository,
+        config.name,
+        config.patches,
+        sources.base,
+        sources.fork,
+        ExportPolicy.of(config),
+        renumber=renumber,
+        discard_edits=discard_edits,
+        same=same,
+        memory=FormatMemory.of(cache.root, sources.fork_repository, context=config.context, anchored=config.anchored),
+    )
+    return plan, warning
+
+
+def plan_with_candidate(way: OnTheWay, cache: Cache) -> ExportPlan:
+    """Plan the series that the fork gives up to the candidate. Raises what `plan_export` raises."""
+    config = way.config
+    return plan_export(
+        way.sources.objects,
+        way.repository,
+        config.name,
+        config.patches,
+        way.sources.base,
+        dataclasses.replace(way.fork, branch=config.fork_ref or way.fork.branch),
+        ExportPolicy.of(config),
+        memory=FormatMemory.of(cache.root, way.repository, context=config.context, anchored=config.anchored),
+    )
