@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +11,13 @@ import typer
 from patchstack.cli.complete import complete_number, complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
-from patchstack.errors import UsageError
+from patchstack.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
+    from patchstack.git.remote import Cache
+    from patchstack.series.files.directory import Series
+    from patchstack.series.mirror.checkout import CheckedOut
+    from patchstack.series.sources import Sources
     from patchstack.workspace import SeriesConfig
 
 
@@ -55,8 +60,6 @@ def checkout_command(
     from patchstack.series.files.directory import configured_series
     from patchstack.series.lock import read_lock
     from patchstack.series.mirror.checkout import check_out, pick_alone
-    from patchstack.series.sources import open_sources
-    from patchstack.workspace import FILE_NAME, is_url
 
     if patch is not None and (at is not None or no_files):
         raise UsageError("--patch goes neither with --at nor with --no-files")
@@ -65,7 +68,8 @@ def checkout_command(
     if patch == 0 and not loaded.up_to(0).patches:
         raise UsageError("--patch 0 is the pin, not a patch", hint="--at 0 checks out the pin")
     lock = read_lock(config.patches)
-    sources = open_sources(open_cache(offline=offline), upstream=config.upstream, pin=config.pin, series=loaded)
+    cache = open_cache(offline=offline)
+    sources = _sources(config, cache, loaded, worktree_of)
     made = check_out(
         sources.objects,
         loaded,
@@ -80,22 +84,53 @@ def checkout_command(
     )
     if patch is not None:
         made = pick_alone(made, sources.base, patch)
+    _print(made, config, sources.base.oid, worktree_of)
+    if lock is None:
+        _without_lock(made, config, whole=patch is None and at is None)
+
+
+def _sources(config: SeriesConfig, cache: Cache, series: Series, clone: Path | None) -> Sources:
+    """The pin from the clone that the user names, if it has it; else from upstream."""
+    from patchstack.git.objects import NotARepository
+    from patchstack.git.remote import shown_url
+    from patchstack.series.sources import open_sources
+    from patchstack.workspace import is_url
+
+    if clone is not None and is_url(config.upstream):
+        with contextlib.suppress(MissingError, NotARepository):
+            sources = open_sources(cache, upstream=str(clone), pin=config.pin, series=series)
+            talk(f"note: {clone} has the pin: nothing is fetched from {shown_url(config.upstream)}")
+            return sources
+    return open_sources(cache, upstream=config.upstream, pin=config.pin, series=series)
+
+
+def _print(made: CheckedOut, config: SeriesConfig, pin: str, clone: Path | None) -> None:
+    """What was made, and what it needs."""
+    from patchstack.workspace import is_url
+
     commits = "1 commit" if made.count == 1 else f"{made.count} commits"
-    where = str(made.directory) if worktree_of is None else f"{made.directory}, a work tree of {worktree_of},"
-    print(f"{config.name}: {where} has branch {made.branch} at {made.head}, {commits} above {sources.base.oid}")
+    where = str(made.directory) if clone is None else f"{made.directory}, a work tree of {clone},"
+    print(f"{config.name}: {where} has branch {made.branch} at {made.head}, {commits} above {pin}")
     if made.left_out:
         files = ", ".join(made.left_out[:3]) + (f" and {len(made.left_out) - 3} more" if len(made.left_out) > 3 else "")
         talk(f"warning: the contents of {files} are not to be had: the work tree is sparse, without them")
-    if worktree_of is None:
+    if clone is None:
         place = "the cache" if is_url(config.upstream) else config.upstream
-        talk(f"note: it borrows the objects of {place}; keep that, or run git -C {directory} repack -a -d")
-    if lock is None:
+        talk(f"note: it borrows the objects of {place}; keep that, or run git -C {made.directory} repack -a -d")
+
+
+def _without_lock(made: CheckedOut, config: SeriesConfig, *, whole: bool) -> None:
+    """What the commits of a series without a lock are."""
+    from patchstack.workspace import FILE_NAME
+
+    talk(
+        "note: there is no series.lock: author, date and message are the patches', every author is the committer "
+        "too, and the ids are not those of the commits that the patches were made from"
+    )
+    if whole and config.fork is None:
         talk(
-            "note: there is no series.lock: author, date and message are the patches', every author is the committer "
-            "too, and the ids are not those of the commits that the patches were made from"
+            f"next: fork: {made.directory} and fork_ref: {made.branch} in {FILE_NAME}; patchstack export {config.name}"
         )
-        if patch is None and at is None and config.fork is None:
-            talk(f"next: fork: {directory} and fork_ref: {made.branch} in {FILE_NAME}; patchstack export {config.name}")
 
 
 def _branch(config: SeriesConfig) -> str:

@@ -126,6 +126,36 @@ def test_without_files_there_is_the_branch_and_an_empty_tree(
     assert clone.git("rev-parse", "product") == fork.commits[-1]
 
 
+def upstream_by_url(root: Path) -> None:
+    """The workspace names an upstream that nobody can reach."""
+    file = root / "patchstack.yaml"
+    lines = file.read_text().splitlines(True)
+    changed = ["    upstream: https://127.0.0.1:9/x.git\n" if "upstream:" in line else line for line in lines]
+    assert changed != lines
+    file.write_text("".join(changed))
+
+
+def test_a_clone_that_has_the_pin_needs_no_network(
+    fork: Fork, clone: RepoBuilder, tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upstream_by_url(tmp_path)
+    capsys.readouterr()
+    assert patchstack("checkout", "product", "tree", "--worktree-of", "clone") == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("note: clone has the pin: nothing is fetched from https://127.0.0.1:9/x.git\n")
+    assert clone.git("rev-parse", "product") == fork.commits[-1]
+
+
+def test_a_clone_without_the_pin_does_not_serve_in_upstream_s_place(
+    fork: Fork, tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upstream_by_url(tmp_path)
+    RepoBuilder(tmp_path / "strange").commit("Something else", {"file": "text\n"})
+    capsys.readouterr()
+    assert patchstack("checkout", "product", "tree", "--worktree-of", "strange") == 3
+    assert f"pin {fork.pin} could not be fetched from https://127.0.0.1:9/x.git" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("repository", "words"),
     [
