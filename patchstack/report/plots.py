@@ -1,0 +1,123 @@
+"""Static plots: a Vega-Lite specification in, the text of an SVG file out. Needs the optional group `[plots]`.
+
+The picture holds no script and loads nothing. Text and axes take the colour of the page around them (`currentColor`);
+as a file of its own the picture follows the reader's light or dark scheme. The colours of `PALETTE` are readable on
+both. Sources: https://vega.github.io/vega-lite/docs/ and the package vl-convert-python, which runs Vega without a
+browser.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+from collections.abc import Mapping
+from typing import Any
+from xml.sax.saxutils import escape
+
+from patchstack.canonical import canonical
+from patchstack.errors import MissingError
+from patchstack.report.text import printable
+
+VEGA_LITE = "5.21"
+"""The version of Vega-Lite that specifications are written for. A picture changes only if this does, or the package."""
+
+PALETTE = ("#3b7fd4", "#c96a0a", "#2b8f67", "#b5519a", "#8a6cd0", "#a3800f", "#cf4f4a", "#4b8a9b")
+"""Colours for series, each with a contrast of at least 3 to white and to a dark page."""
+
+_FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
+_STYLE = (
+    "svg:root{color-scheme:light dark;color:#1f2328}"
+    "@media (prefers-color-scheme:dark){svg:root{color:#e6edf3}}"
+    ".patchstack-plot{max-width:100%;height:auto}"
+)
+_AXIS = {
+    "labelColor": "currentColor",
+    "titleColor": "currentColor",
+    "domainColor": "currentColor",
+    "tickColor": "currentColor",
+    "gridColor": "currentColor",
+    "gridOpacity": 0.15,
+    "labelFontSize": 12,
+    "titleFontSize": 12,
+    "titleFontWeight": "normal",
+    "labelLimit": 320,
+}
+_CONFIG: dict[str, object] = {
+    "axis": _AXIS,
+    "legend": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "orient": "top",
+        "columns": 4,
+    },
+    "header": {"labelColor": "currentColor", "titleColor": "currentColor", "labelFontSize": 12, "titleFontSize": 12},
+    "title": {
+        "color": "currentColor",
+        "subtitleColor": "currentColor",
+        "fontSize": 14,
+        "subtitleFontSize": 12,
+        "anchor": "start",
+    },
+    "text": {"color": "currentColor", "fontSize": 12},
+    "rule": {"color": "currentColor"},
+    "view": {"stroke": None},
+    "range": {"category": list(PALETTE)},
+    "mark": {"color": PALETTE[0]},
+}
+_ID = re.compile(r"""(\bid="|url\(#|xlink:href="#)([A-Za-z_][\w-]*)""")
+
+
+def require_plots() -> None:
+    """Raise `MissingError` if the package that draws is not installed. Costs nothing else: call it before the work."""
+    if importlib.util.find_spec("vl_convert") is None:
+        raise MissingError(
+            "plots need the package vl-convert-python, and it is not installed", hint="pip install 'patchstack[plots]'"
+        )
+
+
+def svg_of(spec: Mapping[str, object], *, title: str) -> str:
+    """Return a Vega-Lite specification drawn as SVG, the same bytes for the same specification. `title` is what a
+    screen reader says of the picture. Data must be in the specification; an address in it is not followed.
+
+    Raises `MissingError` if the package that draws is not installed, `ValueError` for a specification that is none.
+    """
+    require_plots()
+    import vl_convert
+
+    whole = _clean({"background": None, "padding": 8, **spec, "config": {**_CONFIG, **_mapping(spec.get("config"))}})
+    drawn: str = vl_convert.vegalite_to_svg(whole, vl_version=VEGA_LITE, allowed_base_urls=[])
+    name = hashlib.sha256(canonical(whole)).hexdigest()[:8]
+    # Vega counts names on within a process; and two pictures in one page must not share any.
+    numbers: dict[str, int] = {}
+    drawn = _ID.sub(lambda found: f"{found[1]}p{name}-{numbers.setdefault(found[2], len(numbers))}", drawn)
+    head, _, body = drawn.partition(">")
+    head = head.replace('class="marks"', 'class="patchstack-plot" role="img"')
+    words = escape(_text(title))
+    return f"{head}><title>{words}</title><style>{_STYLE}</style>{_with_font(body)}\n"
+
+
+def _with_font(body: str) -> str:
+    return body.replace('font-family="sans-serif"', f'font-family="{_FONT}"')
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _clean(value: object) -> Any:
+    """The specification with texts that XML can hold: a control character would end the process that draws."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Mapping):
+        return {_text(str(name)): _clean(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(one) for one in value]
+    return value
+
+
+def _text(text: str) -> str:
+    return printable(" ".join(text.splitlines()).replace("\t", " "))
