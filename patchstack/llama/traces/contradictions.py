@@ -1,0 +1,457 @@
+"""What must hold between the figures of a log, and where it does not.
+
+A summary counts everything, records are bounded, and both come from the same calls. So sums have totals, counters have
+histograms, and the lines that were written have lines that are there. A contradiction is named with both values. What
+rests on it may not be used: the records, if some are lost or there twice; or a counter, if a histogram denies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from patchstack.llama.traces.formats import (
+    ADMISSION,
+    CUBLAS_ROUTE,
+    CUDA_GRAPH,
+    GTRACE,
+    KV_PAGED,
+    LAYOUT,
+    MMID_ROUTE,
+    MMQ_SHAPE,
+    MUL_MAT_ROUTE,
+    NOTEBOOK_MMQ_SHAPE,
+    NOTEBOOK_SPEC_SHAPE,
+    SERVING,
+    SPEC_SHAPE,
+)
+from patchstack.llama.traces.histogram import Histogram
+from patchstack.llama.traces.reading import Reading, Trace
+from patchstack.llama.traces.records import Summary
+from patchstack.llama.traces.recount import Figures, recounted, summed
+
+RECORDS = "records"
+"""What rests on a contradiction, if that is everything that is counted from records. Else it is a key of a summary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One check of one trace. `said` and `found` are both sides, in words and values; `holds` is None if the log does
+    not show it. `spoils` is what may not be used if it does not hold: `RECORDS`, or keys of the summary."""
+
+    trace: str
+    what: str
+    said: str
+    found: str
+    holds: bool | None
+    spoils: tuple[str, ...] = ()
+
+
+def findings(reading: Reading) -> tuple[Finding, ...]:
+    """Return every check of a log, those that hold among them, in the order of the traces."""
+    return tuple(_findings(reading))
+
+
+def _findings(reading: Reading) -> Iterator[Finding]:
+    speculation = bool(reading.log.requests or reading.log.runs or reading.trace(SPEC_SHAPE.name))
+    for trace in reading.traces:
+        yield from _readable(trace)
+        if trace.format.counted:
+            yield from _lines(trace)
+            yield from _records_against_summary(trace)
+            for summary in trace.summaries:
+                yield from _within_summary(summary)
+        if trace.name == SERVING.name:
+            yield from _steps(trace)
+        elif trace.name == KV_PAGED.name:
+            yield from _paged(trace)
+        elif trace.name == GTRACE.name:
+            for summary in trace.summaries:
+                yield _sum(summary, "calls", [key for key in summary.counters if key not in ("calls", "distinct_keys")])
+        elif trace.name == ADMISSION.name:
+            for summary in trace.summaries:
+                yield from _admission(summary, speculation=speculation)
+        yield from _within_records(trace)
+    for problem in reading.log.disagreeing:
+        yield Finding(
+            trace="llama.cpp", what="figures of a line", said=problem, found="", holds=False, spoils=("acceptance",)
+        )
+    if reading.torn or reading.other_names:
+        yield Finding(
+            trace="log",
+            what="records that can be read",
+            said=f"{reading.torn} names of records in lines too long to keep",
+            found=f"{reading.other_names} records of further names",
+            holds=False,
+            spoils=(RECORDS,),
+        )
+    if reading.unended is not None:
+        yield Finding(
+            trace=reading.unended,
+            what="a last line with its end",
+            said="the last line is a record",
+            found="it has no end: it may be cut, and is not counted",
+            holds=None,
+        )
+
+
+def _finding(
+    trace: str, what: str, said: tuple[str, int], found: tuple[str, int], *, spoils: tuple[str, ...], most: bool = False
+) -> Finding:
+    holds = said[1] >= found[1] if most else said[1] == found[1]
+    return Finding(
+        trace=trace,
+        what=what,
+        said=f"{said[0]} {said[1]:,}",
+        found=f"{found[0]} {found[1]:,}",
+        holds=holds,
+        spoils=() if holds else spoils,
+    )
+
+
+def _readable(trace: Trace) -> Iterator[Finding]:
+    for problem in trace.unreadable:
+        yield Finding(
+            trace=trace.name,
+            what="records that can be read",
+            said=f"{problem.count:,} lines name one, the first is line {problem.line:,}",
+            found=problem.why,
+            holds=False,
+            spoils=(RECORDS,),
+        )
+    if trace.overflowed:
+        yield Finding(
+            trace=trace.name,
+            what="shapes that fit the table",
+            said=f"{trace.records:,} records",
+            found=f"{trace.overflowed:,} came after it was full: routes and types are counted, shapes are not",
+            holds=None,
+        )
+
+
+def _lines(trace: Trace) -> Iterator[Finding]:
+    if not trace.summaries:
+        yield Finding(
+            trace=trace.name,
+            what="lines against the summary",
+            said="no summary",
+            found=f"{trace.records:,} records: killed, or cut short; whether there were more cannot be told",
+            holds=None,
+        )
+        return
+    said = sum(summary.lines or 0 for summary in trace.summaries)
+    of = f"{len(trace.summaries)} summaries: lines" if len(trace.summaries) > 1 else "lines"
+    yield _finding(
+        trace.name,
+        "lines against the summary",
+        (of, said),
+        ("records", trace.records + trace.unread),
+        spoils=(RECORDS,),
+    )
+
+
+def _records_against_summary(trace: Trace) -> Iterator[Finding]:
+    counted = recounted(trace) if trace.summaries and trace.records else None
+    if counted is None or trace.overflowed:
+        return
+    said = summed(trace.summaries)
+    complete = trace.dropped == 0 and len(trace.summaries) > 0
+    yield from _counters_against(trace.name, said, counted, complete=complete)
+    for key, histogram in counted.histograms.items():
+        told = said.histograms.get(key, Histogram(()))
+        holds = told == histogram if complete else _within(histogram, told)
+        yield Finding(
+            trace=trace.name,
+            what=f"{key} of the records",
+            said=f"the summary says {str(told) or 'none'}",
+            found=f"the records give {str(histogram) or 'none'}",
+            holds=holds,
+            spoils=() if holds else (RECORDS, key),
+        )
+
+
+def _counters_against(name: str, said: Figures, counted: Figures, *, complete: bool) -> Iterator[Finding]:
+    keys = [*counted.counters, *(key for key in said.counters if complete and _is_count(name, key, counted))]
+    for key in dict.fromkeys(keys):
+        yield _finding(
+            name,
+            f"{key} of the records",
+            ("the summary says", said.counters.get(key, 0)),
+            ("the records give", counted.counters.get(key, 0)),
+            spoils=(RECORDS, key),
+            most=not complete,
+        )
+    for key, value in counted.largest.items():
+        yield _finding(
+            name,
+            f"{key} of the records",
+            ("the summary says", said.largest.get(key, 0)),
+            ("the records give", value),
+            spoils=(RECORDS, key),
+            most=not complete,
+        )
+
+
+def _is_count(name: str, key: str, counted: Figures) -> bool:
+    """Whether a counter of the summary must come from records although none of those that are there count for it."""
+    if key in ("lines", "dropped", "other") or key in counted.counters:
+        return False
+    return name in (
+        MUL_MAT_ROUTE.name,
+        MMID_ROUTE.name,
+        CUBLAS_ROUTE.name,
+        LAYOUT.name,
+        SPEC_SHAPE.name,
+        MMQ_SHAPE.name,
+    )
+
+
+def _within(part: Histogram, whole: Histogram) -> bool:
+    has = dict(whole.buckets)
+    return all(count <= has.get(bucket, 0) for bucket, count in part.buckets)
+
+
+def _within_summary(summary: Summary) -> Iterator[Finding]:
+    """What one summary says of itself."""
+    name, counters = summary.format.name, summary.counters
+    if "other" in counters:
+        return  # more keys than a summary holds: its parts are not all named
+    total = counters["lines"] + counters["dropped"]
+    routes = summary.format.routes
+    if routes and name != CUDA_GRAPH.name:
+        parts = [key for key in routes if key in counters]
+        known = sum(counters[key] for key in parts)
+        yield _finding(
+            name,
+            "calls against lines and dropped",
+            ("lines + dropped are", total),
+            (f"{' + '.join(parts) or 'no counter'}:", known),
+            spoils=(*parts, RECORDS),
+        )
+    if name == MMQ_SHAPE.name:
+        yield _finding(
+            name,
+            "calls against lines and dropped",
+            ("lines + dropped are", total),
+            ("calls", counters.get("calls", 0)),
+            spoils=("calls", RECORDS),
+        )
+        yield _sum(summary, "calls", [key for key in counters if key.startswith("mmq_x.")])
+    if name == CUDA_GRAPH.name:
+        yield _sum(summary, "calls", list(routes))
+    if name == MUL_MAT_ROUTE.name:
+        types = [key for key in counters if key.startswith("type.")]
+        yield _finding(
+            name,
+            "types against calls",
+            ("lines + dropped are", total),
+            ("types together", sum(counters[key] for key in types)),
+            spoils=tuple(types),
+        )
+    if name == SPEC_SHAPE.name:
+        drafts = {key: counters[key] for key in counters if key.startswith("draft.")}
+        yield _finding(
+            name,
+            "drafts against verify steps",
+            ("verify", counters.get("verify", 0)),
+            ("drafts together", sum(drafts.values())),
+            spoils=("verify", *drafts),
+        )
+        rows = total + sum(int(key.removeprefix("draft.")) * n for key, n in drafts.items() if key[6:].isdigit())
+        yield _finding(
+            name, "rows against drafts", ("rows", counters.get("rows", 0)), ("1 + draft each", rows), spoils=("rows",)
+        )
+    yield from _histograms(summary)
+
+
+def _histograms(summary: Summary) -> Iterator[Finding]:
+    """A histogram has as many values as there were calls, and their sum lies within its edges."""
+    name, counters = summary.format.name, summary.counters
+    for key, histogram in summary.histograms.items():
+        route, _, field = key.rpartition(".")
+        of = route or {"density_hist": "calls", "ncols_max_hist": "calls"}.get(field, "steps")
+        if of in counters:
+            yield _finding(name, f"{key} against {of}", (of, counters[of]), (key, histogram.total), spoils=(key, of))
+    for key, total in _TOTALS.get(name, ()):
+        if key in summary.histograms and total in counters:
+            yield _total(name, key, summary.histograms[key], total, counters[total])
+
+
+_TOTALS = {
+    SERVING.name: (("decode_hist", "decode_tokens"), ("prompt_hist", "prompt_tokens"), ("waiting_hist", "waiting")),
+    ADMISSION.name: (
+        ("decode_hist", "decode_tokens"),
+        ("prompt_hist", "prompt_tokens"),
+        ("waiting_hist", "waiting_prompt_slots"),
+    ),
+}
+
+
+def _total(name: str, key: str, histogram: Histogram, total: str, value: int) -> Finding:
+    most = histogram.most
+    holds = histogram.least <= value and (most is None or value <= most)
+    return Finding(
+        trace=name,
+        what=f"{total} within {key}",
+        said=f"{total} {value:,}",
+        found=f"{key} gives {histogram.least:,} to {'any number' if most is None else f'{most:,}'}",
+        holds=holds,
+        spoils=() if holds else (total, key),
+    )
+
+
+def _sum(summary: Summary, whole: str, parts: list[str]) -> Finding:
+    there = [key for key in parts if key in summary.counters]
+    return _finding(
+        summary.format.name,
+        f"{whole} against its parts",
+        (whole, summary.counters.get(whole, 0)),
+        (f"{' + '.join(there) or 'no part'}:", sum(summary.counters[key] for key in there)),
+        spoils=(whole, *there),
+    )
+
+
+def decode_only(counters: Mapping[str, int], histograms: Mapping[str, Histogram], *, speculation: bool) -> range | None:
+    """Return how many steps can have held decode tokens alone, by the histograms of a summary, whatever its counter
+    says; None if it has no histograms.
+
+    Of the steps without prompt tokens, all but those without decode tokens are such steps. And where as many slots
+    decode as there were ever prompts started, none is left whose prompt could be read (without speculation, which
+    gives a slot more tokens than one).
+    """
+    prompt, decode = histograms.get("prompt_hist"), histograms.get("decode_hist")
+    if prompt is None or decode is None:
+        return None
+    least = max(prompt.zeros - decode.zeros, 0)
+    started = counters.get("started_prompt_slots", counters.get("started", 0))
+    if started and not speculation:
+        least = max(least, decode.at_least(started))
+    return range(least, min(prompt.zeros, decode.total - decode.zeros) + 1)
+
+
+def _admission(summary: Summary, *, speculation: bool) -> Iterator[Finding]:
+    """The notebook's summary of a server's steps."""
+    name, counters = summary.format.name, summary.counters
+    yield from _histograms(summary)
+    said = counters.get("decode_only_steps")
+    possible = decode_only(counters, summary.histograms, speculation=speculation)
+    if said is not None and possible is not None:
+        low, high = possible.start, possible.stop - 1
+        steps = counters.get("steps", 0)
+        told = f"exactly {low:,}" if low == high else f"at least {low:,} and at most {high:,}"
+        holds = said in possible
+        yield Finding(
+            trace=name,
+            what="decode_only_steps against the histograms",
+            said=f"decode_only_steps {said:,}",
+            found=f"the histograms say {told} of {steps:,}",
+            holds=holds,
+            spoils=() if holds else ("decode_only_steps",),
+        )
+    if "waiting_prompt_slots" in counters:
+        yield _sum(summary, "waiting_prompt_slots", ["started_prompt_slots", "continued_prompt_slots"])
+
+
+def _steps(trace: Trace) -> Iterator[Finding]:
+    """Steps are numbered from 1, without a gap, in each process."""
+    steps = trace.steps
+    if steps is None:
+        return
+    if trace.summaries:
+        lengths = [summary.lines or 0 for summary in trace.summaries]
+        known = sum(lengths) == steps.count
+    else:
+        lengths, known = [steps.count], True
+    if not known:
+        return  # said already: lines against the summary
+    total = sum(n * (n + 1) // 2 for n in lengths)
+    squares = sum(n * (n + 1) * (2 * n + 1) // 6 for n in lengths)
+    holds = (total, squares) == (steps.total, steps.squares)
+    yield Finding(
+        trace=trace.name,
+        what="steps are numbered without a gap",
+        said=f"{steps.count:,} records",
+        found=f"numbers to {steps.largest:,}"
+        + (
+            "" if holds else ": some are missing, or there twice" + ("" if trace.summaries else ", or of two processes")
+        ),
+        holds=holds,
+        spoils=() if holds else (RECORDS,),
+    )
+
+
+def _paged(trace: Trace) -> Iterator[Finding]:
+    if not trace.summaries:
+        return
+    said = summed(trace.summaries)
+    lines = said.counters.get("lines", 0)
+    yield _finding(
+        trace.name,
+        "lines against the summary",
+        ("lines", lines),
+        ("records", trace.records + trace.unread),
+        spoils=(RECORDS,),
+    )
+    events = trace.by("event")
+    # `place` counts ubatches, and each stream of one has a record: so only the others are as many as their records.
+    for event in ("defrag", "fallback", "full", "desync"):
+        if event in said.counters:
+            yield _finding(
+                trace.name,
+                f"{event} of the records",
+                ("the summary says", said.counters[event]),
+                ("the records give", events.get((event,), 0)),
+                spoils=(RECORDS, event),
+                most=True,
+            )
+
+
+def _within_records(trace: Trace) -> Iterator[Finding]:
+    """What each record says of itself: a value that follows from others of it."""
+    rules = _RULES.get(trace.name)
+    if rules is None:
+        return
+    keys, wanted, what = rules
+    if not all(key in trace.keys for key in keys):
+        return
+    checked = 0
+    for values, count in trace.by(*keys, left_out=True).items():
+        if not all(isinstance(value, int) for value in values):
+            continue
+        numbers = dict(zip(keys, (value for value in values if isinstance(value, int)), strict=True))
+        checked += count
+        for key, told in wanted(numbers).items():
+            if numbers[key] != told:
+                yield Finding(
+                    trace=trace.name,
+                    what=f"{key} of {count:,} records",
+                    said=f"{key} {numbers[key]:,}",
+                    found=f"{' '.join(f'{name}={numbers[name]}' for name in keys if name != key)} give {told:,}",
+                    holds=False,
+                    spoils=(RECORDS,),
+                )
+    if checked:
+        yield Finding(trace=trace.name, what=what, said=f"{checked:,} records", found="looked at", holds=True)
+
+
+def _spec_rule(values: Mapping[str, int]) -> dict[str, int]:
+    return {"rows": 1 + values["draft"], "outputs": 1 + values["draft"]}
+
+
+def _mmq_rule(values: Mapping[str, int]) -> dict[str, int]:
+    active = min(values["ncols_dst"], values["nchannels_x"])
+    return {"n_active_est": active, "density": -(-values["ncols_dst"] // active) if active else 0}
+
+
+_SPEC = (("rows", "outputs", "draft"), _spec_rule, "rows and outputs are 1 + draft")
+_MMQ = (
+    ("ncols_dst", "nchannels_x", "n_active_est", "density"),
+    _mmq_rule,
+    "density is columns for each active expert",
+)
+_RULES = {
+    SPEC_SHAPE.name: _SPEC,
+    NOTEBOOK_SPEC_SHAPE.name: _SPEC,
+    MMQ_SHAPE.name: _MMQ,
+    NOTEBOOK_MMQ_SHAPE.name: _MMQ,
+}

@@ -1,0 +1,196 @@
+"""Expectations of a log: `route=mmq type=nvfp4 >= 1000`, answered by counts and not by a pattern over lines.
+
+    [trace=NAME] key=value … [>= N]
+
+counts the records whose values are those. A value may hold `*`; a type may be a name or a number. Instead of `>=` there
+may be `<=`, `==`, `>`, `<`; without a comparison it is `>= 1`. If the trace was bounded, its records are the first ones:
+what they show is a lower limit, and a question about one route is answered by the summary, which counts all.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import operator
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from patchstack.errors import UsageError
+from patchstack.llama.traces.contradictions import RECORDS, Finding
+from patchstack.llama.traces.formats import FORMATS, ROUTE_KEYS, TENSOR_KEYS, TYPE_KEYS
+from patchstack.llama.traces.ggml_types import type_name
+from patchstack.llama.traces.reading import MORE, Reading, Trace
+from patchstack.llama.traces.records import Value
+from patchstack.llama.traces.recount import summed
+from patchstack.llama.traces.tensors import folded
+
+_SHAPE = re.compile(r"(?P<terms>.*?)\s*(?:(?P<sign>>=|<=|==|>|<)\s*(?P<number>[\d,_]{1,25}))?\s*\Z", re.DOTALL)
+_SIGNS: dict[str, Callable[[int, int], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_HINT = "for example 'route=mmq type=nvfp4 >= 1000', or 'trace=layout op=cpy == 0'"
+_LONGEST = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """`terms` are keys with the pattern of their value; `trace` is the name of the trace, None if any will do."""
+
+    text: str
+    trace: str | None
+    terms: tuple[tuple[str, str], ...]
+    sign: str
+    number: int
+
+    def holds(self, count: int) -> bool:
+        """Whether that count is as expected."""
+        return _SIGNS[self.sign](count, self.number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a log says of an expectation. `holds` is None if it does not show it, and `why` says why or how. `count` is
+    what was counted; `of` is where: `records` or `summary`."""
+
+    expectation: Expectation
+    holds: bool | None
+    count: int | None
+    why: str
+
+
+def read_expectation(text: str) -> Expectation:
+    """Return the expectation that a text says. Raises `UsageError`."""
+    if len(text) > _LONGEST:
+        raise UsageError(f"the expectation has more than {_LONGEST} characters: {text[:40]!r}…", hint=_HINT)
+    found = _SHAPE.match(text.strip())
+    if found is None:
+        raise UsageError(f"{text!r} is no expectation", hint=_HINT)
+    terms: list[tuple[str, str]] = []
+    trace = None
+    for word in found["terms"].split():
+        key, equals, value = word.partition("=")
+        if not equals or not key or not value or any(sign in word for sign in "<>"):
+            raise UsageError(f"{text!r} is no expectation: {word!r} is not key=value", hint=_HINT)
+        if key in (name for name, _ in terms) or (key == "trace" and trace is not None):
+            raise UsageError(f"{text!r} is no expectation: {key} is there twice", hint=_HINT)
+        if key == "trace":
+            trace = _named(value, text)
+        else:
+            terms.append((key, _pattern(key, value)))
+    if not terms:
+        raise UsageError(f"{text!r} is no expectation: it names no key=value", hint=_HINT)
+    number = (found["number"] or "1").replace(",", "").replace("_", "")
+    if not number.isdigit():
+        raise UsageError(f"{text!r} is no expectation: {found['number']!r} is no number", hint=_HINT)
+    sign = found["sign"] or ">="
+    if (sign, int(number)) == (">=", 0) or (sign, int(number)) == ("<", 0):
+        raise UsageError(f"{text!r} cannot be decided by a count: {sign} 0 is always the same", hint=_HINT)
+    return Expectation(text=text.strip(), trace=trace, terms=tuple(terms), sign=sign, number=int(number))
+
+
+def _named(value: str, text: str) -> str:
+    name = value.removeprefix("trace_")
+    if name in (one.name for one in FORMATS) or name.startswith("LLAMA_"):
+        return name
+    known = ", ".join(one.name for one in FORMATS if " " not in one.name)
+    raise UsageError(f"{text!r} names no trace that is known", hint=f"trace= is one of {known}")
+
+
+def _pattern(key: str, value: str) -> str:
+    if key in TYPE_KEYS and "*" not in value:
+        return type_name(value)
+    return folded(value) if key in TENSOR_KEYS else value
+
+
+def answer(expectation: Expectation, reading: Reading, findings: Iterable[Finding]) -> Answer:
+    """Return what a log says of an expectation. Raises `UsageError` if it could mean two of the log's traces."""
+    named = [one for one in reading.traces if expectation.trace in (None, one.name)]
+    keys = [key for key, _ in expectation.terms]
+    able = [one for one in named if all(key in _keys_of(one) for key in keys)]
+    if not able:
+        if named and expectation.trace is not None:
+            unknown = ", ".join(key for key in keys if key not in _keys_of(named[0]))
+            raise UsageError(
+                f"records of {expectation.trace} have no {unknown}",
+                hint=f"they are counted by {', '.join(_keys_of(named[0]))}",
+            )
+        what = f"{expectation.trace}" if expectation.trace is not None else f"with {', '.join(keys)}"
+        return Answer(
+            expectation=expectation, holds=None, count=None, why=f"the log has no records {what}: nothing was traced"
+        )
+    # Several traces have such records: one that none of them matches is not meant.
+    counts = {one.name: (one, _count(one, expectation)) for one in able}
+    matching = [name for name, (_, count) in counts.items() if count] or list(counts)
+    if len(matching) > 1:
+        raise UsageError(
+            f"{expectation.text!r} could mean {' or '.join(matching)}",
+            hint=f"say which: 'trace={matching[0]} {expectation.text}'",
+        )
+    trace, count = counts[matching[0]]
+    spoiled = [one for one in findings if one.trace in (trace.name, "log") and one.holds is False]
+    return _judged(expectation, trace, count, spoiled)
+
+
+def _keys_of(trace: Trace) -> tuple[str, ...]:
+    return trace.keys or trace.format.by
+
+
+def _matches(pattern: str, value: Value, key: str) -> bool:
+    text = str(value)
+    if key in TYPE_KEYS:
+        pattern, text = pattern.lower(), text.lower()
+    return text == pattern or ("*" in pattern and fnmatch.fnmatchcase(text, pattern.replace("[", "[[]")))
+
+
+def _count(trace: Trace, expectation: Expectation) -> int:
+    keys = [key for key, _ in expectation.terms]
+    return sum(
+        count
+        for values, count in trace.by(*keys, left_out=True).items()
+        if all(_matches(pattern, value, key) for (key, pattern), value in zip(expectation.terms, values, strict=True))
+    )
+
+
+def _judged(expectation: Expectation, trace: Trace, count: int, spoiled: Sequence[Finding]) -> Answer:
+    def told(holds: bool | None, counted: int | None, why: str) -> Answer:
+        return Answer(expectation=expectation, holds=holds, count=counted, why=why)
+
+    if any(RECORDS in one.spoils for one in spoiled):
+        first = next(one for one in spoiled if RECORDS in one.spoils)
+        return told(None, count, f"the records of {trace.name} contradict: {first.said}, {first.found}".rstrip(", "))
+    if trace.overflowed and any(key not in ROUTE_KEYS | TYPE_KEYS for key, _ in expectation.terms):
+        return told(None, count, f"{trace.overflowed:,} records of {trace.name} came after the table was full ({MORE})")
+    if not trace.bounded:
+        return told(expectation.holds(count), count, f"{count:,} of {trace.records:,} records of {trace.name}")
+    whole = _of_summary(expectation, trace, spoiled)
+    if whole is not None:
+        return told(expectation.holds(whole), whole, f"{whole:,} in all, by the summary of {trace.name}")
+    # More records can only raise the count.
+    if expectation.sign in (">=", ">") and expectation.holds(count):
+        return told(True, count, f"{count:,} of the first {trace.records:,} records of {trace.name}")
+    if expectation.sign in ("<=", "<") and not expectation.holds(count):
+        return told(False, count, f"{count:,} of the first {trace.records:,} records of {trace.name}")
+    if expectation.sign == "==" and count > expectation.number:
+        return told(False, count, f"{count:,} of the first {trace.records:,} records of {trace.name}")
+    rest = f"{trace.dropped:,} more were not written" if trace.dropped else "no summary says whether there were more"
+    return told(None, count, f"{count:,} of the first {trace.records:,} records of {trace.name}, and {rest}")
+
+
+def _of_summary(expectation: Expectation, trace: Trace, spoiled: Sequence[Finding]) -> int | None:
+    """The count by the summary, which holds all calls: of a route, or of a type, alone."""
+    if not trace.summaries or len(expectation.terms) != 1:
+        return None
+    key, pattern = expectation.terms[0]
+    name = f"type.{pattern}" if key == "type" else pattern if key in ROUTE_KEYS else None
+    if name is None or "*" in pattern or any(name in one.spoils for one in spoiled):
+        return None
+    counters = summed(trace.summaries).counters
+    if "other" in counters or trace.format.name == "kv_paged":
+        return None
+    if key == "type" and not any(one.startswith("type.") for one in counters):
+        return None
+    return counters.get(name, 0)

@@ -1,0 +1,126 @@
+"""Where one computed graph ends and the next begins in the records of a trace, and whether the last one is whole.
+
+A trace with a limit stops in the middle of a graph: 4,096 lines of a model with 40 layers of three multiplications are
+34 graphs and 16 lines. What those 16 count is of no graph, so they are set apart.
+
+With names, a graph is the run of records from one occurrence of the trace's first tensor to the next, or until the
+layer falls. Without names, all calls of a graph are for the same number of tokens: the length of a graph divides every
+run of calls for the same number but the last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+MAX_GRAPH = 20_000
+MAX_SHAPES = 256
+_LEAST_RUNS = 3
+_LEAST_LENGTH = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graphs:
+    """`whole` graphs, of `calls` records each if all have as many (else None), and `cut` records after the last whole
+    one. `known` is False if the records do not show whether the last graph is whole."""
+
+    whole: int
+    calls: int | None
+    cut: int
+    known: bool = True
+
+
+UNKNOWN = Graphs(whole=0, calls=None, cut=0, known=False)
+
+
+@dataclass(slots=True)
+class NamedGraphs:
+    """Follows records that name their tensor. `current` are the names since the last graph began."""
+
+    first: str | None = None
+    layer: int = -1
+    whole: int = 0
+    current: list[str] = field(default_factory=list)
+    shapes: dict[tuple[str, ...], int] = field(default_factory=dict)
+    lost: bool = False
+
+    def add(self, name: str, layer: int | None) -> None:
+        """Take the next record."""
+        if self.first is None:
+            self.first = name
+        elif self.current and (name == self.first or (layer is not None and layer < self.layer)):
+            self._close()
+        if layer is not None:
+            self.layer = layer
+        if len(self.current) < MAX_GRAPH:
+            self.current.append(name)
+        else:
+            self.lost = True
+
+    def _close(self) -> None:
+        shape = tuple(self.current)
+        if shape in self.shapes:
+            self.shapes[shape] += 1
+        elif len(self.shapes) < MAX_SHAPES:
+            self.shapes[shape] = 1
+        else:
+            self.lost = True
+        self.whole += 1
+        self.current.clear()
+        self.layer = -1
+
+    def end(self) -> Graphs:
+        """Whether the last graph is whole: its names are those of one before it, or only begin like one."""
+        last = tuple(self.current)
+        lengths = {len(shape) for shape in self.shapes}
+        if not self.shapes or self.lost or not last:
+            return UNKNOWN
+        longer = any(len(shape) > len(last) and shape[: len(last)] == last for shape in self.shapes)
+        whole = last in self.shapes
+        if whole == longer:
+            return UNKNOWN
+        calls = lengths.pop() if len(lengths) == 1 else None
+        return Graphs(whole=self.whole + whole, calls=calls, cut=0 if whole else len(last))
+
+
+@dataclass(slots=True)
+class UnnamedGraphs:
+    """Follows records that only say for how many tokens they are: runs of calls for the same number."""
+
+    tokens: int | None = None
+    run: int = 0
+    runs: int = 0
+    divisor: int = 0
+    total: int = 0
+
+    def add(self, tokens: int) -> None:
+        """Take the next record."""
+        if tokens != self.tokens:
+            if self.run:
+                self.divisor = math.gcd(self.divisor, self.run)
+                self.runs += 1
+                self.total += self.run
+            self.tokens, self.run = tokens, 0
+        self.run += 1
+
+    def end(self) -> Graphs:
+        """How many graphs there are, if enough runs show how long one is."""
+        if self.runs < _LEAST_RUNS or self.divisor < _LEAST_LENGTH:
+            return UNKNOWN
+        cut = self.run % self.divisor
+        return Graphs(whole=(self.total + self.run - cut) // self.divisor, calls=self.divisor, cut=cut)
+
+
+def joined(parts: Sequence[Graphs]) -> Graphs | None:
+    """Return the graphs of several processes together; None for no process."""
+    if not parts:
+        return None
+    if not all(part.known for part in parts):
+        return UNKNOWN
+    calls = {part.calls for part in parts}
+    return Graphs(
+        whole=sum(part.whole for part in parts),
+        calls=calls.pop() if len(calls) == 1 else None,
+        cut=sum(part.cut for part in parts),
+    )

@@ -1,0 +1,185 @@
+"""llama.cpp's own lines: times, reused graphs, acceptance of drafts, buffers, checkpoints of state, sizes.
+
+Sources: `print_timings` and the checkpoints of `tools/server/server-context.cpp`, `common_perf_print` in
+`common/sampling.cpp`, `common_speculative_print_stats` in `common/speculative.cpp`, `llama_perf_context_print` and the
+buffers in `src/llama-context.cpp`, `src/llama-kv-cache.cpp`, `src/llama-memory-recurrent.cpp`, `src/llama-model.cpp`.
+A server prints times for each request, other tools for the whole run.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_REQUEST = re.compile(r"\bid +\d+ \| task -?\d+ \|")
+# Bounded repeats: no line, however long, takes more than one pass.
+_NUMBER = r"(-?\d{1,15}(?:\.\d{1,9})?|-?nan|-?inf)"
+_RATES = r"[\d., ]{0,800}"
+_LINE = re.compile(
+    "|".join(
+        (
+            rf"(?P<time>(?:prompt eval|eval|total|load) time) = {{1,12}}{_NUMBER} ms"
+            r"(?: / {1,8}(\d{1,15}) (?:tokens|runs))?"
+            rf"(?: {{1,8}}\( {{0,12}}{_NUMBER} ms per token, {{1,12}}{_NUMBER} tokens per second\))?",
+            r"graphs reused = {1,12}(?P<reused>\d{1,15})",
+            r"draft acceptance = (?P<ratio>\d\.\d{1,9})"
+            r" \( {0,8}(?P<taken>\d{1,15}) accepted / {1,8}(?P<drafted>\d{1,15}) generated\)"
+            rf"(?:, mean acceptance length = {{1,8}}(?P<mean>[\d.]{{1,20}})"
+            rf", acceptance rate per position = \((?P<rates>{_RATES})\))?",
+            r"#gen tokens = {1,8}(?P<generated>\d{1,15}),? {1,8}#acc tokens = {1,8}(?P<accepted>\d{1,15})"
+            rf"(?:,? {{1,8}}#mean acc len = {{1,8}}(?P<length>[\d.]{{1,20}}),? {{1,8}}"
+            rf"#acc rate/pos = \((?P<positions>{_RATES})\))?",
+            r" {0,12}(?P<device>\S{1,60}) {1,3}(?P<buffer>model|KV|RS|output|compute|LoRA) buffer size = {1,12}"
+            r"(?P<mib>\d{1,12}\.\d{1,4}) MiB",
+            r"(?P<checkpoint>created|restored|erased invalidated|erasing old) context checkpoint\b"
+            r"(?: \d{1,6} of \d{1,6})? ?\((?P<about>[^)]{0,200})\)",
+            r"(?P<full>forcing full prompt re-processing)",
+            r"(?P<setting>n_ctx|n_ctx_seq|n_batch|n_ubatch|n_seq_max|general\.name|arch|model type|model params"
+            r"|file type|file size|n_layer|n_expert|n_vocab) {1,24}= (?P<set>[^\n]{1,120})",
+        )
+    )
+)
+# Looked for first: most lines hold none of these.
+MARKS = (
+    b" time =",
+    b"graphs reused =",
+    b"draft acceptance =",
+    b"#gen tokens =",
+    b"buffer size =",
+    b"context checkpoint",
+    b"forcing full prompt",
+    b"llama_context: n_",
+    b"print_info: ",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Time:
+    """A time: `what` is `prompt eval`, `eval`, `total` or `load`; `of_request`: of one request, else of the run.
+    `tokens` is None for a line that has none; `per_token` (ms) and `per_second` are the line's own words."""
+
+    what: str
+    milliseconds: float
+    tokens: int | None
+    per_token: float | None
+    per_second: float | None
+    of_request: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reused:
+    """Graphs of llama.cpp that were reused so far in this context."""
+
+    count: int
+    of_request: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """Drafted tokens and those accepted. `ratio`, `mean` and `rates` are the line's own words, `mean` with the digits
+    that it printed. `of_request`: of one request, else of the whole run so far."""
+
+    accepted: int
+    generated: int
+    ratio: str | None
+    mean: str | None
+    rates: tuple[str, ...]
+    of_request: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """A buffer that was allocated, in MiB."""
+
+    device: str
+    what: str
+    mib: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What became of a checkpoint of a slot's state: `created`, `restored`, `erased invalidated`, `erasing old`; or
+    `full`: the whole prompt is processed again."""
+
+    event: str
+    mib: float | None = None
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A size of the context or a word of the model: a part of what the workload is."""
+
+    name: str
+    value: str
+
+
+LogLine = Time | Reused | Acceptance | Buffer | Checkpoint | Setting
+
+
+def read_log_line(line: bytes) -> LogLine | None:
+    """Return what a plain line of llama.cpp says, None if it says nothing that is known."""
+    if not any(mark in line for mark in MARKS):
+        return None
+    text = line.decode("utf-8", "replace")
+    found = _LINE.search(text)
+    if found is None:
+        return None
+    of_request = _REQUEST.search(text) is not None
+    if found["time"] is not None:
+        return _time(found, of_request=of_request)
+    if found["reused"] is not None:
+        return Reused(count=int(found["reused"]), of_request=of_request)
+    if found["ratio"] is not None:
+        return Acceptance(
+            accepted=int(found["taken"]),
+            generated=int(found["drafted"]),
+            ratio=found["ratio"],
+            mean=found["mean"],
+            rates=_rates(found["rates"]),
+            of_request=of_request,
+        )
+    if found["generated"] is not None:
+        return Acceptance(
+            accepted=int(found["accepted"]),
+            generated=int(found["generated"]),
+            ratio=None,
+            mean=found["length"],
+            rates=_rates(found["positions"]),
+            of_request=False,
+        )
+    if found["buffer"] is not None:
+        return Buffer(device=found["device"], what=found["buffer"], mib=float(found["mib"]))
+    if found["checkpoint"] is not None:
+        return _checkpoint(found)
+    if found["full"] is not None:
+        return Checkpoint(event="full")
+    return Setting(name=found["setting"], value=" ".join(found["set"].split()))
+
+
+def _time(found: re.Match[str], *, of_request: bool) -> Time | None:
+    at = found.re.groupindex["time"]
+    milliseconds, tokens, per_token, per_second = (found[at + one] for one in range(1, 5))
+    return Time(
+        what=found["time"].removesuffix(" time"),
+        milliseconds=float(milliseconds),
+        tokens=None if tokens is None else int(tokens),
+        per_token=None if per_token is None else float(per_token),
+        per_second=None if per_second is None else float(per_second),
+        of_request=of_request,
+    )
+
+
+def _rates(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+
+
+def _checkpoint(found: re.Match[str]) -> Checkpoint:
+    about = dict(pair.split(" = ", 1) for pair in found["about"].split(", ") if " = " in pair)
+    size, tokens = about.get("size", ""), about.get("n_tokens", "")
+    number = size.removesuffix(" MiB")
+    return Checkpoint(
+        event=found["checkpoint"],
+        mib=float(number) if re.fullmatch(r"\d{1,12}(?:\.\d{1,6})?", number) else None,
+        tokens=int(tokens) if re.fullmatch(r"\d{1,15}", tokens) else None,
+    )
