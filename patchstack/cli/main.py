@@ -45,6 +45,7 @@ COMMANDS = {
         "patchstack.cli.bisect:bisect_command", "The patch or upstream commit that makes a command fail.", _MORE
     ),
     "apply": Lazy("patchstack.cli.apply:apply_command", "Put a series onto a source directory.", _MORE),
+    "trace": Lazy("patchstack.cli.trace.app:trace_app", "What a log of llama.cpp says, counted.", _MORE),
     "gpu": Lazy("patchstack.cli.gpu:gpu_app", "The machine that has the GPU.", _MORE),
     "ci": Lazy("patchstack.cli.ci.app:ci_app", "What continuous integration asks of patchstack.", _MORE),
 }

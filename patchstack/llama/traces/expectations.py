@@ -2,9 +2,9 @@
 
     [trace=NAME] key=value … [>= N]
 
-counts the records whose values are those. A value may hold `*`; a type may be a name or a number. Instead of `>=` there
-may be `<=`, `==`, `>`, `<`; without a comparison it is `>= 1`. If the trace was bounded, its records are the first ones:
-what they show is a lower limit, and a question about one route is answered by the summary, which counts all.
+counts the records whose values are those. A value may hold `*`; a type may be a name or a number. The comparison may
+also be `<=`, `==`, `>` or `<`; without one it is `>= 1`. If the trace was bounded, its records are the first ones: what
+they show is a lower limit, and a question about one route is answered by the summary, which counts all.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class Format:
     `name` is how it is called here, `text` how its line begins and `summary` how its summary does. `keys` are those
     that every record has; `by` are those that records are counted by (others are sequence numbers and positions).
     `numbers` are further keys of all records but those that only give a reason. `tokens` is the key that says how many
-    tokens a call is for. `routes` are the counters of the summary that split all calls. `counted`: records are counted beside the switch's limit, and the summary says `lines` and
-    `dropped`.
+    tokens a call is for. `routes` are the counters of the summary that split all calls. `counted`: records are counted
+    beside the switch's limit, and the summary says `lines` and `dropped`.
     """
 
     name: str

@@ -1,0 +1,1 @@
+"""`patchstack trace`: one small file a command."""

@@ -1,0 +1,25 @@
+"""`patchstack trace check`: do the figures of a log add up?"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from patchstack.cli.trace.options import AllOption, JsonOption, LogsArgument
+from patchstack.verdict import exit_code
+
+
+def check_command(logs: LogsArgument, everything: AllOption = False, json: JsonOption = False) -> None:
+    """Hold sums against totals, counters against histograms, and lines against the summary. A contradiction is named
+    with both sides. Exits with 0 if all agree, 1 for a contradiction, 4 if the log does not show it all."""
+    from patchstack.report.trace import print_checks
+    from patchstack.report.trace_document import trace_document
+    from patchstack.trace.traced import read_traced
+
+    traced = read_traced(logs, sys.stdin.buffer)
+    if json:
+        print(trace_document(traced, traced.checks_verdict).line)
+    else:
+        print_checks(traced, everything=everything)
+    raise typer.Exit(int(exit_code(traced.checked)))

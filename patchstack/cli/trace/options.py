@@ -1,0 +1,17 @@
+"""Options that the commands of `patchstack trace` share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+LogsArgument = Annotated[
+    list[str], typer.Argument(metavar="LOG", help="Logs: files, directories of logs, or - for standard input.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="Print every row.")]
+DecodeOption = Annotated[
+    int,
+    typer.Option("--decode-tokens", metavar="N", min=1, help="Up to so many tokens, a call is decode-like."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.trace/1 document.")]

@@ -1,0 +1,48 @@
+"""`patchstack trace read`: what a log holds, counted."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.trace.options import AllOption, DecodeOption, JsonOption, LogsArgument
+from patchstack.verdict import exit_code
+
+
+def read_command(
+    logs: LogsArgument,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="What must be counted, such as 'route=mmq type=nvfp4 >= 1000'. Repeatable."),
+    ] = None,
+    plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Write SVG plots into this directory.")] = None,
+    everything: AllOption = False,
+    decode_tokens: DecodeOption = 128,
+    json: JsonOption = False,
+) -> None:
+    """Read logs in one pass and count every record that is known, by route, type, shape and tensor, by calls and work.
+    Exits with 4 if figures contradict each other; with --expect, with 1 if one does not hold and 4 if one is not
+    shown."""
+    from patchstack.llama.traces.expectations import read_expectation
+    from patchstack.report.trace import contradiction_lines, print_traced
+    from patchstack.report.trace_document import trace_document
+    from patchstack.report.trace_plots import prepare, write_plots
+    from patchstack.trace.traced import read_traced
+
+    wanted = [read_expectation(text) for text in expect or ()]
+    if plots is not None:
+        prepare(plots)
+    traced = read_traced(logs, sys.stdin.buffer, expectations=wanted, decode_tokens=decode_tokens)
+    if json:
+        print(trace_document(traced, traced.verdict).line)
+    else:
+        print_traced(traced, everything=everything)
+    for line in contradiction_lines(traced):
+        talk(line)
+    for path in write_plots(traced, plots) if plots is not None else ():
+        talk(f"wrote {path}")
+    raise typer.Exit(int(exit_code(traced.verdicts)))

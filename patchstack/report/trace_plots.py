@@ -1,0 +1,158 @@
+"""Plots of a log: shapes by route, tokens that a server admits a step, graphs that are reused over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from patchstack.errors import UsageError
+from patchstack.files.atomic import replace_file
+from patchstack.llama.traces.reading import Points, Trace
+from patchstack.report.plots import require_plots, svg_of
+from patchstack.trace.figures import by_shape, has_routes
+from patchstack.trace.traced import Traced
+
+Spec = dict[str, object]
+_WIDTH = 380
+_SHAPES = 20
+
+
+def prepare(directory: Path) -> None:
+    """Raise `MissingError` if the package that draws is missing, and `UsageError` if the directory cannot be one."""
+    require_plots()
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"{directory} is no directory", hint="--plots names the directory that the plots go to")
+
+
+def write_plots(traced: Traced, directory: Path) -> Iterator[Path]:
+    """Write every plot that the log has figures for, and give the path of each. Raises `UsageError` if it has none."""
+    specs = list(plot_specs(traced))
+    if not specs:
+        raise UsageError(
+            f"{traced.name} has nothing to plot", hint="plots show routes and shapes, server steps, and reused graphs"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, title, spec in specs:
+        path = directory / f"{name}.svg"
+        replace_file(path, svg_of(spec, title=title).encode())
+        yield path
+
+
+def plot_specs(traced: Traced) -> Iterator[tuple[str, str, Spec]]:
+    """Return the file name, title and specification of each plot."""
+    for trace in traced.reading.traces:
+        invalid = " (INVALID: the records contradict)" if traced.contradicts(trace) else ""
+        if has_routes(trace):
+            title = f"{trace.name}: calls by shape and route{invalid}"
+            yield f"shapes-{_file_name(trace.name)}", title, shapes_spec(trace, title)
+        if trace.points is not None and trace.points.values:
+            title = f"{trace.name}: tokens admitted a step{invalid}"
+            yield f"steps-{_file_name(trace.name)}", title, steps_spec(trace.points, title)
+    reused = traced.reading.log.reused
+    if reused is not None and reused.values:
+        title = "graphs reused so far, by line of the log"
+        yield "graphs-reused", title, reused_spec(reused, title)
+
+
+def _file_name(name: str) -> str:
+    return "".join(c if c.isalnum() or c == "_" else "-" for c in name)
+
+
+def shapes_spec(trace: Trace, title: str) -> Spec:
+    """Bars of calls by shape, in the colours of routes; the shapes with the most calls, the others together."""
+    rows = by_shape(trace)
+    totals: dict[str, int] = {}
+    for row in rows:
+        totals[row.about] = totals.get(row.about, 0) + row.calls
+    shown = sorted(totals, key=lambda shape: (-totals[shape], shape))[:_SHAPES]
+    rest = f"{len(totals) - len(shown):,} other shapes"
+    counts: dict[tuple[str, str], int] = {}
+    for row in rows:
+        name = (row.about if row.about in shown else rest, row.route)
+        counts[name] = counts.get(name, 0) + row.calls
+    values = [{"shape": _short(shape), "route": route, "calls": calls} for (shape, route), calls in counts.items()]
+    return {
+        "title": title,
+        "width": _WIDTH,
+        "height": {"step": 18},
+        "data": {"values": values},
+        "mark": "bar",
+        "encoding": {
+            "y": {
+                "field": "shape",
+                "type": "nominal",
+                "title": None,
+                "sort": [_short(shape) for shape in (*shown, rest)],
+            },
+            "x": {"field": "calls", "type": "quantitative", "title": "calls", "axis": _NUMBERS},
+            "color": {"field": "route", "type": "nominal", "title": "route"},
+            "order": {"field": "route"},
+        },
+    }
+
+
+_NUMBERS = {"format": "~s", "tickCount": 5}
+_SHORT = (("n_expert=", "experts="), (" ne12=1 ne13=1", ""), (" batch=1", ""), (" ne2=1 ne3=1", ""), (" ne3=1", ""))
+
+
+def _short(shape: str) -> str:
+    for long, short in _SHORT:
+        shape = shape.replace(long, short)
+    return shape or "any shape"
+
+
+def steps_spec(points: Points, title: str) -> Spec:
+    """Decode and prompt tokens of each step, in order. With many steps, a point is the mean of its neighbours."""
+    values: list[dict[str, object]] = []
+    step = 1
+    for count, sums in zip(points.counts, points.values, strict=True):
+        for column, total in zip(points.columns, sums, strict=True):
+            values.append({"step": step, "to": step + count, "tokens": total / count, "what": column.replace("_", " ")})
+        step += count
+    width = points.counts[0]
+    return {
+        "title": {"text": title, "subtitle": f"mean of {width} steps each" if width > 1 else "every step"},
+        "width": _WIDTH,
+        "height": 180,
+        "data": {"values": values},
+        "mark": {"type": "bar", "binSpacing": 0},
+        "encoding": {
+            "x": {
+                "field": "step",
+                "bin": {"binned": True},
+                "type": "quantitative",
+                "title": "step",
+                "axis": _NUMBERS,
+                "scale": {"nice": False, "domain": [1, step]},
+            },
+            "x2": {"field": "to"},
+            "y": {"field": "tokens", "type": "quantitative", "title": "tokens", "axis": _NUMBERS, "stack": "zero"},
+            "color": {"field": "what", "type": "nominal", "title": None},
+        },
+    }
+
+
+def reused_spec(points: Points, title: str) -> Spec:
+    """Graphs that llama.cpp reused so far, as its lines say it one after the other."""
+    values: list[dict[str, object]] = []
+    line = 0
+    for count, (total,) in zip(points.counts, points.values, strict=True):
+        line += count
+        values.append({"line": line, "graphs": total / count})
+    return {
+        "title": title,
+        "width": _WIDTH,
+        "height": 180,
+        "data": {"values": values},
+        "mark": {"type": "line", "interpolate": "step-after", "point": len(values) <= 60},
+        "encoding": {
+            "x": {
+                "field": "line",
+                "type": "quantitative",
+                "title": "line that says it (a request each, for a server)",
+                "axis": {**_NUMBERS, "tickMinStep": 1},
+                "scale": {"nice": False},
+            },
+            "y": {"field": "graphs", "type": "quantitative", "title": "graphs reused", "axis": _NUMBERS},
+        },
+    }

@@ -1,0 +1,147 @@
+"""Two logs of one workload side by side: which routes, types and shapes are taken more, less, newly, no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from patchstack.errors import UsageError
+from patchstack.llama.traces.reading import Reading, Trace
+from patchstack.trace.figures import Row, by_route, by_shape, has_routes
+from patchstack.trace.work import NONE, Work
+from patchstack.trace.workload import Evidence, evidence
+from patchstack.verdict import Verdict
+
+
+class Change(StrEnum):
+    """What became of calls from the first log to the second. UNSEEN: there are none in the records of one log, but it
+    did not keep all records."""
+
+    SAME = "same"
+    MORE = "more"
+    LESS = "less"
+    NEW = "new"
+    GONE = "gone"
+    UNSEEN = "not seen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Calls of one route (and shape, if `about` is not empty) in both logs."""
+
+    trace: str
+    route: str
+    about: str
+    first: int
+    second: int
+    first_work: Work
+    second_work: Work
+    change: Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Both logs. `routes` and `shapes` are all pairs, `only_first` and `only_second` the traces that one log alone has.
+    `bounded` are the traces of which not all records were kept on one side at least."""
+
+    evidence: tuple[Evidence, ...]
+    routes: tuple[Pair, ...]
+    shapes: tuple[Pair, ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    bounded: tuple[str, ...]
+
+    @property
+    def differing(self) -> tuple[Evidence, ...]:
+        """What the logs say of their workloads that is not the same."""
+        return tuple(one for one in self.evidence if not one.same)
+
+    @property
+    def workload_verdict(self) -> Verdict:
+        """PASS if all that both logs say of their workload is the same; INVALID if it is not, or they say nothing."""
+        return Verdict.PASS if self.evidence and not self.differing else Verdict.INVALID
+
+    @property
+    def same(self) -> bool:
+        """Whether every route and shape is taken equally often."""
+        return bool(self.shapes) and all(one.change is Change.SAME for one in self.shapes)
+
+    @property
+    def same_kinds(self) -> bool:
+        """Whether the same routes and shapes occur, however often."""
+        return bool(self.shapes) and all(one.first and one.second for one in self.shapes)
+
+
+def compare(first: Reading, second: Reading) -> Comparison:
+    """Compare two logs. Raises `UsageError` if no trace of routes is in both."""
+    mine, theirs = ({one.name: one for one in log.traces if has_routes(one)} for log in (first, second))
+    both = [name for name in mine if name in theirs]
+    if not both:
+        raise UsageError(
+            "the logs share no trace of routes or shapes",
+            hint="run both with the same switch, such as LLAMA_MUL_MAT_ROUTE_TRACE=1000000",
+        )
+    routes: list[Pair] = []
+    shapes: list[Pair] = []
+    for name in both:
+        routes += _pairs(mine[name], theirs[name], by_route(mine[name]), by_route(theirs[name]))
+        shapes += _pairs(mine[name], theirs[name], by_shape(mine[name]), by_shape(theirs[name]))
+    return Comparison(
+        evidence=evidence(first, second),
+        routes=tuple(routes),
+        shapes=tuple(shapes),
+        only_first=tuple(name for name in mine if name not in theirs),
+        only_second=tuple(name for name in theirs if name not in mine),
+        bounded=tuple(name for name in both if _partial(mine[name]) or _partial(theirs[name])),
+    )
+
+
+def require_same_workload(comparison: Comparison, names: Sequence[str]) -> None:
+    """Raise `UsageError` if the logs say that they are of different workloads."""
+    if comparison.differing:
+        raise UsageError(
+            f"{names[0]} and {names[1]} are not of the same workload",
+            problems=[f"{one.what}: {one.first} and {one.second}" for one in comparison.differing],
+            hint="compare two runs with the same model, sizes and requests; --anyway prints the counts all the same",
+        )
+
+
+def _partial(trace: Trace) -> bool:
+    return trace.bounded or bool(trace.overflowed)
+
+
+def _pairs(first: Trace, second: Trace, mine: Sequence[Row], theirs: Sequence[Row]) -> list[Pair]:
+    left, right = _named(mine), _named(theirs)
+    pairs = []
+    for name in dict.fromkeys((*left, *right)):
+        one, other = left.get(name), right.get(name)
+        calls = (one.calls if one else 0, other.calls if other else 0)
+        pairs.append(
+            Pair(
+                trace=first.name,
+                route=name[0],
+                about=name[1],
+                first=calls[0],
+                second=calls[1],
+                first_work=one.work if one else NONE,
+                second_work=other.work if other else NONE,
+                change=_change(calls, partial=(_partial(first), _partial(second))),
+            )
+        )
+    return sorted(pairs, key=lambda pair: (-max(pair.first, pair.second), pair.route, pair.about))
+
+
+def _named(rows: Sequence[Row]) -> Mapping[tuple[str, str], Row]:
+    return {(row.route, row.about): row for row in rows}
+
+
+def _change(calls: tuple[int, int], *, partial: tuple[bool, bool]) -> Change:
+    first, second = calls
+    if not first:
+        return Change.UNSEEN if partial[0] else Change.NEW
+    if not second:
+        return Change.UNSEEN if partial[1] else Change.GONE
+    if first == second:
+        return Change.SAME
+    return Change.MORE if second > first else Change.LESS

@@ -1,0 +1,159 @@
+"""The counts of a trace in rows: by route and type, by shape, by tensor; and how the calls spread."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from patchstack.llama.traces.formats import ROUTE_KEYS, TENSOR_KEYS, TYPE_KEYS, tokens_key
+from patchstack.llama.traces.reading import Cell, Trace
+from patchstack.llama.traces.records import Value
+from patchstack.trace.work import NONE, Work, work_of
+
+_About = Callable[[Cell], str]
+DECODE_TOKENS = 128
+"""Up to so many tokens a call is decode-like: the notebook's border, for 128 streams."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Calls that share `route` (with the types) and `about` (a shape or tensors; empty for a row of a route). `decode`
+    and `prefill` are how many are for few and for many tokens, None if the trace does not say for how many."""
+
+    trace: str
+    route: str
+    about: str
+    calls: int
+    share: float
+    decode: int | None
+    prefill: int | None
+    work: Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How calls spread over the values of something: how many are distinct, the entropy of their shares in bits (0: all
+    the same), the most frequent and its share."""
+
+    distinct: int
+    entropy: float
+    top: str
+    top_share: float
+
+
+def spread(counts: Mapping[str, int]) -> Spread | None:
+    """Return the spread of counts by value; None for none."""
+    total = sum(counts.values())
+    if not total:
+        return None
+    shares = [count / total for count in counts.values() if count]
+    top = max(counts, key=lambda value: (counts[value], value))
+    return Spread(
+        distinct=len(shares),
+        entropy=max(0.0, -sum(share * math.log2(share) for share in shares)),
+        top=top,
+        top_share=counts[top] / total,
+    )
+
+
+def route_text(trace: Trace, cell: Cell) -> str:
+    """Return route and types of a call: `mmq nvfp4`."""
+    return " ".join(str(value) for key, value in _pairs(trace, cell) if key in ROUTE_KEYS | TYPE_KEYS and value != "-")
+
+
+def shape_text(trace: Trace, cell: Cell) -> str:
+    """Return the numbers of a call: `ne0=4096 ne1=16`."""
+    return " ".join(f"{key}={value}" for key, value in _pairs(trace, cell) if _is_shape(key))
+
+
+def tensor_text(trace: Trace, cell: Cell) -> str:
+    """Return the tensors of a call: `blk.N.attn_q.weight -> Qcur-N`."""
+    names = {key: str(value) for key, value in _pairs(trace, cell) if key in TENSOR_KEYS and value != "-"}
+    sources = " + ".join(names[key] for key in ("src0", "src1") if key in names)
+    # The weight says which multiplication it is; its activation is the same for several.
+    if trace.format.tokens is not None and "src0" in names:
+        sources = names["src0"]
+    return f"{sources} -> {names['dst']}" if sources and "dst" in names else sources or names.get("dst", "")
+
+
+def _is_shape(key: str) -> bool:
+    return key not in ROUTE_KEYS | TYPE_KEYS | TENSOR_KEYS | {"backend", "reason"}
+
+
+def _pairs(trace: Trace, cell: Cell) -> Iterable[tuple[str, Value]]:
+    return zip(trace.keys, cell.values, strict=True)
+
+
+def has_routes(trace: Trace) -> bool:
+    """Whether its records are calls that go somewhere: they have a route or a shape of tiles, and are counted by it."""
+    calls = tokens_key(trace.format, trace.keys) is not None or "op" in trace.keys or trace.format.open
+    return bool(trace.cells) and calls
+
+
+def by_route(trace: Trace, *, decode_tokens: int = DECODE_TOKENS) -> list[Row]:
+    """Return a row for each route with its types, the most calls first."""
+    return _rows(trace, lambda cell: "", decode_tokens)
+
+
+def by_shape(trace: Trace, *, decode_tokens: int = DECODE_TOKENS) -> list[Row]:
+    """Return a row for each route and shape."""
+    return _rows(trace, lambda cell: shape_text(trace, cell), decode_tokens)
+
+
+def by_tensor(trace: Trace, *, decode_tokens: int = DECODE_TOKENS) -> list[Row]:
+    """Return a row for each route and tensors, layers folded; none for a trace without names."""
+    if not TENSOR_KEYS & set(trace.keys):
+        return []
+    return _rows(trace, lambda cell: tensor_text(trace, cell), decode_tokens)
+
+
+def spread_of(rows: Sequence[Row]) -> Spread | None:
+    """Return how calls spread over rows."""
+    return spread({f"{row.route} {row.about}".strip(): row.calls for row in rows})
+
+
+def cell_work(trace: Trace, cell: Cell) -> Work:
+    """Return the work of one call of a cell."""
+    return work_of(trace.name, dict(_pairs(trace, cell)))
+
+
+def _rows(trace: Trace, about: _About, decode_tokens: int) -> list[Row]:
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in trace.cells:
+        if cell.calls:
+            groups.setdefault((route_text(trace, cell), about(cell)), []).append(cell)
+    total = sum(cell.calls for cell in trace.cells)
+    rows = [_row(trace, name, cells, total, decode_tokens) for name, cells in groups.items()]
+    return sorted(rows, key=lambda row: (-row.calls, row.route, row.about))
+
+
+def _row(trace: Trace, name: tuple[str, str], cells: Sequence[Cell], total: int, decode_tokens: int) -> Row:
+    key = tokens_key(trace.format, trace.keys)
+    place = trace.keys.index(key) if key in trace.keys and key is not None else None
+    calls = sum(cell.calls for cell in cells)
+    widths = [] if place is None else [(cell.values[place], cell.calls) for cell in cells]
+    known = bool(widths) and all(isinstance(width, int) for width, _ in widths)
+    few = sum(count for width, count in widths if isinstance(width, int) and width <= decode_tokens)
+    decode = few if known else None
+    works = [cell_work(trace, cell).times(cell.calls) for cell in cells]
+    return Row(
+        trace=trace.name,
+        route=name[0],
+        about=name[1],
+        calls=calls,
+        share=calls / total,
+        decode=decode,
+        prefill=None if decode is None else calls - decode,
+        work=_together(works),
+    )
+
+
+def _together(works: Sequence[Work]) -> Work:
+    operations = [one.operations for one in works if one.operations is not None]
+    moved = [one.bytes for one in works if one.bytes is not None]
+    if not works:
+        return NONE
+    return Work(
+        sum(operations) if len(operations) == len(works) else None, sum(moved) if len(moved) == len(works) else None
+    )
