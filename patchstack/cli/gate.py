@@ -52,6 +52,11 @@ KINDS = {
         "A switch leaves its mark, and without it there is none.",
         _ALONE,
     ),
+    "routes": Lazy(
+        "patchstack.cli.gates.routes:routes_command",
+        "A switch changes the route that it claims to change.",
+        _ALONE,
+    ),
     "red-green": Lazy(
         "patchstack.cli.gates.red_green:red_green_command",
         "A test fails without its code, and passes with it.",

@@ -21,7 +21,7 @@ from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Mapping as Node
 
-KINDS = ("completion", "tokens", "backend-ops", "kl", "drift", "rollback", "engaged", "red-green", "command")
+KINDS = ("completion", "tokens", "backend-ops", "kl", "drift", "rollback", "engaged", "routes", "red-green", "command")
 NO_SUITES = "write one under suites: in patchstack.yaml; patchstack demo --no-build DIR makes a workspace that has one"
 """What to do in a workspace without suites."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")

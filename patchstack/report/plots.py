@@ -25,7 +25,12 @@ VEGA_LITE = "5.21"
 PALETTE = ("#3b7fd4", "#c96a0a", "#2b8f67", "#b5519a", "#8a6cd0", "#a3800f", "#cf4f4a", "#4b8a9b")
 """Colours for series, each with a contrast of at least 3 to white and to a dark page."""
 
-_FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
+_FONTS = {
+    "sans-serif": "system-ui, -apple-system, 'Segoe UI', sans-serif",
+    "monospace": "ui-monospace, Menlo, 'DejaVu Sans Mono', monospace",
+}
+# The reader's fonts are not those that the picture is laid out with. Fixed pitch is 0.6 of the size nearly everywhere.
+_MONO = "monospace"
 _STYLE = (
     "svg:root{color-scheme:light dark;color:#1f2328}"
     "@media (prefers-color-scheme:dark){svg:root{color:#e6edf3}}"
@@ -38,8 +43,10 @@ _AXIS = {
     "tickColor": "currentColor",
     "gridColor": "currentColor",
     "gridOpacity": 0.15,
-    "labelFontSize": 12,
-    "titleFontSize": 12,
+    "labelFont": _MONO,
+    "titleFont": _MONO,
+    "labelFontSize": 11,
+    "titleFontSize": 11,
     "titleFontWeight": "normal",
     "labelLimit": 320,
 }
@@ -48,21 +55,33 @@ _CONFIG: dict[str, object] = {
     "legend": {
         "labelColor": "currentColor",
         "titleColor": "currentColor",
-        "labelFontSize": 12,
-        "titleFontSize": 12,
+        "labelFont": _MONO,
+        "titleFont": _MONO,
+        "labelFontSize": 11,
+        "titleFontSize": 11,
         "titleFontWeight": "normal",
+        "labelLimit": 320,
         "orient": "top",
-        "columns": 4,
+        "columns": 2,
     },
-    "header": {"labelColor": "currentColor", "titleColor": "currentColor", "labelFontSize": 12, "titleFontSize": 12},
+    "header": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "labelFont": _MONO,
+        "titleFont": _MONO,
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+    },
     "title": {
         "color": "currentColor",
         "subtitleColor": "currentColor",
-        "fontSize": 14,
-        "subtitleFontSize": 12,
+        "fontSize": 13,
+        "font": _MONO,
+        "subtitleFont": _MONO,
+        "subtitleFontSize": 11,
         "anchor": "start",
     },
-    "text": {"color": "currentColor", "fontSize": 12},
+    "text": {"color": "currentColor", "font": _MONO, "fontSize": 11},
     "rule": {"color": "currentColor"},
     "view": {"stroke": None},
     "range": {"category": list(PALETTE)},
@@ -88,7 +107,7 @@ def svg_of(spec: Mapping[str, object], *, title: str) -> str:
     require_plots()
     import vl_convert
 
-    whole = _clean({"background": None, "padding": 8, **spec, "config": {**_CONFIG, **_mapping(spec.get("config"))}})
+    whole = _clean({"background": None, "padding": 10, **spec, "config": {**_CONFIG, **_mapping(spec.get("config"))}})
     drawn: str = vl_convert.vegalite_to_svg(whole, vl_version=VEGA_LITE, allowed_base_urls=[])
     name = hashlib.sha256(canonical(whole)).hexdigest()[:8]
     # Vega counts names on within a process; and two pictures in one page must not share any.
@@ -101,7 +120,9 @@ def svg_of(spec: Mapping[str, object], *, title: str) -> str:
 
 
 def _with_font(body: str) -> str:
-    return body.replace('font-family="sans-serif"', f'font-family="{_FONT}"')
+    for plain, several in _FONTS.items():
+        body = body.replace(f'font-family="{plain}"', f'font-family="{several}"')
+    return body
 
 
 def _mapping(value: object) -> Mapping[str, object]:
