@@ -119,6 +119,14 @@ def _readable(trace: Trace) -> Iterator[Finding]:
             holds=False,
             spoils=(RECORDS,),
         )
+    if trace.doubled:
+        yield Finding(
+            trace=trace.name,
+            what="a tensor occurs once in a graph",
+            said=f"{trace.doubled:,} graphs hold one twice, as no other graph does",
+            found="a line may be there twice, and another be lost",
+            holds=None,
+        )
     if trace.overflowed:
         yield Finding(
             trace=trace.name,

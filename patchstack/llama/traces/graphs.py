@@ -11,6 +11,7 @@ run of calls for the same number but the last.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -69,6 +70,20 @@ class NamedGraphs:
         self.whole += 1
         self.current.clear()
         self.layer = -1
+
+    def doubled(self) -> int:
+        """How many graphs seem to hold a line twice: a tensor occurs twice in them, and in no other graph; or they are
+        nothing but the first line of the others. To be asked before `end`."""
+        shapes = [*self.shapes, *([tuple(self.current)] if self.current else [])]
+        twice = [{name for name, count in Counter(shape).items() if count > 1 and name != "-"} for shape in shapes]
+        found = 0
+        for at, shape in enumerate(shapes):
+            if self.shapes.get(shape, 1) > 1:
+                continue
+            others = [names for other, names in enumerate(twice) if other != at]
+            alone = shape == (self.first,) and at < len(self.shapes) and any(len(one) > 1 for one in shapes)
+            found += alone or any(all(name not in names for names in others) for name in twice[at])
+        return found
 
     def end(self) -> Graphs:
         """Whether the last graph is whole: its names are those of one before it, or only begin like one."""

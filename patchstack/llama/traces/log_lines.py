@@ -40,16 +40,9 @@ _LINE = re.compile(
     )
 )
 # Looked for first: most lines hold none of these.
-MARKS = (
-    b" time =",
-    b"graphs reused =",
-    b"draft acceptance =",
-    b"#gen tokens =",
-    b"buffer size =",
-    b"context checkpoint",
-    b"forcing full prompt",
-    b"llama_context: n_",
-    b"print_info: ",
+_MARKS = re.compile(
+    rb" time =|graphs reused =|draft acceptance =|#gen tokens =|buffer size =|context checkpoint|forcing full prompt"
+    rb"|llama_context: n_|print_info: "
 )
 
 
@@ -119,7 +112,7 @@ LogLine = Time | Reused | Acceptance | Buffer | Checkpoint | Setting
 
 def read_log_line(line: bytes) -> LogLine | None:
     """Return what a plain line of llama.cpp says, None if it says nothing that is known."""
-    if not any(mark in line for mark in MARKS):
+    if _MARKS.search(line) is None:
         return None
     text = line.decode("utf-8", "replace")
     found = _LINE.search(text)

@@ -23,7 +23,7 @@ from patchstack.llama.traces.formats import (
 )
 from patchstack.llama.traces.graphs import UNKNOWN, Graphs, NamedGraphs, UnnamedGraphs, joined
 from patchstack.llama.traces.log_figures import LogFigures
-from patchstack.llama.traces.log_lines import MARKS, LogLine, read_log_line
+from patchstack.llama.traces.log_lines import LogLine, read_log_line
 from patchstack.llama.traces.reading import MORE, Cell, Points, Problem, Reading, Steps, Trace
 from patchstack.llama.traces.records import Record, Summary, Unreadable, Value, plain, read_record
 from patchstack.llama.traces.series import Series
@@ -75,6 +75,7 @@ class _Tally:
     unreadable: dict[str, Problem] = field(default_factory=dict)
     summaries: list[Summary] = field(default_factory=list)
     mixed: bool = False
+    doubled: int = 0
     parts: list[Graphs] = field(default_factory=list)
     named: NamedGraphs | None = None
     unnamed: UnnamedGraphs | None = None
@@ -146,6 +147,8 @@ class _Tally:
         follower = self.named or self.unnamed
         if follower is None:
             return
+        if self.named is not None and not self.mixed:
+            self.doubled += self.named.doubled()
         part = follower.end()
         if not bounded:
             # All was written: what comes after the last whole graph was computed so.
@@ -174,6 +177,7 @@ class _Tally:
             summaries=tuple(self.summaries),
             graphs=graphs,
             mixed=self.mixed,
+            doubled=0 if self.mixed else self.doubled,
             overflowed=sum(cell.calls + cell.left_out for values, cell in self.cells.items() if MORE in values),
             steps=Steps(count, total, squares, largest) if self.format is SERVING and count else None,
             points=None
@@ -290,7 +294,7 @@ class Reader:
         text = plain(line)
         found = read_record(text)
         if found is None:
-            return read_log_line(text) if any(mark in text for mark in MARKS) else None
+            return read_log_line(text)
         tally = self._tallies.get(found.format.name)
         if tally is None:
             if len(self._tallies) >= MAX_TRACES:

@@ -54,10 +54,10 @@ class Points:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """All of one kind of record. `keys` are those that records are counted by; `sums` and `maxima` are of numbers that
-    they are not counted by. `overflowed` records came after the table of shapes was full: their routes and types are
-    counted, their shapes are not. `mixed`: records lie between summaries in another order than one process after the
-    other."""
+    """All of one kind of record. `keys` are those that records are counted by; `sums` are of numbers that they are not
+    counted by. `overflowed` records came after the table of shapes was full: their routes and types are counted, their
+    shapes are not. `doubled` graphs seem to hold a line twice. `mixed`: records lie between summaries in another order
+    than one process after the other. `last` are the last values by place."""
 
     format: Format
     keys: tuple[str, ...]
@@ -68,6 +68,7 @@ class Trace:
     summaries: tuple[Summary, ...] = ()
     graphs: Graphs | None = None
     mixed: bool = False
+    doubled: int = 0
     overflowed: int = 0
     steps: Steps | None = None
     points: Points | None = None
