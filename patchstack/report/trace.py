@@ -15,7 +15,7 @@ from patchstack.trace.traced import Traced
 from patchstack.trace.verdicts import verdict_of_answer, verdict_of_finding
 from patchstack.verdict import Verdict, verdict_line
 
-SHOWN = 10
+SHOWN = 5
 _INVALID = Verdict.INVALID.value
 
 
@@ -24,10 +24,17 @@ def print_traced(traced: Traced, *, everything: bool = False) -> None:
     most calls."""
     for line in log_lines(traced):
         print(printable(line))
-    routed = [trace for trace in traced.reading.traces if has_routes(trace)]
-    for title, rows_of in (("", by_route), ("shape", by_shape), ("tensors", by_tensor)):
-        tables = [(trace, rows_of(trace, decode_tokens=traced.decode_tokens)) for trace in routed]
-        _print_rows(traced, [(trace, rows) for trace, rows in tables if rows], title, everything=everything)
+    routed = [
+        (trace, by_route(trace, decode_tokens=traced.decode_tokens))
+        for trace in traced.reading.traces
+        if has_routes(trace)
+    ]
+    if routed:
+        print()
+        print_table(route_table(traced, [row for _, rows in routed for row in rows]))
+    for trace, _ in routed:
+        for about, rows_of in (("shape", by_shape), ("tensors", by_tensor)):
+            _print_about(traced, rows_of(trace, decode_tokens=traced.decode_tokens), about, everything=everything)
     if traced.facts:
         print()
         print_table(fact_table(traced))
@@ -82,66 +89,57 @@ def _graphs(trace: Trace) -> str:
     return text
 
 
-def _print_rows(traced: Traced, tables: Sequence[tuple[Trace, list[Row]]], title: str, *, everything: bool) -> None:
-    shown = [(trace, row) for trace, rows in tables for row in (rows if everything else rows[:SHOWN])]
-    if not shown:
+def _print_about(traced: Traced, rows: Sequence[Row], about: str, *, everything: bool) -> None:
+    spread = spread_of(rows)
+    if spread is None:
         return
+    left = 0 if everything else max(len(rows) - SHOWN, 0)
     print()
-    print_table(row_table(traced, [(trace, row) for trace, row in shown], title))
-    for trace, rows in tables:
-        spread = spread_of(rows)
-        left = len(rows) - SHOWN
-        if spread is not None and (title or len(rows) > 1):
-            more = f"; {left:,} more rows with --all" if left > 0 and not everything else ""
-            print(printable(f"{trace.name}: {_spread_text(spread, title or 'route and type')}{more}"))
+    print(printable(f"{rows[0].trace} by {about}: {_spread_text(spread)}"))
+    print_table(about_table(traced, rows[: len(rows) - left], about))
+    if left:
+        print(f"{counted(left, 'more row')} with --all")
 
 
-def _spread_text(spread: Spread, what: str) -> str:
-    return (
-        f"{spread.distinct:,} distinct by {what}, entropy {spread.entropy:.2f} bits, top share {spread.top_share:.1%}"
-    )
+def _spread_text(spread: Spread) -> str:
+    return f"{spread.distinct:,} distinct, entropy {spread.entropy:.2f} bits, top share {spread.top_share:.1%}"
 
 
-def row_table(traced: Traced, rows: Sequence[tuple[Trace, Row]], title: str) -> Table:
-    """Calls and work by route, or by route and `title`. Work of zero operations is data that was only moved."""
-    titles = [
-        "trace",
-        "route",
-        *([title] if title else []),
-        "calls",
-        "share",
-        "decode-like",
-        "prefill-like",
-        "op",
-        "bytes",
+def route_table(traced: Traced, rows: Sequence[Row]) -> Table:
+    """Calls and work by trace, route and type."""
+    return _filled(["trace", "route", *_FIGURES], [[row.trace, row.route, *_figures(traced, row)] for row in rows])
+
+
+def about_table(traced: Traced, rows: Sequence[Row], about: str) -> Table:
+    """Calls and work of one trace by route, and by shape or tensors."""
+    return _filled(["route", about, *_FIGURES], [[row.route, row.about, *_figures(traced, row)] for row in rows])
+
+
+def _figures(traced: Traced, row: Row) -> list[str]:
+    invalid = any(one.name == row.trace and traced.contradicts(one) for one in traced.reading.traces)
+    return [
+        f"{row.calls:,}" + (f" {_INVALID}" if invalid else ""),
+        f"{row.share:.1%}",
+        "-" if row.decode is None else f"{row.decode:,}",
+        "-" if row.prefill is None else f"{row.prefill:,}",
+        scaled(row.work.operations),
+        scaled(row.work.bytes),
     ]
-    cells = []
-    for trace, row in rows:
-        invalid = traced.contradicts(trace)
-        cells.append(
-            [
-                row.trace,
-                row.route,
-                *([row.about] if title else []),
-                f"{row.calls:,}" + (f" {_INVALID}" if invalid else ""),
-                f"{row.share:.1%}",
-                "-" if row.decode is None else f"{row.decode:,}",
-                "-" if row.prefill is None else f"{row.prefill:,}",
-                scaled(row.work.operations),
-                scaled(row.work.bytes),
-            ]
-        )
-    # Columns that say nothing of any row only take room.
-    empty = [at for at, name in enumerate(titles) if name in _OPTIONAL and all(one[at] in ("-", "0") for one in cells)]
+
+
+def _filled(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """The table, without columns that say nothing of any row: they only take room."""
+    empty = [at for at, name in enumerate(titles) if name in _OPTIONAL and all(row[at] in ("-", "0") for row in rows)]
     return Table(
         titles=[name for at, name in enumerate(titles) if at not in empty],
-        rows=[[cell for at, cell in enumerate(one) if at not in empty] for one in cells],
-        styles={},
-        gives={"shape": Give.WORDS, "tensors": Give.WORDS},
+        rows=[[cell for at, cell in enumerate(row) if at not in empty] for row in rows],
+        styles={Change.NEW.value: "green", Change.GONE.value: "bold red"},
+        gives={"shape": Give.WORDS, "tensors": Give.WORDS, "route": Give.WORDS},
     )
 
 
-_OPTIONAL = ("decode-like", "prefill-like", "op", "bytes")
+_FIGURES = ("calls", "share", "decode-like", "prefill-like", "op", "bytes")
+_OPTIONAL = (*_FIGURES[2:], "op A", "op B")
 _UNITS = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 
@@ -211,15 +209,18 @@ def print_comparison(comparison: Comparison, first: Traced, second: Traced, *, e
     print(printable(f"A: {first.name}"))
     print(printable(f"B: {second.name}"))
     print(printable(_workload(comparison)))
-    for title, pairs in (("", comparison.routes), ("shape", comparison.shapes)):
-        changed = [one for one in pairs if one.change is not Change.SAME]
-        shown = pairs if everything or not title else changed[:SHOWN]
-        if shown:
+    print()
+    print_table(pair_table(comparison.routes, "trace"))
+    for name in dict.fromkeys(one.trace for one in comparison.shapes):
+        pairs = [one for one in comparison.shapes if one.trace == name]
+        changed = pairs if everything else [one for one in pairs if one.change is not Change.SAME]
+        left = 0 if everything else max(len(changed) - SHOWN, 0)
+        if changed:
             print()
-            print_table(pair_table(shown, title))
-            left = len(changed) - SHOWN
-            if title and left > 0 and not everything:
-                print(f"{left:,} more changed rows with --all")
+            print(f"{name} by shape")
+            print_table(pair_table(changed[: len(changed) - left], "shape"))
+        if left:
+            print(f"{counted(left, 'more changed row')} with --all")
     print()
     for line in comparison_lines(comparison):
         print(printable(line))
@@ -234,14 +235,11 @@ def _workload(comparison: Comparison) -> str:
     return f"workload: the same by {', '.join(one.what for one in comparison.evidence)}"
 
 
-def pair_table(pairs: Sequence[Pair], title: str) -> Table:
-    """Calls of both logs by route, or by route and `title`."""
-    titles = ["trace", "route", *([title] if title else []), "A", "B", "B - A", "change", "op A", "op B"]
+def pair_table(pairs: Sequence[Pair], by: str) -> Table:
+    """Calls of both logs by route, and by `trace` or `shape`."""
     rows = [
         [
-            one.trace,
-            one.route,
-            *([one.about] if title else []),
+            *([one.trace, one.route] if by == "trace" else [one.route, one.about]),
             f"{one.first:,}",
             f"{one.second:,}",
             f"{one.second - one.first:+,}" if one.first != one.second else "0",
@@ -251,13 +249,8 @@ def pair_table(pairs: Sequence[Pair], title: str) -> Table:
         ]
         for one in pairs
     ]
-    empty = [at for at, name in enumerate(titles) if name.startswith("op ") and all(row[at] in "-0" for row in rows)]
-    return Table(
-        titles=[name for at, name in enumerate(titles) if at not in empty],
-        rows=[[cell for at, cell in enumerate(row) if at not in empty] for row in rows],
-        styles={Change.NEW.value: "green", Change.GONE.value: "bold red"},
-        gives={"shape": Give.WORDS},
-    )
+    names = ["trace", "route"] if by == "trace" else ["route", "shape"]
+    return _filled([*names, "A", "B", "B - A", "change", "op A", "op B"], rows)
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
@@ -267,6 +260,9 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
             yield f"only {which} has records of {', '.join(names)}"
     if comparison.bounded:
         yield f"not all records were kept of {', '.join(comparison.bounded)}: counts are of the first ones"
+    if comparison.replayed is not None:
+        first, second = comparison.replayed
+        yield f"CUDA graphs were replayed {first:,} times in A, {second:,} in B: what is replayed leaves no records"
     if comparison.same:
         yield (
             "the same routes, the same shapes, equally often: a difference in speed between the two is not a difference"

@@ -68,6 +68,7 @@ def comparison_document(
         only_first=comparison.only_first,
         only_second=comparison.only_second,
         bounded=comparison.bounded,
+        replayed=comparison.replayed,
         same=comparison.same,
         same_kinds=comparison.same_kinds,
         contradictions=tuple(_check(one) for side in (first, second) for one in side.findings if one.holds is False),

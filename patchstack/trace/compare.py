@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from patchstack.errors import UsageError
+from patchstack.llama.traces.formats import CUDA_GRAPH
 from patchstack.llama.traces.reading import Reading, Trace
+from patchstack.llama.traces.recount import summed
 from patchstack.trace.figures import Row, by_route, by_shape, has_routes
 from patchstack.trace.work import NONE, Work
 from patchstack.trace.workload import Evidence, evidence
@@ -43,7 +45,8 @@ class Pair:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Both logs. `routes` and `shapes` are all pairs, `only_first` and `only_second` the traces that one log alone has.
-    `bounded` are the traces of which not all records were kept on one side at least."""
+    `bounded` are the traces of which not all records were kept on one side at least. `replayed` is how many CUDA graphs
+    each log replayed, None if one does not say."""
 
     evidence: tuple[Evidence, ...]
     routes: tuple[Pair, ...]
@@ -51,6 +54,7 @@ class Comparison:
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
     bounded: tuple[str, ...]
+    replayed: tuple[int, int] | None = None
 
     @property
     def differing(self) -> tuple[Evidence, ...]:
@@ -94,7 +98,15 @@ def compare(first: Reading, second: Reading) -> Comparison:
         only_first=tuple(name for name in mine if name not in theirs),
         only_second=tuple(name for name in theirs if name not in mine),
         bounded=tuple(name for name in both if _partial(mine[name]) or _partial(theirs[name])),
+        replayed=_replayed(first, second),
     )
+
+
+def _replayed(first: Reading, second: Reading) -> tuple[int, int] | None:
+    traces = [one.trace(CUDA_GRAPH.name) for one in (first, second)]
+    counts = [summed(one.summaries).counters.get("replayed") for one in traces if one is not None]
+    known = [count for count in counts if count is not None]
+    return (known[0], known[1]) if len(known) == 2 else None
 
 
 def require_same_workload(comparison: Comparison, names: Sequence[str]) -> None:

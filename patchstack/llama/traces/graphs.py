@@ -71,9 +71,9 @@ class NamedGraphs:
         self.current.clear()
         self.layer = -1
 
-    def doubled(self) -> int:
-        """How many graphs seem to hold a line twice: a tensor occurs twice in them, and in no other graph; or they are
-        nothing but the first line of the others. To be asked before `end`."""
+    def doubled(self, *, alone: bool) -> int:
+        """How many graphs seem to hold a line twice: a tensor occurs twice in them, and in no other graph; or, if no
+        record is ever `alone` in its graph, they are nothing but the first line of the others."""
         shapes = [*self.shapes, *([tuple(self.current)] if self.current else [])]
         twice = [{name for name, count in Counter(shape).items() if count > 1 and name != "-"} for shape in shapes]
         found = 0
@@ -81,8 +81,10 @@ class NamedGraphs:
             if self.shapes.get(shape, 1) > 1:
                 continue
             others = [names for other, names in enumerate(twice) if other != at]
-            alone = shape == (self.first,) and at < len(self.shapes) and any(len(one) > 1 for one in shapes)
-            found += alone or any(all(name not in names for names in others) for name in twice[at])
+            single = (
+                not alone and shape == (self.first,) and at < len(self.shapes) and any(len(one) > 1 for one in shapes)
+            )
+            found += single or any(all(name not in names for names in others) for name in twice[at])
         return found
 
     def end(self) -> Graphs:

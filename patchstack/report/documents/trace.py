@@ -164,7 +164,8 @@ class TracePair(Part, frozen=True, kw_only=True):
 
 class TraceComparisonDocument(Document, frozen=True, kw_only=True, tag="patchstack.trace-comparison/1"):
     """Two logs of one workload. `same`: every route and shape is taken equally often; `same_kinds`: the same routes and
-    shapes occur. `bounded` are traces of which not all records were kept."""
+    shapes occur. `bounded` are traces of which not all records were kept. `replayed` is how many CUDA graphs each log
+    replayed, null if one does not say: a graph that is replayed leaves no records."""
 
     first: tuple[TraceSource, ...]
     second: tuple[TraceSource, ...]
@@ -174,6 +175,7 @@ class TraceComparisonDocument(Document, frozen=True, kw_only=True, tag="patchsta
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
     bounded: tuple[str, ...]
+    replayed: tuple[int, int] | None
     same: bool
     same_kinds: bool
     contradictions: tuple[TraceCheck, ...]
