@@ -17,6 +17,7 @@ from patchstack.cli.gates.command import command_command
 from patchstack.cli.gates.completion import completion_command
 from patchstack.cli.gates.engaged import engaged_command
 from patchstack.cli.gates.red_green import red_green_command
+from patchstack.cli.gates.routes import routes_command
 from patchstack.llama.transcript import md5_of
 from tests.support.programs import program
 
@@ -45,6 +46,7 @@ def gate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     app.command("completion")(completion_command)
     app.command("engaged")(engaged_command)
     app.command("command")(command_command)
+    app.command("routes")(routes_command)
     app.command("red-green")(red_green_command)
     (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
 
@@ -132,6 +134,28 @@ def test_engaged(gate: Gate, tmp_path: Path) -> None:
     assert gate(*asked, "--on", "T=1", "--program", "tool", "--sentinel", "^done$").code == 0
     unsure = gate(*asked, "--on", "T=1", "--program", "tool")
     assert (unsure.code, "none is known of tool" in unsure.stderr) == (2, True)
+
+
+def test_routes(gate: Gate, tmp_path: Path) -> None:
+    layout = (
+        "trace_layout backend=CPU op=$O src0=a src0_type=f32 src0_contiguous=1 src1=- src1_type=- dst=b dst_type=f32"
+        " ne0=1 ne1=1 ne2=1 ne3=1 bytes=4"
+    )
+    summary = "trace_layout_summary lines=1 dropped=0 $O=1 $O.bytes=4"
+    program(tmp_path / "bin", "llama-completion", f'echo "{layout}" >&2; echo "{summary}" >&2; echo hi; {DONE}')
+    asked = ("routes", "--model", "tiny.gguf", "--prompt", "x", "--on", "O=cont", "--off", "O=cpy")
+    found = gate(*asked, "--expect", "op=cont type=f32 >= 1", "--json")
+    assert (found.code, found.document["verdict"]) == (4, "INVALID")
+    found = gate(*asked, "--expect", "op=cont src0_type=0 >= 1", "--json")
+    assert (found.code, found.document["actual"]) == (
+        0,
+        "on: 1 of 1 records of layout; off: 0 of 1 records of layout",
+    )
+    assert gate(*asked, "--expect", "ne0=1", "--expect-off", "op=cont").code == 1
+    refused = gate(*asked, "--expect", "cont")
+    assert (refused.code, "'cont' is not key=value" in refused.stderr) == (2, True)
+    same = gate("routes", "--model", "tiny.gguf", "--prompt", "x", "--on", "O=a", "--off", "O=a", "--expect", "op=a")
+    assert (same.code, "nothing is switched" in same.stderr) == (2, True)
 
 
 def test_command(gate: Gate, tmp_path: Path) -> None:
