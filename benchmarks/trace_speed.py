@@ -45,7 +45,7 @@ def graph(tokens: int) -> bytes:
         for name, route, kind, columns, rows in ROUTES:
             lines.append(
                 f"trace_mul_mat_route route={route} type={kind} type1=f32 ne0={rows} ne1={tokens} ne00={columns}"
-                f" ne11={tokens} ne12=1 ne13=1 src0=blk.{layer}.{name}.weight src1=attn_norm-{layer} dst={name}-{layer}\n"
+                f" ne11={tokens} ne12=1 ne13=1 src0=blk.{layer}.{name}.weight src1=norm-{layer} dst={name}-{layer}\n"
             )
     return "".join(lines).encode()
 

@@ -87,15 +87,18 @@ def served(model: Path, log: Path, **switches: str) -> bytes:
         )
         try:
             deadline = time.monotonic() + 120
-            while not (found := re.search(rb"listening on http://127\.0\.0\.1:(\d+)", log.read_bytes())):
+            found = None
+            while found is None:
+                found = re.search(rb"listening on http://127\.0\.0\.1:(\d+)", log.read_bytes())
                 assert server.poll() is None and time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
                 time.sleep(0.1)
+            port = int(found[1])
 
             def ask(number: int) -> None:
                 body = {"prompt": "word " * (3 + number % 5 * 9), "n_predict": 4 + number % 3, "temperature": 0}
-                url = f"http://127.0.0.1:{int(found[1])}/completion" if found else ""
+                url = f"http://127.0.0.1:{port}/completion"
                 headers = {"Content-Type": "application/json"}
-                request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # noqa: S310  (our own server)
+                request = urllib.request.Request(url, json.dumps(body).encode(), headers)
                 with urllib.request.urlopen(request, timeout=120) as reply:  # noqa: S310  (our own server)
                     assert json.load(reply)["tokens_predicted"] > 0
 

@@ -10,7 +10,7 @@ summary, are INVALID, never a count.
       model: q36-35b                # with a prompt, or server: true; or program: and args:
       prompt: The capital of France is
       env: {LLAMA_MOE_MMID_ROUTE_TRACE: 1000000}
-      on: {LLAMA_MOE_FORCE_MMQ: 1}
+      on: {GROUPED_MMQ: 1}
       expect: ['route=mmq type=nvfp4 >= 1000', 'route=host_sync == 0']
       expect_off: ['route=mmq == 0']
 """

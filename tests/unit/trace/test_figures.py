@@ -75,7 +75,7 @@ def test_rows_say_how_many_calls_are_for_few_tokens() -> None:
 
 
 def test_experts_are_read_once_and_at_most_all() -> None:
-    values = {"type": "nvfp4", "ne1": 8, "ne0": 512, "ne00": 2048, "n_expert": 256}
+    values: dict[str, int | str] = {"type": "nvfp4", "ne1": 8, "ne0": 512, "ne00": 2048, "n_expert": 256}
     one = work_of("moe_mmid_route", {**values, "ne2": 1})
     many = work_of("moe_mmid_route", {**values, "ne2": 128})
     expert = 512 * 2048 // 64 * 36
