@@ -17,6 +17,7 @@ from xml.sax.saxutils import escape
 
 from patchstack.canonical import canonical
 from patchstack.errors import MissingError
+from patchstack.installed import install_hint
 from patchstack.report.text import printable
 
 VEGA_LITE = "5.21"
@@ -94,7 +95,7 @@ def require_plots() -> None:
     """Raise `MissingError` if the package that draws is not installed. Costs nothing else: call it before the work."""
     if importlib.util.find_spec("vl_convert") is None:
         raise MissingError(
-            "plots need the package vl-convert-python, and it is not installed", hint="pip install 'patchstack[plots]'"
+            "plots need the package vl-convert-python, which is not installed", hint=install_hint("plots")
         )
 
 

@@ -12,6 +12,7 @@ from typing import IO
 from patchstack.errors import MissingError, UsageError
 from patchstack.llama.traces.reader import Reader
 from patchstack.llama.traces.reading import Reading
+from patchstack.tasks import Task, task
 
 STDIN = "-"
 BLOCK = 1 << 20
@@ -34,9 +35,10 @@ def read_logs(paths: Sequence[str], stdin: IO[bytes]) -> tuple[Reading, tuple[So
     """
     reader = Reader()
     sources = []
-    for name in files_of(paths):
-        sources.append(_read_stdin(reader, stdin) if name == STDIN else _read_file(reader, name))
-        reader.next_file()
+    with task("read logs") as progress:
+        for name in files_of(paths):
+            sources.append(_read_stdin(reader, stdin) if name == STDIN else _read_file(reader, name, progress))
+            reader.next_file()
     return reader.reading(), tuple(sources)
 
 
@@ -79,7 +81,7 @@ def _read_stdin(reader: Reader, stdin: IO[bytes]) -> Source:
     return Source(name=STDIN, size=size)
 
 
-def _read_file(reader: Reader, name: str) -> Source:
+def _read_file(reader: Reader, name: str, progress: Task) -> Source:
     try:
         file = Path(name).open("rb")  # noqa: SIM115  (closed below)
     except FileNotFoundError as error:
@@ -89,10 +91,10 @@ def _read_file(reader: Reader, name: str) -> Source:
     with file:
         about = os.fstat(file.fileno())
         if stat.S_ISFIFO(about.st_mode):
-            return Source(name=name, size=_read_to(reader, file, None))
+            return Source(name=name, size=_read_to(reader, file, None, progress, name))
         if not stat.S_ISREG(about.st_mode):
             raise UsageError(f"{name} is no file", hint="name a log, a directory of logs, or - for stdin")
-        size = _read_to(reader, file, about.st_size)
+        size = _read_to(reader, file, about.st_size, progress, name)
         now = os.fstat(file.fileno()).st_size
     changed = ""
     if now > about.st_size:
@@ -102,12 +104,15 @@ def _read_file(reader: Reader, name: str) -> Source:
     return Source(name=name, size=size, changed=changed)
 
 
-def _read_to(reader: Reader, file: IO[bytes], end: int | None) -> int:
+def _read_to(reader: Reader, file: IO[bytes], end: int | None, progress: Task, name: str) -> int:
     size = 0
+    progress.doing = name
     while end is None or size < end:
         block = file.read(BLOCK if end is None else min(BLOCK, end - size))
         if not block:
             break
         reader.feed(block)
         size += len(block)
+        if end is not None and end > BLOCK:
+            progress.at(size // BLOCK, end // BLOCK, f"MB of {name}")
     return size

@@ -88,7 +88,7 @@ def read_traced(
         names = ", ".join(one.name for one in sources[:3]) + (", …" if len(sources) > 3 else "")
         raise MissingError(
             f"{names}: {reading.lines:,} lines, and none is a record or a line of llama.cpp that is known",
-            hint="docs/reference/traces.md lists the switches; the records are on stderr: 2> LOG",
+            hint="traces go to standard error: run with a switch such as LLAMA_LAYOUT_TRACE=1000000, and 2> LOG",
         )
     found = findings(reading)
     return Traced(

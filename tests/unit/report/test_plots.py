@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from patchstack.errors import MissingError
+from patchstack.installed import install_hint
 from patchstack.report.plots import PALETTE, require_plots, svg_of
 
 
@@ -91,4 +92,4 @@ def test_a_missing_package_is_said_with_what_installs_it(monkeypatch: pytest.Mon
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "vl_convert" else found(name))
     with pytest.raises(MissingError, match="vl-convert-python") as caught:
         require_plots()
-    assert caught.value.hint == "pip install 'patchstack[plots]'"
+    assert caught.value.hint == install_hint("plots")

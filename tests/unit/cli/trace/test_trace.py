@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from patchstack.installed import install_hint
 from patchstack.report.documents.trace import TraceComparisonDocument, TraceDocument
 from tests.conftest import Patchstack, RunCli
 from tests.support.checkout import ROOT
@@ -195,7 +196,7 @@ def test_plots_are_written_and_a_missing_package_is_said_first(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "vl_convert" else found(name))
     missing = run_cli("trace", "read", "none.log", "--plots", tmp_path / "more")
     assert (missing.code, missing.stdout) == (3, "")
-    assert missing.stderr.endswith("hint: pip install 'patchstack[plots]'\n")
+    assert missing.stderr.endswith(f"hint: {install_hint('plots')}\n")
 
 
 def test_a_hostile_log_prints_no_control_characters(run_cli: RunCli, tmp_path: Path) -> None:
