@@ -163,14 +163,14 @@ def fact_table(traced: Traced) -> Table:
         titles=("from", "figure", "value", "what to know"),
         rows=rows,
         styles={},
-        gives={"figure": Give.WORDS, "value": Give.FOLD, "what to know": Give.FOLD},
+        gives={"figure": Give.WORDS, "value": Give.WORDS, "what to know": Give.WORDS},
     )
 
 
 def answer_table(traced: Traced) -> Table:
     """What was expected, and what the log shows."""
     rows = [(one.expectation.text, verdict_of_answer(one).value, one.why) for one in traced.answers]
-    gives = {"expected": Give.WORDS, "found": Give.FOLD}
+    gives = {"expected": Give.WORDS, "found": Give.WORDS}
     return Table(titles=("expected", "verdict", "found"), rows=rows, styles=VERDICTS, gives=gives)
 
 
@@ -192,7 +192,7 @@ def finding_table(found: Sequence[Finding]) -> Table:
         titles=("trace", "check", "verdict", "one side", "other side"),
         rows=rows,
         styles=VERDICTS,
-        gives={"check": Give.FOLD, "one side": Give.FOLD, "other side": Give.FOLD},
+        gives={"check": Give.WORDS, "one side": Give.WORDS, "other side": Give.WORDS},
     )
 
 

@@ -54,10 +54,11 @@ def facts(reading: Reading, findings: Sequence[Finding]) -> tuple[Fact, ...]:
 
 
 def figures_of(trace: Trace) -> Figures | None:
-    """Return a trace's figures: the summary's, which count everything, else those of its records."""
+    """Return a trace's figures: the summary's, which count everything, else those of its records; None if some of them
+    came after the table was full."""
     if trace.summaries:
         return summed(trace.summaries)
-    return recounted(trace)
+    return None if trace.overflowed else recounted(trace)
 
 
 def _of_trace(trace: Trace, broken: Sequence[Finding]) -> Iterator[Fact]:
@@ -86,7 +87,9 @@ def _of_summary(trace: Trace, figures: Figures, broken: Sequence[Finding]) -> It
             note = "nodes"
         yield Fact(trace=trace.name, name=key, value=f"{value:,}", note=note, invalid=whole or _why(broken, key))
     for key, histogram in figures.histograms.items():
-        yield Fact(trace=trace.name, name=key, value=str(histogram), invalid=whole or _why(broken, key))
+        yield Fact(
+            trace=trace.name, name=key, value=str(histogram).replace(",", " "), invalid=whole or _why(broken, key)
+        )
 
 
 def _of_paged(trace: Trace, broken: Sequence[Finding]) -> Iterator[Fact]:

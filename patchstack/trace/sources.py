@@ -16,6 +16,7 @@ from patchstack.tasks import Task, task
 
 STDIN = "-"
 BLOCK = 1 << 20
+_COMPRESSED = {b"\x1f\x8b": "zcat", b"\x28\xb5\x2f\xfd": "zstdcat", b"\xfd7zXZ": "xzcat", b"BZh": "bzcat"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +65,17 @@ def files_of(paths: Sequence[str]) -> list[str]:
 
 def _below(directory: str) -> list[str]:
     found = []
-    for folder, folders, names in os.walk(directory):
+    for folder, folders, names in os.walk(directory, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             path = os.path.join(folder, name)
             if not name.startswith(".") and not os.path.islink(path) and stat.S_ISREG(os.stat(path).st_mode):
                 found.append(path)
     return found
+
+
+def _refuse(error: OSError) -> None:
+    raise MissingError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def _read_stdin(reader: Reader, stdin: IO[bytes]) -> Source:
@@ -94,6 +99,7 @@ def _read_file(reader: Reader, name: str, progress: Task) -> Source:
             return Source(name=name, size=_read_to(reader, file, None, progress, name))
         if not stat.S_ISREG(about.st_mode):
             raise UsageError(f"{name} is no file", hint="name a log, a directory of logs, or - for stdin")
+        _refuse_compressed(name, file)
         size = _read_to(reader, file, about.st_size, progress, name)
         now = os.fstat(file.fileno()).st_size
     changed = ""
@@ -102,6 +108,14 @@ def _read_file(reader: Reader, name: str, progress: Task) -> Source:
     elif size < about.st_size:
         changed = f"it shrank while it was read: {about.st_size - size:,} bytes are missing"
     return Source(name=name, size=size, changed=changed)
+
+
+def _refuse_compressed(name: str, file: IO[bytes]) -> None:
+    head = file.read(8)
+    file.seek(0)
+    for magic, program in _COMPRESSED.items():
+        if head.startswith(magic):
+            raise UsageError(f"{name} is compressed", hint=f"{program} {name} | patchstack trace read -")
 
 
 def _read_to(reader: Reader, file: IO[bytes], end: int | None, progress: Task, name: str) -> int:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import typer
 
-from patchstack.cli.trace.options import AllOption, JsonOption, LogsArgument
+from patchstack.cli.trace.options import AllOption, JsonOption, LogsArgument, standard_input
 from patchstack.verdict import exit_code
 
 
@@ -17,7 +15,7 @@ def check_command(logs: LogsArgument, everything: AllOption = False, json: JsonO
     from patchstack.report.trace_document import trace_document
     from patchstack.trace.traced import read_traced
 
-    traced = read_traced(logs, sys.stdin.buffer)
+    traced = read_traced(logs, standard_input())
     if json:
         print(trace_document(traced, traced.checks_verdict).line)
     else:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from patchstack.cli.failures import complain, talk
-from patchstack.cli.trace.options import AllOption
+from patchstack.cli.trace.options import AllOption, standard_input
 from patchstack.verdict import exit_code
 
 
@@ -26,7 +25,7 @@ def compare_command(
     from patchstack.trace.compare import compare, require_same_workload
     from patchstack.trace.traced import overall, read_two
 
-    one, other = read_two(first, second, sys.stdin.buffer)
+    one, other = read_two(first, second, standard_input())
     comparison = compare(one.reading, other.reading)
     if not anyway:
         require_same_workload(comparison, (one.name, other.name))

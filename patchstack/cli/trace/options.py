@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import io
+import sys
+from typing import IO, Annotated
 
 import typer
 
@@ -15,3 +17,8 @@ DecodeOption = Annotated[
     typer.Option("--decode-tokens", metavar="N", min=1, help="Up to so many tokens, a call is decode-like."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.trace/1 document.")]
+
+
+def standard_input() -> IO[bytes]:
+    """Standard input as bytes; empty if whoever started us closed it."""
+    return sys.stdin.buffer if sys.stdin is not None else io.BytesIO()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from patchstack.cli.failures import talk
-from patchstack.cli.trace.options import AllOption, DecodeOption, JsonOption, LogsArgument
+from patchstack.cli.trace.options import AllOption, DecodeOption, JsonOption, LogsArgument, standard_input
 from patchstack.verdict import exit_code
 
 
@@ -36,7 +35,7 @@ def read_command(
     wanted = [read_expectation(text) for text in expect or ()]
     if plots is not None:
         prepare(plots)
-    traced = read_traced(logs, sys.stdin.buffer, expectations=wanted, decode_tokens=decode_tokens)
+    traced = read_traced(logs, standard_input(), expectations=wanted, decode_tokens=decode_tokens)
     if json:
         print(trace_document(traced, traced.verdict).line)
     else:

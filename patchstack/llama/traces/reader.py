@@ -38,10 +38,7 @@ MAX_TRACES: Final = 64
 MAX_RECENT: Final = 20_000
 MAX_PLACES: Final = 10_000
 
-_SUMS = {
-    SERVING.name: ("decode_tokens", "prompt_tokens", "started", "continued", "waiting"),
-    KV_PAGED.name: ("n",),
-}
+_MEASURED = (SERVING.name, KV_PAGED.name)
 
 
 @dataclass(slots=True)
@@ -80,7 +77,6 @@ class _Tally:
     named: NamedGraphs | None = None
     unnamed: UnnamedGraphs | None = None
     recent: deque[_Cell] = field(default_factory=lambda: deque(maxlen=MAX_RECENT))
-    sums: dict[str, int] = field(default_factory=dict)
     steps: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     series: Series | None = None
     last: dict[tuple[Value, ...], dict[str, Value]] = field(default_factory=dict)
@@ -111,10 +107,6 @@ class _Tally:
     def measure(self, record: Record) -> None:
         """Take the numbers that records are not counted by."""
         values = record.values
-        for key in _SUMS[self.format.name]:
-            value = values.get(key)
-            if isinstance(value, int):
-                self.sums[key] = self.sums.get(key, 0) + value
         if self.format is SERVING:
             step = values["step"]
             decode, prompt = values["decode_tokens"], values["prompt_tokens"]
@@ -188,7 +180,6 @@ class _Tally:
                 counts=tuple(self.series.counts()),
                 values=tuple(tuple(point) for point in self.series.points),
             ),
-            sums=dict(self.sums),
             last=dict(self.last),
         )
 
@@ -236,7 +227,7 @@ class Reader:
             if type(entry) is _Entry:
                 if type(entry.found) is Record:
                     entry.tally.count(entry)
-                    if entry.cell is None or entry.tally.format.name in _SUMS or entry.found.was_cut:
+                    if entry.cell is None or entry.tally.format.name in _MEASURED or entry.found.was_cut:
                         self._count_slowly(entry)
                 else:
                     self._count_slowly(entry)
@@ -340,7 +331,7 @@ class Reader:
         tally, found = entry.tally, entry.found
         if isinstance(found, Record):
             tally.cut += found.was_cut
-            if tally.format.name in _SUMS:
+            if tally.format.name in _MEASURED:
                 tally.measure(found)
         elif isinstance(found, Summary):
             tally.end_process(found)

@@ -118,3 +118,19 @@ def test_an_endless_log_takes_bounded_memory_until_it_is_stopped() -> None:
     shell = f"""yes "{"y" * 200} trace_" | {sys.executable} -c "{code}" """
     done = subprocess.run(["bash", "-c", f"{shell}; exit ${{PIPESTATUS[1]}}"], capture_output=True, check=False)
     assert done.returncode == 128 + 14, done.stderr[-300:]  # by the alarm, not for memory
+
+
+@pytest.mark.parametrize(("magic", "program"), [(b"\x1f\x8b\x08", "zcat"), (b"\x28\xb5\x2f\xfd", "zstdcat")])
+def test_a_compressed_log_is_not_taken_for_an_empty_one(magic: bytes, program: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.log"
+    path.write_bytes(magic + b"\x00" * 50)
+    with pytest.raises(UsageError, match="is compressed") as caught:
+        read_logs([str(tmp_path)], NO_STDIN)
+    assert caught.value.hint == f"{program} {path} | patchstack trace read -"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_directory_that_may_not_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "shut").mkdir(mode=0)
+    with pytest.raises(MissingError, match="shut cannot be read"):
+        files_of([str(tmp_path)])

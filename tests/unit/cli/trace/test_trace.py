@@ -203,3 +203,9 @@ def test_a_hostile_log_prints_no_control_characters(run_cli: RunCli, tmp_path: P
     name = "a\x1b[31mb\x9b"
     done = run_cli("trace", "read", written(tmp_path, MMQ, f"[LLAMA_X] route={name} dst=\u202eevil"))
     assert "\x1b" not in done.told and "\u202e" not in done.told
+
+
+def test_a_closed_standard_input_is_no_bug(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m patchstack trace check {written(tmp_path, GTRACE)} <&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -10,7 +10,7 @@ import pytest
 
 from patchstack.llama.traces.contradictions import RECORDS, findings
 from patchstack.llama.traces.reading import Reading
-from tests.support.trace_logs import oracle, process, read, read_bytes
+from tests.support.trace_logs import oracle, power_bucket, process, read, read_bytes
 
 NOISE = (
     "0.00.193.885 I slot launch_slot_: id  0 | task 3 | processing task, is_child = 0",
@@ -133,3 +133,40 @@ def test_a_log_that_is_read_in_pieces_counts_the_same() -> None:
     whole = read_bytes(log)
     for size in (1, 2, 3, 63, 64, 1023, 4096):
         assert read_bytes(log, blocks=size) == whole
+
+
+def step_lines(chosen: random.Random, steps: int) -> list[str]:
+    """A server's steps, and their summary."""
+    made = [(chosen.choice((0, 1, 4)), chosen.choice((0, 0, 64))) for _ in range(steps)]
+    lines = [
+        f"trace_serving step={at} decode_tokens={decode} prompt_tokens={prompt} decode_slots={decode} started=0"
+        " continued=0 waiting=0 unfinished=0 deferred=0 n_batch=64 n_ubatch=32"
+        for at, (decode, prompt) in enumerate(made, 1)
+    ]
+    kinds = Counter((decode > 0, prompt > 0) for decode, prompt in made)
+    hists = []
+    for name, values in (("decode", [d for d, _ in made]), ("prompt", [p for _, p in made]), ("waiting", [0] * steps)):
+        buckets = Counter(power_bucket(value) for value in values)
+        ordered = sorted(buckets, key=lambda bucket: int(bucket.partition("-")[0]))
+        hists.append(f"{name}_hist=" + ",".join(f"{bucket}:{buckets[bucket]}" for bucket in ordered))
+    lines.append(
+        f"trace_serving_summary lines={steps} dropped=0 steps={steps} decode_only_steps={kinds[True, False]}"
+        f" prompt_only_steps={kinds[False, True]} mixed_steps={kinds[True, True]} empty_steps={kinds[False, False]}"
+        f" decode_tokens={sum(d for d, _ in made)} prompt_tokens={sum(p for _, p in made)} started=0 continued=0"
+        f" waiting=0 waiting_max=0 deferred_max=0 {' '.join(hists)}"
+    )
+    return lines
+
+
+def test_steps_that_are_lost_and_there_twice_are_found_although_their_number_is_right() -> None:
+    for seed in range(200):
+        chosen = random.Random(seed)
+        lines = step_lines(chosen, chosen.randint(3, 40))
+        assert [one for one in findings(read(*lines)) if one.holds is not True] == [], seed
+        gone, twice = chosen.sample(range(len(lines) - 1), 2)
+        damaged_ = [line for at, line in enumerate(lines) for _ in range(0 if at == gone else 2 if at == twice else 1)]
+        told = [one for one in findings(read(*damaged_)) if one.holds is False]
+        assert "steps are numbered without a gap" in [one.what for one in told], seed
+        # Two servers in one file, one after the other or mixed, have each step twice: that is right.
+        other = step_lines(chosen, chosen.randint(3, 40))
+        assert [one for one in findings(read(*lines, *other)) if one.holds is not True] == []
