@@ -54,10 +54,12 @@ class Points:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """All of one kind of record. `keys` are those that records are counted by. `overflowed` records came after the
-    table of shapes was full: their routes and types are counted, their shapes are not. `doubled` graphs seem to hold a
-    line twice. `mixed`: records lie between summaries in another order than one process after the other. `last` are the last
-    values by place."""
+    """All of one kind of record. `keys` are those that records are counted by.
+
+    `overflowed` records came after the table of shapes was full: their routes and types are counted, their shapes are
+    not. `doubled` graphs seem to hold a line twice. `mixed`: records lie between summaries in another order than one
+    process after the other. `last` are the last values by place.
+    """
 
     format: Format
     keys: tuple[str, ...]
