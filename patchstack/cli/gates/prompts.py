@@ -9,8 +9,10 @@ import typer
 
 from patchstack.cli.gates.standing import a_model
 from patchstack.cli.gates.variables import as_option, usage_problems, variables
+from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
+    from patchstack.llama.completions import Question
     from patchstack.llama.program import Program
     from patchstack.llama.prompt import Prompting
 
@@ -99,3 +101,49 @@ def program_of(
         seconds=seconds,
         tries=tries,
     )
+
+
+def runs_of(
+    program: str | None,
+    *,
+    model: Path | None,
+    prompt: str | None,
+    server: bool,
+    tokens: int,
+    context: int,
+    gpu_layers: int,
+    seed: int,
+    flash_attention: str,
+    arg: list[str] | None,
+    env: list[str] | None,
+    sentinel: str | None,
+    seconds: int,
+    tries: int,
+) -> tuple[Program, tuple[Question, ...]]:
+    """The program that a switch is tried on, and what it is asked if it is a server: one with arguments of its own, or
+    one of llama.cpp's with a prompt. Raises `UsageError`."""
+    from patchstack.gates.kinds.engaged import chosen, questions_of
+
+    if program is not None:
+        if prompt is not None or server:
+            words = "--prompt" if prompt is not None else "--server"
+            raise UsageError(f"--program and {words} exclude each other", hint="its arguments are --arg")
+        runs = program_of(program, model=model, arg=arg, env=env, sentinel=sentinel, seconds=seconds, tries=tries)
+        return runs, ()
+    if model is None or prompt is None:
+        raise UsageError("--model and --prompt, or --program", hint="llama-completion wants a model and a prompt")
+    prompting = prompting_of(
+        model,
+        prompt,
+        tokens=tokens,
+        context=context,
+        gpu_layers=gpu_layers,
+        seed=seed,
+        flash_attention=flash_attention,
+        arg=arg,
+        env=env,
+        seconds=seconds,
+        tries=tries,
+        sentinel=sentinel,
+    )
+    return chosen(prompting, server=server), questions_of(prompting) if server else ()

@@ -17,12 +17,10 @@ from patchstack.cli.gates.prompts import (
     SentinelOption,
     TokensOption,
     TriesOption,
-    program_of,
-    prompting_of,
+    runs_of,
 )
 from patchstack.cli.gates.standing import AgainOption, BinOption, ImageOption, JsonOption, finish, stand
 from patchstack.cli.gates.variables import EngineOption, EnvOption, usage_problems, variables
-from patchstack.errors import UsageError
 
 
 def routes_command(
@@ -64,37 +62,28 @@ def routes_command(
 ) -> None:
     """See by counts of the traces that a switch changes the route that it claims to change. The traces themselves are
     switched on for both runs, with --env."""
-    from patchstack.gates.kinds.engaged import chosen, questions_of
     from patchstack.gates.kinds.routes import KIND, VERSION, Spec, run, spec_problems
     from patchstack.llama.traces.expectations import read_expectation
 
-    prompting = None
-    if program is not None:
-        if prompt is not None or server:
-            words = "--prompt" if prompt is not None else "--server"
-            raise UsageError(f"--program and {words} exclude each other", hint="its arguments are --arg")
-        runs = program_of(program, model=model, arg=arg, env=env, sentinel=sentinel, seconds=seconds, tries=tries)
-    elif model is None or prompt is None:
-        raise UsageError("--model and --prompt, or --program", hint="llama-completion wants a model and a prompt")
-    else:
-        prompting = prompting_of(
-            model,
-            prompt,
-            tokens=tokens,
-            context=context,
-            gpu_layers=gpu_layers,
-            seed=seed,
-            flash_attention=flash_attention,
-            arg=arg,
-            env=env,
-            seconds=seconds,
-            tries=tries,
-            sentinel=sentinel,
-        )
-        runs = chosen(prompting, server=server)
+    runs, questions = runs_of(
+        program,
+        model=model,
+        prompt=prompt,
+        server=server,
+        tokens=tokens,
+        context=context,
+        gpu_layers=gpu_layers,
+        seed=seed,
+        flash_attention=flash_attention,
+        arg=arg,
+        env=env,
+        sentinel=sentinel,
+        seconds=seconds,
+        tries=tries,
+    )
     spec = Spec(
         program=runs,
-        questions=questions_of(prompting) if prompting is not None and server else (),
+        questions=questions,
         on=variables(on, "--on"),
         off=variables(off, "--off"),
         expect=tuple(read_expectation(text) for text in expect),
