@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from textwrap import wrap
 
 from patchstack.errors import UsageError
 from patchstack.files.atomic import replace_file
@@ -15,6 +16,7 @@ from patchstack.trace.traced import Traced
 Spec = dict[str, object]
 _WIDTH = 380
 _SHAPES = 16
+_LINE = 54  # characters of a label: a picture is no wider for a longer one
 
 
 def prepare(directory: Path) -> None:
@@ -41,13 +43,13 @@ def write_plots(traced: Traced, directory: Path) -> Iterator[Path]:
 def plot_specs(traced: Traced) -> Iterator[tuple[str, str, Spec]]:
     """Return the file name, title and specification of each plot."""
     for trace in traced.reading.traces:
-        invalid = " (INVALID: the records contradict)" if traced.contradicts(trace) else ""
+        invalid = ("INVALID: the records contradict",) if traced.contradicts(trace) else ()
         if has_routes(trace):
-            title = f"{trace.name}: calls by shape and route{invalid}"
-            yield f"shapes-{_file_name(trace.name)}", title, shapes_spec(trace, title)
+            title = f"{trace.name}: calls by shape"
+            yield f"shapes-{_file_name(trace.name)}", title, shapes_spec(trace, title, invalid)
         if trace.points is not None and trace.points.values:
-            title = f"{trace.name}: tokens admitted a step{invalid}"
-            yield f"steps-{_file_name(trace.name)}", title, steps_spec(trace.points, title)
+            title = f"{trace.name}: tokens admitted a step"
+            yield f"steps-{_file_name(trace.name)}", title, steps_spec(trace.points, title, invalid)
     reused = traced.reading.log.reused
     if reused is not None and reused.values:
         title = "graphs reused so far, by line of the log"
@@ -58,27 +60,35 @@ def _file_name(name: str) -> str:
     return "".join(c if c.isalnum() or c == "_" else "-" for c in name)
 
 
-def shapes_spec(trace: Trace, title: str) -> Spec:
+def shapes_spec(trace: Trace, title: str, notes: Sequence[str] = ()) -> Spec:
     """Bars of calls for the shapes that have the most, in the colours of routes. A shape is written over its bar: it is
-    too long to stand beside it on a narrow page."""
+    too long to stand beside it on a narrow page. What all shapes have in common is written once, under the title."""
     rows = by_shape(trace)
     totals: dict[str, int] = {}
     for row in rows:
         totals[row.about] = totals.get(row.about, 0) + row.calls
     shown = sorted(totals, key=lambda shape: (-totals[shape], shape))[:_SHAPES]
-    values = [{"shape": row.about, "route": row.route, "calls": row.calls} for row in rows if row.about in shown]
-    texts = [{"shape": shape, "text": f"{_short(shape)}: {totals[shape]:,}"} for shape in shown]
+    common = set.intersection(*(set(shape.split()) for shape in shown)) if len(shown) > 1 else set()
+    labels = {
+        shape: wrap(f"{totals[shape]:,}: {' '.join(word for word in shape.split() if word not in common)}", _LINE)
+        for shape in shown
+    }
+    bars = [{"shape": row.about, "route": row.route, "calls": row.calls} for row in rows if row.about in shown]
     left = sum(count for shape, count in totals.items() if shape not in shown)
     rest = f"{len(totals) - len(shown):,} other shapes have {left:,} calls" if left else "every shape"
+    told = wrap(f"all: {' '.join(word for word in shown[0].split() if word in common)}", _LINE) if common else []
+    lines = max(map(len, labels.values()))
+    step = 18 + 13 * lines
+    texts = [{"shape": shape, "text": [" "] * (lines - len(label)) + label} for shape, label in labels.items()]
     place = {"field": "shape", "type": "nominal", "axis": None, "sort": shown}
     return {
-        "title": {"text": title, "subtitle": rest},
+        "title": {"text": title, "subtitle": [*notes, rest, *told]},
         "width": _WIDTH,
-        "height": {"step": 32},
+        "height": {"step": step},
         "layer": [
             {
-                "data": {"values": values},
-                "mark": {"type": "bar", "size": 9, "yOffset": 8},
+                "data": {"values": bars},
+                "mark": {"type": "bar", "size": 9, "yOffset": step / 2 - 8},
                 "encoding": {
                     "y": place,
                     "x": {"field": "calls", "type": "quantitative", "title": "calls", "axis": _NUMBERS},
@@ -88,7 +98,13 @@ def shapes_spec(trace: Trace, title: str) -> Spec:
             },
             {
                 "data": {"values": texts},
-                "mark": {"type": "text", "align": "left", "baseline": "middle", "yOffset": -5},
+                "mark": {
+                    "type": "text",
+                    "align": "left",
+                    "baseline": "top",
+                    "lineHeight": 13,
+                    "yOffset": 3 - step / 2,
+                },
                 "encoding": {"y": place, "x": {"value": 2}, "text": {"field": "text"}},
             },
         ],
@@ -99,16 +115,9 @@ _NUMBERS = {
     "tickCount": 5,
     "labelExpr": "datum.value >= 10000 ? format(datum.value, '~s') : format(datum.value, ',~f')",
 }
-_SHORT = ((" ne12=1 ne13=1", ""), (" batch=1", ""), (" ne2=1 ne3=1", ""), (" ne3=1", ""), ("src0_contiguous=1 ", ""))
 
 
-def _short(shape: str) -> str:
-    for long, short in _SHORT:
-        shape = shape.replace(long, short)
-    return shape or "any shape"
-
-
-def steps_spec(points: Points, title: str) -> Spec:
+def steps_spec(points: Points, title: str, notes: Sequence[str] = ()) -> Spec:
     """Decode and prompt tokens of each step, in order. With many steps, a point is the mean of its neighbours."""
     values: list[dict[str, object]] = []
     step = 1
@@ -118,7 +127,7 @@ def steps_spec(points: Points, title: str) -> Spec:
         step += count
     width = points.counts[0]
     return {
-        "title": {"text": title, "subtitle": f"mean of {width} steps each" if width > 1 else "every step"},
+        "title": {"text": title, "subtitle": [*notes, f"mean of {width} steps each" if width > 1 else "every step"]},
         "width": _WIDTH,
         "height": 180,
         "data": {"values": values},

@@ -61,6 +61,8 @@ def _findings(reading: Reading) -> Iterator[Finding]:
             yield from _records_against_summary(trace)
             for summary in trace.summaries:
                 yield from _within_summary(summary)
+                if trace.name == SERVING.name:
+                    yield from _decode_only(summary, speculation=speculation)
         if trace.name == SERVING.name:
             yield from _steps(trace)
         elif trace.name == KV_PAGED.name:
@@ -337,10 +339,9 @@ def decode_only(counters: Mapping[str, int], histograms: Mapping[str, Histogram]
     return range(least, min(prompt.zeros, decode.total - decode.zeros) + 1)
 
 
-def _admission(summary: Summary, *, speculation: bool) -> Iterator[Finding]:
-    """The notebook's summary of a server's steps."""
+def _decode_only(summary: Summary, *, speculation: bool) -> Iterator[Finding]:
+    """The counter of steps with decode tokens alone, against what the histograms allow."""
     name, counters = summary.format.name, summary.counters
-    yield from _histograms(summary)
     said = counters.get("decode_only_steps")
     possible = decode_only(counters, summary.histograms, speculation=speculation)
     if said is not None and possible is not None:
@@ -356,6 +357,13 @@ def _admission(summary: Summary, *, speculation: bool) -> Iterator[Finding]:
             holds=holds,
             spoils=() if holds else ("decode_only_steps",),
         )
+
+
+def _admission(summary: Summary, *, speculation: bool) -> Iterator[Finding]:
+    """The notebook's summary of a server's steps."""
+    counters = summary.counters
+    yield from _histograms(summary)
+    yield from _decode_only(summary, speculation=speculation)
     if "waiting_prompt_slots" in counters:
         yield _sum(summary, "waiting_prompt_slots", ["started_prompt_slots", "continued_prompt_slots"])
 

@@ -113,7 +113,7 @@ def test_plots_are_of_what_the_log_has(tmp_path: Path) -> None:
         "graphs-reused",
     }
     bars = specs["shapes-moe_mmid_route"]["layer"][0]["data"]["values"]  # type: ignore[index]  # a Vega-Lite spec
-    told = specs["shapes-moe_mmid_route"]["title"]["subtitle"]  # type: ignore[index]  # a Vega-Lite spec
+    told = specs["shapes-moe_mmid_route"]["title"]["subtitle"][0]  # type: ignore[index]  # a Vega-Lite spec
     assert (sum(bar["calls"] for bar in bars), told) == (570, "8 other shapes have 33 calls")
     steps = specs["steps-serving"]["data"]["values"]  # type: ignore[index]  # a Vega-Lite spec
     assert sum(one["tokens"] for one in steps if one["what"] == "prompt tokens") == 531
