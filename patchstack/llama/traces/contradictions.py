@@ -121,12 +121,12 @@ def _readable(trace: Trace) -> Iterator[Finding]:
             holds=False,
             spoils=(RECORDS,),
         )
-    if trace.doubled:
+    if trace.odd:
         yield Finding(
             trace=trace.name,
-            what="a tensor occurs once in a graph",
-            said=f"{trace.doubled:,} graphs hold one twice, as no other graph does",
-            found="a line may be there twice, and another be lost",
+            what="graphs hold each tensor once",
+            said=f"{trace.odd:,} graphs hold one twice, or one whose name is cut, as no other graph does",
+            found="lines may be there twice, and others be lost",
             holds=None,
         )
     if trace.overflowed:
@@ -409,6 +409,16 @@ def _paged(trace: Trace) -> Iterator[Finding]:
         spoils=(RECORDS,),
     )
     events = trace.by("event")
+    if "cells" in said.counters:
+        complete = events.get(("place",), 0) == said.counters.get("place", 0)
+        yield _finding(
+            trace.name,
+            "cells of the records",
+            ("the summary says", said.counters["cells"]),
+            ("the records give", trace.sums.get("place", 0)),
+            spoils=(RECORDS, "cells"),
+            most=not complete,
+        )
     # `place` counts ubatches, and each stream of one has a record: so only the others are as many as their records.
     for event in ("defrag", "fallback", "full", "desync"):
         if event in said.counters:

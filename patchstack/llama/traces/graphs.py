@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from patchstack.llama.traces.tensors import folded
+
 MAX_GRAPH = 20_000
 MAX_SHAPES = 256
 _LEAST_RUNS = 3
@@ -71,20 +73,21 @@ class NamedGraphs:
         self.current.clear()
         self.layer = -1
 
-    def doubled(self, *, alone: bool) -> int:
-        """How many graphs seem to hold a line twice: a tensor occurs twice in them, and in no other graph; or, if no
-        record is ever `alone` in its graph, they are nothing but the first line of the others."""
+    def odd(self, *, alone: bool) -> int:
+        """How many graphs seem to hold a line twice, or one that was cut: a tensor occurs twice in them and in no other
+        graph; one has a name that begins like that of another graph; or, if no record is ever `alone` in its graph,
+        they are nothing but the first line of the others."""
         shapes = [*self.shapes, *([tuple(self.current)] if self.current else [])]
         twice = [{name for name, count in Counter(shape).items() if count > 1 and name != "-"} for shape in shapes]
+        longer = any(len(one) > 1 for one in shapes)
         found = 0
         for at, shape in enumerate(shapes):
             if self.shapes.get(shape, 1) > 1:
                 continue
             others = [names for other, names in enumerate(twice) if other != at]
-            single = (
-                not alone and shape == (self.first,) and at < len(self.shapes) and any(len(one) > 1 for one in shapes)
-            )
-            found += single or any(all(name not in names for names in others) for name in twice[at])
+            single = not alone and shape == (self.first,) and at < len(self.shapes) and longer
+            doubled = any(all(name not in names for names in others) for name in twice[at])
+            found += single or doubled or any(_cut_name(shape, other) for other in shapes if other != shape)
         return found
 
     def end(self) -> Graphs:
@@ -99,6 +102,18 @@ class NamedGraphs:
             return UNKNOWN
         calls = lengths.pop() if len(lengths) == 1 else None
         return Graphs(whole=self.whole + whole, calls=calls, cut=0 if whole else len(last))
+
+
+def _cut_name(shape: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two graphs differ in one name alone, of which the first has only the beginning. The numbers of nodes
+    differ between graphs as they are."""
+    if len(shape) != len(other):
+        return False
+    different = [(mine, theirs) for mine, theirs in zip(shape, other, strict=True) if mine != theirs]
+    if len(different) != 1:
+        return False
+    mine, theirs = different[0]
+    return theirs.startswith(mine) and folded(mine) != folded(theirs)
 
 
 @dataclass(slots=True)

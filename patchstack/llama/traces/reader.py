@@ -72,7 +72,8 @@ class _Tally:
     unreadable: dict[str, Problem] = field(default_factory=dict)
     summaries: list[Summary] = field(default_factory=list)
     mixed: bool = False
-    doubled: int = 0
+    odd: int = 0
+    sums: dict[str, int] = field(default_factory=dict)
     parts: list[Graphs] = field(default_factory=list)
     named: NamedGraphs | None = None
     unnamed: UnnamedGraphs | None = None
@@ -119,6 +120,9 @@ class _Tally:
                     self.series = Series(2)
                 self.series.add(decode, prompt)
         else:
+            event, number = str(values["event"]), values.get("n")
+            if isinstance(number, int) and (event in self.sums or len(self.sums) < MAX_TRACES):
+                self.sums[event] = self.sums.get(event, 0) + number
             place = (values.get("cache", "-"), values.get("stream", "-"))
             if place in self.last or len(self.last) < MAX_PLACES:
                 self.last[place] = dict(values)
@@ -141,7 +145,7 @@ class _Tally:
             return
         if self.named is not None and not self.mixed:
             # Of a graph that CUDA replays, only what another backend computes leaves a record.
-            self.doubled += self.named.doubled(alone=self.format.tokens is None)
+            self.odd += self.named.odd(alone=self.format.tokens is None)
         part = follower.end()
         if not bounded:
             # All was written: what comes after the last whole graph was computed so.
@@ -170,7 +174,8 @@ class _Tally:
             summaries=tuple(self.summaries),
             graphs=graphs,
             mixed=self.mixed,
-            doubled=0 if self.mixed else self.doubled,
+            odd=0 if self.mixed else self.odd,
+            sums=dict(self.sums),
             overflowed=sum(cell.calls + cell.left_out for values, cell in self.cells.items() if MORE in values),
             steps=Steps(count, total, squares, largest) if self.format is SERVING and count else None,
             points=None

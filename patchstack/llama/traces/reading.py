@@ -57,8 +57,9 @@ class Trace:
     """All of one kind of record. `keys` are those that records are counted by.
 
     `overflowed` records came after the table of shapes was full: their routes and types are counted, their shapes are
-    not. `doubled` graphs seem to hold a line twice. `mixed`: records lie between summaries in another order than one
-    process after the other. `last` are the last values by place.
+    not. `odd` graphs seem to hold a line twice, or one that was cut. `mixed`: records lie between summaries in another
+    order than one process after the other. `sums` are what the events of a cache count, `last` the last values by
+    place.
     """
 
     format: Format
@@ -70,10 +71,11 @@ class Trace:
     summaries: tuple[Summary, ...] = ()
     graphs: Graphs | None = None
     mixed: bool = False
-    doubled: int = 0
+    odd: int = 0
     overflowed: int = 0
     steps: Steps | None = None
     points: Points | None = None
+    sums: Mapping[str, int] = field(default_factory=dict)
     last: Mapping[tuple[Value, ...], Mapping[str, Value]] = field(default_factory=dict)
 
     @property

@@ -132,3 +132,36 @@ def test_the_examples_of_the_reference_are_read() -> None:
                 assert trace.records + len(trace.summaries) == 1
                 examples += 1
     assert examples >= 18
+
+
+def lines_of(name: str) -> list[bytes]:
+    return text_of(ROOT / "tests" / "data" / "traces" / f"{name}.log.gz").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("name", "mark", "old", "new", "what"),
+    [
+        # A name that is cut leaves every sum of the summary as it was.
+        ("cuda-moe-all", b"dst=ffn_moe_gate-2", b"dst=ffn_moe_gate-2", b"dst=ffn_mo", "graphs hold each tensor once"),
+        ("cuda-server-all", b"event=place cache=0 stream=1", b" n=", b" n=1", "cells of the records"),
+        ("cuda-server-all", b"event=defrag", b"event=defrag", b"event=place", "cells of the records"),
+        ("cpu-server-spec", b"kind=verify", b" draft=3", b" draft=2", "rows of 1 records"),
+        ("cpu-server-all", b"trace_serving_summary", b"waiting=1 ", b"waiting=2 ", "waiting of the records"),
+        ("cuda-moe-all", b"trace_cuda_graph_summary", b"replayed=16", b"replayed=17", "calls against its parts"),
+    ],
+)
+def test_a_real_log_that_was_changed_is_not_believed(name: str, mark: bytes, old: bytes, new: bytes, what: str) -> None:
+    lines = lines_of(name)
+    at = next(number for number, line in enumerate(lines) if mark in line and old in line)
+    lines[at] = lines[at].replace(old, new, 1)
+    told = [one for one in findings(read(*lines)) if one.holds is not True]
+    assert what in [one.what for one in told], [one.what for one in told]
+
+
+def test_every_lost_or_doubled_record_of_a_real_log_is_found() -> None:
+    for name in ("cuda-completion", "cuda-two-processes"):
+        lines = lines_of(name)
+        records = [at for at, line in enumerate(lines) if re.search(rb"trace_\w+(?<!_summary) \w+=", line)]
+        for at in records[::31]:
+            for changed in ([*lines[:at], *lines[at + 1 :]], [*lines[:at], lines[at], *lines[at:]]):
+                assert any(one.holds is False for one in findings(read(*changed))), (name, at)
