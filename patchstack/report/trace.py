@@ -8,7 +8,7 @@ from patchstack.llama.traces.contradictions import Finding
 from patchstack.llama.traces.reading import Trace
 from patchstack.report.streams import VERDICTS
 from patchstack.report.table import Give, Table, print_table
-from patchstack.report.text import counted, printable
+from patchstack.report.text import printable
 from patchstack.trace.compare import Change, Comparison, Pair
 from patchstack.trace.figures import Row, Spread, by_route, by_shape, by_tensor, has_routes, spread_of
 from patchstack.trace.traced import Traced
@@ -47,12 +47,12 @@ def print_traced(traced: Traced, *, everything: bool = False) -> None:
 def log_lines(traced: Traced) -> Iterator[str]:
     """The log, then each trace: how many records, of how many, and how much of the last graph."""
     reading = traced.reading
-    yield f"{traced.name}: {counted(reading.lines, 'line')}, {reading.size:,} bytes"
+    yield f"{traced.name}: {_many(reading.lines, 'line')}, {reading.size:,} bytes"
     for source in traced.sources:
         if source.changed:
             yield f"  {source.name}: {source.changed}"
     if reading.overlong:
-        yield f"  {counted(reading.overlong, 'line')} too long to keep: only the end was looked at"
+        yield f"  {_many(reading.overlong, 'line')} too long to keep: only the end was looked at"
     if reading.has_unended:
         what = f": it names a record of {reading.unended}" if reading.unended else ""
         yield f"  the last line has no end and is not counted{what}"
@@ -60,18 +60,22 @@ def log_lines(traced: Traced) -> Iterator[str]:
         yield f"  {trace.name}: {_extent(trace)}" + (f"; {_INVALID}: see below" if traced.contradicts(trace) else "")
 
 
+def _many(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def _extent(trace: Trace) -> str:
     parts = []
     if trace.records:
-        parts.append(counted(trace.records, "record"))
+        parts.append(_many(trace.records, "record"))
     if trace.summaries:
-        parts.append(counted(len(trace.summaries), "summary", "summaries"))
+        parts.append(_many(len(trace.summaries), "summary", "summaries"))
     if trace.unread:
-        parts.append(f"{counted(trace.unread, 'line')} that cannot be read")
+        parts.append(f"{_many(trace.unread, 'line')} that cannot be read")
     if trace.dropped:
         parts.append(f"{trace.dropped:,} more dropped by the limit")
     if trace.cut:
-        parts.append(f"{counted(trace.cut, 'record')} cut at 1,024 bytes")
+        parts.append(f"{_many(trace.cut, 'record')} cut at 1,024 bytes")
     if trace.graphs is not None:
         parts.append(_graphs(trace))
     return ", ".join(part for part in parts if part)
@@ -83,9 +87,9 @@ def _graphs(trace: Trace) -> str:
         return ""
     if not graphs.known:
         return "where graphs end cannot be told" if trace.bounded else ""
-    text = f"{counted(graphs.whole, 'whole graph')}" + (f" of {counted(graphs.calls, 'call')}" if graphs.calls else "")
+    text = f"{_many(graphs.whole, 'whole graph')}" + (f" of {_many(graphs.calls, 'call')}" if graphs.calls else "")
     if graphs.cut:
-        text += f", {counted(graphs.cut, 'call')} of a graph that was cut are left out"
+        text += f", {_many(graphs.cut, 'call')} of a graph that was cut are left out"
     return text
 
 
@@ -98,7 +102,7 @@ def _print_about(traced: Traced, rows: Sequence[Row], about: str, *, everything:
     print(printable(f"{rows[0].trace} by {about}: {_spread_text(spread)}"))
     print_table(about_table(traced, rows[: len(rows) - left], about))
     if left:
-        print(f"{counted(left, 'more row')} with --all")
+        print(f"{_many(left, 'more row')} with --all")
 
 
 def _spread_text(spread: Spread) -> str:
@@ -220,7 +224,7 @@ def print_comparison(comparison: Comparison, first: Traced, second: Traced, *, e
             print(f"{name} by shape")
             print_table(pair_table(changed[: len(changed) - left], "shape"))
         if left:
-            print(f"{counted(left, 'more changed row')} with --all")
+            print(f"{_many(left, 'more changed row')} with --all")
     print()
     for line in comparison_lines(comparison):
         print(printable(line))

@@ -98,7 +98,7 @@ def _read_file(reader: Reader, name: str, progress: Task) -> Source:
         if stat.S_ISFIFO(about.st_mode):
             return Source(name=name, size=_read_to(reader, file, None, progress, name))
         if not stat.S_ISREG(about.st_mode):
-            raise UsageError(f"{name} is no file", hint="name a log, a directory of logs, or - for stdin")
+            raise UsageError(f"{name} is not a regular file", hint="name a log, a directory of logs, or - for stdin")
         _refuse_compressed(name, file)
         size = _read_to(reader, file, about.st_size, progress, name)
         now = os.fstat(file.fileno()).st_size

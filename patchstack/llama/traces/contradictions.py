@@ -82,8 +82,8 @@ def _findings(reading: Reading) -> Iterator[Finding]:
         yield Finding(
             trace="log",
             what="records that can be read",
-            said=f"{reading.torn} names of records in lines too long to keep",
-            found=f"{reading.other_names} records of further names",
+            said=f"names of records in lines too long to keep: {reading.torn:,}",
+            found=f"records of further names: {reading.other_names:,}",
             holds=False,
             spoils=(RECORDS,),
         )
@@ -111,12 +111,16 @@ def _finding(
     )
 
 
+def _many(records: int) -> str:
+    return "1 record" if records == 1 else f"{records:,} records"
+
+
 def _readable(trace: Trace) -> Iterator[Finding]:
     for problem in trace.unreadable:
         yield Finding(
             trace=trace.name,
             what="records that can be read",
-            said=f"{problem.count:,} lines name one, the first is line {problem.line:,}",
+            said=f"lines that name one: {problem.count:,}, the first is line {problem.line:,}",
             found=problem.why,
             holds=False,
             spoils=(RECORDS,),
@@ -125,7 +129,7 @@ def _readable(trace: Trace) -> Iterator[Finding]:
         yield Finding(
             trace=trace.name,
             what="graphs hold each tensor once",
-            said=f"{trace.odd:,} graphs hold one twice, or one whose name is cut, as no other graph does",
+            said=f"graphs with one twice, or with a name that is cut, as no other graph has it: {trace.odd:,}",
             found="lines may be there twice, and others be lost",
             holds=None,
         )
@@ -133,7 +137,7 @@ def _readable(trace: Trace) -> Iterator[Finding]:
         yield Finding(
             trace=trace.name,
             what="shapes that fit the table",
-            said=f"{trace.records:,} records",
+            said=_many(trace.records),
             found=f"{trace.overflowed:,} came after it was full: routes and types are counted, shapes are not",
             holds=None,
         )
@@ -145,7 +149,7 @@ def _lines(trace: Trace) -> Iterator[Finding]:
             trace=trace.name,
             what="lines against the summary",
             said="no summary",
-            found=f"{trace.records:,} records: killed, or cut short; whether there were more cannot be told",
+            found=f"{_many(trace.records)}: killed, or cut short; whether there were more cannot be told",
             holds=None,
         )
         return
@@ -386,7 +390,7 @@ def _steps(trace: Trace) -> Iterator[Finding]:
     yield Finding(
         trace=trace.name,
         what="steps are numbered without a gap",
-        said=f"{steps.count:,} records",
+        said=_many(steps.count),
         found=f"numbers to {steps.largest:,}"
         + (
             "" if holds else ": some are missing, or there twice" + ("" if trace.summaries else ", or of two processes")
@@ -450,14 +454,14 @@ def _within_records(trace: Trace) -> Iterator[Finding]:
             if numbers[key] != told:
                 yield Finding(
                     trace=trace.name,
-                    what=f"{key} of {count:,} records",
+                    what=f"{key} of {_many(count)}",
                     said=f"{key} {numbers[key]:,}",
                     found=f"{' '.join(f'{name}={numbers[name]}' for name in keys if name != key)} give {told:,}",
                     holds=False,
                     spoils=(RECORDS,),
                 )
     if checked:
-        yield Finding(trace=trace.name, what=what, said=f"{checked:,} records", found="looked at", holds=True)
+        yield Finding(trace=trace.name, what=what, said=_many(checked), found="looked at", holds=True)
 
 
 def _spec_rule(values: Mapping[str, int]) -> dict[str, int]:

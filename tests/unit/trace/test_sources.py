@@ -58,7 +58,7 @@ def test_a_log_that_is_given_twice_is_refused(tmp_path: Path) -> None:
 def test_a_log_that_does_not_exist_and_a_device_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="does not exist"):
         read_logs([str(tmp_path / "none.log")], NO_STDIN)
-    with pytest.raises(UsageError, match="/dev/zero is no file"):
+    with pytest.raises(UsageError, match="/dev/zero is not a regular file"):
         read_logs(["/dev/zero"], NO_STDIN)
 
 

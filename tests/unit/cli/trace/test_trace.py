@@ -44,7 +44,7 @@ def written(tmp_path: Path, *lines: str) -> Path:
 def test_read_counts_a_real_log(run_cli: RunCli, log: Path) -> None:
     done = run_cli("trace", "read", log)
     assert done.code == 0, done
-    assert done.stdout.startswith(f"{log}: 2633 lines, 469,117 bytes\n")
+    assert done.stdout.startswith(f"{log}: 2,633 lines, 469,117 bytes\n")
     assert "  moe_mmid_route: 498 records, 1 summary, 44 whole graphs\n" in done.stdout
     assert (
         "mul_mat_route   mmq q4_0 f32           589    65.2%   365          224           19.3 G  250 M" in done.stdout

@@ -51,7 +51,7 @@ def test_a_record_in_the_middle_of_a_line_without_end_is_said_to_be_lost() -> No
     reading = made.reading()
     assert (reading.overlong, reading.torn) == (1, 1)
     (found,) = [one for one in findings(reading) if one.holds is False]
-    assert found.said == "1 names of records in lines too long to keep"
+    assert found.said == "names of records in lines too long to keep: 1"
 
 
 def test_more_shapes_than_the_table_holds_keep_routes_and_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_more_names_than_the_table_holds_are_said() -> None:
     reading = read(*[f"[LLAMA_N{n}] a=1" for n in range(100)])
     assert (len(reading.traces), reading.other_names) == (64, 36)
     (found,) = [one for one in findings(reading) if one.holds is False]
-    assert found.found == "36 records of further names"
+    assert found.found == "records of further names: 36"
 
 
 def test_distinct_lines_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:

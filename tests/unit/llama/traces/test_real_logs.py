@@ -145,7 +145,7 @@ def lines_of(name: str) -> list[bytes]:
         ("cuda-moe-all", b"dst=ffn_moe_gate-2", b"dst=ffn_moe_gate-2", b"dst=ffn_mo", "graphs hold each tensor once"),
         ("cuda-server-all", b"event=place cache=0 stream=1", b" n=", b" n=1", "cells of the records"),
         ("cuda-server-all", b"event=defrag", b"event=defrag", b"event=place", "cells of the records"),
-        ("cpu-server-spec", b"kind=verify", b" draft=3", b" draft=2", "rows of 1 records"),
+        ("cpu-server-spec", b"kind=verify", b" draft=3", b" draft=2", "rows of 1 record"),
         ("cpu-server-all", b"trace_serving_summary", b"waiting=1 ", b"waiting=2 ", "waiting of the records"),
         ("cuda-moe-all", b"trace_cuda_graph_summary", b"replayed=16", b"replayed=17", "calls against its parts"),
     ],
