@@ -165,7 +165,7 @@ def test_this_environment_itself_is_read() -> None:
     found = here()
     assert (found.by, found.source, found.editable) == (By.PIP, str(ROOT), True)
     assert {"build", "docker"} <= set(found.extras)
-    assert set(found.requirements) == {"build", "cuda", "docker"}
+    assert set(found.requirements) == {"build", "cuda", "docker", "plots"}
     assert command_for(found, ["build"]).endswith(f" install -e '{ROOT}[build]'")
 
 

@@ -32,6 +32,7 @@ def test_a_faithful_series_is_ok_and_the_document_says_all_of_it(fork: Fork, run
                 "tree": tree,
                 "fork_commit": commit,
                 "detail": "",
+                "problems": [],
             }
             for number, (path, commit, tree) in enumerate(zip(fork.patches, fork.commits, fork.trees, strict=True), 1)
         ],
@@ -157,6 +158,7 @@ def test_a_fork_commit_without_a_patch_is_unmirrored(fork: Fork, run_cli: RunCli
         "tree": None,
         "fork_commit": newest,
         "detail": "a fork commit without a patch",
+        "problems": [],
     }
     assert (
         ran.document["first_problem"]
