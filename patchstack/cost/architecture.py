@@ -1,0 +1,340 @@
+"""What memory each layer of a model has, by architecture: attention with a cache, a window, a recurrent state.
+
+Source: `src/llama-hparams.cpp`, `llama_model::create_memory` and the `load_arch_hparams` of `src/models/` at the pin.
+Some patterns are in the code of an architecture, not in the file; they are in the tables below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from patchstack.cost.model import Model
+from patchstack.errors import MissingError, UsageError
+
+
+class Kind(StrEnum):
+    """What a request may reuse depends on this: see `patchstack.cost.prefix`."""
+
+    NONE = "no memory"
+    ATTENTION = "attention"
+    WINDOW = "attention, some layers with a window"
+    RECURRENT = "recurrent"
+    HYBRID = "attention and recurrent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """The memory of a layer. `k` and `v` are elements a token of the cache has, `heads` those of the query."""
+
+    number: int
+    cached: bool
+    window: bool
+    recurrent: bool
+    k: int
+    v: int
+    heads: int
+    key: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The memory of a model.
+
+    `n_layer` is without the draft block, `layers` with it. `window` is `n_swa` in tokens, 0 without; `chunked` windows
+    end at multiples of it. `state_r` and `state_s` are the elements (f32) of a recurrent layer's row. `indexer` is the
+    length of an indexer's key, 0 without. `trained` is the context the model was trained for, in tokens.
+    """
+
+    architecture: str
+    kind: Kind
+    layers: tuple[Layer, ...]
+    n_layer: int
+    draft_blocks: int
+    window: int
+    chunked: bool
+    mla: bool
+    indexer: int
+    state_r: int
+    state_s: int
+    vocabulary: int
+    width: int
+    trained: int
+    rolls_back: bool
+
+    @property
+    def cached(self) -> tuple[Layer, ...]:
+        """Layers that have a cache."""
+        return tuple(one for one in self.layers if one.cached)
+
+    @property
+    def recurrent(self) -> tuple[Layer, ...]:
+        """Layers that have a recurrent state."""
+        return tuple(one for one in self.layers if one.recurrent)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of one row of all recurrent layers: the state of a sequence."""
+        return 4 * (self.state_r + self.state_s) * len(self.recurrent)
+
+
+_NO_MEMORY = frozenset(
+    "bert jina-bert-v2 jina-bert-v3 nomic-bert nomic-bert-moe neo-bert eurobert modern-bert gemma-embedding dream llada"
+    " llada-moe rnd1".split()
+)
+_RECURRENT = frozenset("mamba mamba2 rwkv6 rwkv6qwen2 rwkv7 arwkv7".split())
+_NO_KEY_VALUE_HEADS = frozenset("jamba granitehybrid plamo2 kimi-linear lfm2 lfm2moe".split())
+_HYBRID = _NO_KEY_VALUE_HEADS | frozenset("falcon-h1 nemotron_h nemotron_h_moe qwen3next qwen35 qwen35moe".split())
+_STATE_GROUPS = frozenset(
+    "mamba2 falcon-h1 granitehybrid nemotron_h nemotron_h_moe plamo2 qwen3next qwen35 qwen35moe".split()
+)
+_DRAFTING = frozenset(
+    "bailingmoe2 cohere2moe deepseek32 exaone4 exaone-moe glm4 glm4moe glm-dsa mimo2 qwen35 qwen35moe step35".split()
+)
+_MLA = frozenset("deepseek2 deepseek2-ocr deepseek32 glm-dsa mistral4 kimi-linear".split())
+_ATTENTION = frozenset(
+    "llama deci falcon grok gpt2 gptneox mpt baichuan starcoder refact bloom stablelm qwen qwen2 qwen2moe qwen2vl qwen3"
+    " qwen3moe qwen3vl qwen3vlmoe phi2 phi3 phimoe plamo codeshell orion internlm2 minicpm minicpm3 gemma starcoder2"
+    " xverse command-r dbrx olmo olmoe openelm arctic deepseek chatglm glm4 glm4moe bitnet jais jais2 nemotron exaone"
+    " granite granitemoe chameleon plm bailingmoe bailingmoe2 dots1 arcee ernie4_5 ernie4_5-moe hunyuan-moe"
+    " hunyuan-dense hunyuan_vl smollm3 seed_oss grovemoe apertus minimax-m2 cogvlm pangu-embedded mistral3 paddleocr"
+    " llama-embed maincoder talkie".split()
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Window:
+    """How an architecture says which layers have a window.
+
+    `period`: every so many layers, one has none (the first if `dense_first`, else the last). 0: the file has an array.
+    `array`: an array in the file replaces the period. `size`: used if the file has none, or always if `fixed`.
+    `optional`: without `sliding_window` in the file, or with 0, no layer has a window.
+    """
+
+    period: int
+    dense_first: bool = False
+    array: bool = False
+    size: int = 0
+    fixed: bool = False
+    optional: bool = False
+
+
+_WINDOWS = {
+    "afmoe": _Window(period=4, optional=True),
+    "cohere2": _Window(period=4),
+    "cohere2moe": _Window(period=4, dense_first=True, array=True),
+    "exaone-moe": _Window(period=4),
+    "exaone4": _Window(period=4, size=4096),
+    "gemma2": _Window(period=2, size=4096),
+    "gemma3": _Window(period=6, optional=True),
+    "gemma3n": _Window(period=5),
+    "gemma4": _Window(period=0, array=True),
+    "gpt-oss": _Window(period=2),
+    "lfm2": _Window(period=0, optional=True),
+    "llama4": _Window(period=4, size=8192, fixed=True),
+    "mellum": _Window(period=4, array=True, optional=True),
+    "mimo2": _Window(period=0, array=True),
+    "olmo2": _Window(period=4, optional=True),
+    "plamo3": _Window(period=8, optional=True),
+    "smallthinker": _Window(period=4, dense_first=True, size=4096, fixed=True, optional=True),
+    "step35": _Window(period=0, array=True),
+}
+
+KNOWN = _NO_MEMORY | _RECURRENT | _HYBRID | _ATTENTION | _MLA | frozenset(_WINDOWS)
+"""Architectures whose memory is known."""
+
+
+def read_layout(model: Model) -> Layout:
+    """Return what memory a model has.
+
+    Raises `MissingError` for an architecture that is not known, and `UsageError` for keys that are missing or wrong.
+    """
+    architecture = model.architecture
+    if architecture not in KNOWN:
+        raise MissingError(
+            f"{model.path}: the memory of the architecture {architecture!r} is not known",
+            hint="'patchstack cost weights' does not need it",
+        )
+    if architecture in _NO_MEMORY:
+        return _layout(model, Kind.NONE, (), window=0)
+    blocks = model.blocks
+    draft = model.number("nextn_predict_layers", 0) if architecture in _DRAFTING else 0
+    if draft >= blocks:
+        raise UsageError(f"{model.path}: {draft} of {blocks} layers are for drafting")
+    heads = model.per_layer("attention.head_count", blocks, 0)
+    kv_heads = (
+        heads if model.value("attention.head_count_kv") is None else model.per_layer("attention.head_count_kv", blocks)
+    )
+    recurrent = _recurrent(model, blocks, blocks - draft, kv_heads)
+    windowed, window = _windows(model, blocks, recurrent)
+    cached = _cached(model, blocks, blocks - draft, recurrent)
+    sizes = _head_sizes(model, heads, any(cached))
+    mla = _has_mla(model)
+    layers = tuple(
+        Layer(
+            number=one,
+            cached=cached[one],
+            window=windowed[one],
+            recurrent=recurrent[one],
+            k=sizes[windowed[one]][0] * kv_heads[one],
+            v=0 if mla else sizes[windowed[one]][1] * kv_heads[one],
+            heads=heads[one],
+            key=sizes[windowed[one]][0],
+            value=sizes[windowed[one]][1],
+        )
+        for one in range(blocks)
+    )
+    if architecture in _RECURRENT:
+        kind = Kind.RECURRENT
+    elif architecture in _HYBRID:
+        kind = Kind.HYBRID
+    else:
+        kind = Kind.WINDOW if any(windowed) else Kind.ATTENTION
+    return _layout(model, kind, layers, window=window, draft=draft, mla=mla)
+
+
+def _layout(
+    model: Model, kind: Kind, layers: Sequence[Layer], *, window: int, draft: int = 0, mla: bool = False
+) -> Layout:
+    recurrent = any(one.recurrent for one in layers)
+    state_r, state_s = _state(model, layers) if recurrent else (0, 0)
+    return Layout(
+        architecture=model.architecture,
+        kind=kind,
+        layers=tuple(layers),
+        n_layer=len(layers) - draft,
+        draft_blocks=draft,
+        window=window,
+        chunked=model.architecture == "llama4",
+        mla=mla,
+        indexer=model.number("attention.indexer.key_length") if model.architecture == "deepseek32" else 0,
+        state_r=state_r,
+        state_s=state_s,
+        vocabulary=model.vocabulary,
+        width=model.number("embedding_length"),
+        trained=model.number("context_length"),
+        rolls_back=model.architecture in ("qwen35", "qwen35moe"),
+    )
+
+
+def _recurrent(model: Model, blocks: int, n_layer: int, kv_heads: Sequence[int]) -> tuple[bool, ...]:
+    """Which layers have a recurrent state."""
+    architecture = model.architecture
+    if architecture in _RECURRENT or architecture == "falcon-h1":
+        return (True,) * blocks
+    if architecture in _NO_KEY_VALUE_HEADS:
+        return tuple(one == 0 for one in kv_heads)
+    if architecture.startswith("nemotron_h"):
+        hidden = model.per_layer("feed_forward_length", blocks, 0)
+        return tuple(heads == 0 and width == 0 for heads, width in zip(kv_heads, hidden, strict=True))
+    if architecture not in _HYBRID:
+        return (False,) * blocks
+    if model.value("attention.recurrent_layers") is not None:
+        marked = model.per_layer("attention.recurrent_layers", blocks)
+        return tuple(bool(one) and number < n_layer for number, one in enumerate(marked))
+    interval = model.number("full_attention_interval", 4)
+    if interval == 0:
+        raise model.wrong("full_attention_interval", "a whole number above 0")
+    return tuple(one < n_layer and (one + 1) % interval != 0 for one in range(blocks))
+
+
+def _cached(model: Model, blocks: int, n_layer: int, recurrent: Sequence[bool]) -> tuple[bool, ...]:
+    """Which layers have a cache of keys and values."""
+    architecture = model.architecture
+    if architecture in _RECURRENT:
+        return (False,) * blocks
+    if architecture == "falcon-h1":
+        return (True,) * blocks
+    if architecture.startswith("nemotron_h"):
+        hidden = model.per_layer("feed_forward_length", blocks, 0)
+        return tuple(not state and width == 0 for state, width in zip(recurrent, hidden, strict=True))
+    if architecture in ("qwen35", "qwen35moe", "step35"):
+        return tuple(one < n_layer and not recurrent[one] for one in range(blocks))
+    if architecture == "gemma3n":
+        return tuple(one < 20 for one in range(blocks))
+    if architecture == "gemma4":
+        own = blocks - model.number("attention.shared_kv_layers", 0)
+        return tuple(one < own for one in range(blocks))
+    return tuple(not one for one in recurrent)
+
+
+def _windows(model: Model, blocks: int, recurrent: Sequence[bool]) -> tuple[tuple[bool, ...], int]:
+    """Which layers have a window, and its size in tokens."""
+    architecture, nowhere = model.architecture, (False,) * blocks
+    rule = _WINDOWS.get(architecture)
+    named = model.value("attention.sliding_window")
+    if rule is None:
+        return nowhere, 0
+    if architecture == "exaone4" and blocks != 64:
+        return nowhere, model.number("attention.sliding_window", 0)
+    if architecture == "llama4" and named == 0:
+        return nowhere, 0
+    if rule.optional and not model.number("attention.sliding_window", 0):
+        return nowhere, 0
+    if rule.fixed:
+        size = rule.size
+    else:
+        size = model.number("attention.sliding_window", rule.size or None)
+    if architecture == "lfm2":
+        return tuple(not one for one in recurrent), size
+    pattern = model.value("attention.sliding_window_pattern")
+    if rule.array and (rule.period == 0 or isinstance(pattern, tuple)):
+        return tuple(bool(one) for one in model.per_layer("attention.sliding_window_pattern", blocks)), size
+    # The pin passes over an array that an architecture with a period does not expect.
+    period = rule.period if isinstance(pattern, tuple) else model.number("attention.sliding_window_pattern", rule.period)
+    return tuple(_has_window(one, period, rule.dense_first) for one in range(blocks)), size
+
+
+def _has_window(layer: int, period: int, dense_first: bool) -> bool:
+    """`llama_hparams::set_swa_pattern`."""
+    if period == 0:
+        return True
+    return layer % period != 0 if dense_first else layer % period < period - 1
+
+
+def _head_sizes(model: Model, heads: Sequence[int], cached: bool) -> dict[bool, tuple[int, int]]:
+    """The elements of a head's key and value, for layers without a window and with one."""
+    usual = model.number("embedding_length") // heads[0] if heads[0] else 0
+    if heads[0] or model.architecture == "plamo2":
+        key = model.number("attention.key_length", usual)
+        value = model.number("attention.value_length", usual)
+    else:
+        key = value = 0
+    if cached and not (key and any(heads)):
+        raise UsageError(f"{model.path}: its attention has no heads", hint="attention.head_count is 0 or missing")
+    return {
+        False: (key, value),
+        True: (model.number("attention.key_length_swa", key), model.number("attention.value_length_swa", value)),
+    }
+
+
+def _has_mla(model: Model) -> bool:
+    if model.architecture not in _MLA:
+        return False
+    both = [bool(model.number(f"attention.{one}_length_mla", 0)) for one in ("key", "value")]
+    if both[0] != both[1]:
+        raise UsageError(f"{model.path}: one of key_length_mla and value_length_mla is missing")
+    return all(both)
+
+
+def _state(model: Model, layers: Sequence[Layer]) -> tuple[int, int]:
+    """`llama_hparams::n_embd_r` and `n_embd_s`: the elements of a row."""
+    architecture, width = model.architecture, model.number("embedding_length")
+    if "rwkv" in architecture:
+        head = model.number("wkv.head_size")
+        return model.number("token_shift_count", 2) * width, width * head
+    if architecture in ("lfm2", "lfm2moe"):
+        return width * _above_zero(model, "shortconv.l_cache", -1), 0
+    if architecture == "kimi-linear":
+        size, heads = model.number("kda.head_dim"), layers[0].heads
+        convolution = model.number("ssm.conv_kernel")
+        return 3 * (convolution - 1 if convolution else 3) * heads * size, size * size * heads
+    inner, state = model.number("ssm.inner_size"), model.number("ssm.state_size")
+    groups = model.number("ssm.group_count") if architecture in _STATE_GROUPS else 0
+    return _above_zero(model, "ssm.conv_kernel", -1) * (inner + 2 * groups * state), state * inner
+
+
+def _above_zero(model: Model, key: str, more: int) -> int:
+    return max(0, model.number(key) + more)

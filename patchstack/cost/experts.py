@@ -1,0 +1,98 @@
+"""How many distinct experts a step reads: uniform routing, or the shares that an imatrix counted."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from patchstack.cost.header import read_header
+from patchstack.cost.model import Model
+from patchstack.cost.tensor_values import read_values
+from patchstack.errors import UsageError
+
+_COUNTS = re.compile(r"blk\.([0-9]{1,9})\.ffn_(?:gate|gate_up|up|down)_exps\.weight\.counts\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routing:
+    """How tokens choose experts. `shares` by block: the share of tokens that an expert gets, each 0 to 1; without them
+    every expert is chosen alike. `source` says where they come from."""
+
+    experts: int = 0
+    used: int = 0
+    shares: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    source: str = "uniform routing"
+
+    def distinct(self, tokens: float, block: int = -1) -> float:
+        """Return the expected number of distinct experts that so many tokens of a step choose in a block."""
+        if block in self.shares:
+            return distinct_of_shares(self.shares[block], tokens)
+        return distinct_uniform(self.experts, self.used, tokens)
+
+    def share_read(self, tokens: float, block: int) -> float:
+        """Return which part of a block's experts a step reads."""
+        return self.distinct(tokens, block) / self.experts if self.experts else 1.0
+
+
+def distinct_uniform(experts: int, used: int, tokens: float) -> float:
+    """`E·(1−(1−k/E)^n)`: tokens choose independently of each other, every expert alike."""
+    if experts <= 0 or tokens <= 0:
+        return 0.0
+    if used >= experts:
+        return float(experts)
+    return experts * -math.expm1(tokens * math.log1p(-used / experts))
+
+
+def distinct_of_shares(shares: Sequence[float], tokens: float) -> float:
+    """`Σ(1−(1−p_e)^n)`: tokens choose independently of each other, expert e with probability p_e."""
+    if tokens <= 0:
+        return 0.0
+    return math.fsum(1.0 if p >= 1.0 else -math.expm1(tokens * math.log1p(-p)) for p in shares)
+
+
+def read_routing(model: Model) -> Routing:
+    """Return uniform routing, with the experts that a model has. A dense model has none."""
+    experts = model.number("expert_count", 0)
+    used = model.number("expert_used_count", 0)
+    if used > experts or (experts and not used):
+        raise UsageError(f"{model.path}: {used} of {experts} experts are used")
+    return Routing(experts=experts, used=used)
+
+
+def read_imatrix(path: Path, model: Model) -> Routing:
+    """Return routing with the counts that `llama-imatrix` wrote for a model.
+
+    Raises `UsageError` if the file is no imatrix in GGUF form, has no counts of experts, or is of another model.
+    """
+    uniform = read_routing(model)
+    header = read_header(path)
+    if header.keys.get("general.type") != "imatrix":
+        raise UsageError(f"{path} is not an imatrix", hint="llama-imatrix -o FILE.gguf writes one")
+    if not uniform.experts:
+        raise UsageError(f"{model.path} has no experts, so {path.name} has nothing to say of them")
+    names = {one.name for one in model.tensors}
+    shares: dict[int, tuple[float, ...]] = {}
+    for one in header.tensors:
+        match = _COUNTS.match(one.name)
+        if match is None:
+            continue
+        counts = read_values(one)
+        if len(counts) != uniform.experts or one.name.removesuffix(".counts") not in names:
+            raise UsageError(
+                f"{path}: {one.name} has {len(counts)} experts, {model.path.name} has {uniform.experts}"
+                if len(counts) != uniform.experts
+                else f"{path}: {one.name} is of a tensor that {model.path.name} does not have",
+                hint="the imatrix is of another model",
+            )
+        total = math.fsum(counts)
+        if not all(math.isfinite(count) and count >= 0 for count in counts) or total <= 0:
+            raise UsageError(f"{path}: {one.name} has counts that are none")
+        shares[int(match[1])] = tuple(min(1.0, count * uniform.used / total) for count in counts)
+    if not shares:
+        raise UsageError(f"{path} has no counts of experts", hint="it is of a dense model, or of an old llama-imatrix")
+    return Routing(
+        experts=uniform.experts, used=uniform.used, shares=shares, source=f"counts of {path.name}, {len(shares)} layers"
+    )

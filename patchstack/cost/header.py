@@ -1,0 +1,283 @@
+"""The header of a GGUF file: its keys, and the names, shapes and types of its tensors. No weight is read.
+
+The format is that of `ggml/src/gguf.cpp`, versions 2 and 3, little endian. Arrays of text (a vocabulary) are stepped
+over: their length is kept, not their elements.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from patchstack.cost.tensor_types import TENSOR_TYPES, TensorType
+from patchstack.errors import MissingError, UsageError
+
+_SCALARS = {
+    0: ("B", 1),
+    1: ("b", 1),
+    2: ("H", 2),
+    3: ("h", 2),
+    4: ("I", 4),
+    5: ("i", 4),
+    6: ("f", 4),
+    7: ("?", 1),
+    10: ("Q", 8),
+    11: ("q", 8),
+    12: ("d", 8),
+}
+_TEXT, _ARRAY = 8, 9
+_CHUNK = 1 << 20  # bytes read at a time
+_ENTRIES = 100_000  # keys, or tensors, that a file may have: real ones have hundreds
+_STRINGS = 1 << 24  # elements that an array of text may have: the largest vocabularies have 2^18
+_KEPT = 1 << 16  # elements of an array of numbers that are kept
+_NAME = 1 << 16  # bytes of a key or a name
+_TEXT_KEPT = 1 << 20  # bytes of a text that are kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A value that was stepped over: an array of text, or one that is too long to be needed. `length` in elements."""
+
+    length: int
+
+
+Value = int | float | bool | str | tuple[int | float | bool, ...] | Skipped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """A tensor of a file. `shape` as ggml has it: the length of a row first. `offset` in bytes from the start of the
+    file that `path` names."""
+
+    name: str
+    shape: tuple[int, ...]
+    type: TensorType
+    path: Path
+    offset: int
+
+    @property
+    def elements(self) -> int:
+        count = 1
+        for one in self.shape:
+            count *= one
+        return count
+
+    @property
+    def bytes(self) -> int:
+        return self.elements // self.type.block * self.type.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The header of one file. `data_offset` is where its tensors' bytes begin, `file_bytes` what the file has in all."""
+
+    path: Path
+    keys: Mapping[str, Value]
+    tensors: tuple[Tensor, ...]
+    data_offset: int
+    file_bytes: int
+
+
+def read_header(path: Path) -> Header:
+    """Read the header of one GGUF file.
+
+    Raises `MissingError` if the file does not exist, and `UsageError` with the byte and a hint if it is not a whole
+    GGUF file.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            return _Reader(path, file, size).header()
+    except FileNotFoundError as error:
+        raise MissingError(f"{path} does not exist", hint="name a GGUF file") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+class _Reader:
+    """Reads forward through a window of the file, so that memory stays small whatever the file says."""
+
+    def __init__(self, path: Path, file: BinaryIO, size: int) -> None:
+        self.path, self.file, self.size = path, file, size
+        self.window = b""
+        self.start = 0  # where in the file the window begins
+        self.at = 0  # where in the window we are
+
+    @property
+    def position(self) -> int:
+        return self.start + self.at
+
+    def broken(self, what: str) -> UsageError:
+        return UsageError(
+            f"{self.path}: byte {self.position:,}: {what}",
+            hint="the file is damaged or cut; download or convert it again",
+        )
+
+    def take(self, count: int) -> bytes:
+        """Return the next bytes."""
+        if self.position + count > self.size:
+            raise self.broken(f"the header goes on for {count:,} bytes, the file ends at {self.size:,}")
+        if self.at + count > len(self.window):
+            self._refill(count)
+        found = self.window[self.at : self.at + count]
+        if len(found) != count:
+            raise self.broken("the file became shorter while it was read")
+        self.at += count
+        return found
+
+    def _refill(self, count: int) -> None:
+        self.start, self.at = self.position, 0
+        self.file.seek(self.start)
+        self.window = self.file.read(max(count, _CHUNK))
+
+    def skip(self, count: int) -> None:
+        """Step over bytes."""
+        if self.position + count > self.size:
+            raise self.broken(f"a value of {count:,} bytes, the file ends at {self.size:,}")
+        if self.at + count <= len(self.window):
+            self.at += count
+        else:
+            self.start, self.at, self.window = self.position + count, 0, b""
+
+    def u32(self) -> int:
+        return int.from_bytes(self.take(4), "little")
+
+    def u64(self) -> int:
+        return int.from_bytes(self.take(8), "little")
+
+    def name(self) -> str:
+        length = self.u64()
+        if length > _NAME:
+            raise self.broken(f"a name of {length:,} bytes")
+        return self.take(length).decode("utf-8", "replace")
+
+    def header(self) -> Header:
+        if self.size < 24 or self.take(4) != b"GGUF":
+            raise UsageError(
+                f"{self.path} is not a GGUF file", hint="a model for llama.cpp is one; its first bytes are GGUF"
+            )
+        version = self.u32()
+        if version & 0xFFFF == 0 and version:
+            raise UsageError(f"{self.path} is big-endian", hint="convert it on this machine, or with gguf_convert_endian")
+        if version not in (2, 3):
+            raise UsageError(f"{self.path} is GGUF version {version}", hint="versions 2 and 3 are read")
+        tensors, keys = self.u64(), self.u64()
+        for what, count in (("tensors", tensors), ("keys", keys)):
+            if count > _ENTRIES:
+                raise self.broken(f"the file says that it has {count:,} {what}")
+        found = self._keys(keys)
+        return self._tensors(tensors, found)
+
+    def _keys(self, count: int) -> dict[str, Value]:
+        found: dict[str, Value] = {}
+        for _ in range(count):
+            key = self.name()
+            if key in found:
+                raise self.broken(f"the key {key!r} occurs twice")
+            found[key] = self._value(key, self.u32())
+        return found
+
+    def _value(self, key: str, kind: int) -> Value:
+        if kind in _SCALARS:
+            code, size = _SCALARS[kind]
+            value: int | float | bool = struct.unpack("<" + code, self.take(size))[0]
+            return value
+        if kind == _TEXT:
+            length = self.u64()
+            if length > _TEXT_KEPT:
+                self.skip(length)
+                return Skipped(length=length)
+            return self.take(length).decode("utf-8", "replace")
+        if kind == _ARRAY:
+            return self._array(key)
+        raise self.broken(f"the key {key!r} has a value of type {kind}, which GGUF does not have")
+
+    def _array(self, key: str) -> Value:
+        kind, count = self.u32(), self.u64()
+        if kind == _TEXT:
+            if count > _STRINGS:
+                raise self.broken(f"the key {key!r} has {count:,} texts")
+            self._skip_texts(count)
+            return Skipped(length=count)
+        if kind not in _SCALARS:
+            raise self.broken(f"the key {key!r} is an array of type {kind}")
+        code, size = _SCALARS[kind]
+        if count > _KEPT:
+            self.skip(count * size)
+            return Skipped(length=count)
+        return struct.unpack(f"<{count}{code}", self.take(count * size))
+
+    def _skip_texts(self, count: int) -> None:
+        """Step over texts. The loop is the cost of a header with a vocabulary: it makes no objects but lengths."""
+        read = struct.Struct("<Q").unpack_from
+        window, at = self.window, self.at
+        for _ in range(count):
+            if at + 8 > len(window):
+                self.at = at
+                self.take(8)
+                self.at -= 8
+                window, at = self.window, self.at
+            (length,) = read(window, at)
+            at += 8 + length
+            if at > len(window):
+                self.at = at - length
+                self.skip(length)
+                window, at = self.window, self.at
+        self.at = at
+
+    def _tensors(self, count: int, keys: Mapping[str, Value]) -> Header:
+        alignment = keys.get("general.alignment", 32)
+        if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
+            raise self.broken(f"the alignment {alignment!r} is not a power of two")
+        described: list[tuple[str, tuple[int, ...], TensorType, int]] = []
+        names: set[str] = set()
+        expected = 0
+        for _ in range(count):
+            name, shape, kind, offset = self._tensor(names)
+            if offset != expected:
+                raise self.broken(f"the tensor {name!r} is at {offset:,} of the data, not at {expected:,}")
+            described.append((name, shape, kind, offset))
+            elements = 1
+            for one in shape:
+                elements *= one
+            expected += -(-(elements // kind.block * kind.size) // alignment) * alignment
+        data = -(-self.position // alignment) * alignment
+        tensors = tuple(
+            Tensor(name=name, shape=shape, type=kind, path=self.path, offset=data + offset)
+            for name, shape, kind, offset in described
+        )
+        if tensors and (end := tensors[-1].offset + tensors[-1].bytes) > self.size:
+            raise UsageError(
+                f"{self.path} is cut: its tensors end at byte {end:,}, the file at {self.size:,}",
+                hint="download or convert it again",
+            )
+        return Header(path=self.path, keys=keys, tensors=tensors, data_offset=data, file_bytes=self.size)
+
+    def _tensor(self, names: set[str]) -> tuple[str, tuple[int, ...], TensorType, int]:
+        name = self.name()
+        if name in names:
+            raise self.broken(f"the tensor {name!r} occurs twice")
+        names.add(name)
+        dimensions = self.u32()
+        if not 1 <= dimensions <= 4:
+            raise self.broken(f"the tensor {name!r} has {dimensions} dimensions")
+        shape = tuple(self.u64() for _ in range(dimensions))
+        elements = 1
+        for one in shape:
+            elements *= one
+            if one >= 1 << 63 or elements >= 1 << 63:
+                raise self.broken(f"the tensor {name!r} has more elements than 2^63")
+        number = self.u32()
+        kind = TENSOR_TYPES.get(number)
+        if kind is None:
+            raise UsageError(
+                f"{self.path}: the tensor {name!r} has type {number}, which llama.cpp at the pin does not have",
+                hint="the file is damaged, or newer than what patchstack knows",
+            )
+        if shape[0] % kind.block:
+            raise self.broken(f"the tensor {name!r} has rows of {shape[0]:,}, which are no whole blocks of {kind.name}")
+        return name, shape, kind, self.u64()

@@ -1,0 +1,186 @@
+"""Machines: what memory and arithmetic can do at best. Every figure has a unit, a source and a date."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Mapping as Dictionary
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from patchstack.errors import ConfigError, MissingError, UsageError
+
+if TYPE_CHECKING:
+    from patchstack.workspace.mapping import Mapping
+
+PEAKS = ("fp4", "fp8", "int8", "fp16", "bf16", "fp32")
+_BANDWIDTH = {"B/s": 1.0, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "MiB/s": 2.0**20, "GiB/s": 2.0**30, "TiB/s": 2.0**40}
+_BYTES = {"B": 1.0, "MB": 1e6, "GB": 1e9, "TB": 1e12, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
+_SPEED = {"GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15, "GOP/s": 1e9, "TOP/s": 1e12, "POP/s": 1e15}
+_FIGURE = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?) ?([A-Za-z/]+)\Z")
+
+
+class Origin(StrEnum):
+    """Where a figure comes from. Figures of different origins in one result are named."""
+
+    SPECIFIED = "specified"
+    MEASURED = "measured"
+    GIVEN = "given"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A figure of a machine: `value` in bytes, bytes a second or operations a second; `unit` is the one it was written
+    in. `date` is YYYY-MM-DD."""
+
+    value: float
+    unit: str
+    origin: Origin
+    source: str
+    date: str
+
+    @property
+    def words(self) -> str:
+        """The figure as it was written: `273 GB/s`."""
+        scale = {**_BANDWIDTH, **_BYTES, **_SPEED}[self.unit]
+        return f"{self.value / scale:,.6g} {self.unit}"
+
+    @property
+    def origin_words(self) -> str:
+        """Its origin, source and date in a few words."""
+        return f"{self.origin}: {self.source}" + (f", {self.date}" if self.date else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A machine. Figures that nobody gave are None, or missing among `peaks`: what needs them stays unknown."""
+
+    name: str
+    bandwidth: Figure | None = None
+    memory: Figure | None = None
+    peaks: Dictionary[str, Figure] | None = None
+
+    @property
+    def peak_values(self) -> dict[str, float]:
+        """Operations a second by type."""
+        return {name: figure.value for name, figure in (self.peaks or {}).items()}
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """All figures by name."""
+        found = {"bandwidth": self.bandwidth, "memory": self.memory}
+        named = {name: figure for name, figure in found.items() if figure is not None}
+        return named | {f"peak {name}": figure for name, figure in (self.peaks or {}).items()}
+
+    def need_bandwidth(self) -> float:
+        """Return bytes a second. Raises `UsageError` if nobody gave them."""
+        if self.bandwidth is None:
+            raise UsageError(
+                "no bandwidth of memory is known",
+                hint="give --machine NAME (see 'patchstack cost machines') or --bandwidth '273 GB/s'",
+            )
+        return self.bandwidth.value
+
+
+def parse_figure(text: str, what: str) -> Figure:
+    """Return a figure given on the command line: `273 GB/s`, `96GiB`, `990 TFLOP/s`. `what` is bandwidth, memory or peak.
+
+    Raises `UsageError` without a unit of that kind.
+    """
+    units = {"bandwidth": _BANDWIDTH, "memory": _BYTES, "peak": _SPEED}[what]
+    match = _FIGURE.match(text.strip())
+    if match is None or match[2] not in units or not 0 < float(match[1]) < math.inf:
+        raise UsageError(f"{text!r} is no {what}", hint=f"a number above 0 and its unit: {', '.join(units)}")
+    return Figure(
+        value=float(match[1]) * units[match[2]], unit=match[2], origin=Origin.GIVEN, source="the command line", date=""
+    )
+
+
+def shipped_machines() -> dict[str, Path]:
+    """Return the machine files that patchstack ships, by name."""
+    return {path.stem: path for path in sorted((Path(__file__).parent / "machines").glob("*.yaml"))}
+
+
+def find_machine(name: str) -> Machine:
+    """Return a machine by the name of a shipped file, or by the path of one's own.
+
+    Raises `MissingError` if there is none, and `ConfigError` with all that is wrong with it.
+    """
+    shipped = shipped_machines()
+    path = Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else shipped.get(name)
+    if path is None or not path.is_file():
+        raise MissingError(
+            f"there is no machine {name!r}", hint=f"one of {', '.join(shipped)}, or the path of a YAML file"
+        )
+    return read_machine(path)
+
+
+def read_machine(path: Path) -> Machine:
+    """Read a machine file. Raises `ConfigError` with every complaint, each with its line."""
+    from patchstack.workspace.mapping import Mapping, read_yaml
+
+    document = read_yaml(path)
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}:1: a machine is a mapping", hint="it starts with `name:`")
+    problems: list[str] = []
+    top = Mapping(document, path, "", problems)
+    name = top.text("name", required=True) or ""
+    machine = Machine(name=name, bandwidth=_figure(top, "bandwidth", _BANDWIDTH), memory=_figure(top, "memory", _BYTES))
+    peaks = top.mapping("peaks")
+    if peaks is not None:
+        known = {one: _figure(peaks, one, _SPEED) for one in PEAKS}
+        peaks.finish()
+        machine = replace(machine, peaks={one: figure for one, figure in known.items() if figure is not None})
+    top.finish()
+    if problems:
+        raise ConfigError(f"{path} is no machine that can be used", problems=problems)
+    return machine
+
+
+def _figure(parent: Mapping, key: str, units: Dictionary[str, float]) -> Figure | None:
+    """A figure of a machine file; complaints go to the mapping."""
+    node = parent.mapping(key)
+    if node is None:
+        return None
+    value = _number(node)
+    texts = {one: node.text(one, required=True) for one in ("unit", "kind", "source")}
+    date = _date(node)
+    node.finish()
+    if texts["unit"] is not None and texts["unit"] not in units:
+        node.complain("unit", f"{texts['unit']!r} is none of {', '.join(units)}")
+    if texts["kind"] is not None and texts["kind"] not in ("specified", "measured"):
+        node.complain("kind", f"{texts['kind']!r} is neither specified nor measured")
+    unit, kind, source = texts["unit"], texts["kind"], texts["source"]
+    if value is None or unit not in units or kind not in ("specified", "measured") or not source or date is None:
+        return None
+    return Figure(value=value * units[unit or ""], unit=unit or "", origin=Origin(kind or ""), source=source, date=date)
+
+
+def _number(node: Mapping) -> float | None:
+    node.used.append("value")
+    value: Any = node.node.get("value")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        node.complain("value" if "value" in node.node else None, "value is not a number above 0")
+        return None
+    return float(value)
+
+
+def _date(node: Mapping) -> str | None:
+    node.used.append("date")
+    value: Any = node.node.get("date")
+    if isinstance(value, datetime.date):
+        return value.isoformat()[:10]
+    node.complain("date" if "date" in node.node else None, "date is not a day (YYYY-MM-DD)")
+    return None
+
+
+def mixed_origins(figures: Dictionary[str, Figure]) -> str:
+    """Return a sentence that names figures of different origins in one result. Empty if all have the same."""
+    origins = {figure.origin for figure in figures.values()}
+    if len(origins) < 2:
+        return ""
+    told = ", ".join(f"{name} is {figure.origin}" for name, figure in figures.items())
+    return f"figures of different origins: {told}"

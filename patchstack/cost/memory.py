@@ -1,0 +1,311 @@
+"""What llama.cpp at the pin allocates for a model and a command line, by kind.
+
+Sources: `src/llama-context.cpp` (contexts), `src/llama-kv-cache*.cpp`, `src/llama-memory-recurrent.cpp`, and
+`tools/server/server-context.cpp` (checkpoints). Sizes are those of tensors. A device may round a buffer up by some
+bytes. Compute buffers follow from the graph, not from a header: they are not counted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from patchstack.cost.architecture import Kind, Layer, Layout
+from patchstack.cost.server_options import ServerOptions
+from patchstack.cost.tensor_types import TENSOR_TYPES, TensorType
+from patchstack.errors import UsageError
+
+MIB = 1 << 20
+_PADDING = 256
+_F32 = TENSOR_TYPES[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    """The sizes that a context gets, in tokens: `context` in all, `stream` in one, `streams`, and the batch sizes."""
+
+    context: int
+    stream: int
+    streams: int
+    slots: int
+    batch: int
+    ubatch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """A cache of keys and values: `name` is base, window, indexer or draft. `cells` of one stream."""
+
+    name: str
+    cells: int
+    streams: int
+    layers: int
+    key_bytes: int
+    value_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        return self.key_bytes + self.value_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class States:
+    """The states of recurrent layers: `rows` of `r_bytes` and `s_bytes` in all."""
+
+    rows: int
+    layers: int
+    r_bytes: int
+    s_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        return self.r_bytes + self.s_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What is allocated, in bytes. `checkpoint_bytes` is one checkpoint at its largest, `checkpoints` how many a slot can
+    hold; both are 0 if the model needs none. `prompt_cache_bytes` is None without a limit."""
+
+    cells: Cells
+    weights: int
+    caches: tuple[Cache, ...]
+    states: States | None
+    output: int
+    checkpoint_bytes: int
+    checkpoints: int
+    slots: int
+    prompt_cache_bytes: int | None
+
+    @property
+    def context(self) -> int:
+        """Caches and states: what llama-fit-params calls the context."""
+        return sum(one.bytes for one in self.caches) + (self.states.bytes if self.states else 0)
+
+    @property
+    def device(self) -> int:
+        """What lies on the device that has the model: weights, caches, states. Compute buffers are not in it."""
+        return self.weights + self.context
+
+    @property
+    def checkpoint_total(self) -> int:
+        """All checkpoints of all slots, in host memory."""
+        return self.checkpoint_bytes * self.checkpoints * self.slots
+
+
+def cells(layout: Layout, options: ServerOptions) -> Cells:
+    """Return the sizes of a context. Raises `UsageError` if a slot would have none."""
+    context = options.context or layout.trained
+    if context < 1:
+        raise UsageError("the model names no context length", hint="give -c")
+    batch = min(context, options.batch) if layout.kind is not Kind.NONE else options.batch
+    ubatch = min(batch, options.ubatch or options.batch)
+    context = _padded(context)
+    if options.unified:
+        return Cells(
+            context=context, stream=context, streams=1, slots=options.slots, batch=batch, ubatch=ubatch
+        )
+    stream = _padded(context // options.slots)
+    if stream == 0:
+        raise UsageError(f"-c {options.context} leaves no token for each of {options.slots} slots")
+    return Cells(
+        context=stream * options.slots,
+        stream=stream,
+        streams=options.slots,
+        slots=options.slots,
+        batch=batch,
+        ubatch=ubatch,
+    )
+
+
+def allocate(layout: Layout, options: ServerOptions, weights: int) -> Memory:
+    """Return what a server with these options allocates. `weights` are the bytes of the tensors that are loaded.
+
+    Raises `UsageError` for combinations that llama.cpp refuses.
+    """
+    sizes = cells(layout, options)
+    if options.value_type.is_quantized and not options.flash_attention:
+        raise UsageError(f"-ctv {options.value_type.name} with -fa off: llama.cpp refuses it", hint="use -fa on")
+    caches = _caches(layout, options, sizes)
+    states = _states(layout, options)
+    checkpoint = checkpoint_bytes(layout, options, sizes)
+    return Memory(
+        cells=sizes,
+        weights=weights,
+        caches=caches,
+        states=states,
+        output=layout.vocabulary * options.slots * 4,
+        checkpoint_bytes=checkpoint,
+        checkpoints=_checkpoints_held(options, sizes) if checkpoint else 0,
+        slots=options.slots,
+        prompt_cache_bytes=None if options.cache_ram < 0 else options.cache_ram * MIB,
+    )
+
+
+def key_bytes(layer: Layer, options: ServerOptions) -> int:
+    """Return the bytes of a token's key in a layer."""
+    return _row(options.key_type, layer.k, "-ctk")
+
+
+def value_bytes(layer: Layer, options: ServerOptions) -> int:
+    """Return the bytes of a token's value in a layer."""
+    return _row(options.value_type, layer.v, "-ctv")
+
+
+def window_cells(layout: Layout, options: ServerOptions, sizes: Cells) -> int:
+    """Return the cells of a stream of the cache for layers with a window."""
+    if options.swa_full:
+        return sizes.stream
+    kept = layout.window * (sizes.slots if options.unified else 1) + sizes.ubatch
+    return _padded(min(sizes.stream, kept))
+
+
+def needs_checkpoints(layout: Layout, options: ServerOptions) -> bool:
+    """Whether a shorter prefix of what a slot holds needs a checkpoint."""
+    if layout.kind in (Kind.RECURRENT, Kind.HYBRID):
+        return True
+    return layout.window > 0 and not options.swa_full
+
+
+def checkpoint_bytes(layout: Layout, options: ServerOptions, sizes: Cells, tokens: int | None = None) -> int:
+    """Return the bytes of a checkpoint made after so many tokens (default: as many as a window holds).
+
+    The state's rows, and the cells of the window with their positions: `state_write` of `llama-memory-recurrent.cpp` and
+    `llama-kv-cache.cpp`, with the 8 bytes that `state_seq_get_size` puts in front.
+    """
+    if not needs_checkpoints(layout, options) or not options.checkpoints:
+        return 0
+    total = 8
+    if any(one.cached and one.window for one in layout.layers):
+        kept = layout.window if tokens is None else min(tokens, layout.window)
+        total += _window_state(layout, options, sizes, min(kept, sizes.stream))
+    if layout.recurrent:
+        total += 4 + 8 + 8 + len(layout.recurrent) * 24 + layout.state_bytes
+    return total
+
+
+def largest_context(layout: Layout, options: ServerOptions, weights: int, room: int) -> int:
+    """Return the largest context in tokens whose weights, caches and states fit in so many bytes. 0 if none does."""
+    return _largest(lambda value: allocate(layout, replace(options, context=value * _PADDING), weights).device <= room) * (
+        _PADDING
+    )
+
+
+def most_slots(layout: Layout, options: ServerOptions, weights: int, room: int) -> int:
+    """Return how many slots fit, each with the context that one has now. 0 if none does."""
+    each = cells(layout, options)
+    context = each.context if options.unified else each.stream
+
+    def fits(slots: int) -> bool:
+        grown = replace(options, slots=slots, context=context * (1 if options.unified else slots))
+        return allocate(layout, grown, weights).device <= room
+
+    return _largest(fits, 256)
+
+
+def _largest(fits: Callable[[int], bool], most: int = 1 << 24) -> int:
+    """The largest number from 1 that fits, 0 if none does. What fits also fits with less."""
+    low, high = 0, most + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _caches(layout: Layout, options: ServerOptions, sizes: Cells) -> tuple[Cache, ...]:
+    plain = [one for one in layout.cached if not one.window]
+    windowed = [one for one in layout.cached if one.window]
+    found = []
+    if plain:
+        found.append(_cache("base", layout, plain, options, sizes, sizes.stream))
+    if windowed:
+        found.append(_cache("window", layout, windowed, options, sizes, window_cells(layout, options, sizes)))
+    if layout.indexer:
+        row = _row(options.key_type, layout.indexer, "-ctk")
+        found.append(
+            Cache(
+                name="indexer",
+                cells=sizes.stream,
+                streams=sizes.streams,
+                layers=len(plain),
+                key_bytes=row * sizes.stream * sizes.streams * len(plain),
+                value_bytes=0,
+            )
+        )
+    if options.self_drafting and layout.draft_blocks:
+        found.append(_draft_cache(layout, options, sizes))
+    return tuple(found)
+
+
+def _draft_cache(layout: Layout, options: ServerOptions, sizes: Cells) -> Cache:
+    """The cache of the context that drafts with the model's own block: plain attention over the same cells."""
+    drafting = [one for one in layout.layers if one.number >= layout.n_layer]
+    types = replace(options, key_type=options.draft_key_type, value_type=options.draft_value_type)
+    return _cache("draft", layout, drafting, types, sizes, sizes.stream)
+
+
+def _cache(
+    name: str, layout: Layout, layers: Sequence[Layer], options: ServerOptions, sizes: Cells, count: int
+) -> Cache:
+    # Without flash attention values are transposed, and padded to the largest layer.
+    widest = max((one.v for one in layout.layers), default=0)
+    padded = not options.flash_attention and not layout.mla
+    values = sum(_row(options.value_type, widest, "-ctv") if padded else value_bytes(one, options) for one in layers)
+    keys = sum(key_bytes(one, options) for one in layers)
+    cells_in_all = count * sizes.streams
+    return Cache(
+        name=name,
+        cells=count,
+        streams=sizes.streams,
+        layers=len(layers),
+        key_bytes=keys * cells_in_all,
+        value_bytes=values * cells_in_all,
+    )
+
+
+def _states(layout: Layout, options: ServerOptions) -> States | None:
+    layers = [one for one in layout.recurrent if one.number < layout.n_layer]
+    if not layers:
+        return None
+    rows = max(1, options.slots) * (1 + state_rows_more(layout, options))
+    return States(
+        rows=rows,
+        layers=len(layers),
+        r_bytes=4 * layout.state_r * rows * len(layers),
+        s_bytes=4 * layout.state_s * rows * len(layers),
+    )
+
+
+def state_rows_more(layout: Layout, options: ServerOptions) -> int:
+    """Return `n_rs_seq`: the rows that a sequence has for rolling back drafted tokens."""
+    drafting = {"draft-mtp", "draft-eagle3"} & set(options.speculation)
+    return options.draft_tokens if drafting and layout.rolls_back else 0
+
+
+def _checkpoints_held(options: ServerOptions, sizes: Cells) -> int:
+    """How many checkpoints a slot can hold: `-ctxcp`, and no more than the spacing allows. The last user message is
+    exempt from the spacing, and so is the first checkpoint."""
+    if not options.spacing:
+        return options.checkpoints
+    return min(options.checkpoints, sizes.stream // (options.spacing + 1) + 2)
+
+
+def _window_state(layout: Layout, options: ServerOptions, sizes: Cells, kept: int) -> int:
+    windowed = [one for one in layout.cached if one.window]
+    total = 4 + 4 * sizes.streams + 12 * kept + 8
+    total += sum(12 + kept * key_bytes(one, options) for one in windowed)
+    if options.flash_attention:
+        total += sum(12 + kept * value_bytes(one, options) for one in windowed if one.v)
+    else:
+        total += sum(12 + kept * one.v * options.value_type.size for one in windowed if one.v)
+    return total
+
+
+def _row(kind: TensorType, length: int, option: str) -> int:
+    if length % kind.block:
+        raise UsageError(f"{option} {kind.name}: a row of {length} is not whole blocks of {kind.block}")
+    return kind.row_bytes(length)
+
+
+def _padded(value: int) -> int:
+    return -(-value // _PADDING) * _PADDING

@@ -1,0 +1,155 @@
+"""A model: its file or shards as one header, with typed access to its keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.cost.header import Header, Skipped, Tensor, Value, read_header
+from patchstack.errors import MissingError, UsageError
+
+_SHARD = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """All headers of a model. `keys` are those of the first file."""
+
+    path: Path
+    headers: tuple[Header, ...]
+    keys: Mapping[str, Value]
+    tensors: tuple[Tensor, ...]
+
+    @property
+    def architecture(self) -> str:
+        """What `general.architecture` says. Raises `UsageError` if it says nothing."""
+        found = self.keys.get("general.architecture")
+        if not isinstance(found, str):
+            raise UsageError(f"{self.path} does not name an architecture", hint="general.architecture is missing")
+        return found
+
+    @property
+    def name(self) -> str:
+        """What the model calls itself, else the name of its file."""
+        found = self.keys.get("general.name")
+        return found if isinstance(found, str) and found else self.path.stem
+
+    @property
+    def tensor_bytes(self) -> int:
+        """The bytes of all tensors, without the padding between them: what llama.cpp prints as `file size`."""
+        return sum(one.bytes for one in self.tensors)
+
+    def value(self, key: str) -> Value | None:
+        """Return a key of the architecture: `key` without the architecture's name. None if it is missing."""
+        return self.keys.get(f"{self.architecture}.{key}")
+
+    def number(self, key: str, default: int | None = None) -> int:
+        """Return a whole number of 0 or above. Raises `UsageError` if it is missing without default, or another kind."""
+        found = self.value(key)
+        if found is None:
+            if default is not None:
+                return default
+            raise UsageError(f"{self.path}: the key {self.architecture}.{key} is missing")
+        if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+            raise self.wrong(key, "a whole number of 0 or above")
+        return found
+
+    def per_layer(self, key: str, layers: int, default: int | None = None) -> tuple[int, ...]:
+        """Return a number for each of the layers: an array of so many, or one number for all."""
+        found = self.value(key)
+        if isinstance(found, tuple):
+            whole = [one for one in found if isinstance(one, int) and one >= 0]
+            if len(whole) != len(found) or len(found) != layers:
+                raise self.wrong(key, f"{layers} whole numbers of 0 or above, one a layer")
+            return tuple(int(one) for one in whole)
+        return (self.number(key, default),) * layers
+
+    def wrong(self, key: str, wanted: str) -> UsageError:
+        """Return the error for a key of a wrong kind."""
+        found = self.value(key)
+        told = f"{found.length:,} elements" if isinstance(found, Skipped) else repr(found)[:60]
+        return UsageError(f"{self.path}: the key {self.architecture}.{key} is {told}, not {wanted}")
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens: the entries of the tokenizer, else `vocab_size`, else the columns of `token_embd`."""
+        found = self.keys.get("tokenizer.ggml.tokens")
+        if isinstance(found, Skipped):
+            return found.length
+        if self.value("vocab_size") is not None:
+            return self.number("vocab_size")
+        for one in self.tensors:
+            if one.name == "token_embd.weight":
+                return one.shape[-1]
+        raise UsageError(f"{self.path} has no vocabulary", hint="it has neither tokens nor vocab_size nor token_embd")
+
+    @property
+    def blocks(self) -> int:
+        """Layers of the file, the draft block among them. Raises `UsageError` if there are none, or too many."""
+        found = self.number("block_count")
+        if not 1 <= found <= 512:  # LLAMA_MAX_LAYERS
+            raise UsageError(f"{self.path}: {found} layers, llama.cpp takes 1 to 512")
+        return found
+
+
+def read_model(path: Path) -> Model:
+    """Read the headers of a model: of one file, or of all shards if it is the first of several.
+
+    Raises `MissingError` if a file does not exist, and `UsageError` if one is damaged or belongs to another model.
+    """
+    first = read_header(path)
+    count = _whole(first, "split.count")
+    if not count or count == 1:
+        return Model(path=path, headers=(first,), keys=first.keys, tensors=first.tensors)
+    number = _whole(first, "split.no")
+    match = _SHARD.match(path.name)
+    if match is None or int(match[3]) != count:
+        raise UsageError(
+            f"{path.name} is a shard of {count}, its name says otherwise",
+            hint=f"shards are named NAME-00001-of-{count:05d}.gguf",
+        )
+    if number != 0 or int(match[2]) != 1:
+        raise UsageError(
+            f"{path.name} is shard {(number or 0) + 1} of {count}",
+            hint=f"name the first: {match[1]}-00001-of-{count:05d}.gguf",
+        )
+    if count > 10_000:
+        raise UsageError(f"{path.name} says that it has {count:,} shards")
+    others = [path.with_name(f"{match[1]}-{one:05d}-of-{count:05d}.gguf") for one in range(2, count + 1)]
+    if missing := [one.name for one in others if not one.is_file()]:
+        raise MissingError(
+            f"{len(missing)} of {count} shards are missing: {', '.join(missing[:5])}",
+            hint=f"they belong beside {path}",
+        )
+    return _joined(path, first, [read_header(one) for one in others])
+
+
+def _joined(path: Path, first: Header, others: list[Header]) -> Model:
+    headers = (first, *others)
+    names: set[str] = set()
+    for place, one in enumerate(headers):
+        if _whole(one, "split.no") != place or _whole(one, "split.count") != len(headers):
+            raise UsageError(f"{one.path.name} is not shard {place + 1} of {len(headers)}", hint="shards are mixed up")
+        if twice := names & {tensor.name for tensor in one.tensors}:
+            raise UsageError(f"{one.path.name} and an earlier shard both have {min(twice)!r}", hint="shards are mixed up")
+        names |= {tensor.name for tensor in one.tensors}
+    wanted = _whole(first, "split.tensors.count")
+    if wanted is not None and wanted != len(names):
+        raise UsageError(f"{path.name}: its shards have {len(names)} tensors, not {wanted}", hint="shards are mixed up")
+    return Model(
+        path=path,
+        headers=headers,
+        keys=first.keys,
+        tensors=tuple(tensor for one in headers for tensor in one.tensors),
+    )
+
+
+def _whole(header: Header, key: str) -> int | None:
+    found = header.keys.get(key)
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise UsageError(f"{header.path}: the key {key} is {found!r}, not a whole number of 0 or above")
+    return found

@@ -1,0 +1,206 @@
+"""A server's command line as llama.cpp at the pin would read it: `common/arg.cpp`, `tools/server/server.cpp`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from patchstack.cost.tensor_types import CACHE_TYPES, TensorType
+from patchstack.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """What of a command line decides over memory and reuse. Defaults are those of llama-server at the pin.
+
+    `context` 0 is the model's own. `slots` with `unified`: one cache for all slots. `spacing` in tokens, `cache_ram` in
+    MiB (-1: no limit, 0: none). `draft_tokens` is 0 without speculation. `ignored` are options that decide over
+    neither, `unknown` those that nobody here understands.
+    """
+
+    context: int = 0
+    slots: int = 4
+    unified: bool = True
+    batch: int = 2048
+    ubatch: int = 512
+    key_type: TensorType = CACHE_TYPES["f16"]
+    value_type: TensorType = CACHE_TYPES["f16"]
+    flash_attention: bool = True
+    swa_full: bool = False
+    checkpoints: int = 32
+    spacing: int = 8192
+    cache_ram: int = 8192
+    similarity: float = 0.1
+    save_idle: bool = True
+    draft_model: str = ""
+    speculation: tuple[str, ...] = ()
+    draft_tokens: int = 0
+    draft_key_type: TensorType = CACHE_TYPES["f16"]
+    draft_value_type: TensorType = CACHE_TYPES["f16"]
+    model: str = ""
+    ignored: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def self_drafting(self) -> bool:
+        """Whether the draft block of the model itself is used."""
+        return "draft-mtp" in self.speculation and not self.draft_model
+
+
+_NAMES = {
+    "context": ("-c", "--ctx-size"),
+    "slots": ("-np", "--parallel"),
+    "batch": ("-b", "--batch-size"),
+    "ubatch": ("-ub", "--ubatch-size"),
+    "checkpoints": ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"),
+    "spacing": ("-cms", "--checkpoint-min-step"),
+    "cache_ram": ("-cram", "--cache-ram"),
+    "draft_tokens": ("--spec-draft-n-max",),
+}
+_NUMBERS = {name: field for field, names in _NAMES.items() for name in names}
+_TYPES = {
+    "-ctk": "key_type",
+    "--cache-type-k": "key_type",
+    "-ctv": "value_type",
+    "--cache-type-v": "value_type",
+    "-ctkd": "draft_key_type",
+    "--cache-type-k-draft": "draft_key_type",
+    "--spec-draft-type-k": "draft_key_type",
+    "-ctvd": "draft_value_type",
+    "--cache-type-v-draft": "draft_value_type",
+    "--spec-draft-type-v": "draft_value_type",
+}
+_FLAGS = {
+    "-kvu": ("unified", True),
+    "--kv-unified": ("unified", True),
+    "-no-kvu": ("unified", False),
+    "--no-kv-unified": ("unified", False),
+    "--swa-full": ("swa_full", True),
+    "--cache-idle-slots": ("save_idle", True),
+    "--no-cache-idle-slots": ("save_idle", False),
+}
+# Options that change neither the bytes counted here nor what is reused: with a value, and without.
+_WITH_VALUE = frozenset(
+    "-m --model --host --port -t --threads -tb --threads-batch -ngl --gpu-layers --n-gpu-layers -a --alias --api-key"
+    " --chat-template --chat-template-file --temp --top-k --top-p --min-p --seed -s -n --predict --n-predict --timeout"
+    " -to --threads-http -lv --verbosity --log-file --reasoning-format --reasoning-budget -fitp -fit --fit -dev --device"
+    " -ts --tensor-split -sm --split-mode -mg --main-gpu -ncmoe --n-cpu-moe -ot --override-tensor --slot-save-path"
+    " --repeat-penalty --presence-penalty --frequency-penalty --rope-freq-base --rope-freq-scale --rope-scaling"
+    " --spec-draft-n-min --spec-draft-p-min --spec-draft-p-split -ngld --gpu-layers-draft --numa --prio".split()
+)
+_ALONE = frozenset(
+    "--jinja --no-jinja --no-warmup --warmup --mlock --no-mmap --mmap --metrics --slots --no-slots --props --no-webui"
+    " --webui --verbose -v --no-perf --perf --log-disable --log-timestamps --log-prefix -cb --cont-batching -cmoe"
+    " --cpu-moe --ignore-eos --no-context-shift --offline --log-colors".split()
+)
+_ON, _OFF = ("on", "enabled", "true", "1"), ("off", "disabled", "false", "0")
+_SPECULATION = frozenset(
+    "none draft-simple draft-eagle3 draft-mtp ngram-simple ngram-map-k ngram-map-k4v ngram-mod ngram-cache".split()
+)
+
+
+def read_options(command: Sequence[str]) -> ServerOptions:
+    """Read a command line, with or without its program in front.
+
+    Raises `UsageError` with every value that cannot be read. Options that are not understood are named in the answer.
+    """
+    words = list(command[1:] if command and not command[0].startswith("-") else command)
+    found: dict[str, object] = {}
+    ignored: list[str] = []
+    unknown: list[str] = []
+    problems: list[str] = []
+    while words:
+        name, given, text = words.pop(0).partition("=")
+        if name in _FLAGS and not given:
+            field, value = _FLAGS[name]
+            found[field] = value
+        elif name in _ALONE and not given:
+            ignored.append(name)
+        elif name in _NUMBERS or name in _TYPES or name in _WITH_VALUE or name in _SPECIAL:
+            if not given:
+                if not words:
+                    problems.append(f"{name} has no value")
+                    break
+                text = words.pop(0)
+            _take(name, text, found, ignored, problems)
+        else:
+            unknown.append(name)
+            if words and not words[0].startswith("-"):
+                unknown[-1] += f" {words.pop(0)}"
+    if problems:
+        raise UsageError("the server's command line cannot be read", problems=problems)
+    return _settled(replace(ServerOptions(), **found, ignored=tuple(ignored), unknown=tuple(unknown)), found)  # type: ignore[arg-type]  # each field has its own reader
+
+
+_SPECIAL = frozenset(
+    "-fa --flash-attn -sps --slot-prompt-similarity -md --model-draft --spec-draft-model --spec-type -m --model".split()
+)
+
+
+def _take(name: str, text: str, found: dict[str, object], ignored: list[str], problems: list[str]) -> None:
+    """Read the value of an option."""
+    if name in _NUMBERS:
+        try:
+            found[_NUMBERS[name]] = int(text)
+        except ValueError:
+            problems.append(f"{name} {text}: not a whole number")
+        return
+    if name in _TYPES:
+        if text in CACHE_TYPES:
+            found[_TYPES[name]] = CACHE_TYPES[text]
+        else:
+            problems.append(f"{name} {text}: no cache type; it is one of {', '.join(CACHE_TYPES)}")
+        return
+    match name:
+        case "-fa" | "--flash-attn":
+            if text.lower() not in (*_ON, *_OFF, "auto", "-1"):
+                problems.append(f"{name} {text}: neither on nor off nor auto")
+            found["flash_attention"] = text.lower() not in _OFF
+        case "-sps" | "--slot-prompt-similarity":
+            try:
+                found["similarity"] = float(text)
+            except ValueError:
+                problems.append(f"{name} {text}: not a number")
+        case "-md" | "--model-draft" | "--spec-draft-model":
+            found["draft_model"] = text
+        case "-m" | "--model":
+            found["model"] = text
+        case "--spec-type":
+            kinds = tuple(text.split(","))
+            problems += [f"{name} {one}: one of {', '.join(sorted(_SPECULATION))}" for one in kinds if one not in _SPECULATION]
+            found["speculation"] = tuple(one for one in kinds if one != "none")
+        case _:
+            ignored.append(name)
+
+
+def _settled(options: ServerOptions, found: dict[str, object]) -> ServerOptions:
+    """The values that follow from others, and complaints about those out of range."""
+    problems = [
+        f"{_NAMES[field][0]} {value}: {said}"
+        for field, lowest, said in (
+            ("context", 0, "a context of 0 (the model's own) or more"),
+            ("batch", 1, "a batch has 1 token or more"),
+            ("ubatch", 0, "a batch has 0 tokens (as -b) or more"),
+            ("checkpoints", 0, "0 checkpoints or more"),
+            ("spacing", 0, "0 tokens or more"),
+            ("cache_ram", -1, "-1 (no limit), 0 (none) or more MiB"),
+            ("draft_tokens", 0, "0 tokens or more"),
+        )
+        if (value := getattr(options, field)) < lowest
+    ]
+    slots = int(options.slots)
+    if slots == 0 or slots > 256:  # LLAMA_MAX_SEQ
+        problems.append(f"-np {slots}: 1 to 256 slots, or -1 for 4")
+    if problems:
+        raise UsageError("the server's command line cannot be read", problems=problems)
+    if "slots" not in found or slots < 0:  # server.cpp: 4 slots, unified, if -np is not given
+        options = replace(options, slots=4, unified=True)
+    elif "unified" not in found:
+        options = replace(options, unified=False)
+    drafts = options.draft_model or options.speculation
+    if drafts and "draft_tokens" not in found:
+        options = replace(options, draft_tokens=_DRAFT_TOKENS)
+    return options if drafts else replace(options, draft_tokens=0)
+
+
+_DRAFT_TOKENS = 3

@@ -1,0 +1,142 @@
+"""How long the heads of recurrent layers remember, and what it saves to keep the short ones in bf16.
+
+`τ = 1/(|ssm_a|·softplus(ssm_dt))` tokens: the gate is `ssm_a·softplus(α + ssm_dt)` with α from the input
+(`src/models/qwen35.cpp` at the pin), so τ is its value at α = 0. Rounding a state to bf16 at every step adds an error
+bounded by `2⁻⁸·τ`, relative.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from patchstack.cost.architecture import Layout
+from patchstack.cost.model import Model
+from patchstack.cost.tensor_values import read_values
+from patchstack.errors import MissingError, UsageError
+
+_DECAY = re.compile(r"blk\.([0-9]{1,9})\.ssm_a\Z")
+BF16_STEP = 2.0**-8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerMemory:
+    """The memory lengths of a layer's heads, in tokens."""
+
+    layer: int
+    tau: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSplit:
+    """Which heads keep f32: those with τ above `threshold`. `f32` by layer and head. `factor` is `1 − n_bf16/2H`, of the
+    bytes of S. `state_bytes` is S and R of a sequence. `step_seconds` reads and writes it for `streams`, None without a
+    bandwidth. `error` is the largest `2⁻⁸·τ` of a head in bf16, 0 if there is none."""
+
+    threshold: float
+    f32: tuple[tuple[bool, ...], ...]
+    heads: int
+    bf16: int
+    factor: float
+    state_bytes: float
+    step_seconds: float | None
+    error: float
+
+
+def memory_lengths(model: Model, layout: Layout) -> tuple[LayerMemory, ...]:
+    """Return τ of every head of every recurrent layer.
+
+    Raises `MissingError` if the model has no recurrent layers of this kind, and `UsageError` for values that are no
+    decay.
+    """
+    tensors = {one.name: one for one in model.tensors}
+    found = []
+    for name, decay in tensors.items():
+        match = _DECAY.match(name)
+        if match is None or int(match[1]) >= layout.n_layer:
+            continue
+        rows = [one for one in decay.shape if one > 1]
+        if len(rows) > 1:
+            raise MissingError(
+                f"{model.path}: {name} is a matrix of {'×'.join(map(str, decay.shape))}: no head has one memory length",
+                hint="this is known of gated delta rule layers and Mamba-2, not of Mamba",
+            )
+        bias = tensors.get(f"blk.{match[1]}.ssm_dt.bias")
+        if bias is None or bias.elements != decay.elements:
+            raise UsageError(f"{model.path}: blk.{match[1]}.ssm_dt.bias does not go with {name}")
+        found.append(_layer(model, int(match[1]), name, read_values(decay), read_values(bias)))
+    if not found:
+        raise MissingError(f"{model.path} has no layer with ssm_a", hint="only recurrent layers have memory lengths")
+    return tuple(sorted(found, key=lambda one: one.layer))
+
+
+def _layer(model: Model, layer: int, name: str, decays: Sequence[float], biases: Sequence[float]) -> LayerMemory:
+    tau = []
+    for head, (decay, bias) in enumerate(zip(decays, biases, strict=True)):
+        if not (math.isfinite(decay) and math.isfinite(bias)) or decay >= 0:
+            raise UsageError(
+                f"{model.path}: head {head} of {name} is {decay:g} (ssm_dt {bias:g}): not a decay",
+                hint="ssm_a is below 0 in a model that was converted rightly",
+            )
+        rate = -decay * softplus(bias)
+        tau.append(1 / rate if rate > 0 else math.inf)
+    return LayerMemory(layer=layer, tau=tuple(tau))
+
+
+def softplus(x: float) -> float:
+    """`ln(1 + eˣ)`, without overflow."""
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+def split(
+    memories: Sequence[LayerMemory],
+    layout: Layout,
+    threshold: float,
+    *,
+    bandwidth: float | None = None,
+    streams: int = 1,
+) -> StateSplit:
+    """Return the split at a threshold in tokens: f32 where τ is above it. 0 keeps all heads f32, infinity none."""
+    f32 = tuple(tuple(tau > threshold for tau in one.tau) for one in memories)
+    heads = sum(len(one) for one in f32)
+    bf16 = heads - sum(map(sum, f32))
+    factor = 1 - bf16 / (2 * heads)
+    layers = len(layout.recurrent)
+    state = 4 * layers * (layout.state_r + layout.state_s * factor)
+    worst = max(
+        (tau for one in memories for tau in one.tau if not tau > threshold and math.isfinite(tau)), default=0.0
+    )
+    return StateSplit(
+        threshold=threshold,
+        f32=f32,
+        heads=heads,
+        bf16=bf16,
+        factor=factor,
+        state_bytes=state,
+        step_seconds=2 * streams * state / bandwidth if bandwidth else None,
+        error=BF16_STEP * worst,
+    )
+
+
+def threshold_of_share(memories: Sequence[LayerMemory], share: float) -> float:
+    """Return the largest threshold that keeps at least this share of heads in f32. Raises `UsageError` outside 0 to 1."""
+    if not 0 <= share <= 1:
+        raise UsageError(f"a share of {share:g}", hint="0 to 1: the part of heads that keeps f32")
+    lengths = sorted((tau for one in memories for tau in one.tau), reverse=True)
+    kept = math.ceil(share * len(lengths))
+    if kept == len(lengths):
+        return 0.0
+    below = [tau for tau in lengths if kept == 0 or tau < lengths[kept - 1]]
+    return max(below, default=0.0)
+
+
+def sweep(
+    memories: Sequence[LayerMemory], layout: Layout, *, bandwidth: float | None = None, streams: int = 1, most: int = 32
+) -> tuple[StateSplit, ...]:
+    """Return splits from all f32 to all bf16, at up to `most` thresholds: the grid of a search for the fewest f32 heads
+    that still pass a check of the model's output."""
+    lengths = sorted({tau for one in memories for tau in one.tau})
+    picked = sorted({lengths[round(at * (len(lengths) - 1) / max(1, most - 2))] for at in range(max(1, most - 1))})
+    return tuple(split(memories, layout, one, bandwidth=bandwidth, streams=streams) for one in (0.0, *picked))
