@@ -1,0 +1,334 @@
+"""The slots of a server and what they reuse, as `tools/server/server-context.cpp` at the pin does it: choice of a slot,
+common prefix, state checkpoints, the prompt cache in host memory. One request at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from patchstack.cost.architecture import Kind, Layout
+from patchstack.cost.memory import Cells, cells, checkpoint_bytes, needs_checkpoints, window_cells
+from patchstack.cost.prefix.window import WindowCells
+from patchstack.cost.server_options import ServerOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request: the tokens of its prompt, where user messages begin in it (none for a plain completion), and the tokens
+    that were generated. `slot` is -1 if the server chooses. `cache` is false for `cache_prompt: false`. `images` are
+    spans (first, end) that an image takes."""
+
+    prompt: Sequence[int]
+    generated: Sequence[int] = ()
+    user_starts: Sequence[int] = ()
+    slot: int = -1
+    cache: bool = True
+    images: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """What a request reused: `cached` of `total` tokens, in `slot`. `common` is the prefix that the slot held. `restored`
+    is the tokens of the checkpoint it went back to, -1 without. `checkpoints` are those of the slot afterwards, in tokens.
+    `lost_checkpoints` were erased because there were too many. `refused`: it does not fit the context of a slot."""
+
+    slot: int
+    total: int
+    cached: int
+    common: int
+    restored: int
+    checkpoints: tuple[int, ...]
+    lost_checkpoints: int
+    refused: bool = False
+
+    @property
+    def processed(self) -> int:
+        return 0 if self.refused else self.total - self.cached
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checkpoint:
+    tokens: int
+    first: int
+    last: int
+    kept: tuple[int, ...]  # positions of the window that are saved
+    size: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Prompt:
+    """What a slot or the prompt cache holds."""
+
+    tokens: list[int] = field(default_factory=list)
+    checkpoints: list[_Checkpoint] = field(default_factory=list)
+    kept: tuple[int, ...] = ()  # in the prompt cache: positions of the window that are saved
+    size: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Slot:
+    number: int
+    prompt: _Prompt = field(default_factory=_Prompt)
+    used: int = -1
+
+
+class Slots:
+    """A server that has just been started."""
+
+    def __init__(self, layout: Layout, options: ServerOptions, *, context: int | None = None) -> None:
+        self.layout = layout
+        self.options = options
+        self.sizes: Cells = cells(layout, options if context is None else replace(options, context=context))
+        self.window = 0 if options.swa_full else layout.window
+        self.stateful = layout.kind in (Kind.RECURRENT, Kind.HYBRID)
+        self.checkpointing = options.checkpoints > 0 and needs_checkpoints(layout, options)
+        self.slots = [_Slot(number=one) for one in range(options.slots)]
+        self.cache: list[_Prompt] = []
+        self.time = 0
+        self.windows: list[WindowCells] = []
+        if self.window and any(one.window and one.cached for one in layout.layers):
+            size = window_cells(layout, options, self.sizes)
+            self.windows = [
+                WindowCells(size, self.window, chunked=layout.chunked) for _ in range(self.sizes.streams)
+            ]
+
+    def serve(self, request: Request) -> Reuse:
+        """Process a request and give what it reused."""
+        prompt = list(request.prompt)
+        slot = self._choose(prompt, request.slot)
+        self._save_idle(slot)
+        total = len(prompt)
+        if total == 0 or total >= min(self.sizes.stream, self.layout.trained or self.sizes.stream):
+            self._release(slot)
+            return Reuse(
+                slot=slot.number, total=total, cached=0, common=0, restored=-1, checkpoints=(), lost_checkpoints=0, refused=True
+            )
+        cached, common, restored = self._reuse(slot, prompt, request)
+        lost = self._process(slot, prompt, cached, request)
+        for token in list(request.generated)[:-1]:  # the last one is never put into the cache
+            self._decode(slot, 1)
+            slot.prompt.tokens.append(token)
+        self._release(slot)
+        return Reuse(
+            slot=slot.number,
+            total=total,
+            cached=cached,
+            common=common,
+            restored=restored,
+            checkpoints=tuple(one.tokens for one in slot.prompt.checkpoints),
+            lost_checkpoints=lost,
+        )
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """The bytes of all checkpoints that slots hold now."""
+        return sum(one.size for slot in self.slots for one in slot.prompt.checkpoints)
+
+    # Choice of a slot
+
+    def _choose(self, prompt: list[int], wanted: int) -> _Slot:
+        best, chosen, update = 0.0, None, False
+        if 0 <= wanted < len(self.slots):
+            chosen = self.slots[wanted]
+        if self.options.similarity and prompt:
+            for slot in self.slots:
+                if not slot.prompt.tokens or (wanted != -1 and slot.number != wanted):
+                    continue
+                similar = _common(slot.prompt.tokens, prompt) / len(prompt)
+                if similar > best and similar > self.options.similarity:
+                    best, chosen = similar, slot
+            if chosen is not None and chosen.prompt.tokens:
+                update = best * len(prompt) / len(chosen.prompt.tokens) < 0.5
+        if chosen is None:
+            chosen = self.slots[0]
+            for slot in self.slots[1:]:
+                if slot.used <= chosen.used:
+                    chosen = slot
+            update = True
+        if update and self.options.cache_ram != 0:
+            self._save(chosen)
+            self._load(chosen, prompt)
+            self._trim()
+        return chosen
+
+    def _release(self, slot: _Slot) -> None:
+        self.time += 1
+        slot.used = self.time
+
+    # The prompt cache
+
+    def _save_idle(self, busy: _Slot) -> None:
+        if not self.options.save_idle or self.options.cache_ram == 0:
+            return
+        for slot in self.slots:
+            if slot is busy:
+                continue
+            if self._save(slot):
+                self._trim()
+            if self.options.unified:
+                slot.prompt.tokens = []  # its checkpoints stay, and go when the slot is used again
+                for one in self.windows:
+                    one.remove(slot.number)
+
+    def _save(self, slot: _Slot) -> bool:
+        tokens = slot.prompt.tokens
+        if not tokens or any(one.tokens[: len(tokens)] == tokens for one in self.cache):
+            return False
+        self.cache = [one for one in self.cache if tokens[: len(one.tokens)] != one.tokens]
+        kept = tuple(self._window(slot).kept(slot.number)) if self.windows else ()
+        size = self._state_bytes(len(tokens)) + sum(one.size for one in slot.prompt.checkpoints)
+        self.cache.append(
+            _Prompt(tokens=list(tokens), checkpoints=list(slot.prompt.checkpoints), kept=kept, size=size)
+        )
+        return True
+
+    def _load(self, slot: _Slot, prompt: list[int]) -> None:
+        held = slot.prompt.tokens
+        common = _common(held, prompt)
+        keep, similar = (common / len(held) if held else -1.0), common / max(1, len(prompt))
+        best = None
+        for one in self.cache:
+            common = _common(one.tokens, prompt)
+            its_keep, its_similar = common / len(one.tokens), common / max(1, len(prompt))
+            if its_keep >= 0.25 and keep < its_keep and similar < its_similar:
+                keep, similar, best = its_keep, its_similar, one
+        if best is None:
+            return
+        self.cache = [one for one in self.cache if one is not best]
+        slot.prompt = _Prompt(tokens=list(best.tokens), checkpoints=list(best.checkpoints))
+        if self.windows:
+            self._window(slot).remove(slot.number)
+            self._window(slot).add(slot.number, list(best.kept))
+
+    def _trim(self) -> None:
+        limit = max(0, self.options.cache_ram) << 20
+        while limit and len(self.cache) > 1 and sum(one.size for one in self.cache) > limit:
+            self.cache.pop(0)
+        total = sum(one.size for one in self.cache)
+        tokens = sum(len(one.tokens) for one in self.cache)
+        most = max(self.sizes.context, int(limit / max(1.0, total / max(1, tokens))))
+        while len(self.cache) > 1 and sum(len(one.tokens) for one in self.cache) > most:
+            self.cache.pop(0)
+
+    def _state_bytes(self, tokens: int) -> int:
+        """The bytes of a slot's whole state. Headers of a few bytes are left out."""
+        from patchstack.cost.floors import kv_read_bytes  # the sum that a token reads is what is kept of it
+
+        return kv_read_bytes(self.layout, self.options, tokens) + self.layout.state_bytes
+
+    # Reuse
+
+    def _window(self, slot: _Slot) -> WindowCells:
+        return self.windows[0 if self.options.unified else slot.number]
+
+    def _first_position(self, slot: _Slot) -> int:
+        """`llama_memory_seq_pos_min`."""
+        held = len(slot.prompt.tokens)
+        if self.stateful:
+            return held - 1
+        if self.windows:
+            return self._window(slot).first(slot.number)
+        return 0 if held else -1
+
+    def _reuse(self, slot: _Slot, prompt: list[int], request: Request) -> tuple[int, int, int]:
+        """Return the tokens reused, the common prefix, and the tokens of the checkpoint that was restored."""
+        held = slot.prompt
+        common = past = _common(held.tokens, prompt) if request.cache else 0
+        restored = -1
+        following = past
+        needed = max(0, past - self.window - (0 if past < len(prompt) else 1))
+        if past > 0 and self._first_position(slot) >= needed:
+            fitting = [
+                one for one in held.checkpoints if one.last <= following and (one.first < needed or one.first == 0)
+            ]
+            if fitting:
+                best = fitting[-1]
+                following = min(following, max(best.first + 1, best.last))
+                past = min(following, len(held.tokens), best.tokens)
+                restored = best.tokens
+                if self.windows:
+                    self._window(slot).remove(slot.number)
+                    self._window(slot).add(slot.number, list(best.kept))
+            else:
+                following = past = 0
+        held.checkpoints = [one for one in held.checkpoints if one.last <= following]
+        if past == len(prompt):
+            past -= 1
+        held.tokens = held.tokens[:past]
+        if self.windows:
+            self._window(slot).remove(slot.number, past)
+        return past, common, restored
+
+    # Processing
+
+    def _process(self, slot: _Slot, prompt: list[int], cached: int, request: Request) -> int:
+        """Process the rest of a prompt in batches, with checkpoints on the way. Return how many were lost to others."""
+        total, lost = len(prompt), 0
+        users = set(request.user_starts)
+        last_user = max(users, default=-1)
+        images = sorted(request.images)
+        while len(slot.prompt.tokens) < total:
+            image = False
+            for first, end in images:
+                if len(slot.prompt.tokens) == first:
+                    self._decode(slot, end - first)
+                    slot.prompt.tokens += prompt[first:end]
+                    image = True
+            begin = len(slot.prompt.tokens)
+            end = self._batch_end(begin, total, users, images)
+            near = total < end + self.sizes.ubatch
+            wanted = self.checkpointing and not image and (end == total or begin in users or near)
+            wanted = wanted and begin > 0 and self._first_position(slot) >= 0
+            held = slot.prompt.checkpoints
+            if wanted and (not held or begin == last_user or begin > held[-1].tokens + self.options.spacing):
+                lost += self._checkpoint(slot, begin)
+            self._decode(slot, end - begin)
+            slot.prompt.tokens += prompt[begin:end]
+        return lost
+
+    def _batch_end(self, begin: int, total: int, users: set[int], images: Sequence[tuple[int, int]]) -> int:
+        """Where a batch ends: full, before a user message or an image, or where a checkpoint near the end is made."""
+        ends = [total, begin + self.sizes.batch]
+        ends += [one for one in users if one > begin]
+        ends += [first for first, _ in images if first >= begin]
+        if self.checkpointing:
+            ends += [one for off in (4 + self.sizes.ubatch, 4) if (one := total - min(self.sizes.batch, off)) > begin]
+        return min(ends)
+
+    def _checkpoint(self, slot: _Slot, tokens: int) -> int:
+        held = slot.prompt.checkpoints
+        lost = max(0, len(held) - self.options.checkpoints + 1)
+        del held[:lost]
+        first = self._first_position(slot)
+        kept: tuple[int, ...] = ()
+        if self.windows:
+            kept = tuple(self._window(slot).kept(slot.number))
+        size = checkpoint_bytes(self.layout, self.options, self.sizes, len(kept) if self.windows else None)
+        held.append(_Checkpoint(tokens=tokens, first=first, last=tokens - 1, kept=kept, size=size))
+        return lost
+
+    def _decode(self, slot: _Slot, count: int) -> None:
+        """Put tokens into the memory, in ubatches."""
+        if not self.windows:
+            return
+        at = len(slot.prompt.tokens)
+        end = at + count
+        while at < end:
+            step = min(self.sizes.ubatch, end - at)
+            self._window(slot).add(slot.number, range(at, at + step))
+            at += step
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """The length of the common prefix."""
+    most = min(len(one), len(other))
+    low, high = 0, most  # equal up to low, perhaps not up to high: slices compare fast
+    if one[:most] == other[:most]:
+        return most
+    while high - low > 1:
+        middle = (low + high) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
