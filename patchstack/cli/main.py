@@ -47,6 +47,7 @@ COMMANDS = {
     "apply": Lazy("patchstack.cli.apply:apply_command", "Put a series onto a source directory.", _MORE),
     "trace": Lazy("patchstack.cli.trace.app:trace_app", "What a log of llama.cpp says, counted.", _MORE),
     "gpu": Lazy("patchstack.cli.gpu:gpu_app", "The machine that has the GPU.", _MORE),
+    "cost": Lazy("patchstack.cli.cost.app:cost_app", "What a model must cost: bytes, floors, memory, reuse.", _MORE),
     "ci": Lazy("patchstack.cli.ci.app:ci_app", "What continuous integration asks of patchstack.", _MORE),
 }
 

@@ -283,7 +283,9 @@ def _windows(model: Model, blocks: int, recurrent: Sequence[bool]) -> tuple[tupl
     if rule.array and (rule.period == 0 or isinstance(pattern, tuple)):
         return tuple(bool(one) for one in model.per_layer("attention.sliding_window_pattern", blocks)), size
     # The pin passes over an array that an architecture with a period does not expect.
-    period = rule.period if isinstance(pattern, tuple) else model.number("attention.sliding_window_pattern", rule.period)
+    period = (
+        rule.period if isinstance(pattern, tuple) else model.number("attention.sliding_window_pattern", rule.period)
+    )
     return tuple(_has_window(one, period, rule.dense_first) for one in range(blocks)), size
 
 

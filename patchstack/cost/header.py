@@ -162,7 +162,9 @@ class _Reader:
             )
         version = self.u32()
         if version & 0xFFFF == 0 and version:
-            raise UsageError(f"{self.path} is big-endian", hint="convert it on this machine, or with gguf_convert_endian")
+            raise UsageError(
+                f"{self.path} is big-endian", hint="convert it on this machine, or with gguf_convert_endian"
+            )
         if version not in (2, 3):
             raise UsageError(f"{self.path} is GGUF version {version}", hint="versions 2 and 3 are read")
         tensors, keys = self.u64(), self.u64()
@@ -212,22 +214,22 @@ class _Reader:
         return struct.unpack(f"<{count}{code}", self.take(count * size))
 
     def _skip_texts(self, count: int) -> None:
-        """Step over texts. The loop is the cost of a header with a vocabulary: it makes no objects but lengths."""
+        """Step over texts. This loop is what a header with a vocabulary costs: it makes no objects but lengths, and the end
+        of the window is noticed by the failure to read there."""
         read = struct.Struct("<Q").unpack_from
-        window, at = self.window, self.at
-        for _ in range(count):
-            if at + 8 > len(window):
-                self.at = at
+        left = count
+        while left:
+            window, at, done = self.window, self.at, 0
+            try:
+                for done in range(left):  # noqa: B007  (used after the loop)
+                    at += 8 + read(window, at)[0]
+                left = 0
+            except struct.error:
+                left -= done
+            self.skip(at - self.at)
+            if left:
                 self.take(8)
                 self.at -= 8
-                window, at = self.window, self.at
-            (length,) = read(window, at)
-            at += 8 + length
-            if at > len(window):
-                self.at = at - length
-                self.skip(length)
-                window, at = self.window, self.at
-        self.at = at
 
     def _tensors(self, count: int, keys: Mapping[str, Value]) -> Header:
         alignment = keys.get("general.alignment", 32)

@@ -120,10 +120,12 @@ def find_machine(name: str) -> Machine:
 
 def read_machine(path: Path) -> Machine:
     """Read a machine file. Raises `ConfigError` with every complaint, each with its line."""
+    from ruamel.yaml.comments import CommentedMap
+
     from patchstack.workspace.mapping import Mapping, read_yaml
 
     document = read_yaml(path)
-    if not isinstance(document, dict):
+    if not isinstance(document, CommentedMap):
         raise ConfigError(f"{path}:1: a machine is a mapping", hint="it starts with `name:`")
     problems: list[str] = []
     top = Mapping(document, path, "", problems)

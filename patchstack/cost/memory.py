@@ -64,8 +64,12 @@ class States:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What is allocated, in bytes. `checkpoint_bytes` is one checkpoint at its largest, `checkpoints` how many a slot can
-    hold; both are 0 if the model needs none. `prompt_cache_bytes` is None without a limit."""
+    """What is allocated, in bytes.
+
+    `checkpoint_bytes` is one checkpoint at its largest, `checkpoints` how many a slot can hold; both are 0 if the model
+    needs none. `spaced` is how many the spacing allows for plain completions: chat requests have one more for every last
+    user message. `prompt_cache_bytes` is None without a limit.
+    """
 
     cells: Cells
     weights: int
@@ -74,6 +78,7 @@ class Memory:
     output: int
     checkpoint_bytes: int
     checkpoints: int
+    spaced: int
     slots: int
     prompt_cache_bytes: int | None
 
@@ -102,9 +107,7 @@ def cells(layout: Layout, options: ServerOptions) -> Cells:
     ubatch = min(batch, options.ubatch or options.batch)
     context = _padded(context)
     if options.unified:
-        return Cells(
-            context=context, stream=context, streams=1, slots=options.slots, batch=batch, ubatch=ubatch
-        )
+        return Cells(context=context, stream=context, streams=1, slots=options.slots, batch=batch, ubatch=ubatch)
     stream = _padded(context // options.slots)
     if stream == 0:
         raise UsageError(f"-c {options.context} leaves no token for each of {options.slots} slots")
@@ -136,7 +139,8 @@ def allocate(layout: Layout, options: ServerOptions, weights: int) -> Memory:
         states=states,
         output=layout.vocabulary * options.slots * 4,
         checkpoint_bytes=checkpoint,
-        checkpoints=_checkpoints_held(options, sizes) if checkpoint else 0,
+        checkpoints=options.checkpoints if checkpoint else 0,
+        spaced=_spaced(options, sizes) if checkpoint else 0,
         slots=options.slots,
         prompt_cache_bytes=None if options.cache_ram < 0 else options.cache_ram * MIB,
     )
@@ -186,9 +190,9 @@ def checkpoint_bytes(layout: Layout, options: ServerOptions, sizes: Cells, token
 
 def largest_context(layout: Layout, options: ServerOptions, weights: int, room: int) -> int:
     """Return the largest context in tokens whose weights, caches and states fit in so many bytes. 0 if none does."""
-    return _largest(lambda value: allocate(layout, replace(options, context=value * _PADDING), weights).device <= room) * (
-        _PADDING
-    )
+    return _largest(
+        lambda value: allocate(layout, replace(options, context=value * _PADDING), weights).device <= room
+    ) * (_PADDING)
 
 
 def most_slots(layout: Layout, options: ServerOptions, weights: int, room: int) -> int:
@@ -282,12 +286,9 @@ def state_rows_more(layout: Layout, options: ServerOptions) -> int:
     return options.draft_tokens if drafting and layout.rolls_back else 0
 
 
-def _checkpoints_held(options: ServerOptions, sizes: Cells) -> int:
-    """How many checkpoints a slot can hold: `-ctxcp`, and no more than the spacing allows. The last user message is
-    exempt from the spacing, and so is the first checkpoint."""
-    if not options.spacing:
-        return options.checkpoints
-    return min(options.checkpoints, sizes.stream // (options.spacing + 1) + 2)
+def _spaced(options: ServerOptions, sizes: Cells) -> int:
+    """How many checkpoints fit a slot's context if each is more than the spacing after the last."""
+    return min(options.checkpoints, 1 + (sizes.stream - 2) // (options.spacing + 1))
 
 
 def _window_state(layout: Layout, options: ServerOptions, sizes: Cells, kept: int) -> int:

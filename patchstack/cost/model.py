@@ -133,7 +133,9 @@ def _joined(path: Path, first: Header, others: list[Header]) -> Model:
         if _whole(one, "split.no") != place or _whole(one, "split.count") != len(headers):
             raise UsageError(f"{one.path.name} is not shard {place + 1} of {len(headers)}", hint="shards are mixed up")
         if twice := names & {tensor.name for tensor in one.tensors}:
-            raise UsageError(f"{one.path.name} and an earlier shard both have {min(twice)!r}", hint="shards are mixed up")
+            raise UsageError(
+                f"{one.path.name} and an earlier shard both have {min(twice)!r}", hint="shards are mixed up"
+            )
         names |= {tensor.name for tensor in one.tensors}
     wanted = _whole(first, "split.tensors.count")
     if wanted is not None and wanted != len(names):

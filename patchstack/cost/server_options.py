@@ -167,7 +167,9 @@ def _take(name: str, text: str, found: dict[str, object], ignored: list[str], pr
             found["model"] = text
         case "--spec-type":
             kinds = tuple(text.split(","))
-            problems += [f"{name} {one}: one of {', '.join(sorted(_SPECULATION))}" for one in kinds if one not in _SPECULATION]
+            problems += [
+                f"{name} {one}: one of {', '.join(sorted(_SPECULATION))}" for one in kinds if one not in _SPECULATION
+            ]
             found["speculation"] = tuple(one for one in kinds if one != "none")
         case _:
             ignored.append(name)

@@ -105,9 +105,7 @@ def split(
     factor = 1 - bf16 / (2 * heads)
     layers = len(layout.recurrent)
     state = 4 * layers * (layout.state_r + layout.state_s * factor)
-    worst = max(
-        (tau for one in memories for tau in one.tau if not tau > threshold and math.isfinite(tau)), default=0.0
-    )
+    worst = max((tau for one in memories for tau in one.tau if not tau > threshold and math.isfinite(tau)), default=0.0)
     return StateSplit(
         threshold=threshold,
         f32=f32,

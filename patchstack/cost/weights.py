@@ -47,7 +47,9 @@ def weigh(placed: Sequence[Placed], step: Step) -> tuple[GroupBytes, ...]:
     order = list(Group)
     return tuple(
         GroupBytes(group=group, type=kind, tensors=int(count), file_bytes=int(size), step_bytes=read)
-        for (group, kind), (count, size, read) in sorted(found.items(), key=lambda one: (order.index(one[0][0]), one[0][1]))
+        for (group, kind), (count, size, read) in sorted(
+            found.items(), key=lambda one: (order.index(one[0][0]), one[0][1])
+        )
     )
 
 

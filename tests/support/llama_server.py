@@ -55,7 +55,9 @@ def llama_server(binaries: Path, model: Path, log: Path, *options: str, threads:
         server = Server(url=f"http://127.0.0.1:{port}", log=log)
         for _ in range(600):
             if child.poll() is not None:
-                raise RuntimeError(f"the server ended with {child.returncode}: {log.read_text(errors='replace')[-2000:]}")
+                raise RuntimeError(
+                    f"the server ended with {child.returncode}: {log.read_text(errors='replace')[-2000:]}"
+                )
             try:
                 if server.get("/health").get("status") == "ok":
                     break

@@ -88,9 +88,7 @@ class Slots:
         self.windows: list[WindowCells] = []
         if self.window and any(one.window and one.cached for one in layout.layers):
             size = window_cells(layout, options, self.sizes)
-            self.windows = [
-                WindowCells(size, self.window, chunked=layout.chunked) for _ in range(self.sizes.streams)
-            ]
+            self.windows = [WindowCells(size, self.window, chunked=layout.chunked) for _ in range(self.sizes.streams)]
 
     def serve(self, request: Request) -> Reuse:
         """Process a request and give what it reused."""
@@ -101,7 +99,14 @@ class Slots:
         if total == 0 or total >= min(self.sizes.stream, self.layout.trained or self.sizes.stream):
             self._release(slot)
             return Reuse(
-                slot=slot.number, total=total, cached=0, common=0, restored=-1, checkpoints=(), lost_checkpoints=0, refused=True
+                slot=slot.number,
+                total=total,
+                cached=0,
+                common=0,
+                restored=-1,
+                checkpoints=(),
+                lost_checkpoints=0,
+                refused=True,
             )
         cached, common, restored = self._reuse(slot, prompt, request)
         lost = self._process(slot, prompt, cached, request)
@@ -177,9 +182,7 @@ class Slots:
         self.cache = [one for one in self.cache if tokens[: len(one.tokens)] != one.tokens]
         kept = tuple(self._window(slot).kept(slot.number)) if self.windows else ()
         size = self._state_bytes(len(tokens)) + sum(one.size for one in slot.prompt.checkpoints)
-        self.cache.append(
-            _Prompt(tokens=list(tokens), checkpoints=list(slot.prompt.checkpoints), kept=kept, size=size)
-        )
+        self.cache.append(_Prompt(tokens=list(tokens), checkpoints=list(slot.prompt.checkpoints), kept=kept, size=size))
         return True
 
     def _load(self, slot: _Slot, prompt: list[int]) -> None:

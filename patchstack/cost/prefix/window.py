@@ -53,7 +53,9 @@ class WindowCells:
     def remove(self, sequence: int, first: int = 0, end: int | None = None) -> None:
         """Remove the positions of a sequence from `first` to before `end`."""
         cells = [
-            cell for position, cell in self.where.get(sequence, {}).items() if position >= first and (end is None or position < end)
+            cell
+            for position, cell in self.where.get(sequence, {}).items()
+            if position >= first and (end is None or position < end)
         ]
         for cell in cells:
             self._clear(cell)

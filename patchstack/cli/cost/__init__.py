@@ -1,0 +1,1 @@
+"""`patchstack cost`: what a model must cost, one module a question."""

@@ -1,0 +1,50 @@
+"""`patchstack cost compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from patchstack.cli.cost.options import (
+    BandwidthOption,
+    HtmlOption,
+    ImatrixOption,
+    JsonOption,
+    MachineOption,
+    ModelArgument,
+    chosen_machine,
+    show,
+)
+
+
+def compare_command(
+    model: ModelArgument,
+    runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN...]", help="Measured rows.")] = None,
+    part: Annotated[
+        list[str] | None,
+        typer.Option("--part", metavar="GROUP=TIME@STREAMS", help="Time of one group in a step: experts=43.5ms@128."),
+    ] = None,
+    machine: MachineOption = None,
+    bandwidth: BandwidthOption = None,
+    imatrix: ImatrixOption = None,
+    options: Annotated[
+        str, typer.Option("--options", metavar="TEXT", help="Options that the run had: '-ctk q8_0 -ub 1024'.")
+    ] = "",
+    html: HtmlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Measured times over their floors: rows of llama-batched-bench (--output-format jsonl), or times of single groups.
+
+    A row above 100% is INVALID: it names the assumption that must give, and the bound that follows. Exits with 4 then.
+    """
+    import shlex
+
+    from patchstack.report.cost.answers import compare_answer
+    from patchstack.workflow.cost import open_subject
+
+    subject = open_subject(model, ["llama-batched-bench", *shlex.split(options)], imatrix)
+    answer, code = compare_answer(subject, chosen_machine(machine, bandwidth), runs or (), part or ())
+    show(answer, json=json, html=html)
+    raise typer.Exit(int(code))

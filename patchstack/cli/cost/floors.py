@@ -1,0 +1,76 @@
+"""`patchstack cost decode` and `patchstack cost prefill`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from patchstack.cli.cost.options import (
+    BandwidthOption,
+    ContextsOption,
+    HtmlOption,
+    ImatrixOption,
+    JsonOption,
+    MachineOption,
+    ModelArgument,
+    ServerArgument,
+    StreamsOption,
+    chosen_machine,
+    show,
+)
+
+
+def decode_command(
+    model: ModelArgument,
+    server: ServerArgument = None,
+    machine: MachineOption = None,
+    bandwidth: BandwidthOption = None,
+    streams: StreamsOption = "1,8,32,128",
+    contexts: ContextsOption = "0,4096",
+    vary: Annotated[
+        str | None,
+        typer.Option("--vary", metavar="RANGE", help="bandwidth=200..300 (GB/s), streams=1..256 or context=0..32768."),
+    ] = None,
+    imatrix: ImatrixOption = None,
+    html: HtmlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """The floor of a decode step: bytes that must be read and written, over bandwidth.
+
+    With --vary, also how much it depends on each input, for the first of the streams and the first of the contexts.
+    """
+    from patchstack.report.cost.answers import decode_answer
+    from patchstack.workflow.cost import numbers, open_subject
+
+    subject = open_subject(model, server or (), imatrix)
+    chosen = chosen_machine(machine, bandwidth)
+    answer = decode_answer(subject, chosen, numbers(streams, "--streams"), numbers(contexts, "--contexts"), vary)
+    show(answer, json=json, html=html)
+
+
+def prefill_command(
+    model: ModelArgument,
+    server: ServerArgument = None,
+    machine: MachineOption = None,
+    bandwidth: BandwidthOption = None,
+    prompt: Annotated[
+        int, typer.Option("--prompt", min=1, max=1 << 24, metavar="N", help="Tokens of the prompt.")
+    ] = 2048,
+    before: Annotated[
+        int, typer.Option("--before", min=0, max=1 << 24, metavar="N", help="Tokens that are cached before it.")
+    ] = 0,
+    imatrix: ImatrixOption = None,
+    html: HtmlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """The floor of each ubatch of a prompt: the larger of bytes over bandwidth and operations over the peak.
+
+    Without a peak for a type of weights, the floor stays unknown.
+    """
+    from patchstack.report.cost.answers import prefill_answer
+    from patchstack.workflow.cost import open_subject
+
+    subject = open_subject(model, server or (), imatrix)
+    answer = prefill_answer(subject, chosen_machine(machine, bandwidth), prompt, before)
+    show(answer, json=json, html=html)

@@ -1,0 +1,46 @@
+"""`patchstack cost report`."""
+
+from __future__ import annotations
+
+from patchstack.cli.cost.options import (
+    BandwidthOption,
+    BuildOption,
+    ContextsOption,
+    HtmlOption,
+    ImatrixOption,
+    JsonOption,
+    MachineOption,
+    MemoryOption,
+    ModelArgument,
+    ServerArgument,
+    StreamsOption,
+    chosen_machine,
+    show,
+)
+
+
+def report_command(
+    model: ModelArgument,
+    server: ServerArgument = None,
+    machine: MachineOption = None,
+    bandwidth: BandwidthOption = None,
+    memory: MemoryOption = None,
+    streams: StreamsOption = "1,8,32,128",
+    contexts: ContextsOption = "4096",
+    imatrix: ImatrixOption = None,
+    build: BuildOption = None,
+    html: HtmlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Everything in one report, for the command line as the tool reads it. An option that is not understood is named.
+
+    Without a bandwidth there are no floors; without known memory there are weights alone.
+    """
+    from patchstack.report.cost.answers import report_answer
+    from patchstack.workflow.cost import ask_fit_params, numbers, open_subject
+
+    subject = open_subject(model, server or (), imatrix)
+    fitted = ask_fit_params(build, subject) if build is not None else ()
+    chosen = chosen_machine(machine, bandwidth, memory)
+    answer = report_answer(subject, chosen, numbers(streams, "--streams"), numbers(contexts, "--contexts"), fitted)
+    show(answer, json=json, html=html)

@@ -1,0 +1,25 @@
+"""`patchstack cost shape`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from patchstack.cli.cost.options import ModelArgument
+
+
+def shape_command(
+    model: ModelArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
+) -> None:
+    """Write a model's header with a hole for the weights. llama.cpp's tools load it in seconds, to say what they allocate.
+
+    Tensors of up to 64 KiB (norms, biases, decays) are copied. What a model of holes generates means nothing.
+    """
+    from patchstack.cost.model import read_model
+    from patchstack.cost.shape import write_shape
+
+    for path in write_shape(read_model(model), output):
+        print(f"{path}: {path.stat().st_size:,} bytes, of which {512 * path.stat().st_blocks:,} are on disk")

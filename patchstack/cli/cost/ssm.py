@@ -1,0 +1,44 @@
+"""`patchstack cost ssm`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from patchstack.cli.cost.options import (
+    BandwidthOption,
+    HtmlOption,
+    JsonOption,
+    MachineOption,
+    ModelArgument,
+    chosen_machine,
+    show,
+)
+
+
+def ssm_command(
+    model: ModelArgument,
+    threshold: Annotated[
+        float | None, typer.Option("--threshold", metavar="T", help="f32 where τ is above T tokens; 0 keeps all f32.")
+    ] = None,
+    share: Annotated[
+        float | None, typer.Option("--share", metavar="F", help="f32 for at least this share of heads, 0 to 1.")
+    ] = None,
+    all_f32: Annotated[bool, typer.Option("--all-f32", help="As --threshold 0.")] = False,
+    all_bf16: Annotated[bool, typer.Option("--all-bf16", help="As --threshold inf.")] = False,
+    streams: Annotated[int, typer.Option("--streams", min=1, metavar="N", help="Sequences at once.")] = 1,
+    machine: MachineOption = None,
+    bandwidth: BandwidthOption = None,
+    html: HtmlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """How many tokens each recurrent head remembers, and what it saves to keep the short ones in bf16.
+
+    τ is taken at α = 0, without an input. It proposes; the KL divergence of the model's output decides.
+    """
+    from patchstack.report.cost.answers import state_answer
+    from patchstack.workflow.cost import one_threshold, open_subject
+
+    wanted = one_threshold(threshold, share, all_f32=all_f32, all_bf16=all_bf16)
+    show(state_answer(open_subject(model), chosen_machine(machine, bandwidth), wanted, streams), json=json, html=html)

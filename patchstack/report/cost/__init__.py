@@ -1,0 +1,1 @@
+"""Costs as documents, tables and pages."""

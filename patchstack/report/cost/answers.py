@@ -1,0 +1,152 @@
+"""The documents that answer each question of `patchstack cost`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from patchstack.cost.compare import compare, compare_part, read_batched_bench
+from patchstack.cost.floors import decode_floor, outweighing, prefill_floors
+from patchstack.cost.machine import Machine, mixed_origins
+from patchstack.cost.memory import allocate, largest_context, most_slots
+from patchstack.cost.sensitivity import elasticities, vary
+from patchstack.cost.ssm import memory_lengths, split, sweep, threshold_of_share
+from patchstack.cost.weights import Step, weigh
+from patchstack.errors import Exit, MissingError, UsageError
+from patchstack.report.cost import document as parts
+from patchstack.report.documents.cost import CostDocument, CostFit, CostOutweigh
+from patchstack.verdict import exit_code
+from patchstack.workflow.cost import Fitted, Subject
+
+
+def _about(subject: Subject, machine: Machine | None = None, *, floors: bool = False) -> CostDocument:
+    """What every answer says first: the model, the machine, the options and the assumptions."""
+    told = parts.assumptions(subject, floors=floors)
+    if machine is not None and (mixed := mixed_origins(machine.figures)):
+        told += (f"The machine has {mixed}.",)
+    return CostDocument(
+        model=parts.model_part(subject.model, subject.layout, subject.options),
+        machine=parts.machine_part(machine) if machine is not None and machine.figures else None,
+        options=parts.options_part(subject.options),
+        assumptions=told,
+    )
+
+
+def weights_answer(subject: Subject, tokens: int) -> CostDocument:
+    """Bytes by group, for a step of so many tokens."""
+    drafting = subject.options.self_drafting
+    step = Step(tokens=tokens, routing=subject.routing, drafting=drafting)
+    rows = weigh(subject.placed, step)
+    return replace(_about(subject), weights=parts.weights_part(subject.placed, rows, subject.routing, tokens))
+
+
+def decode_answer(
+    subject: Subject, machine: Machine, streams: Sequence[int], contexts: Sequence[int], varied: str | None = None
+) -> CostDocument:
+    """Floors of decode steps for every number of streams and every context."""
+    if min(streams) < 1:
+        raise UsageError("--streams: at least 1 sequence")
+    work, bandwidth = subject.workload(), machine.need_bandwidth()
+    found = replace(
+        _about(subject, machine, floors=True),
+        decode=tuple(
+            parts.decode_part(decode_floor(work, many, length, bandwidth)) for length in contexts for many in streams
+        ),
+        outweigh=tuple(CostOutweigh(context_tokens=one, streams=outweighing(work, one)) for one in contexts),
+    )
+    if varied is None:
+        return found
+    return replace(
+        found,
+        elasticities=parts.elasticity_parts(elasticities(work, streams[0], contexts[0], bandwidth)),
+        variations=parts.variation_parts(vary(work, streams[0], contexts[0], bandwidth, varied)),
+    )
+
+
+def prefill_answer(subject: Subject, machine: Machine, prompt: int, before: int) -> CostDocument:
+    """Floors of every ubatch of a prompt."""
+    floors = prefill_floors(subject.workload(), prompt, machine.need_bandwidth(), machine.peak_values, before=before)
+    return replace(_about(subject, machine, floors=True), prefill=tuple(map(parts.prefill_part, floors)))
+
+
+def memory_answer(subject: Subject, machine: Machine, fitted: Sequence[Fitted] = ()) -> CostDocument:
+    """What a server allocates, and what fits the memory of the machine."""
+    layout = subject.workload().layout
+    options, weights = subject.options, subject.model.tensor_bytes
+    memory = allocate(layout, options, weights)
+    fit = None
+    if machine.memory is not None:
+        whole = int(machine.memory.value)
+        room = whole - sum(one.compute for one in fitted)
+        fit = CostFit(
+            room_bytes=room,
+            largest_context_tokens=largest_context(layout, options, weights, room),
+            most_slots=most_slots(layout, options, weights, room),
+        )
+    return replace(_about(subject, machine), memory=parts.memory_part(memory, options, fitted, fit))
+
+
+def report_answer(
+    subject: Subject, machine: Machine, streams: Sequence[int], contexts: Sequence[int], fitted: Sequence[Fitted] = ()
+) -> CostDocument:
+    """All that follows from the header, the machine and the command line."""
+    found = weights_answer(subject, max(1, streams[0]))
+    if subject.layout is None:
+        return found
+    found = replace(found, memory=memory_answer(subject, machine, fitted).memory)
+    if machine.bandwidth is None:
+        return found
+    floors = decode_answer(subject, machine, streams, contexts)
+    prefill = prefill_answer(subject, machine, 2048, 0).prefill
+    found = replace(
+        found,
+        machine=floors.machine,
+        assumptions=floors.assumptions,
+        decode=floors.decode,
+        outweigh=floors.outweigh,
+        prefill=prefill,
+    )
+    try:
+        state = state_answer(subject, machine, (0.0, None), 1).state
+    except MissingError:  # no recurrent layers with one length a head
+        return found
+    except UsageError:  # a shape without values, or values that are no decay: 'cost ssm' says it
+        return found
+    return replace(found, state=state)
+
+
+def state_answer(
+    subject: Subject, machine: Machine, wanted: tuple[float | None, float | None], streams: int
+) -> CostDocument:
+    """Memory lengths, the split at a threshold or share, and the sweep."""
+    layout = subject.workload().layout
+    memories = memory_lengths(subject.model, layout)
+    threshold, share = wanted
+    if threshold is None:
+        threshold = threshold_of_share(memories, share if share is not None else 1.0)
+    bandwidth = machine.bandwidth.value if machine.bandwidth is not None else None
+    chosen = split(memories, layout, threshold, bandwidth=bandwidth, streams=streams)
+    grid = sweep(memories, layout, bandwidth=bandwidth, streams=streams)
+    found = _about(subject, machine)
+    told = ("τ is taken at α = 0. KL divergence, not τ, decides whether a head may lose precision.",)
+    return replace(
+        found,
+        assumptions=found.assumptions + told,
+        state=parts.state_part(memories, chosen, grid, streams),
+    )
+
+
+def compare_answer(
+    subject: Subject, machine: Machine, runs: Sequence[Path], given: Sequence[str]
+) -> tuple[CostDocument, Exit]:
+    """Measured times over their floors, and the exit status."""
+    if not runs and not given:
+        raise UsageError("nothing to compare", hint="name files of rows, or --part GROUP=TIME@STREAMS")
+    work, bandwidth = subject.workload(), machine.need_bandwidth()
+    found = [compare_part(work, one, bandwidth) for one in given]
+    for path in runs:
+        found += compare(work, read_batched_bench(path), bandwidth, machine.peak_values)
+    answer = replace(_about(subject, machine, floors=True), compared=parts.compared_parts(found))
+    return answer, exit_code([one.verdict for one in found if one.floor is not None])

@@ -1,0 +1,304 @@
+"""Costs as parts of a `patchstack.cost/1` document. Tables and pages are drawn from it too, so all forms agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from patchstack.cost.architecture import Layout
+from patchstack.cost.compare import Compared
+from patchstack.cost.experts import Routing
+from patchstack.cost.floors import DecodeFloor, PrefillFloor, kv_token_bytes
+from patchstack.cost.groups import Placed, is_tied
+from patchstack.cost.machine import Machine
+from patchstack.cost.memory import MIB, Memory
+from patchstack.cost.model import Model
+from patchstack.cost.sensitivity import Elasticity, Variation
+from patchstack.cost.server_options import ServerOptions
+from patchstack.cost.ssm import LayerMemory, StateSplit
+from patchstack.cost.weights import GroupBytes
+from patchstack.report.documents.cost import (
+    CostAllocation,
+    CostBytes,
+    CostCompared,
+    CostDecode,
+    CostElasticity,
+    CostFigure,
+    CostFit,
+    CostGroup,
+    CostHeads,
+    CostMachine,
+    CostMemory,
+    CostModel,
+    CostOperations,
+    CostOptions,
+    CostPrefill,
+    CostSplit,
+    CostState,
+    CostVariation,
+    CostWeights,
+)
+from patchstack.workflow.cost import Fitted, Subject
+
+
+def model_part(model: Model, layout: Layout | None, options: ServerOptions) -> CostModel:
+    """A model, and its memory if that is known."""
+    part = CostModel(
+        path=str(model.path),
+        name=model.name,
+        architecture=model.architecture,
+        files=len(model.headers),
+        tensors=len(model.tensors),
+        tensor_bytes=model.tensor_bytes,
+        vocabulary=layout.vocabulary if layout else model.vocabulary,
+    )
+    if layout is None:
+        return part
+    return replace(
+        part,
+        memory=str(layout.kind),
+        layers=layout.n_layer,
+        draft_layers=layout.draft_blocks,
+        kv_layers=len([one for one in layout.cached if one.number < layout.n_layer]),
+        recurrent_layers=len(layout.recurrent),
+        window_layers=len([one for one in layout.cached if one.window]),
+        window_tokens=layout.window,
+        kv_bytes_a_token=kv_token_bytes(layout, options),
+        state_bytes_a_sequence=layout.state_bytes,
+    )
+
+
+def machine_part(machine: Machine) -> CostMachine:
+    """A machine with its figures."""
+    return CostMachine(
+        name=machine.name,
+        figures=tuple(
+            CostFigure(
+                name=name,
+                value=figure.value,
+                text=figure.words,
+                origin=str(figure.origin),
+                source=figure.source,
+                date=figure.date,
+            )
+            for name, figure in machine.figures.items()
+        ),
+    )
+
+
+def options_part(options: ServerOptions) -> CostOptions:
+    """A command line as it was read."""
+    return CostOptions(
+        context_tokens=options.context,
+        slots=options.slots,
+        unified=options.unified,
+        batch_tokens=options.batch,
+        ubatch_tokens=options.ubatch,
+        key_type=options.key_type.name,
+        value_type=options.value_type.name,
+        flash_attention=options.flash_attention,
+        swa_full=options.swa_full,
+        checkpoints=options.checkpoints,
+        checkpoint_spacing_tokens=options.spacing,
+        cache_ram_mib=options.cache_ram,
+        draft_tokens=options.draft_tokens,
+        ignored=options.ignored,
+        unknown=options.unknown,
+    )
+
+
+def weights_part(placed: Sequence[Placed], rows: Sequence[GroupBytes], routing: Routing, tokens: float) -> CostWeights:
+    """Weights by group."""
+    return CostWeights(
+        step_tokens=tokens,
+        routing=routing.source if routing.experts else "no experts",
+        distinct_experts=_mean_distinct(routing, tokens) if routing.experts else None,
+        experts=routing.experts,
+        tied_head=is_tied(placed),
+        file_bytes=sum(one.file_bytes for one in rows),
+        step_bytes=sum(one.step_bytes for one in rows),
+        groups=tuple(
+            CostGroup(
+                group=str(one.group),
+                type=one.type,
+                tensors=one.tensors,
+                file_bytes=one.file_bytes,
+                step_bytes=one.step_bytes,
+            )
+            for one in rows
+        ),
+    )
+
+
+def _mean_distinct(routing: Routing, tokens: float) -> float:
+    """The expected distinct experts, as the mean of the layers that an imatrix counted."""
+    if not routing.shares:
+        return routing.distinct(tokens)
+    return math.fsum(routing.distinct(tokens, block) for block in routing.shares) / len(routing.shares)
+
+
+def decode_part(floor: DecodeFloor) -> CostDecode:
+    """The floor of a decode step."""
+    return CostDecode(
+        streams=floor.streams,
+        context_tokens=floor.length,
+        bytes=floor.bytes,
+        milliseconds=1e3 * floor.seconds,
+        tokens_a_second=floor.speed,
+        parts=tuple(CostBytes(group=name, bytes=count) for name, count in floor.parts.items() if count),
+    )
+
+
+def prefill_part(floor: PrefillFloor) -> CostPrefill:
+    """The floor of a ubatch."""
+    return CostPrefill(
+        before_tokens=floor.before,
+        tokens=floor.tokens,
+        bytes=floor.bytes,
+        memory_milliseconds=1e3 * floor.memory,
+        operations=tuple(CostOperations(peak=name, operations=count) for name, count in floor.operations.items()),
+        compute_milliseconds=None if floor.compute is None else 1e3 * floor.compute,
+        milliseconds=None if floor.seconds is None else 1e3 * floor.seconds,
+        unknown_peaks=floor.lacking,
+    )
+
+
+def memory_part(memory: Memory, options: ServerOptions, fitted: Iterable[Fitted], fit: CostFit | None) -> CostMemory:
+    """What a server allocates. Compute buffers are those that llama-fit-params told, else not counted."""
+    found = [CostAllocation(kind="weights", place="device", bytes=memory.weights, detail="all tensors of the file")]
+    for cache in memory.caches:
+        streams = f" × {cache.streams} streams" if cache.streams > 1 else ""
+        detail = (
+            f"{cache.cells:,} cells{streams}, {cache.layers} layers, {options.key_type.name}/{options.value_type.name}"
+        )
+        kind = "KV" if cache.name == "base" else f"KV ({cache.name})"
+        found.append(CostAllocation(kind=kind, place="device", bytes=cache.bytes, detail=detail))
+    if memory.states:
+        states = memory.states
+        detail = f"{states.rows} rows, {states.layers} layers, f32"
+        found.append(CostAllocation(kind="recurrent state", place="device", bytes=states.bytes, detail=detail))
+    found += _compute_rows(fitted)
+    detail = f"{memory.slots} outputs to begin with"
+    found.append(CostAllocation(kind="output", place="host", bytes=memory.output, detail=detail))
+    if memory.checkpoints:
+        detail = (
+            f"up to {memory.checkpoints} × {memory.slots} slots of {memory.checkpoint_bytes / MIB:,.2f} MiB;"
+            f" plain completions {memory.spaced} a slot"
+        )
+        found.append(
+            CostAllocation(kind="state checkpoints", place="host", bytes=memory.checkpoint_total, detail=detail)
+        )
+    limit = memory.prompt_cache_bytes
+    if limit != 0:
+        detail = "up to --cache-ram" if limit else "--cache-ram -1: no limit"
+        found.append(CostAllocation(kind="prompt cache", place="host", bytes=limit, detail=detail))
+    return CostMemory(
+        context_tokens=memory.cells.context,
+        stream_tokens=memory.cells.stream,
+        streams=memory.cells.streams,
+        allocations=tuple(found),
+        device_bytes=memory.device,
+        checkpoint_bytes=memory.checkpoint_bytes,
+        checkpoints_a_slot=memory.checkpoints,
+        spaced_checkpoints_a_slot=memory.spaced,
+        fit=fit,
+    )
+
+
+def _compute_rows(fitted: Iterable[Fitted]) -> list[CostAllocation]:
+    rows = [
+        CostAllocation(kind="compute", place="device", bytes=one.compute, detail=f"{one.device}, from llama-fit-params")
+        for one in fitted
+    ]
+    return rows or [
+        CostAllocation(kind="compute", place="device", bytes=None, detail="not counted: --build asks llama-fit-params")
+    ]
+
+
+def elasticity_parts(found: Iterable[Elasticity]) -> tuple[CostElasticity, ...]:
+    """Elasticities, in their order."""
+    return tuple(CostElasticity(input=one.name, elasticity=one.value) for one in found)
+
+
+def variation_parts(found: Iterable[Variation]) -> tuple[CostVariation, ...]:
+    """Floors over a range."""
+    return tuple(
+        CostVariation(
+            input=one.name,
+            value=one.value,
+            milliseconds=1e3 * one.floor.seconds,
+            tokens_a_second=one.floor.speed,
+        )
+        for one in found
+    )
+
+
+def state_part(
+    memories: Sequence[LayerMemory], chosen: StateSplit, sweep: Iterable[StateSplit], streams: int
+) -> CostState:
+    """The recurrent state with some heads in bf16."""
+    return CostState(
+        streams=streams,
+        chosen=_split_part(chosen),
+        layers=tuple(
+            CostHeads(layer=one.layer, tau_tokens=tuple(map(_finite, one.tau)), f32=kept)
+            for one, kept in zip(memories, chosen.f32, strict=True)
+        ),
+        sweep=tuple(map(_split_part, sweep)),
+    )
+
+
+def _split_part(split: StateSplit) -> CostSplit:
+    return CostSplit(
+        threshold_tokens=_finite(split.threshold),
+        heads=split.heads,
+        bf16_heads=split.bf16,
+        factor=split.factor,
+        state_bytes=split.state_bytes,
+        step_milliseconds=None if split.step_seconds is None else 1e3 * split.step_seconds,
+        error_bound=split.error,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def compared_parts(found: Iterable[Compared]) -> tuple[CostCompared, ...]:
+    """Measured times over their floors."""
+    return tuple(
+        CostCompared(
+            source=one.source,
+            what=one.what,
+            streams=one.streams,
+            measured_milliseconds=1e3 * one.measured,
+            floor_milliseconds=None if one.floor is None else 1e3 * one.floor,
+            share=one.share,
+            verdict=str(one.verdict),
+            assumption=one.assumption,
+            bound=one.bound,
+        )
+        for one in found
+    )
+
+
+ASSUMPTIONS = (
+    "Every byte is read from memory once a step; nothing is kept in the chip's caches from one step to the next.",
+    "Activations, the compute graph's own buffers, launches and waiting are not counted: a floor is below any real time.",
+)
+
+
+def assumptions(subject: Subject, *, floors: bool) -> tuple[str, ...]:
+    """What the figures take for granted."""
+    found = list(ASSUMPTIONS if floors else ())
+    if subject.routing.experts:
+        found.append(f"Experts are chosen by {subject.routing.source}, by each token on its own.")
+    if subject.options.unknown:
+        found.append(f"Options that were not understood, and not counted: {', '.join(subject.options.unknown)}.")
+    if subject.options.draft_model:
+        found.append(f"The draft model {subject.options.draft_model} is not counted.")
+    if not subject.options.context:
+        found.append("The context is the one that the model was trained for; the server may fit it to the free memory.")
+    return tuple(found)

@@ -1,0 +1,308 @@
+"""Costs as tables and lines on a terminal. A unit is in every cell or title with a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from patchstack.report.documents.cost import (
+    CostCompared,
+    CostDecode,
+    CostDocument,
+    CostMachine,
+    CostMemory,
+    CostModel,
+    CostPrefill,
+    CostPrefix,
+    CostState,
+    CostWeights,
+)
+from patchstack.report.table import Give, Table
+from patchstack.report.text import counted
+
+_STYLES = {"PASS": "green", "INVALID": "yellow"}
+
+
+def size(count: float | None) -> str:
+    """Bytes in binary units: `62.81 MiB`."""
+    if count is None:
+        return "not counted"
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= scale:
+            return f"{count / scale:,.2f} {unit}"
+    return f"{count:,.0f} B"
+
+
+def gigabytes(count: float) -> str:
+    """Bytes as bandwidths count them: `19.75 GB`."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:,.2f} {unit}"
+    return f"{count:,.0f} B"
+
+
+def duration(milliseconds: float | None) -> str:
+    """A time: `72.4 ms`, `3.21 s`."""
+    if milliseconds is None:
+        return "unknown"
+    if milliseconds >= 1e4:
+        return f"{milliseconds / 1e3:,.1f} s"
+    if milliseconds >= 1:
+        return f"{milliseconds:,.4g} ms" if milliseconds < 1000 else f"{milliseconds:,.0f} ms"
+    return f"{milliseconds * 1e3:,.3g} µs"
+
+
+def percent(share: float | None) -> str:
+    """A share: `57.0%`."""
+    return "unknown" if share is None else f"{100 * share:,.1f}%"
+
+
+def model_lines(model: CostModel) -> Iterator[str]:
+    """What a model is."""
+    files = f", {model.files} files" if model.files > 1 else ""
+    yield f"model    {model.name} ({model.architecture}): {counted(model.tensors, 'tensor')}, {gigabytes(model.tensor_bytes)}{files}"
+    if model.memory is None:
+        yield "memory   not known for this architecture"
+        return
+    parts = [f"{model.kv_layers} layers with KV ({size(model.kv_bytes_a_token)} a token)"] if model.kv_layers else []
+    if model.window_layers:
+        parts.append(f"{model.window_layers} of them with a window of {model.window_tokens:,} tokens")
+    if model.recurrent_layers:
+        parts.append(f"{model.recurrent_layers} recurrent layers ({size(model.state_bytes_a_sequence)} a sequence)")
+    if model.draft_layers:
+        parts.append(f"{counted(model.draft_layers, 'draft layer')}")
+    yield f"memory   {'; '.join(parts) or 'none'}"
+
+
+def machine_lines(machine: CostMachine | None) -> Iterator[str]:
+    """What a machine can do, and who says so."""
+    if machine is None:
+        return
+    yield f"machine  {machine.name}"
+    for one in machine.figures:
+        date = f", {one.date}" if one.date else ""
+        yield f"         {one.name} {one.text} ({one.origin}: {one.source}{date})"
+
+
+def weights_table(weights: CostWeights) -> Table:
+    """A row a group and type."""
+    rows = [
+        [one.group, one.type, str(one.tensors), gigabytes(one.file_bytes), gigabytes(one.step_bytes)]
+        for one in weights.groups
+    ]
+    rows.append(
+        [
+            "all",
+            "",
+            str(sum(one.tensors for one in weights.groups)),
+            gigabytes(weights.file_bytes),
+            gigabytes(weights.step_bytes),
+        ]
+    )
+    return Table(titles=("group", "type", "tensors", "in the file", "read in a step"), rows=rows, styles={})
+
+
+def weights_lines(weights: CostWeights) -> Iterator[str]:
+    """What the step's bytes take for granted."""
+    if weights.distinct_experts is not None:
+        yield (
+            f"a step of {weights.step_tokens:g} tokens reads {weights.distinct_experts:,.1f} of {weights.experts} experts"
+            f" a layer ({weights.routing})"
+        )
+    if weights.tied_head:
+        yield "the head is the table of embeddings: it is read, and has no bytes of its own in the file"
+
+
+def decode_table(rows: Sequence[CostDecode]) -> Table:
+    """A row a number of streams and a context, with the parts of the step."""
+    table = []
+    for one in rows:
+        kept = {part.group: part.bytes for part in one.parts}
+        kv = kept.get("KV read", 0) + kept.get("KV written", 0)
+        state = kept.get("state read and written", 0)
+        table.append(
+            [
+                str(one.streams),
+                f"{one.context_tokens:,}",
+                duration(one.milliseconds),
+                f"{one.tokens_a_second:,.1f}",
+                gigabytes(one.bytes - kv - state),
+                gigabytes(kv),
+                gigabytes(state),
+            ]
+        )
+    titles = ("streams", "context", "floor", "tokens/s", "weights", "KV", "state")
+    return Table(titles=titles, rows=table, styles={})
+
+
+def prefill_table(rows: Sequence[CostPrefill]) -> Table:
+    """A row a ubatch; equal middle rows are left to the document."""
+    table = [
+        [
+            f"{one.before_tokens:,}",
+            f"{one.tokens:,}",
+            gigabytes(one.bytes),
+            duration(one.memory_milliseconds),
+            duration(one.compute_milliseconds),
+            duration(one.milliseconds),
+        ]
+        for one in rows
+    ]
+    titles = ("after", "tokens", "bytes", "memory", "compute", "floor")
+    return Table(titles=titles, rows=table, styles={})
+
+
+def memory_table(memory: CostMemory) -> Table:
+    """A row a kind of memory."""
+    rows = [[one.kind, one.place, _allocated(one.bytes, one.detail), one.detail] for one in memory.allocations]
+    rows.append(["all of the device", "device", size(memory.device_bytes), "weights, KV and state"])
+    return Table(titles=("kind", "where", "size", "what"), rows=rows, styles={}, gives={"what": Give.FOLD})
+
+
+def _allocated(count: int | None, detail: str) -> str:
+    return "no limit" if count is None and "no limit" in detail else size(count)
+
+
+def memory_lines(memory: CostMemory) -> Iterator[str]:
+    """The context that a server gets, and what fits."""
+    each = f", {memory.stream_tokens:,} for each of {memory.streams} streams" if memory.streams > 1 else ""
+    yield f"context  {memory.context_tokens:,} tokens{each}"
+    if memory.fit is not None:
+        yield (
+            f"fits     in {size(memory.fit.room_bytes)}: a context of {memory.fit.largest_context_tokens:,} tokens, or"
+            f" {counted(memory.fit.most_slots, 'slot')} with the context that one has now"
+        )
+
+
+def state_table(state: CostState) -> Table:
+    """A row a threshold of the sweep, the chosen one marked."""
+    rows = []
+    for one in sorted({one.threshold_tokens: one for one in (*state.sweep, state.chosen)}.values(), key=_threshold):
+        rows.append(
+            [
+                "->" if one == state.chosen else "",
+                "infinite" if one.threshold_tokens is None else f"{one.threshold_tokens:,.4g}",
+                f"{one.heads - one.bf16_heads} of {one.heads}",
+                f"{one.factor:.3f}",
+                size(one.state_bytes),
+                duration(one.step_milliseconds),
+                f"{one.error_bound:.2g}",
+            ]
+        )
+    titles = (
+        "",
+        "threshold (tokens)",
+        "f32 heads",
+        "factor",
+        "a sequence",
+        f"step, {state.streams} streams",
+        "error bound",
+    )
+    return Table(titles=titles, rows=rows, styles={})
+
+
+def _threshold(one: object) -> float:
+    value = getattr(one, "threshold_tokens", None)
+    return float("inf") if value is None else float(value)
+
+
+def compared_table(rows: Sequence[CostCompared]) -> Table:
+    """A row a measured time."""
+    table = [
+        [
+            one.source,
+            one.what,
+            str(one.streams),
+            duration(one.measured_milliseconds),
+            duration(one.floor_milliseconds),
+            percent(one.share),
+            one.verdict,
+            "; ".join(filter(None, (one.assumption, one.bound))),
+        ]
+        for one in rows
+    ]
+    titles = ("source", "what", "streams", "measured", "floor", "of floor", "verdict", "why")
+    return Table(
+        titles=titles, rows=table, styles=_STYLES, gives={"source": Give.MIDDLE, "what": Give.FOLD, "why": Give.FOLD}
+    )
+
+
+def sensitivity_table(document: CostDocument) -> Table:
+    """Elasticities, largest first."""
+    rows = [[one.input, f"{one.elasticity:+.3f}"] for one in document.elasticities or ()]
+    return Table(titles=("input", "elasticity"), rows=rows, styles={})
+
+
+def variation_table(document: CostDocument) -> Table:
+    """Floors over a range."""
+    rows = [
+        [
+            f"{one.value / 1e9:,.4g} GB/s" if one.input == "bandwidth" else f"{one.value:,.0f}",
+            duration(one.milliseconds),
+            f"{one.tokens_a_second:,.1f}",
+        ]
+        for one in document.variations or ()
+    ]
+    name = document.variations[0].input if document.variations else ""
+    return Table(titles=(name, "floor", "tokens/s"), rows=rows, styles={})
+
+
+def prefix_table(prefix: CostPrefix) -> Table:
+    """A row a step."""
+    seconds = any(one.prefill_seconds is not None for one in prefix.steps)
+    blamed = any(one.blame_change for one in prefix.steps)
+    predicted = any(one.predicted_cached_tokens not in (None, one.cached_tokens) for one in prefix.steps)
+    rows = []
+    for one in prefix.steps:
+        row = [str(one.step), f"{one.total_tokens:,}", f"{one.cached_tokens:,}", f"{one.processed_tokens:,}"]
+        row.append(f"{one.cached_tokens / one.total_tokens:.3f}" if one.total_tokens else "")
+        if predicted:
+            row.append("" if one.predicted_cached_tokens is None else f"{one.predicted_cached_tokens:,}")
+        if seconds:
+            row += [_seconds(one.prefill_seconds), _seconds(one.decode_seconds), _seconds(one.action_seconds)]
+        if blamed:
+            row.append(_blame(one.blame_message, one.blame_role, one.blame_change, one.lost_tokens))
+        rows.append(row)
+    titles = ["step", "total", "cached", "processed", "share"]
+    titles += ["predicted"] if predicted else []
+    titles += ["prefill", "decode", "action"] if seconds else []
+    titles += ["first change"] if blamed else []
+    return Table(titles=titles, rows=rows, styles={}, gives={"first change": Give.FOLD} if blamed else {})
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:,.2f} s"
+
+
+def _blame(message: int | None, role: str, change: str, lost: int | None) -> str:
+    if message is None:
+        return ""
+    return f"message {message} ({role}) {change}" + (f": {lost:,} lost" if lost else "")
+
+
+def prefix_lines(prefix: CostPrefix) -> Iterator[str]:
+    """The sum and its growth."""
+    yield (
+        f"sum      {prefix.total_tokens:,} tokens in {counted(len(prefix.steps), 'step')}, {prefix.cached_tokens:,} cached,"
+        f" {prefix.processed_tokens:,} processed"
+    )
+    yield f"growth   {prefix.linear:,.1f}·n + {prefix.quadratic:,.2f}·n² tokens processed after n steps"
+    yield f"unit     {prefix.unit}"
+    for one in prefix.gaps:
+        yield f"gap      {one}"
+
+
+def ways_table(prefix: CostPrefix) -> Table:
+    """A row a way."""
+    rows = [
+        [
+            one.way,
+            f"{one.processed_tokens:,}",
+            f"{one.of_now:.2f}×",
+            "" if one.seconds is None else f"{one.seconds:,.1f} s",
+            "" if one.bytes is None else size(one.bytes),
+            one.assumption,
+        ]
+        for one in prefix.ways
+    ]
+    titles = ("way", "processed", "of now", "prefill", "KV, checkpoints", "taken for granted")
+    return Table(titles=titles, rows=rows, styles={}, gives={"way": Give.FOLD, "taken for granted": Give.FOLD})

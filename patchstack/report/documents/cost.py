@@ -1,0 +1,286 @@
+"""The document of `patchstack cost`: `patchstack.cost/1`. Units are in the names of the fields."""
+
+from __future__ import annotations
+
+from patchstack.report.documents import Document, Part
+
+
+class CostFigure(Part, frozen=True, kw_only=True):
+    """A figure of the machine: its value in bytes, bytes a second or operations a second, and as it was written."""
+
+    name: str
+    value: float
+    text: str
+    origin: str
+    source: str
+    date: str
+
+
+class CostMachine(Part, frozen=True, kw_only=True):
+    """The machine that floors are for. What is missing among its figures is not known."""
+
+    name: str
+    figures: tuple[CostFigure, ...]
+
+
+class CostModel(Part, frozen=True, kw_only=True):
+    """The model: bytes of its tensors, and what its header says of its memory. `memory` is null if the architecture is
+    not known."""
+
+    path: str
+    name: str
+    architecture: str
+    files: int
+    tensors: int
+    tensor_bytes: int
+    vocabulary: int
+    memory: str | None = None
+    layers: int | None = None
+    draft_layers: int | None = None
+    kv_layers: int | None = None
+    recurrent_layers: int | None = None
+    window_layers: int | None = None
+    window_tokens: int | None = None
+    kv_bytes_a_token: int | None = None
+    state_bytes_a_sequence: int | None = None
+
+
+class CostOptions(Part, frozen=True, kw_only=True):
+    """The server's command line as it was read. `ignored` options change nothing here, `unknown` ones were not
+    understood."""
+
+    context_tokens: int
+    slots: int
+    unified: bool
+    batch_tokens: int
+    ubatch_tokens: int
+    key_type: str
+    value_type: str
+    flash_attention: bool
+    swa_full: bool
+    checkpoints: int
+    checkpoint_spacing_tokens: int
+    cache_ram_mib: int
+    draft_tokens: int
+    ignored: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+class CostGroup(Part, frozen=True, kw_only=True):
+    """Tensors of one group and type."""
+
+    group: str
+    type: str
+    tensors: int
+    file_bytes: int
+    step_bytes: float
+
+
+class CostWeights(Part, frozen=True, kw_only=True):
+    """Bytes of the weights by group and type; `step_bytes` are read in a step of `step_tokens` tokens."""
+
+    step_tokens: float
+    routing: str
+    distinct_experts: float | None
+    experts: int
+    tied_head: bool
+    file_bytes: int
+    step_bytes: float
+    groups: tuple[CostGroup, ...]
+
+
+class CostBytes(Part, frozen=True, kw_only=True):
+    """Bytes of one group in a step."""
+
+    group: str
+    bytes: float
+
+
+class CostDecode(Part, frozen=True, kw_only=True):
+    """The floor of a decode step."""
+
+    streams: int
+    context_tokens: int
+    bytes: float
+    milliseconds: float
+    tokens_a_second: float
+    parts: tuple[CostBytes, ...]
+
+
+class CostOutweigh(Part, frozen=True, kw_only=True):
+    """From how many streams on KV and state are more bytes than the weights; null if not up to 4096."""
+
+    context_tokens: int
+    streams: int | None
+
+
+class CostOperations(Part, frozen=True, kw_only=True):
+    """Operations that need one of the machine's peaks."""
+
+    peak: str
+    operations: float
+
+
+class CostPrefill(Part, frozen=True, kw_only=True):
+    """The floor of a ubatch. `compute_milliseconds` and `milliseconds` are null if a peak is not known."""
+
+    before_tokens: int
+    tokens: int
+    bytes: float
+    memory_milliseconds: float
+    operations: tuple[CostOperations, ...]
+    compute_milliseconds: float | None
+    milliseconds: float | None
+    unknown_peaks: tuple[str, ...]
+
+
+class CostAllocation(Part, frozen=True, kw_only=True):
+    """Bytes of one kind: `place` is device or host. `bytes` is null if there is no limit, or nobody counted."""
+
+    kind: str
+    place: str
+    bytes: int | None
+    detail: str
+
+
+class CostFit(Part, frozen=True, kw_only=True):
+    """What fits in so many bytes of a device, without compute buffers unless they were asked for."""
+
+    room_bytes: int
+    largest_context_tokens: int
+    most_slots: int
+
+
+class CostMemory(Part, frozen=True, kw_only=True):
+    """What a server allocates."""
+
+    context_tokens: int
+    stream_tokens: int
+    streams: int
+    allocations: tuple[CostAllocation, ...]
+    device_bytes: int
+    checkpoint_bytes: int
+    checkpoints_a_slot: int
+    spaced_checkpoints_a_slot: int
+    fit: CostFit | None = None
+
+
+class CostElasticity(Part, frozen=True, kw_only=True):
+    """By how many percent a step takes longer if an input grows by one percent."""
+
+    input: str
+    elasticity: float
+
+
+class CostVariation(Part, frozen=True, kw_only=True):
+    """The floor of a step at one value of an input."""
+
+    input: str
+    value: float
+    milliseconds: float
+    tokens_a_second: float
+
+
+class CostHeads(Part, frozen=True, kw_only=True):
+    """Memory lengths of a layer's heads in tokens, and which of them keep f32. A length is null if it is infinite."""
+
+    layer: int
+    tau_tokens: tuple[float | None, ...]
+    f32: tuple[bool, ...]
+
+
+class CostSplit(Part, frozen=True, kw_only=True):
+    """Heads in f32 and bf16 at a threshold; null is infinity."""
+
+    threshold_tokens: float | None
+    heads: int
+    bf16_heads: int
+    factor: float
+    state_bytes: float
+    step_milliseconds: float | None
+    error_bound: float
+
+
+class CostState(Part, frozen=True, kw_only=True):
+    """The recurrent state with some heads in bf16, and the sweep over thresholds."""
+
+    streams: int
+    chosen: CostSplit
+    layers: tuple[CostHeads, ...]
+    sweep: tuple[CostSplit, ...]
+
+
+class CostCompared(Part, frozen=True, kw_only=True):
+    """A measured time over its floor."""
+
+    source: str
+    what: str
+    streams: int
+    measured_milliseconds: float
+    floor_milliseconds: float | None
+    share: float | None
+    verdict: str
+    assumption: str
+    bound: str
+
+
+class CostStep(Part, frozen=True, kw_only=True):
+    """A step of an agent. `measured` says whether the server told what it reused. Times are null if the log has none."""
+
+    step: int
+    conversation: int
+    total_tokens: int
+    cached_tokens: int
+    processed_tokens: int
+    predicted_cached_tokens: int | None
+    prefill_seconds: float | None
+    decode_seconds: float | None
+    action_seconds: float | None
+    blame_message: int | None
+    blame_role: str
+    blame_change: str
+    lost_tokens: int | None
+
+
+class CostWay(Part, frozen=True, kw_only=True):
+    """What another way of building prompts, or another setting, would cost. `bytes` are KV and checkpoints."""
+
+    way: str
+    processed_tokens: int
+    of_now: float
+    seconds: float | None
+    bytes: int | None
+    assumption: str
+
+
+class CostPrefix(Part, frozen=True, kw_only=True):
+    """An agent's steps. `linear` and `quadratic` are tokens a step and tokens a step squared of the sum."""
+
+    unit: str
+    steps: tuple[CostStep, ...]
+    total_tokens: int
+    cached_tokens: int
+    processed_tokens: int
+    linear: float
+    quadratic: float
+    ways: tuple[CostWay, ...]
+    gaps: tuple[str, ...]
+
+
+class CostDocument(Document, frozen=True, kw_only=True, tag="patchstack.cost/1"):
+    """Bytes, floors, memory and reuse of a model. Sections that were not asked for are null."""
+
+    model: CostModel | None = None
+    machine: CostMachine | None = None
+    options: CostOptions | None = None
+    assumptions: tuple[str, ...] = ()
+    weights: CostWeights | None = None
+    decode: tuple[CostDecode, ...] | None = None
+    outweigh: tuple[CostOutweigh, ...] | None = None
+    prefill: tuple[CostPrefill, ...] | None = None
+    memory: CostMemory | None = None
+    elasticities: tuple[CostElasticity, ...] | None = None
+    variations: tuple[CostVariation, ...] | None = None
+    state: CostState | None = None
+    compared: tuple[CostCompared, ...] | None = None
+    prefix: CostPrefix | None = None

@@ -1,0 +1,133 @@
+"""What `patchstack cost` works on: a model, a command line, and what a build's llama-fit-params says of compute buffers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.cost.architecture import Layout, read_layout
+from patchstack.cost.experts import Routing, read_imatrix, read_routing
+from patchstack.cost.floors import Workload
+from patchstack.cost.groups import Placed, place
+from patchstack.cost.memory import MIB
+from patchstack.cost.model import Model, read_model
+from patchstack.cost.server_options import ServerOptions, read_options
+from patchstack.errors import MissingError, UsageError
+from patchstack.process import run
+
+_FITTED = re.compile(r"^(\S+) +([0-9]+) +([0-9]+) +([0-9]+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A model under a command line. `layout` is None if the memory of its architecture is not known; then `unknown` says
+    so."""
+
+    model: Model
+    placed: Sequence[Placed]
+    options: ServerOptions
+    routing: Routing
+    layout: Layout | None
+    unknown: MissingError | None = None
+
+    def workload(self) -> Workload:
+        """Return what floors are made from. Raises `MissingError` if the architecture is not known."""
+        if self.layout is None:
+            assert self.unknown is not None
+            raise self.unknown
+        return Workload(placed=self.placed, layout=self.layout, options=self.options, routing=self.routing)
+
+
+def open_subject(path: Path, command: Sequence[str] = (), imatrix: Path | None = None) -> Subject:
+    """Read the header of a model, a server's command line, and an imatrix.
+
+    Raises `MissingError` and `UsageError`. An architecture whose memory is not known is no error yet.
+    """
+    model = read_model(path)
+    options = read_options(command)
+    routing = read_imatrix(imatrix, model) if imatrix is not None else read_routing(model)
+    try:
+        layout, unknown = read_layout(model), None
+    except MissingError as error:
+        layout, unknown = None, error
+    return Subject(model=model, placed=place(model), options=options, routing=routing, layout=layout, unknown=unknown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """What llama-fit-params says of a device, in bytes (whole MiB): the weights, the context, and compute buffers."""
+
+    device: str
+    model: int
+    context: int
+    compute: int
+
+
+def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
+    """Ask `llama-fit-params` of a build how much each device needs. It loads the header alone and takes about a second.
+
+    It does not know `-kvu`: it is asked for one slot instead, whose cache is the same, and for compute of one slot.
+    Raises `MissingError` if the program is not there or gives no answer.
+    """
+    program = binaries / "llama-fit-params"
+    if not program.is_file():
+        raise MissingError(f"{program} does not exist", hint="--build names the bin directory of a build of llama.cpp")
+    options = subject.options
+    command = [str(program), "-m", str(subject.model.path), "-fitp", "on", "-c", str(options.context)]
+    command += ["-b", str(options.batch), "-ub", str(options.ubatch)]
+    command += ["-np", "1" if options.unified else str(options.slots)]
+    command += ["-ctk", options.key_type.name, "-ctv", options.value_type.name]
+    command += ["-fa", "on" if options.flash_attention else "off"]
+    command += ["--swa-full"] if options.swa_full else []
+    done = run(command, timeout=120)
+    found = tuple(
+        Fitted(device=name, model=int(model) * MIB, context=int(context) * MIB, compute=int(compute) * MIB)
+        for name, model, context, compute in _FITTED.findall(done.stdout.decode("utf-8", "replace"))
+    )
+    if not done.ok or not found:
+        last = (done.complaint or "it printed nothing").splitlines()[-1]
+        raise MissingError(f"llama-fit-params has no answer (exit status {done.code}): {last[:200]}")
+    return found
+
+
+def numbers(text: str, what: str) -> tuple[int, ...]:
+    """Return whole numbers above or at 0 from `1,8,32`, or from `1..256`: powers of two from one to the other.
+
+    Raises `UsageError`.
+    """
+    first, dots, last = text.partition("..")
+    try:
+        if dots:
+            low, high = int(first), int(last)
+            found = [low] if low == 0 else []
+            value = max(1, low)
+            while value < high:
+                found.append(value)
+                value *= 2
+            found.append(high)
+        else:
+            found = [int(one) for one in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"{what} {text!r}: whole numbers as 1,8,32 or 1..256") from error
+    if not found or min(found) < 0 or max(found) > 1 << 30 or (dots and found[-1] < found[0]):
+        raise UsageError(f"{what} {text!r}: from 0 to 2^30, the smaller one first")
+    return tuple(found)
+
+
+def one_threshold(
+    threshold: float | None, share: float | None, *, all_f32: bool, all_bf16: bool
+) -> tuple[float | None, float | None]:
+    """Return the one threshold or the one share that was asked for; (0, None), all f32, if nothing was.
+
+    Raises `UsageError` for more than one, and for a threshold below 0.
+    """
+    asked = [threshold is not None, share is not None, all_f32, all_bf16]
+    if sum(asked) > 1:
+        raise UsageError("--threshold, --share, --all-f32 and --all-bf16 exclude each other")
+    if threshold is not None and not threshold >= 0:
+        raise UsageError(f"--threshold {threshold:g}", hint="0 keeps all heads f32, inf none")
+    if all_bf16:
+        return float("inf"), None
+    return (None, share) if share is not None else (threshold or 0.0, None)
