@@ -1,0 +1,101 @@
+"""Which message of a prompt changed since the step before, and so cost the reuse of all that follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from patchstack.cost.prefix.records import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blame:
+    """The first message that changed: its index in the step before, its role, and what became of it."""
+
+    message: int
+    role: str
+    change: str
+
+
+def blame(before: Sequence[Message], now: Sequence[Message], answer: str | None = None) -> Blame | None:
+    """Return the first message of `before` that is not at its place in `now`. None if messages were only appended.
+
+    `answer` is what the server answered to `before`: it is one of its messages.
+    """
+    held = list(before)
+    if answer is not None:
+        held.append(Message(role="assistant", text=answer))
+    for index, one in enumerate(held):
+        if index >= len(now):
+            if index == len(before):
+                return None
+            return Blame(message=index, role=one.role, change="and all after it removed")
+        other = now[index]
+        if one == other:
+            continue
+        if index == len(before):
+            if other.role != "assistant":
+                return None  # the answer was not kept
+            return Blame(message=index, role=one.role, change="is not what the server answered")
+        return Blame(message=index, role=one.role, change=_change(one, other, held[index:], now[index:]))
+    return None
+
+
+def _change(one: Message, other: Message, held: Sequence[Message], now: Sequence[Message]) -> str:
+    if len(held) > 1 and other in held[1:]:
+        count = list(held).index(other)
+        return "removed" if count == 1 else f"and {count - 1} after it removed"
+    if len(now) > 1 and one in now[1:]:
+        return f"moved: {list(now).index(one)} inserted before it"
+    if one.images > other.images:
+        return "lost its image" if one.images == 1 else f"lost {one.images - other.images} images"
+    if one.role != other.role:
+        return f"is now of {other.role}"
+    if one.images < other.images:
+        return "got an image"
+    if other.text.startswith(one.text):
+        return "was extended"
+    if one.text.startswith(other.text):
+        return "was cut"
+    if one.text.split() == other.text.split():
+        return "has other blanks"
+    return "was rewritten"
+
+
+@dataclass(slots=True)
+class Conversations:
+    """Tells the conversations of a log apart: a step belongs to the one whose last step shares the most with it."""
+
+    last: list[tuple[Sequence[Message], str | None]]
+
+    def find(self, now: Sequence[Message]) -> int:
+        """Return the number of the conversation that goes on with these messages, a new one if none does."""
+        best, chosen = 0, -1
+        for number, (before, _) in enumerate(self.last):
+            shared = _shared(before, now)
+            if shared > best or (shared == best and shared and number == len(self.last) - 1):
+                best, chosen = shared, number
+        if chosen < 0:
+            self.last.append(((), None))
+            chosen = len(self.last) - 1
+        return chosen
+
+    def step(self, number: int, now: Sequence[Message], answer: str | None) -> Blame | None:
+        """Note a step of a conversation. Return what changed since the one before."""
+        before, answered = self.last[number]
+        self.last[number] = (now, answer)
+        return blame(before, now, answered) if before else None
+
+
+def _shared(before: Sequence[Message], now: Sequence[Message]) -> int:
+    """How many messages two steps share, in order from the start and in all. A common system message alone is little."""
+    prefix = 0
+    for one, other in zip(before, now, strict=False):
+        if one != other:
+            break
+        prefix += 1
+    common = len(set(before) & set(now))
+    roles = [one.role for one in before[:prefix]]
+    if common and all(role == "system" for role in roles) and common <= prefix:
+        return 0 if len(before) > prefix + 1 else common
+    return common + prefix

@@ -1,0 +1,60 @@
+"""How the tokens that an agent processes grow with its steps, and what other ways of building prompts would process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """The sum after n steps, about `linear·n + quadratic·n²` tokens."""
+
+    linear: float
+    quadratic: float
+
+
+def growth(processed: Sequence[int]) -> Growth:
+    """Return the line that fits the tokens of each step best (least squares), summed.
+
+    A step i of `a + b·i` tokens sums to `(a + b/2)·n + b/2·n²`, with i from 1. One step has no slope.
+    """
+    count = len(processed)
+    if count < 2:
+        return Growth(linear=float(sum(processed)), quadratic=0.0)
+    middle, mean = (count + 1) / 2, sum(processed) / count
+    spread = sum((one - middle) ** 2 for one in range(1, count + 1))
+    slope = sum((at - middle) * (one - mean) for at, one in enumerate(processed, 1)) / spread
+    start = mean - slope * middle
+    return Growth(linear=start + slope / 2, quadratic=slope / 2)
+
+
+def between(steps: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Return the tokens of every step from the first to the last of (step, tokens), on lines between those given."""
+    found: list[int] = []
+    for (one, tokens), (other, more) in zip(steps, steps[1:], strict=False):
+        found += [round(tokens + (more - tokens) * (at - one) / (other - one)) for at in range(one, other)]
+    return (*found, steps[-1][1]) if steps else ()
+
+
+def new_tokens(totals: Sequence[int], cached: Sequence[int]) -> int:
+    """Return how many tokens a step adds, as far as totals tell: the largest growth from one step to the next.
+
+    A prompt in which something is taken away grows by less than what was added. So this is what an append-only prompt
+    adds, if some step only appended. 0 without two steps.
+    """
+    return max((later - earlier for earlier, later in zip(totals, totals[1:], strict=False)), default=0)
+
+
+def append_only(first: int, steps: int, added: int) -> int:
+    """Return the tokens that are processed if each of the steps only appends: the first whole, then what is added."""
+    return first + (steps - 1) * added if steps else 0
+
+
+def images_at_end(fixed: int, steps: int, text: int, image: int, kept: int) -> int:
+    """Return the tokens that are processed if the last `kept` images of `image` tokens are at the end of each prompt.
+
+    Each step restores the state before the images, adds `text` tokens to it, and processes the images again. `fixed` are
+    the tokens before the first step.
+    """
+    return fixed + sum(text + min(kept, at) * image for at in range(1, steps + 1))

@@ -1,0 +1,235 @@
+"""Steps of an agent as a log tells them: JSON lines with requests and answers, or the log of a llama-server.
+
+A JSON line is a request body (`messages` or `prompt`), an answer (`timings`), or an object with `request`, `response`
+and, in seconds, `started` and `ended`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from patchstack.errors import MissingError, UsageError
+
+_TASK = re.compile(r"id +(-?[0-9]+) \| task +(-?[0-9]+) \| (.*)")
+_NEW = re.compile(r"new prompt, .*task\.n_tokens = ([0-9]+)")
+_CACHED = re.compile(r"cached n_tokens = ([0-9]+)|n_tokens = ([0-9]+), memory_seq_rm \[([0-9]+), end\)")
+_PROMPT = re.compile(r"prompt eval time = +([0-9.]+) ms / +([0-9]+) tokens")
+_DECODE = re.compile(r"(?<!prompt )\beval time = +([0-9.]+) ms / +([0-9]+) (?:tokens|runs)")
+_CLOCK = re.compile(r"^([0-9]+)\.([0-9]{2})\.([0-9]{3})\.([0-9]{3}) ")
+_RESTART = re.compile(r"main: server is listening|initializing slots, n_slots")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message of a chat: `text` with images taken out, and how many there were."""
+
+    role: str
+    text: str
+    images: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A step. What the log does not say is None. `messages` is None for a plain completion, whose text is `prompt`.
+    Times in seconds: `prefill` and `decode` of the server, `started` and `ended` on the client's clock."""
+
+    place: str
+    messages: tuple[Message, ...] | None = None
+    prompt: str | None = None
+    body: dict[str, Any] | None = None
+    total: int | None = None
+    cached: int | None = None
+    generated: int = 0
+    answer: str | None = None
+    answer_tokens: tuple[int, ...] | None = None
+    prefill: float | None = None
+    decode: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    slot: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """The steps of a log, and what it lacks: lines that could not be read, restarts, requests without an end."""
+
+    records: tuple[Record, ...]
+    gaps: tuple[str, ...]
+
+
+def read_log(path: Path) -> Log:
+    """Read a log of either form, line by line.
+
+    Raises `MissingError` if the file does not exist or has no step in it, and `UsageError` if it cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            first = next((line for line in file if line.strip()), "")
+            file.seek(0)
+            found = _json_lines(path, file) if first.lstrip().startswith("{") else _server_log(path, file)
+    except FileNotFoundError as error:
+        raise MissingError(f"{path} does not exist") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    if not found.records:
+        raise MissingError(
+            f"{path} has no step in it" + (f": {found.gaps[0]}" if found.gaps else ""),
+            hint="JSON lines with request bodies or timings, or the log of llama-server",
+        )
+    return found
+
+
+def _json_lines(path: Path, lines: Iterator[str]) -> Log:
+    records, bad, first = [], 0, ""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            records.append(_record(f"{path.name}:{number}", json.loads(line)))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            bad += 1
+            first = first or f"{path.name}:{number}: {error}"
+    gaps = (f"{bad} lines could not be read, the first is {first}",) if bad else ()
+    return Log(records=tuple(records), gaps=gaps)
+
+
+def _record(place: str, line: Any) -> Record:
+    if not isinstance(line, dict):
+        raise TypeError("not an object")
+    body = line.get("request", line if "messages" in line or "prompt" in line else None)
+    answer = line.get("response", line if "timings" in line else None)
+    if body is None and answer is None:
+        raise ValueError("neither a request nor an answer")
+    messages = None
+    if body is not None and body.get("messages") is not None:
+        messages = tuple(_message(one) for one in body["messages"])
+    prompt = body.get("prompt") if body is not None else None
+    if prompt is not None and not isinstance(prompt, str):
+        raise TypeError("the prompt is not text")
+    return Record(
+        place=place,
+        messages=messages,
+        prompt=prompt,
+        body=body,
+        slot=_whole(body, "id_slot", -1) if body is not None else -1,
+        started=_seconds(line, "started"),
+        ended=_seconds(line, "ended"),
+        **_answered(answer),
+    )
+
+
+def _answered(answer: Any) -> dict[str, Any]:
+    if answer is None:
+        return {}
+    timings = answer.get("timings") or {}
+    found: dict[str, Any] = {}
+    if "cache_n" in timings and "prompt_n" in timings:
+        cached, processed = _whole(timings, "cache_n", 0), _whole(timings, "prompt_n", 0)
+        found |= {"cached": cached, "total": cached + processed}
+    found["generated"] = _whole(timings, "predicted_n", 0)
+    for name, key in (("prefill", "prompt_ms"), ("decode", "predicted_ms")):
+        if (value := _seconds(timings, key)) is not None:
+            found[name] = value / 1e3
+    choices = answer.get("choices")
+    text = choices[0]["message"].get("content") if choices and "message" in choices[0] else answer.get("content")
+    if isinstance(text, str):
+        found["answer"] = text
+    tokens = (answer.get("__verbose") or answer).get("tokens")
+    if isinstance(tokens, list) and tokens:
+        found["answer_tokens"] = tuple(int(one) for one in tokens)
+    return found
+
+
+def _message(one: Any) -> Message:
+    content = one.get("content")
+    extra = json.dumps(one["tool_calls"]) if one.get("tool_calls") else ""
+    if isinstance(content, str) or content is None:
+        return Message(role=str(one["role"]), text=(content or "") + extra)
+    texts = [str(part.get("text", "")) for part in content if part.get("type") == "text"]
+    images = sum(part.get("type") in ("image_url", "image", "input_audio") for part in content)
+    return Message(role=str(one["role"]), text="\n".join(texts) + extra, images=images)
+
+
+def _whole(of: Any, key: str, default: int) -> int:
+    value = of.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < -1:
+        raise ValueError(f"{key} is {value!r}")
+    return int(value)
+
+
+def _seconds(of: Any, key: str) -> float | None:
+    value = of.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise ValueError(f"{key} is {value!r}")
+    return float(value)
+
+
+def _server_log(path: Path, lines: Iterator[str]) -> Log:
+    """Requests of a server's log. A restart begins its task numbers anew; slots may be interleaved."""
+    started: dict[tuple[int, int], dict[str, Any]] = {}
+    done: list[dict[str, Any]] = []
+    restarts, run, open_before = -1, 0, 0
+    for number, line in enumerate(lines, 1):
+        if "slot" not in line and "main:" not in line and "slots" not in line:
+            continue
+        if _RESTART.search(line):
+            if "initializing slots" in line:
+                restarts += 1
+                run += 1
+                open_before += len(started)
+                started.clear()
+            continue
+        match = _TASK.search(line)
+        if match is None:
+            continue
+        key, text = (run, int(match[2])), match[3]
+        if new := _NEW.search(text):
+            started[key] = {"place": f"{path.name}:{number}", "total": int(new[1]), "slot": int(match[1])}
+            started[key]["started"] = _clock(line)
+        entry = started.get(key)
+        if entry is None:
+            continue
+        if (cached := _CACHED.search(text)) and "cached" not in entry:
+            entry["cached"] = int(cached[1] or cached[3])
+        if prompt := _PROMPT.search(text):
+            entry |= {"prefill": float(prompt[1]) / 1e3, "processed": int(prompt[2])}
+        elif decode := _DECODE.search(text):
+            entry |= {"decode": float(decode[1]) / 1e3, "generated": int(decode[2])}
+        if "stop processing" in text:
+            entry["ended"] = _clock(line)
+            done.append(started.pop(key))
+    gaps = [f"{restarts} restarts of the server"] if restarts > 0 else []
+    if left := open_before + len(started):
+        gaps.append(f"{left} requests without an end")
+    records = tuple(_from_server(one) for one in done if "cached" in one or "processed" in one)
+    if len(records) < len(done):
+        gaps.append(f"{len(done) - len(records)} requests that do not say what they reused (start the server with -lv 4)")
+    return Log(records=records, gaps=tuple(gaps))
+
+
+def _from_server(entry: dict[str, Any]) -> Record:
+    processed = entry.pop("processed", None)
+    if processed is not None:
+        entry["cached"] = max(0, entry["total"] - processed)
+    return Record(**entry)
+
+
+def _clock(line: str) -> float | None:
+    match = _CLOCK.match(line)
+    if match is None:
+        return None
+    minutes, seconds, thousandths, millionths = map(int, match.groups())
+    return 60 * minutes + seconds + thousandths / 1e3 + millionths / 1e6
+
+
+def known_totals(records: Sequence[Record]) -> bool:
+    """Whether every step says how many tokens it had and reused."""
+    return all(one.total is not None and one.cached is not None for one in records)
