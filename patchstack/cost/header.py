@@ -224,7 +224,7 @@ class _Reader:
                 for done in range(left):  # noqa: B007  (used after the loop)
                     at += 8 + read(window, at)[0]
                 left = 0
-            except struct.error:
+            except (struct.error, OverflowError):  # the window ends here, or a length is beyond all files
                 left -= done
             self.skip(at - self.at)
             if left:

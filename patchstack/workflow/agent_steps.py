@@ -199,13 +199,13 @@ def _counted(
     added = new_tokens(totals, [one.cached for one in steps])
     if with_append and added > 0:
         said = f"a step adds {added:,} tokens: the most that any did"
-        found.append(Way(name="append-only", processed=append_only(totals[0], len(totals), added), assumption=said))
+        found.append(Way(name="append-only", processed=append_only(steps[0].processed, len(totals), added), assumption=said))
     shown = sum(one.images for record in records for one in (record.messages or ()))
     if image_tokens and (shown or with_append):
         text = max(0, added - image_tokens)
         said = f"{text:,} tokens of text a step, {image_tokens:,} an image; checkpoints where images begin"
         name = f"last {last_images} images at the end"
-        fixed = max(0, totals[0] - image_tokens - text)
+        fixed = max(0, steps[0].processed - image_tokens - text)
         found.append(
             Way(name=name, processed=images_at_end(fixed, len(totals), text, image_tokens, last_images), assumption=said)
         )

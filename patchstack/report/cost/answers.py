@@ -175,4 +175,8 @@ def prefix_answer(
     run = follow(
         log, work.layout, subject.options, tokens, last_images=last_images, image_tokens=image_tokens or 0
     )
-    return replace(_about(subject), prefix=parts.prefix_part(run))
+    return CostDocument(
+        model=parts.model_part(subject.model, subject.layout, subject.options),
+        options=parts.options_part(subject.options),
+        prefix=parts.prefix_part(run),
+    )
