@@ -80,27 +80,29 @@ class Layout:
         return 4 * (self.state_r + self.state_s) * len(self.recurrent)
 
 
-_NO_MEMORY = frozenset(
+def _named(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NO_MEMORY = _named(
     "bert jina-bert-v2 jina-bert-v3 nomic-bert nomic-bert-moe neo-bert eurobert modern-bert gemma-embedding dream llada"
-    " llada-moe rnd1".split()
+    " llada-moe rnd1"
 )
-_RECURRENT = frozenset("mamba mamba2 rwkv6 rwkv6qwen2 rwkv7 arwkv7".split())
-_NO_KEY_VALUE_HEADS = frozenset("jamba granitehybrid plamo2 kimi-linear lfm2 lfm2moe".split())
-_HYBRID = _NO_KEY_VALUE_HEADS | frozenset("falcon-h1 nemotron_h nemotron_h_moe qwen3next qwen35 qwen35moe".split())
-_STATE_GROUPS = frozenset(
-    "mamba2 falcon-h1 granitehybrid nemotron_h nemotron_h_moe plamo2 qwen3next qwen35 qwen35moe".split()
+_RECURRENT = _named("mamba mamba2 rwkv6 rwkv6qwen2 rwkv7 arwkv7")
+_NO_KEY_VALUE_HEADS = _named("jamba granitehybrid plamo2 kimi-linear lfm2 lfm2moe")
+_HYBRID = _NO_KEY_VALUE_HEADS | _named("falcon-h1 nemotron_h nemotron_h_moe qwen3next qwen35 qwen35moe")
+_STATE_GROUPS = _named("mamba2 falcon-h1 granitehybrid nemotron_h nemotron_h_moe plamo2 qwen3next qwen35 qwen35moe")
+_DRAFTING = _named(
+    "bailingmoe2 cohere2moe deepseek32 exaone4 exaone-moe glm4 glm4moe glm-dsa mimo2 qwen35 qwen35moe step35"
 )
-_DRAFTING = frozenset(
-    "bailingmoe2 cohere2moe deepseek32 exaone4 exaone-moe glm4 glm4moe glm-dsa mimo2 qwen35 qwen35moe step35".split()
-)
-_MLA = frozenset("deepseek2 deepseek2-ocr deepseek32 glm-dsa mistral4 kimi-linear".split())
-_ATTENTION = frozenset(
+_MLA = _named("deepseek2 deepseek2-ocr deepseek32 glm-dsa mistral4 kimi-linear")
+_ATTENTION = _named(
     "llama deci falcon grok gpt2 gptneox mpt baichuan starcoder refact bloom stablelm qwen qwen2 qwen2moe qwen2vl qwen3"
     " qwen3moe qwen3vl qwen3vlmoe phi2 phi3 phimoe plamo codeshell orion internlm2 minicpm minicpm3 gemma starcoder2"
     " xverse command-r dbrx olmo olmoe openelm arctic deepseek chatglm glm4 glm4moe bitnet jais jais2 nemotron exaone"
     " granite granitemoe chameleon plm bailingmoe bailingmoe2 dots1 arcee ernie4_5 ernie4_5-moe hunyuan-moe"
     " hunyuan-dense hunyuan_vl smollm3 seed_oss grovemoe apertus minimax-m2 cogvlm pangu-embedded mistral3 paddleocr"
-    " llama-embed maincoder talkie".split()
+    " llama-embed maincoder talkie"
 )
 
 

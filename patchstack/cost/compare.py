@@ -28,8 +28,8 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A row of llama-batched-bench: `streams` sequences of `prompt` tokens, then `generated` steps. Times in seconds, of
-    all prompts and of all steps. `shared`: the prompt is processed once for all. `ubatch` in tokens."""
+    """A row of llama-batched-bench: `streams` sequences of `prompt` tokens, then `generated` steps. Times in seconds,
+    of all prompts and of all steps. `shared`: the prompt is processed once for all. `ubatch` in tokens."""
 
     source: str
     prompt: int

@@ -102,8 +102,8 @@ def outweighing(work: Workload, length: int, most: int = 4096) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillFloor:
-    """The floor of one ubatch: `tokens` after `before` others. `operations` by the peak that they need. `compute` is None
-    if a peak is not known, and then so is `seconds`. `lacking` names those peaks."""
+    """The floor of one ubatch: `tokens` after `before` others. `operations` by the peak that they need. `compute` is
+    None if a peak is not known, and then so is `seconds`. `lacking` names those peaks."""
 
     before: int
     tokens: int
@@ -158,8 +158,8 @@ def _prefill(
 
 
 def _operations(work: Workload, step: Step, before: int) -> dict[str, float]:
-    """Operations by peak: two for a weight and a token, `4·heads·d·ℓ` for attention (causal: half of the ubatch itself),
-    and four for an element of a recurrent state and a token."""
+    """Operations by peak: two for a weight and a token, `4·heads·d·ℓ` for attention (causal: half of the ubatch
+    itself), and four for an element of a recurrent state and a token."""
     found: dict[str, float] = {}
     for one in work.placed:
         if one.rows or read_bytes(one, step) == 0 or len(one.tensor.shape) < 2:
@@ -183,7 +183,8 @@ def _operations(work: Workload, step: Step, before: int) -> dict[str, float]:
 
 
 def peak_name(kind: str) -> str:
-    """Return which peak of a machine bounds products with weights of a type: as the CUDA backend at the pin multiplies."""
+    """Return which peak of a machine bounds products with weights of a type: as the CUDA backend at the pin
+    multiplies."""
     if kind in ("nvfp4", "mxfp4"):
         return "fp4"
     return {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}.get(kind, "int8")

@@ -62,7 +62,8 @@ def is_tied(placed: Iterable[Placed]) -> bool:
 
 
 def _recurrent_blocks(tensors: Iterable[Tensor]) -> frozenset[int]:
-    """Blocks whose `attn_qkv` and `attn_gate` belong to a recurrent layer: they have a state and no attention output."""
+    """Blocks whose `attn_qkv` and `attn_gate` belong to a recurrent layer: they have a state and no attention
+    output."""
     state: set[int] = set()
     attention: set[int] = set()
     for one in tensors:

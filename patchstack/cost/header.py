@@ -72,7 +72,8 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The header of one file. `data_offset` is where its tensors' bytes begin, `file_bytes` what the file has in all."""
+    """The header of one file. `data_offset` is where its tensors' bytes begin, `file_bytes` what the file has in
+    all."""
 
     path: Path
     keys: Mapping[str, Value]
@@ -214,8 +215,8 @@ class _Reader:
         return struct.unpack(f"<{count}{code}", self.take(count * size))
 
     def _skip_texts(self, count: int) -> None:
-        """Step over texts. This loop is what a header with a vocabulary costs: it makes no objects but lengths, and the end
-        of the window is noticed by the failure to read there."""
+        """Step over texts. This loop is what a header with a vocabulary costs: it makes no objects but lengths, and
+        the end of the window is noticed by the failure to read there."""
         read = struct.Struct("<Q").unpack_from
         left = count
         while left:

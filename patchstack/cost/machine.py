@@ -86,7 +86,8 @@ class Machine:
 
 
 def parse_figure(text: str, what: str) -> Figure:
-    """Return a figure given on the command line: `273 GB/s`, `96GiB`, `990 TFLOP/s`. `what` is bandwidth, memory or peak.
+    """Return a figure given on the command line: `273 GB/s`, `96GiB`, `990 TFLOP/s`. `what` is bandwidth, memory or
+    peak.
 
     Raises `UsageError` without a unit of that kind.
     """

@@ -67,8 +67,8 @@ class Memory:
     """What is allocated, in bytes.
 
     `checkpoint_bytes` is one checkpoint at its largest, `checkpoints` how many a slot can hold; both are 0 if the model
-    needs none. `spaced` is how many the spacing allows for plain completions: chat requests have one more for every last
-    user message. `prompt_cache_bytes` is None without a limit.
+    needs none. `spaced` is how many the spacing allows for plain completions: chat requests have one more for every
+    last user message. `prompt_cache_bytes` is None without a limit.
     """
 
     cells: Cells
@@ -174,8 +174,8 @@ def needs_checkpoints(layout: Layout, options: ServerOptions) -> bool:
 def checkpoint_bytes(layout: Layout, options: ServerOptions, sizes: Cells, tokens: int | None = None) -> int:
     """Return the bytes of a checkpoint made after so many tokens (default: as many as a window holds).
 
-    The state's rows, and the cells of the window with their positions: `state_write` of `llama-memory-recurrent.cpp` and
-    `llama-kv-cache.cpp`, with the 8 bytes that `state_seq_get_size` puts in front.
+    The state's rows, and the cells of the window with their positions: `state_write` of `llama-memory-recurrent.cpp`
+    and `llama-kv-cache.cpp`, with the 8 bytes that `state_seq_get_size` puts in front.
     """
     if not needs_checkpoints(layout, options) or not options.checkpoints:
         return 0

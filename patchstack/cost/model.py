@@ -46,7 +46,8 @@ class Model:
         return self.keys.get(f"{self.architecture}.{key}")
 
     def number(self, key: str, default: int | None = None) -> int:
-        """Return a whole number of 0 or above. Raises `UsageError` if it is missing without default, or another kind."""
+        """Return a whole number of 0 or above. Raises `UsageError` if it is missing without default, or another
+        kind."""
         found = self.value(key)
         if found is None:
             if default is not None:

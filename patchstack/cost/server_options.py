@@ -47,6 +47,10 @@ class ServerOptions:
         return "draft-mtp" in self.speculation and not self.draft_model
 
 
+def _named(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _NAMES = {
     "context": ("-c", "--ctx-size"),
     "slots": ("-np", "--parallel"),
@@ -80,22 +84,23 @@ _FLAGS = {
     "--no-cache-idle-slots": ("save_idle", False),
 }
 # Options that change neither the bytes counted here nor what is reused: with a value, and without.
-_WITH_VALUE = frozenset(
+_WITH_VALUE = _named(
     "-m --model --host --port -t --threads -tb --threads-batch -ngl --gpu-layers --n-gpu-layers -a --alias --api-key"
     " --chat-template --chat-template-file --temp --top-k --top-p --min-p --seed -s -n --predict --n-predict --timeout"
-    " -to --threads-http -lv --verbosity --log-file --reasoning-format --reasoning-budget -fitp -fit --fit -dev --device"
+    " -to --threads-http -lv --verbosity --log-file --reasoning-format --reasoning-budget -fitp -fit --fit"
+    " -dev --device"
     " -ts --tensor-split -sm --split-mode -mg --main-gpu -ncmoe --n-cpu-moe -ot --override-tensor --slot-save-path"
     " --repeat-penalty --presence-penalty --frequency-penalty --rope-freq-base --rope-freq-scale --rope-scaling"
-    " --spec-draft-n-min --spec-draft-p-min --spec-draft-p-split -ngld --gpu-layers-draft --numa --prio".split()
+    " --spec-draft-n-min --spec-draft-p-min --spec-draft-p-split -ngld --gpu-layers-draft --numa --prio"
 )
-_ALONE = frozenset(
+_ALONE = _named(
     "--jinja --no-jinja --no-warmup --warmup --mlock --no-mmap --mmap --metrics --slots --no-slots --props --no-webui"
     " --webui --verbose -v --no-perf --perf --log-disable --log-timestamps --log-prefix -cb --cont-batching -cmoe"
-    " --cpu-moe --ignore-eos --no-context-shift --offline --log-colors".split()
+    " --cpu-moe --ignore-eos --no-context-shift --offline --log-colors"
 )
 _ON, _OFF = ("on", "enabled", "true", "1"), ("off", "disabled", "false", "0")
-_SPECULATION = frozenset(
-    "none draft-simple draft-eagle3 draft-mtp ngram-simple ngram-map-k ngram-map-k4v ngram-mod ngram-cache".split()
+_SPECULATION = _named(
+    "none draft-simple draft-eagle3 draft-mtp ngram-simple ngram-map-k ngram-map-k4v ngram-mod ngram-cache"
 )
 
 
@@ -132,8 +137,8 @@ def read_options(command: Sequence[str]) -> ServerOptions:
     return _settled(replace(ServerOptions(), **found, ignored=tuple(ignored), unknown=tuple(unknown)), found)  # type: ignore[arg-type]  # each field has its own reader
 
 
-_SPECIAL = frozenset(
-    "-fa --flash-attn -sps --slot-prompt-similarity -md --model-draft --spec-draft-model --spec-type -m --model".split()
+_SPECIAL = _named(
+    "-fa --flash-attn -sps --slot-prompt-similarity -md --model-draft --spec-draft-model --spec-type -m --model"
 )
 
 

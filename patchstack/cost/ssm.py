@@ -31,9 +31,9 @@ class LayerMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSplit:
-    """Which heads keep f32: those with τ above `threshold`. `f32` by layer and head. `factor` is `1 − n_bf16/2H`, of the
-    bytes of S. `state_bytes` is S and R of a sequence. `step_seconds` reads and writes it for `streams`, None without a
-    bandwidth. `error` is the largest `2⁻⁸·τ` of a head in bf16, 0 if there is none."""
+    """Which heads keep f32: those with τ above `threshold`. `f32` by layer and head. `factor` is `1 − n_bf16/2H`, of
+    the bytes of S. `state_bytes` is S and R of a sequence. `step_seconds` reads and writes it for `streams`, None
+    without a bandwidth. `error` is the largest `2⁻⁸·τ` of a head in bf16, 0 if there is none."""
 
     threshold: float
     f32: tuple[tuple[bool, ...], ...]
@@ -119,7 +119,8 @@ def split(
 
 
 def threshold_of_share(memories: Sequence[LayerMemory], share: float) -> float:
-    """Return the largest threshold that keeps at least this share of heads in f32. Raises `UsageError` outside 0 to 1."""
+    """Return the largest threshold that keeps at least this share of heads in f32. Raises `UsageError` outside 0 to
+    1."""
     if not 0 <= share <= 1:
         raise UsageError(f"a share of {share:g}", hint="0 to 1: the part of heads that keeps f32")
     lengths = sorted((tau for one in memories for tau in one.tau), reverse=True)

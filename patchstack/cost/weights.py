@@ -32,8 +32,8 @@ class Step:
 
 
 def weigh(placed: Sequence[Placed], step: Step) -> tuple[GroupBytes, ...]:
-    """Return the bytes by group and type, in the order of `Group`. A tied head is a row of its own, with no bytes in the
-    file."""
+    """Return the bytes by group and type, in the order of `Group`. A tied head is a row of its own, with no bytes in
+    the file."""
     found: dict[tuple[Group, str], list[float]] = {}
     for one in placed:
         entry = found.setdefault((one.group, one.tensor.type.name), [0, 0, 0.0])

@@ -36,7 +36,8 @@ class AgentStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """Another way: the tokens it processes, and bytes of KV and checkpoints. `assumption` is what it takes for granted."""
+    """Another way: the tokens it processes, and bytes of KV and checkpoints. `assumption` is what it takes for
+    granted."""
 
     name: str
     processed: int
@@ -64,7 +65,9 @@ def follow(
     records = log.records
     prompts = [tokens.prompt(one) if one.messages is not None or one.prompt is not None else None for one in records]
     if not known_totals(records) and any(one is None for one in prompts):
-        raise UsageError("some steps have neither a prompt nor timings", hint="log whole requests, or answers with timings")
+        raise UsageError(
+            "some steps have neither a prompt nor timings", hint="log whole requests, or answers with timings"
+        )
     known = [one for one in prompts if one is not None]
     complete = len(known) == len(prompts)
     requests = [_request(one, record, tokens) for one, record in zip(known, records, strict=False)] if complete else []
@@ -176,7 +179,9 @@ def _ways(
 def _simulated(
     name: str, layout: Layout, options: ServerOptions, requests: Sequence[Request], assumption: str = ""
 ) -> Way:
-    server = Slots(replace(layout, trained=1 << 40), options, context=max(options.context or layout.trained, _longest(requests)))
+    server = Slots(
+        replace(layout, trained=1 << 40), options, context=max(options.context or layout.trained, _longest(requests))
+    )
     most = processed = 0
     for one in requests:
         reuse = server.serve(one)
@@ -199,7 +204,9 @@ def _counted(
     added = new_tokens(totals, [one.cached for one in steps])
     if with_append and added > 0:
         said = f"a step adds {added:,} tokens: the most that any did"
-        found.append(Way(name="append-only", processed=append_only(steps[0].processed, len(totals), added), assumption=said))
+        found.append(
+            Way(name="append-only", processed=append_only(steps[0].processed, len(totals), added), assumption=said)
+        )
     shown = sum(one.images for record in records for one in (record.messages or ()))
     if image_tokens and (shown or with_append):
         text = max(0, added - image_tokens)
@@ -207,6 +214,8 @@ def _counted(
         name = f"last {last_images} images at the end"
         fixed = max(0, steps[0].processed - image_tokens - text)
         found.append(
-            Way(name=name, processed=images_at_end(fixed, len(totals), text, image_tokens, last_images), assumption=said)
+            Way(
+                name=name, processed=images_at_end(fixed, len(totals), text, image_tokens, last_images), assumption=said
+            )
         )
     return tuple(found)

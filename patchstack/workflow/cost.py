@@ -1,4 +1,5 @@
-"""What `patchstack cost` works on: a model, a command line, and what a build's llama-fit-params says of compute buffers."""
+"""What `patchstack cost` works on: a model, a command line, and what a build's llama-fit-params says of compute
+buffers."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ _FITTED = re.compile(r"^(\S+) +([0-9]+) +([0-9]+) +([0-9]+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A model under a command line. `layout` is None if the memory of its architecture is not known; then `unknown` says
-    so."""
+    """A model under a command line. `layout` is None if the memory of its architecture is not known; then `unknown`
+    says so."""
 
     model: Model
     placed: Sequence[Placed]

@@ -17,8 +17,8 @@ BYTES_A_TOKEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """The tokens of a prompt, where user messages begin in them, where the messages after the last answer begin, and the
-    spans that images take."""
+    """The tokens of a prompt, where user messages begin in them, where the messages after the last answer begin, and
+    the spans that images take."""
 
     tokens: tuple[int, ...]
     user_starts: tuple[int, ...] = ()
@@ -97,13 +97,21 @@ class ServerTokens:
         if record.messages is None:
             return Prompt(tokens=self._tokens(record.prompt or ""))
         if any(one.images for one in record.messages):
-            raise UsageError(f"{record.place}: images are not tokenized", hint="leave out --server: bytes, with --image-tokens")
+            raise UsageError(
+                f"{record.place}: images are not tokenized", hint="leave out --server: bytes, with --image-tokens"
+            )
         body = record.body or {}
         messages = list(body["messages"])
         tokens = self._tokens(self._rendered({**body, "messages": messages}))
         last = max((at for at, one in enumerate(record.messages) if one.role == "assistant"), default=-1)
-        before = self._tokens(self._rendered({**body, "messages": messages[: last + 1], "add_generation_prompt": False})) if last >= 0 else ()
-        tail = next((at for at, (a, b) in enumerate(zip(tokens, before, strict=False)) if a != b), min(len(tokens), len(before)))
+        before = (
+            self._tokens(self._rendered({**body, "messages": messages[: last + 1], "add_generation_prompt": False}))
+            if last >= 0
+            else ()
+        )
+        tail = next(
+            (at for at, (a, b) in enumerate(zip(tokens, before, strict=False)) if a != b), min(len(tokens), len(before))
+        )
         size = len(self._user)
         users = tuple(at for at in range(len(tokens) - size + 1) if size and tokens[at : at + size] == self._user)
         return Prompt(tokens=tokens, user_starts=users, tail=tail)
@@ -145,13 +153,22 @@ class ServerTokens:
         except urllib.error.HTTPError as error:
             raise UsageError(f"{self.url}{path}: {error.code}: {error.read()[:200]!r}") from error
         except (OSError, ValueError) as error:
-            raise MissingError(f"{self.url} does not answer: {error}", hint="start llama-server with the model") from error
+            raise MissingError(
+                f"{self.url} does not answer: {error}", hint="start llama-server with the model"
+            ) from error
         if not isinstance(found, dict):
             raise UsageError(f"{self.url}{path}: the answer is not an object")
         return found
 
 
-_TEMPLATE_KEYS = ("messages", "tools", "tool_choice", "chat_template_kwargs", "add_generation_prompt", "reasoning_format")
+_TEMPLATE_KEYS = (
+    "messages",
+    "tools",
+    "tool_choice",
+    "chat_template_kwargs",
+    "add_generation_prompt",
+    "reasoning_format",
+)
 
 
 def _integers(answer: dict[str, Any]) -> tuple[int, ...]:
@@ -169,4 +186,3 @@ def _pieces(data: bytes) -> list[int]:
 def _number(data: bytes, count: int) -> list[int]:
     start = int.from_bytes(hashlib.sha256(data).digest()[:6], "big") << 32
     return [start + one for one in range(count)]
-

@@ -105,8 +105,8 @@ def vocabulary(count: int, *, merges: bool = True) -> dict[str, Value]:
 
 
 def qwen3_32b(tokens: bool = False) -> tuple[dict[str, Value], list[Shape]]:
-    """Qwen3-32B in Q4_K_M, as `llama-quantize` types it: Q6_K for the head, and for the value and down projections of the
-    layers that `use_more_bits` names."""
+    """Qwen3-32B in Q4_K_M, as `llama-quantize` types it: Q6_K for the head, and for the value and down projections of
+    the layers that `use_more_bits` names."""
     width, hidden, layers, vocab = 5120, 25600, 64, 151936
     keys: dict[str, Value] = {
         "general.architecture": "qwen3",
@@ -150,7 +150,8 @@ def qwen3_32b(tokens: bool = False) -> tuple[dict[str, Value], list[Shape]]:
 def hybrid_35b(
     *, draft: bool = True, weights: str = "q4_K", vocab: int = 248_320
 ) -> tuple[dict[str, Value], list[Shape]]:
-    """A hybrid of 35B parameters with 3B active: 30 recurrent layers, 10 with attention, 256 experts, and a draft block."""
+    """A hybrid of 35B parameters with 3B active: 30 recurrent layers, 10 with attention, 256 experts, and a draft
+    block."""
     width, layers, arch = 2048, 40, "qwen35moe"
     keys: dict[str, Value] = {
         "general.architecture": arch,

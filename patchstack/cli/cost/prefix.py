@@ -17,7 +17,8 @@ def prefix_command(
         str, typer.Option("--options", metavar="TEXT", help="Options of the server: '-c 32768 -np 1 -cms 0'.")
     ] = "",
     server: Annotated[
-        str | None, typer.Option("--server", metavar="URL", help="A llama-server with the model, to render and tokenize.")
+        str | None,
+        typer.Option("--server", metavar="URL", help="A llama-server with the model, to render and tokenize."),
     ] = None,
     image_tokens: Annotated[
         int | None, typer.Option("--image-tokens", min=1, metavar="N", help="Tokens of an image.")
@@ -28,7 +29,8 @@ def prefix_command(
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """What an agent's steps reuse of the steps before, which message broke the reuse, and what other ways would process.
+    """What an agent's steps reuse of the steps before, which message broke the reuse, and what other ways would
+    process.
 
     LOG is JSON lines (request bodies, answers with timings, or objects with request and response) or the log of a
     llama-server. Without --server, tokens of prompts are estimated as 4 bytes each.

@@ -14,7 +14,8 @@ def shape_command(
     model: ModelArgument,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
 ) -> None:
-    """Write a model's header with a hole for the weights. llama.cpp's tools load it in seconds, to say what they allocate.
+    """Write a model's header with a hole for the weights. llama.cpp's tools load it in seconds, to say what they
+    allocate.
 
     Tensors of up to 64 KiB (norms, biases, decays) are copied. What a model of holes generates means nothing.
     """

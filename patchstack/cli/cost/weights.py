@@ -19,7 +19,8 @@ def weights_command(
 ) -> None:
     """Put each tensor in one group, and count its bytes in the file and in a step.
 
-    Experts are read as the expected number of distinct ones, embeddings by the row, the draft block only when it drafts.
+    Experts are read as the expected number of distinct ones, embeddings by the row, the draft block only when it
+    drafts.
     """
     from patchstack.report.cost.answers import weights_answer
     from patchstack.workflow.cost import open_subject

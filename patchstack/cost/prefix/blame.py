@@ -88,7 +88,8 @@ class Conversations:
 
 
 def _shared(before: Sequence[Message], now: Sequence[Message]) -> int:
-    """How many messages two steps share, in order from the start and in all. A common system message alone is little."""
+    """How many messages two steps share, in order from the start and in all. A common system message alone is
+    little."""
     prefix = 0
     for one, other in zip(before, now, strict=False):
         if one != other:

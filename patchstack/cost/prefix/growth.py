@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ def growth(processed: Sequence[int]) -> Growth:
 def between(steps: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     """Return the tokens of every step from the first to the last of (step, tokens), on lines between those given."""
     found: list[int] = []
-    for (one, tokens), (other, more) in zip(steps, steps[1:], strict=False):
+    for (one, tokens), (other, more) in pairwise(steps):
         found += [round(tokens + (more - tokens) * (at - one) / (other - one)) for at in range(one, other)]
     return (*found, steps[-1][1]) if steps else ()
 
@@ -43,7 +44,7 @@ def new_tokens(totals: Sequence[int], cached: Sequence[int]) -> int:
     A prompt in which something is taken away grows by less than what was added. So this is what an append-only prompt
     adds, if some step only appended. 0 without two steps.
     """
-    return max((later - earlier for earlier, later in zip(totals, totals[1:], strict=False)), default=0)
+    return max((later - earlier for earlier, later in pairwise(totals)), default=0)
 
 
 def append_only(first: int, steps: int, added: int) -> int:
@@ -54,7 +55,7 @@ def append_only(first: int, steps: int, added: int) -> int:
 def images_at_end(fixed: int, steps: int, text: int, image: int, kept: int) -> int:
     """Return the tokens that are processed if the last `kept` images of `image` tokens are at the end of each prompt.
 
-    Each step restores the state before the images, adds `text` tokens to it, and processes the images again. `fixed` are
-    the tokens before the first step.
+    Each step restores the state before the images, adds `text` tokens to it, and processes the images again. `fixed`
+    are the tokens before the first step.
     """
     return fixed + sum(text + min(kept, at) * image for at in range(1, steps + 1))

@@ -211,7 +211,9 @@ def _server_log(path: Path, lines: Iterator[str]) -> Log:
         gaps.append(f"{left} requests without an end")
     records = tuple(_from_server(one) for one in done if "cached" in one or "processed" in one)
     if len(records) < len(done):
-        gaps.append(f"{len(done) - len(records)} requests that do not say what they reused (start the server with -lv 4)")
+        gaps.append(
+            f"{len(done) - len(records)} requests that do not say what they reused (start the server with -lv 4)"
+        )
     return Log(records=records, gaps=tuple(gaps))
 
 

@@ -14,9 +14,9 @@ from patchstack.cost.server_options import ServerOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request: the tokens of its prompt, where user messages begin in it (none for a plain completion), and the tokens
-    that were generated. `slot` is -1 if the server chooses. `cache` is false for `cache_prompt: false`. `images` are
-    spans (first, end) that an image takes."""
+    """A request: the tokens of its prompt, where user messages begin in it (none for a plain completion), and the
+    tokens that were generated. `slot` is -1 if the server chooses. `cache` is false for `cache_prompt: false`.
+    `images` are spans (first, end) that an image takes."""
 
     prompt: Sequence[int]
     generated: Sequence[int] = ()
@@ -28,9 +28,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse:
-    """What a request reused: `cached` of `total` tokens, in `slot`. `common` is the prefix that the slot held. `restored`
-    is the tokens of the checkpoint it went back to, -1 without. `checkpoints` are those of the slot afterwards, in tokens.
-    `lost_checkpoints` were erased because there were too many. `refused`: it does not fit the context of a slot."""
+    """What a request reused: `cached` of `total` tokens, in `slot`. `common` is the prefix that the slot held.
+    `restored` is the tokens of the checkpoint it went back to, -1 without. `checkpoints` are those of the slot
+    afterwards, in tokens. `lost_checkpoints` were erased because there were too many. `refused`: it does not fit the
+    context of a slot."""
 
     slot: int
     total: int

@@ -1,7 +1,7 @@
 """The cells of the cache for layers with a window: which positions of a sequence are still there.
 
-As `find_slot`, `apply_ubatch` and `seq_rm` of `src/llama-kv-cache.cpp` at the pin: a cell is taken if it is empty or its
-position is outside the window, and with a position all earlier ones of its sequence go.
+As `find_slot`, `apply_ubatch` and `seq_rm` of `src/llama-kv-cache.cpp` at the pin: a cell is taken if it is empty or
+its position is outside the window, and with a position all earlier ones of its sequence go.
 """
 
 from __future__ import annotations

@@ -86,6 +86,7 @@ def memory_answer(subject: Subject, machine: Machine, fitted: Sequence[Fitted] =
         fit = CostFit(
             room_bytes=room,
             largest_context_tokens=largest_context(layout, options, weights, room),
+            trained_tokens=layout.trained,
             most_slots=most_slots(layout, options, weights, room),
         )
     return replace(_about(subject, machine), memory=parts.memory_part(memory, options, fitted, fit))
@@ -168,13 +169,12 @@ def prefix_answer(
     subject = open_subject(model, ["llama-server", *options])
     read = [read_log(path) for path in logs]
     log = Log(
-        records=tuple(one for part in read for one in part.records), gaps=tuple(one for part in read for one in part.gaps)
+        records=tuple(one for part in read for one in part.records),
+        gaps=tuple(one for part in read for one in part.gaps),
     )
     tokens: Tokens = ServerTokens(server) if server is not None else EstimatedTokens(image_tokens)
     work = subject.workload()
-    run = follow(
-        log, work.layout, subject.options, tokens, last_images=last_images, image_tokens=image_tokens or 0
-    )
+    run = follow(log, work.layout, subject.options, tokens, last_images=last_images, image_tokens=image_tokens or 0)
     return CostDocument(
         model=parts.model_part(subject.model, subject.layout, subject.options),
         options=parts.options_part(subject.options),

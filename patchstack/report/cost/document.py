@@ -113,7 +113,7 @@ def options_part(options: ServerOptions) -> CostOptions:
     )
 
 
-def weights_part(placed: Sequence[Placed], rows: Sequence[GroupBytes], routing: Routing, tokens: float) -> CostWeights:
+def weights_part(placed: Sequence[Placed], rows: Sequence[GroupBytes], routing: Routing, tokens: int) -> CostWeights:
     """Weights by group."""
     return CostWeights(
         step_tokens=tokens,
@@ -334,7 +334,7 @@ def _step_part(number: int, step: AgentStep) -> CostStep:
 
 ASSUMPTIONS = (
     "Every byte is read from memory once a step; nothing is kept in the chip's caches from one step to the next.",
-    "Activations, the compute graph's own buffers, launches and waiting are not counted: a floor is below any real time.",
+    "Activations, launches and waiting are not counted: a floor is below any real time.",
 )
 
 

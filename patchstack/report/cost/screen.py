@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from patchstack.report.cost import tables
 from patchstack.report.documents.cost import CostDocument, CostMachine
@@ -10,35 +11,62 @@ from patchstack.report.table import Give, Table, print_table
 from patchstack.report.text import counted, printable
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A table with its title, and lines after it."""
+
+    title: str
+    table: Table
+    lines: tuple[str, ...] = ()
+
+
 def print_document(document: CostDocument) -> None:
     """Print every section that a document has."""
-    if document.model is not None:
-        _lines(tables.model_lines(document.model))
-    _lines(tables.machine_lines(document.machine))
-    if document.options is not None and document.options.unknown:
-        _lines([f"unknown  {', '.join(document.options.unknown)}"])
-    if document.weights is not None:
-        _section("weights", tables.weights_table(document.weights), tables.weights_lines(document.weights))
-    if document.memory is not None:
-        _section("memory", tables.memory_table(document.memory), tables.memory_lines(document.memory))
-    if document.decode is not None:
-        _section("decode", tables.decode_table(document.decode), _outweighing(document))
-    if document.prefill is not None:
-        _section("prefill", tables.prefill_table(document.prefill), _unknown_peaks(document))
-    if document.elasticities is not None:
-        _section("elasticities", tables.sensitivity_table(document))
-        _section("range", tables.variation_table(document))
-    if document.state is not None:
-        _section("recurrent state", tables.state_table(document.state))
-    if document.compared is not None:
-        _section("measured over floor", tables.compared_table(document.compared))
-    if document.prefix is not None:
-        _section("steps", tables.prefix_table(document.prefix), tables.prefix_lines(document.prefix))
-        if document.prefix.ways:
-            _section("other ways", tables.ways_table(document.prefix))
+    for line in about_lines(document):
+        print(printable(line))
+    for section in sections_of(document):
+        print(f"\n{section.title}\n")
+        print_table(section.table)
+        for line in section.lines:
+            print(printable(line))
     if document.assumptions:
-        print()
-        _lines(f"taken for granted: {one}" for one in document.assumptions)
+        print("\ntaken for granted\n")
+        for line in document.assumptions:
+            print(printable(f"- {line}"))
+
+
+def about_lines(document: CostDocument) -> Iterator[str]:
+    """The model, the machine, and options that were not understood."""
+    if document.model is not None:
+        yield from tables.model_lines(document.model)
+    yield from tables.machine_lines(document.machine)
+    if document.options is not None and document.options.unknown:
+        yield f"unknown  {', '.join(document.options.unknown)}"
+
+
+def sections_of(document: CostDocument) -> Iterator[Section]:
+    """The sections that a document has."""
+    if (weights := document.weights) is not None:
+        yield Section(title="weights", table=tables.weights_table(weights), lines=tuple(tables.weights_lines(weights)))
+    if (memory := document.memory) is not None:
+        yield Section(title="memory", table=tables.memory_table(memory), lines=tuple(tables.memory_lines(memory)))
+    if document.decode is not None:
+        yield Section(title="decode", table=tables.decode_table(document.decode), lines=tuple(_outweighing(document)))
+    if document.prefill is not None:
+        yield Section(
+            title="prefill", table=tables.prefill_table(document.prefill), lines=tuple(_unknown_peaks(document))
+        )
+    if document.elasticities is not None:
+        yield Section(title="elasticity of a step's time", table=tables.sensitivity_table(document))
+        yield Section(title="range", table=tables.variation_table(document))
+    if document.state is not None:
+        yield Section(title="recurrent state", table=tables.state_table(document.state))
+    if document.compared is not None:
+        yield Section(title="measured over floor", table=tables.compared_table(document.compared))
+    if (prefix := document.prefix) is not None:
+        yield Section(title="steps", table=tables.prefix_table(prefix), lines=tuple(tables.prefix_lines(prefix)))
+        if prefix.ways:
+            yield Section(title="other ways", table=tables.ways_table(prefix))
 
 
 def machines_table(machines: Mapping[str, CostMachine]) -> Table:
@@ -52,21 +80,11 @@ def machines_table(machines: Mapping[str, CostMachine]) -> Table:
     return Table(titles=titles, rows=rows, styles={}, gives={"source": Give.FOLD})
 
 
-def _section(title: str, table: Table, after: Iterable[str] = ()) -> None:
-    print(f"\n{title}\n")
-    print_table(table)
-    _lines(after)
-
-
-def _lines(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(printable(line))
-
-
 def _outweighing(document: CostDocument) -> Iterable[str]:
     for one in document.outweigh or ():
         if one.streams is not None:
-            yield f"at {one.context_tokens:,} tokens, KV and state outweigh the weights from {counted(one.streams, 'stream')} on"
+            many = counted(one.streams, "stream")
+            yield f"at {one.context_tokens:,} tokens, KV and state outweigh the weights from {many} on"
 
 
 def _unknown_peaks(document: CostDocument) -> Iterable[str]:

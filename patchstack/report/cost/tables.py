@@ -59,7 +59,8 @@ def percent(share: float | None) -> str:
 def model_lines(model: CostModel) -> Iterator[str]:
     """What a model is."""
     files = f", {model.files} files" if model.files > 1 else ""
-    yield f"model    {model.name} ({model.architecture}): {counted(model.tensors, 'tensor')}, {gigabytes(model.tensor_bytes)}{files}"
+    told = f"{counted(model.tensors, 'tensor')}, {gigabytes(model.tensor_bytes)}{files}"
+    yield f"model    {model.name} ({model.architecture}): {told}"
     if model.memory is None:
         yield "memory   not known for this architecture"
         return
@@ -104,10 +105,8 @@ def weights_table(weights: CostWeights) -> Table:
 def weights_lines(weights: CostWeights) -> Iterator[str]:
     """What the step's bytes take for granted."""
     if weights.distinct_experts is not None:
-        yield (
-            f"a step of {weights.step_tokens:g} tokens reads {weights.distinct_experts:,.1f} of {weights.experts} experts"
-            f" a layer ({weights.routing})"
-        )
+        step = f"a step of {counted(weights.step_tokens, 'token')}"
+        yield f"{step} reads {weights.distinct_experts:,.1f} of {weights.experts} experts a layer ({weights.routing})"
     if weights.tied_head:
         yield "the head is the table of embeddings: it is read, and has no bytes of its own in the file"
 
@@ -167,10 +166,13 @@ def memory_lines(memory: CostMemory) -> Iterator[str]:
     each = f", {memory.stream_tokens:,} for each of {memory.streams} streams" if memory.streams > 1 else ""
     yield f"context  {memory.context_tokens:,} tokens{each}"
     if memory.fit is not None:
-        yield (
-            f"fits     in {size(memory.fit.room_bytes)}: a context of {memory.fit.largest_context_tokens:,} tokens, or"
-            f" {counted(memory.fit.most_slots, 'slot')} with the context that one has now"
+        most = memory.fit.largest_context_tokens
+        beyond = f" (it was trained for {memory.fit.trained_tokens:,})" if most > memory.fit.trained_tokens else ""
+        slots = counted(memory.fit.most_slots, "slot") + (
+            " (more than 256 are refused)" if memory.fit.most_slots == 256 else ""
         )
+        yield f"fits     in {size(memory.fit.room_bytes)}: a context of {most:,} tokens{beyond}"
+        yield f"         or {slots}, each with the context that one has now"
 
 
 def state_table(state: CostState) -> Table:
@@ -281,10 +283,8 @@ def _blame(message: int | None, role: str, change: str, lost: int | None) -> str
 
 def prefix_lines(prefix: CostPrefix) -> Iterator[str]:
     """The sum and its growth."""
-    yield (
-        f"sum      {prefix.total_tokens:,} tokens in {counted(len(prefix.steps), 'step')}, {prefix.cached_tokens:,} cached,"
-        f" {prefix.processed_tokens:,} processed"
-    )
+    told = f"{prefix.total_tokens:,} tokens in {counted(len(prefix.steps), 'step')}"
+    yield f"sum      {told}, {prefix.cached_tokens:,} cached, {prefix.processed_tokens:,} processed"
     yield f"growth   {prefix.linear:,.1f}·n + {prefix.quadratic:,.2f}·n² tokens processed after n steps"
     yield f"unit     {prefix.unit}"
     for one in prefix.gaps:

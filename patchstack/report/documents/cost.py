@@ -79,7 +79,7 @@ class CostGroup(Part, frozen=True, kw_only=True):
 class CostWeights(Part, frozen=True, kw_only=True):
     """Bytes of the weights by group and type; `step_bytes` are read in a step of `step_tokens` tokens."""
 
-    step_tokens: float
+    step_tokens: int
     routing: str
     distinct_experts: float | None
     experts: int
@@ -144,10 +144,12 @@ class CostAllocation(Part, frozen=True, kw_only=True):
 
 
 class CostFit(Part, frozen=True, kw_only=True):
-    """What fits in so many bytes of a device, without compute buffers unless they were asked for."""
+    """What fits in so many bytes of a device, without compute buffers unless they were asked for. `trained_tokens` is
+    the context that the model was trained for; llama.cpp takes 256 slots at most."""
 
     room_bytes: int
     largest_context_tokens: int
+    trained_tokens: int
     most_slots: int
 
 
@@ -225,7 +227,8 @@ class CostCompared(Part, frozen=True, kw_only=True):
 
 
 class CostStep(Part, frozen=True, kw_only=True):
-    """A step of an agent. `measured` says whether the server told what it reused. Times are null if the log has none."""
+    """A step of an agent. `measured` says whether the server told what it reused. Times are null if the log has
+    none."""
 
     step: int
     conversation: int

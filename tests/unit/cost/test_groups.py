@@ -11,7 +11,7 @@ from patchstack.cost.groups import Group, place
 from patchstack.cost.model import read_model
 from patchstack.cost.weights import Step, weigh
 from tests.support import tiny_gguf
-from tests.support.gguf_header import Shape, hybrid_35b, qwen3_32b, write_shape
+from tests.support.gguf_header import Shape, Value, hybrid_35b, qwen3_32b, write_shape
 
 NAMES = {
     "token_embd.weight": Group.EMBEDDINGS,
@@ -47,7 +47,7 @@ NAMES = {
 
 
 def test_names_decide(tmp_path: Path) -> None:
-    keys = {"general.architecture": "x", "x.block_count": 4, "x.nextn_predict_layers": 1}
+    keys: dict[str, Value] = {"general.architecture": "x", "x.block_count": 4, "x.nextn_predict_layers": 1}
     path = write_shape(tmp_path / "model.gguf", keys, [Shape(name, (32,)) for name in NAMES])
     assert {one.tensor.name: one.group for one in place(read_model(path))} == NAMES
 
