@@ -71,9 +71,10 @@ class Conversations:
     def find(self, now: Sequence[Message]) -> int:
         """Return the number of the conversation that goes on with these messages, a new one if none does."""
         best, chosen = 0, -1
-        for number, (before, _) in enumerate(self.last):
-            shared = _shared(before, now)
-            if shared > best or (shared == best and shared and number == len(self.last) - 1):
+        for number, (before, answer) in enumerate(self.last):
+            whole = before if answer is None else (*before, Message(role="assistant", text=answer))
+            shared = _shared(whole, now)
+            if shared and shared >= best:
                 best, chosen = shared, number
         if chosen < 0:
             self.last.append(((), None))
@@ -88,15 +89,14 @@ class Conversations:
 
 
 def _shared(before: Sequence[Message], now: Sequence[Message]) -> int:
-    """How many messages two steps share, in order from the start and in all. A common system message alone is
-    little."""
+    """How many messages two steps share, in order from the start and in all. A system message alone is shared by all the
+    conversations of an agent: it counts only if the step before had nothing else."""
     prefix = 0
     for one, other in zip(before, now, strict=False):
         if one != other:
             break
         prefix += 1
-    common = len(set(before) & set(now))
-    roles = [one.role for one in before[:prefix]]
-    if common and all(role == "system" for role in roles) and common <= prefix:
-        return 0 if len(before) > prefix + 1 else common
-    return common + prefix
+    common = set(before) & set(now)
+    if all(one.role == "system" for one in common) and len(before) > len(common):
+        return 0
+    return len(common) + prefix
