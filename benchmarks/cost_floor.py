@@ -107,7 +107,17 @@ def main() -> int:
         rows = Path(directory) / "rows.jsonl"
         lines = []
         for run in range(options.runs):
-            command = [str(options.bin / "llama-batched-bench"), "-m", str(model), "-c", "512", "-npp", "8", "-ntg", "16"]
+            command = [
+                str(options.bin / "llama-batched-bench"),
+                "-m",
+                str(model),
+                "-c",
+                "512",
+                "-npp",
+                "8",
+                "-ntg",
+                "16",
+            ]
             command += ["-npl", "1", "-t", str(options.threads), "--output-format", "jsonl"]
             done = subprocess.run(command, capture_output=True, check=True)
             lines += [line for line in done.stdout.decode().splitlines() if line.startswith("{")]
@@ -116,7 +126,9 @@ def main() -> int:
         bandwidths += [probe.once() for _ in range(10 - len(bandwidths))]
         rows.write_text("\n".join(lines))
         work = open_subject(model, ["-np", "1"]).workload()
-        found = [one for one in compare(work, read_batched_bench(rows), max(bandwidths), {}) if one.what.startswith("decode")]
+        found = [
+            one for one in compare(work, read_batched_bench(rows), max(bandwidths), {}) if one.what.startswith("decode")
+        ]
     shares = sorted(one.share for one in found if one.share is not None)
     print(
         json.dumps(

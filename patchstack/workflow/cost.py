@@ -18,7 +18,7 @@ from patchstack.cost.server_options import ServerOptions, read_options
 from patchstack.errors import MissingError, UsageError
 from patchstack.process import run
 
-_FITTED = re.compile(r"^(\S+) +([0-9]+) +([0-9]+) +([0-9]+)$", re.MULTILINE)
+_FITTED = re.compile(r"^(\S+) +([0-9]+) +([0-9]+) +([0-9]+) *$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +82,7 @@ def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
     command += ["-ctk", options.key_type.name, "-ctv", options.value_type.name]
     command += ["-fa", "on" if options.flash_attention else "off"]
     command += ["--swa-full"] if options.swa_full else []
+    command += ["--no-repack"]  # what is repacked for the CPU is left out of the answer
     done = run(command, timeout=120)
     found = tuple(
         Fitted(device=name, model=int(model) * MIB, context=int(context) * MIB, compute=int(compute) * MIB)

@@ -36,7 +36,9 @@ def test_the_first_changed_message_is_named(now: list[Message], index: int, role
 
 
 def test_messages_that_are_only_appended_are_not_blamed() -> None:
-    assert blame(BEFORE, [*BEFORE, Message(role="assistant", text="2"), Message(role="user", text="three")], "2") is None
+    assert (
+        blame(BEFORE, [*BEFORE, Message(role="assistant", text="2"), Message(role="user", text="three")], "2") is None
+    )
     assert blame(BEFORE, BEFORE) is None
 
 

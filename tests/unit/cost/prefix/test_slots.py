@@ -106,7 +106,9 @@ def test_a_prompt_beyond_the_context_is_refused(layouts: dict[str, Layout]) -> N
     assert not server.serve(Request(prompt=tuple(range(511)))).refused
 
 
-def test_two_conversations_keep_their_slots_and_one_cleared_comes_back_from_host_memory(layouts: dict[str, Layout]) -> None:
+def test_two_conversations_keep_their_slots_and_one_cleared_comes_back_from_host_memory(
+    layouts: dict[str, Layout],
+) -> None:
     first, second = tuple(range(400)), tuple(range(1000, 1400))
     for options in ((), ("-np", "2"), ("-np", "2", "-cram", "0")):
         server = Slots(layouts["llama"], read_options(["-c", "4096", *options]))
