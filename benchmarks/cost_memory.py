@@ -1,7 +1,9 @@
-"""Hold what `patchstack cost memory` says against the logs of llama.cpp, over a grid of contexts, slots and cache types.
+"""Hold what `patchstack cost memory` says against the logs of llama.cpp, over a grid of contexts, slots and cache
+types.
 
 Every KV and recurrent line must be equal to its last digit, with cells, layers and the sizes of the context. Models
-without a tokenizer serve: llama-batched-bench needs none. `test-llama-archs -a ARCH -o DIR` of a build writes such models.
+without a tokenizer serve: llama-batched-bench needs none. `test-llama-archs -a ARCH -o DIR` of a build writes such
+models.
 
     python -m benchmarks.cost_memory --bin DIR MODEL... [--contexts 300,5000,32768] [--slots 1,3]
 """
@@ -26,7 +28,8 @@ _KV = re.compile(
     r" K \(\w+\): +([\d.]+) MiB, V \(\w+\): +([\d.]+) MiB"
 )
 _STATE = re.compile(
-    r"llama_memory_recurrent: size = +([\d.]+) MiB \( *(\d+) cells, .*R \(f32\): +([\d.]+) MiB, S \(f32\): +([\d.]+) MiB"
+    r"llama_memory_recurrent: size = +([\d.]+) MiB \( *(\d+) cells, .*"
+    r"R \(f32\): +([\d.]+) MiB, S \(f32\): +([\d.]+) MiB"
 )
 _CONTEXT = re.compile(r"llama_context: (n_ctx|n_ctx_seq|n_batch|n_ubatch) += (\d+)")
 TYPES = (("f16", "f16", "auto"), ("q8_0", "f16", "on"), ("f16", "f16", "off"))

@@ -1,7 +1,8 @@
 """Hold the prediction of what a server reuses against a real llama-server, over scripted conversations.
 
 Tiny models with attention alone, with a window, and hybrid; chat and plain completions; one slot, two, and the server's
-own choice. A conversation appends, or has a message changed, cut or rendered otherwise at a step. Every `cache_n` must be
+own choice. A conversation appends, or has a message changed, cut or rendered otherwise at a step. Every `cache_n`
+must be
 predicted exactly, and every planted message named.
 
     python -m benchmarks.cost_prefix --bin DIR [--conversations 200] [--steps 5] [--seed 1]
@@ -68,7 +69,8 @@ def plant(draw: random.Random, messages: list[dict[str, str]], kind: str) -> int
 
 
 def converse(server: Server, draw: random.Random, *, count: int, steps: int, chat: bool) -> tuple[list[Any], list[Any]]:
-    """Run conversations one after the other, every third with the next mixed in. Return log lines and planted indexes."""
+    """Run conversations one after the other, every third with the next mixed in. Return log lines and planted
+    indexes."""
     lines: list[Any] = []
     planted: list[Any] = []
     talks = [[{"role": "system", "content": words(draw, draw.randrange(60, 200))}] for _ in range(count)]
@@ -156,10 +158,9 @@ def main() -> int:
                 planted=found.planted,
                 unnamed=len(found.unnamed),
             )
-            print(
-                f"{kind:9} {'chat' if chat else 'plain':5} {' '.join(chosen)}: {found.steps} steps, {len(found.wrong)} wrong, {found.planted} planted, {len(found.unnamed)} not named",
-                flush=True,
-            )
+            told = f"{found.steps} steps, {len(found.wrong)} wrong"
+            told += f", {found.planted} planted, {len(found.unnamed)} not named"
+            print(f"{kind:9} {'chat' if chat else 'plain':5} {' '.join(chosen)}: {told}", flush=True)
             for line in (*found.wrong[:3], *found.unnamed[:3]):
                 print(f"  {line}", flush=True)
     print(json.dumps(total))

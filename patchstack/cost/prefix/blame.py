@@ -89,8 +89,11 @@ class Conversations:
 
 
 def _shared(before: Sequence[Message], now: Sequence[Message]) -> int:
-    """How many messages two steps share, in order from the start and in all. A system message alone is shared by all the
-    conversations of an agent: it counts only if the step before had nothing else."""
+    """How many messages two steps share, in order from the start and in all.
+
+    A system message alone is shared by all conversations of an agent: it counts only if the step before had nothing
+    else.
+    """
     prefix = 0
     for one, other in zip(before, now, strict=False):
         if one != other:

@@ -24,9 +24,11 @@ from patchstack.workflow.cost import Fitted, Subject, open_subject
 from patchstack.workflow.prompt_tokens import EstimatedTokens, ServerTokens, Tokens
 
 
-def _about(subject: Subject, machine: Machine | None = None, *, floors: bool = False) -> CostDocument:
+def _about(
+    subject: Subject, machine: Machine | None = None, *, floors: bool = False, steps: bool = False
+) -> CostDocument:
     """What every answer says first: the model, the machine, the options and the assumptions."""
-    told = parts.assumptions(subject, floors=floors)
+    told = parts.assumptions(subject, floors=floors, steps=steps)
     if machine is not None and (mixed := mixed_origins(machine.figures)):
         told += (f"The machine has {mixed}.",)
     return CostDocument(
@@ -42,7 +44,9 @@ def weights_answer(subject: Subject, tokens: int) -> CostDocument:
     drafting = subject.options.self_drafting
     step = Step(tokens=tokens, routing=subject.routing, drafting=drafting)
     rows = weigh(subject.placed, step)
-    return replace(_about(subject), weights=parts.weights_part(subject.placed, rows, subject.routing, tokens))
+    return replace(
+        _about(subject, steps=True), weights=parts.weights_part(subject.placed, rows, subject.routing, tokens)
+    )
 
 
 def decode_answer(

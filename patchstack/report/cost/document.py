@@ -338,15 +338,15 @@ ASSUMPTIONS = (
 )
 
 
-def assumptions(subject: Subject, *, floors: bool) -> tuple[str, ...]:
-    """What the figures take for granted."""
+def assumptions(subject: Subject, *, floors: bool, steps: bool) -> tuple[str, ...]:
+    """What the figures take for granted: those of floors, those of the bytes of a step."""
     found = list(ASSUMPTIONS if floors else ())
-    if subject.routing.experts:
+    if subject.routing.experts and (floors or steps):
         found.append(f"Experts are chosen by {subject.routing.source}, by each token on its own.")
     if subject.options.unknown:
         found.append(f"Options that were not understood, and not counted: {', '.join(subject.options.unknown)}.")
     if subject.options.draft_model:
         found.append(f"The draft model {subject.options.draft_model} is not counted.")
-    if not subject.options.context:
+    if not subject.options.context and not steps:
         found.append("The context is the one that the model was trained for; the server may fit it to the free memory.")
     return tuple(found)

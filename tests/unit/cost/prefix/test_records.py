@@ -16,8 +16,8 @@ SERVER = """\
 0.01.000.100 I slot update_slots: id  1 | task 0 | new prompt, n_ctx_slot = 4096, n_keep = 0, task.n_tokens = 391
 0.01.000.200 I slot update_slots: id  1 | task 0 | cached n_tokens = 0, memory_seq_rm [0, end)
 0.01.000.300 I slot update_slots: id  0 | task 5 | new prompt, n_ctx_slot = 4096, n_keep = 0, task.n_tokens = 100
-0.01.500.000 I slot print_timing: id  1 | task 0 | prompt eval time =     250.00 ms /   391 tokens (    0.64 ms per token)
-0.01.500.000 I slot print_timing: id  1 | task 0 |        eval time =      80.00 ms /    16 tokens (    5.00 ms per token)
+0.01.500.000 I slot print_timing: id  1 | task 0 | prompt eval time =     250.00 ms /   391 tokens
+0.01.500.000 I slot print_timing: id  1 | task 0 |        eval time =      80.00 ms /    16 tokens
 0.01.600.000 I slot      release: id  1 | task 0 | stop processing: n_tokens = 406, truncated = 0
 0.03.000.100 I slot update_slots: id  1 | task 9 | new prompt, n_ctx_slot = 4096, n_keep = 0, task.n_tokens = 610
 0.03.000.200 I slot update_slots: id  1 | task 9 | cached n_tokens = 391, memory_seq_rm [391, end)

@@ -46,7 +46,7 @@ def chat(turns: int, edited: int) -> list[Request]:
     starts, found = [180], []
     for turn in range(turns):
         if turn == edited:
-            tokens = tokens[:186] + [-7] + tokens[186 + 184 :]
+            tokens = [*tokens[:186], -7, *tokens[186 + 184 :]]
             starts = [starts[0], *(one - 183 for one in starts[1:])]
         answer = [10_000 * (turn + 1) + at for at in range(8)]
         found.append(Request(prompt=tuple(tokens), generated=ANSWER, user_starts=tuple(starts)))
