@@ -10,7 +10,7 @@ from enum import StrEnum
 from patchstack.cost.header import Tensor
 from patchstack.cost.model import Model
 
-_BLOCK = re.compile(r"blk\.([0-9]+)\.(.+)\Z")
+_BLOCK = re.compile(r"(?:enc\.|dec\.)?blk\.([0-9]+)\.(.+)\Z")
 _BESIDE = re.compile(r"\.(weight|bias|scale|input_scale)\Z")
 _STATE = ("ssm_", "time_mix_", "shortconv")
 _ROWS = ("token_embd", "per_layer_token_embd", "position_embd", "token_types")

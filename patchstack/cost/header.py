@@ -96,7 +96,7 @@ def read_header(path: Path) -> Header:
     except FileNotFoundError as error:
         raise MissingError(f"{path} does not exist", hint="name a GGUF file") from error
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="name a GGUF file") from error
 
 
 class _Reader:

@@ -11,7 +11,6 @@ from patchstack.cost.compare import compare, compare_part, read_batched_bench
 from patchstack.cost.floors import decode_floor, outweighing, prefill_floors
 from patchstack.cost.machine import Machine, mixed_origins
 from patchstack.cost.memory import allocate, largest_context, most_slots
-from patchstack.cost.prefix.records import Log, read_log
 from patchstack.cost.sensitivity import elasticities, vary
 from patchstack.cost.ssm import memory_lengths, split, sweep, threshold_of_share
 from patchstack.cost.weights import Step, weigh
@@ -19,9 +18,7 @@ from patchstack.errors import Exit, MissingError, UsageError
 from patchstack.report.cost import document as parts
 from patchstack.report.documents.cost import CostDocument, CostFit, CostOutweigh
 from patchstack.verdict import exit_code
-from patchstack.workflow.agent_steps import follow
-from patchstack.workflow.cost import Fitted, Subject, open_subject
-from patchstack.workflow.prompt_tokens import EstimatedTokens, ServerTokens, Tokens
+from patchstack.workflow.cost import Fitted, Subject
 
 
 def _about(
@@ -158,29 +155,3 @@ def compare_answer(
         found += compare(work, read_batched_bench(path), bandwidth, machine.peak_values)
     answer = replace(_about(subject, machine, floors=True), compared=parts.compared_parts(found))
     return answer, exit_code([one.verdict for one in found if one.floor is not None])
-
-
-def prefix_answer(
-    model: Path,
-    options: Sequence[str],
-    logs: Sequence[Path],
-    *,
-    server: str | None,
-    image_tokens: int | None,
-    last_images: int,
-) -> CostDocument:
-    """What an agent's steps reuse. Logs are read one after the other, as one."""
-    subject = open_subject(model, ["llama-server", *options])
-    read = [read_log(path) for path in logs]
-    log = Log(
-        records=tuple(one for part in read for one in part.records),
-        gaps=tuple(one for part in read for one in part.gaps),
-    )
-    tokens: Tokens = ServerTokens(server) if server is not None else EstimatedTokens(image_tokens)
-    work = subject.workload()
-    run = follow(log, work.layout, subject.options, tokens, last_images=last_images, image_tokens=image_tokens or 0)
-    return CostDocument(
-        model=parts.model_part(subject.model, subject.layout, subject.options),
-        options=parts.options_part(subject.options),
-        prefix=parts.prefix_part(run),
-    )

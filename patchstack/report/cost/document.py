@@ -35,15 +35,11 @@ from patchstack.report.documents.cost import (
     CostOperations,
     CostOptions,
     CostPrefill,
-    CostPrefix,
     CostSplit,
     CostState,
-    CostStep,
     CostVariation,
-    CostWay,
     CostWeights,
 )
-from patchstack.workflow.agent_steps import AgentRun, AgentStep
 from patchstack.workflow.cost import Fitted, Subject
 
 
@@ -285,50 +281,6 @@ def compared_parts(found: Iterable[Compared]) -> tuple[CostCompared, ...]:
             bound=one.bound,
         )
         for one in found
-    )
-
-
-def prefix_part(run: AgentRun) -> CostPrefix:
-    """An agent's steps, and other ways."""
-    now = sum(one.processed for one in run.steps)
-    return CostPrefix(
-        unit=run.unit,
-        steps=tuple(_step_part(number, one) for number, one in enumerate(run.steps, 1)),
-        total_tokens=sum(one.total for one in run.steps),
-        cached_tokens=sum(one.cached for one in run.steps),
-        processed_tokens=now,
-        linear=run.growth.linear,
-        quadratic=run.growth.quadratic,
-        ways=tuple(
-            CostWay(
-                way=one.name,
-                processed_tokens=one.processed,
-                of_now=one.processed / now if now else 0.0,
-                seconds=one.processed / run.speed if run.speed else None,
-                bytes=one.bytes,
-                assumption=one.assumption,
-            )
-            for one in run.ways
-        ),
-        gaps=run.gaps,
-    )
-
-
-def _step_part(number: int, step: AgentStep) -> CostStep:
-    return CostStep(
-        step=number,
-        conversation=step.conversation,
-        total_tokens=step.total,
-        cached_tokens=step.cached,
-        processed_tokens=step.processed,
-        predicted_cached_tokens=step.predicted,
-        prefill_seconds=step.record.prefill,
-        decode_seconds=step.record.decode,
-        action_seconds=step.action,
-        blame_message=step.blame.message if step.blame else None,
-        blame_role=step.blame.role if step.blame else "",
-        blame_change=step.blame.change if step.blame else "",
-        lost_tokens=step.lost,
     )
 
 
