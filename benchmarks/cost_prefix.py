@@ -32,7 +32,7 @@ KINDS = ("attention", "window", "hybrid")
 OPTIONS = (
     ("-c", "4096", "-np", "1", "-ub", "64", "-b", "256"),
     ("-c", "4096", "-np", "1", "-ub", "64", "-cms", "0"),
-    ("-c", "4096", "-np", "2", "-ub", "64", "-cms", "0", "-ctxcp", "4"),
+    ("-c", "8192", "-np", "2", "-ub", "64", "-cms", "0", "-ctxcp", "4"),
     ("-c", "8192", "-ub", "64"),
 )
 EDITS = ("append", "append", "edit", "cut", "other")
