@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from patchstack.report.documents import Document, Part
+from patchstack.document import Document, Part
 
 
 class CostFigure(Part, frozen=True, kw_only=True):

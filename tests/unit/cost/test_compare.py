@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from tests.support.gguf_header import hybrid_35b, qwen3_32b
 ROW = {"pp": 512, "tg": 128, "pl": 8, "t_pp": 9.0, "t_tg": 128 * 0.1, "n_ubatch": 512, "is_pp_shared": 0}
 
 
-def rows(directory: Path, *found: dict[str, object]) -> Path:
+def rows(directory: Path, *found: Mapping[str, object]) -> Path:
     path = directory / "rows.jsonl"
     path.write_text("main: n_kv_max = 1\n" + "\n".join(json.dumps(one) for one in found))
     return path
@@ -55,7 +56,7 @@ def test_prefill_is_the_larger_of_bytes_and_operations(tmp_path: Path) -> None:
     head = 5120 * 151936
     assert bound.operations["int8"] == pytest.approx(2 * 512 * (weights - head) + 2 * head)
     assert bound.operations["fp16"] == pytest.approx(64 * 4 * 64 * 128 * 512 * 513 / 2)
-    fast = {name: 1e18 for name in slow}
+    fast = dict.fromkeys(slow, 1e18)
     assert prefill_floors(work, 512, 273e9, fast)[0].seconds == prefill_floors(work, 512, 273e9, fast)[0].memory
     (unknown,) = prefill_floors(work, 512, 273e9, {"int8": 1e15})
     assert (unknown.seconds, unknown.lacking) == (None, ("fp16",))

@@ -13,6 +13,8 @@ from patchstack.errors import UsageError
 from tests.support.cost_models import workload
 from tests.support.gguf_header import Value, hybrid_35b
 
+OPTIONS = ("-c", "4096", "-np", "2")
+
 
 def described(architecture: str, **more: Value) -> dict[str, Value]:
     """Keys of a model of 8 layers."""
@@ -49,16 +51,16 @@ def test_contexts_are_padded_and_divided(tmp_path: Path, options: str, context: 
 
 def test_a_window_has_a_cache_of_its_own(tmp_path: Path) -> None:
     work = workload(
-        tmp_path / "model.gguf", (described("gemma3", attention__sliding_window=1024), []), *"-c 32768 -np 2".split()
+        tmp_path / "model.gguf", (described("gemma3", attention__sliding_window=1024), []), *["-c", "32768", "-np", "2"]
     )
     base, window = allocate(work.layout, work.options, 0).caches
     assert work.layout.kind is Kind.WINDOW
     assert (base.name, base.cells, base.layers) == ("base", 16384, 1)  # layer 6 of 8: every sixth has no window
     assert (window.name, window.cells, window.layers) == ("window", 1536, 7)
-    full = allocate(work.layout, read_options("-c 32768 -np 2 --swa-full".split()), 0)
+    full = allocate(work.layout, read_options(["-c", "32768", "-np", "2", "--swa-full"]), 0)
     assert full.caches[1].cells == 16384
     assert full.checkpoint_bytes == 0
-    unified = allocate(work.layout, read_options("-c 32768 -np 2 -kvu".split()), 0)
+    unified = allocate(work.layout, read_options(["-c", "32768", "-np", "2", "-kvu"]), 0)
     assert unified.caches[1].cells == 2 * 1024 + 512
 
 
@@ -71,17 +73,17 @@ def test_mla_keeps_keys_alone_and_an_indexer_its_own(tmp_path: Path) -> None:
     keys = {key.replace("deepseek2", "deepseek32"): value for key, value in keys.items()}
     keys |= {"general.architecture": "deepseek32", "deepseek32.attention.indexer.key_length": 128}
     work = workload(tmp_path / "dsa.gguf", (keys, []), "-c", "4096", "-np", "1")
-    mla, indexer = allocate(work.layout, work.options, 0).caches
+    _, indexer = allocate(work.layout, work.options, 0).caches
     assert (indexer.name, indexer.key_bytes, indexer.value_bytes) == ("indexer", 4096 * 8 * 128 * 2, 0)
 
 
 def test_drafting_adds_rows_to_the_state_and_a_cache_for_its_block(tmp_path: Path) -> None:
-    work = workload(tmp_path / "model.gguf", hybrid_35b(vocab=1000), *"-c 4096 -np 2 --spec-type draft-mtp".split())
+    work = workload(tmp_path / "model.gguf", hybrid_35b(vocab=1000), *OPTIONS, "--spec-type", "draft-mtp")
     memory = allocate(work.layout, work.options, 0)
     assert memory.states is not None
     assert (memory.states.rows, memory.states.layers) == (2 * (1 + 3), 30)
     assert [(one.name, one.layers) for one in memory.caches] == [("base", 10), ("draft", 1)]
-    plain = allocate(work.layout, read_options("-c 4096 -np 2".split()), 0)
+    plain = allocate(work.layout, read_options(["-c", "4096", "-np", "2"]), 0)
     assert [one.name for one in plain.caches] == ["base"]
 
 
@@ -99,7 +101,7 @@ def test_a_quantized_value_cache_needs_flash_attention(tmp_path: Path) -> None:
 
 
 def test_what_fits_is_the_largest_that_fits(tmp_path: Path) -> None:
-    work = workload(tmp_path / "model.gguf", hybrid_35b(vocab=1000), *"-c 8192 -np 2".split())
+    work = workload(tmp_path / "model.gguf", hybrid_35b(vocab=1000), *["-c", "8192", "-np", "2"])
     room = 1 << 30
     context = largest_context(work.layout, work.options, 100 * MIB, room)
     for value, fits in ((context, True), (context + 512, False)):

@@ -48,7 +48,7 @@ def test_a_share_keeps_at_least_that_many_of_the_longest(tmp_path: Path) -> None
         found = split(memories, layout, threshold_of_share(memories, share))
         assert found.heads - found.bf16 == kept
         assert found.f32[0] == (True,) * kept + (False,) * (10 - kept)
-    with pytest.raises(UsageError, match="a share of 1.5"):
+    with pytest.raises(UsageError, match=r"a share of 1\.5"):
         threshold_of_share(memories, 1.5)
 
 
