@@ -188,23 +188,52 @@ def checkpoint_bytes(layout: Layout, options: ServerOptions, sizes: Cells, token
     return total
 
 
-def largest_context(layout: Layout, options: ServerOptions, weights: int, room: int) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A model that a server loads: its memory, the options that it gets, and the bytes of its tensors."""
+
+    layout: Layout
+    options: ServerOptions
+    weights: int
+
+
+def draft_options(options: ServerOptions) -> ServerOptions:
+    """Return the options that a draft model's context gets: those of the server, with cache types of its own."""
+    return replace(
+        options,
+        key_type=options.draft_key_type,
+        value_type=options.draft_value_type,
+        speculation=(),
+        draft_model="",
+        draft_tokens=0,
+        checkpoints=0,
+    )
+
+
+def largest_context(models: Sequence[Loaded], room: int) -> int:
     """Return the largest context in tokens whose weights, caches and states fit in so many bytes. 0 if none does."""
-    return _largest(
-        lambda value: allocate(layout, replace(options, context=value * _PADDING), weights).device <= room
-    ) * (_PADDING)
+
+    def fits(value: int) -> bool:
+        context = value * _PADDING
+        return sum(_device(one, replace(one.options, context=context)) for one in models) <= room
+
+    return _largest(fits) * _PADDING
 
 
-def most_slots(layout: Layout, options: ServerOptions, weights: int, room: int) -> int:
+def most_slots(models: Sequence[Loaded], room: int) -> int:
     """Return how many slots fit, each with the context that one has now. 0 if none does."""
-    each = cells(layout, options)
-    context = each.context if options.unified else each.stream
+    first = models[0]
+    each = cells(first.layout, first.options)
 
     def fits(slots: int) -> bool:
-        grown = replace(options, slots=slots, context=context * (1 if options.unified else slots))
-        return allocate(layout, grown, weights).device <= room
+        context = each.context if first.options.unified else each.stream * slots
+        return sum(_device(one, replace(one.options, slots=slots, context=context)) for one in models) <= room
 
     return _largest(fits, 256)
+
+
+def _device(one: Loaded, options: ServerOptions) -> int:
+    return allocate(one.layout, options, one.weights).device
 
 
 def _largest(fits: Callable[[int], bool], most: int = 1 << 24) -> int:

@@ -12,7 +12,7 @@ from patchstack.cost.architecture import Layout, read_layout
 from patchstack.cost.experts import Routing, read_imatrix, read_routing
 from patchstack.cost.floors import Workload
 from patchstack.cost.groups import Placed, place
-from patchstack.cost.memory import MIB
+from patchstack.cost.memory import MIB, Loaded, draft_options
 from patchstack.cost.model import Model, read_model
 from patchstack.cost.server_options import ServerOptions, read_options
 from patchstack.errors import MissingError, UsageError
@@ -23,8 +23,11 @@ _FITTED = re.compile(r"^(\S+) +([0-9]+) +([0-9]+) +([0-9]+) *$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A model under a command line. `layout` is None if the memory of its architecture is not known; then `unknown`
-    says so."""
+    """A model under a command line.
+
+    `layout` is None if the memory of its architecture is not known; then `unknown` says so. `draft` is the model that
+    `-md` names.
+    """
 
     model: Model
     placed: Sequence[Placed]
@@ -32,6 +35,7 @@ class Subject:
     routing: Routing
     layout: Layout | None
     unknown: MissingError | None = None
+    draft: Loaded | None = None
 
     def workload(self) -> Workload:
         """Return what floors are made from. Raises `MissingError` if the architecture is not known."""
@@ -53,7 +57,22 @@ def open_subject(path: Path, command: Sequence[str] = (), imatrix: Path | None =
         layout, unknown = read_layout(model), None
     except MissingError as error:
         layout, unknown = None, error
-    return Subject(model=model, placed=place(model), options=options, routing=routing, layout=layout, unknown=unknown)
+    draft = _draft(options) if options.draft_model else None
+    return Subject(
+        model=model,
+        placed=place(model),
+        options=options,
+        routing=routing,
+        layout=layout,
+        unknown=unknown,
+        draft=draft,
+    )
+
+
+def _draft(options: ServerOptions) -> Loaded:
+    """The draft model that a command line names."""
+    model = read_model(Path(options.draft_model))
+    return Loaded(layout=read_layout(model), options=draft_options(options), weights=model.tensor_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

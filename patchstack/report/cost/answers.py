@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from patchstack.cost.compare import compare, compare_part, read_batched_bench
 from patchstack.cost.floors import decode_floor, outweighing, prefill_floors
 from patchstack.cost.machine import Machine, mixed_origins
-from patchstack.cost.memory import allocate, largest_context, most_slots
+from patchstack.cost.memory import Loaded, allocate, largest_context, most_slots
 from patchstack.cost.sensitivity import elasticities, vary
 from patchstack.cost.ssm import memory_lengths, split, sweep, threshold_of_share
 from patchstack.cost.weights import Step, weigh
@@ -80,17 +80,18 @@ def memory_answer(subject: Subject, machine: Machine, fitted: Sequence[Fitted] =
     layout = subject.workload().layout
     options, weights = subject.options, subject.model.tensor_bytes
     memory = allocate(layout, options, weights)
+    loaded = [Loaded(layout=layout, options=options, weights=weights), *([subject.draft] if subject.draft else [])]
     fit = None
     if machine.memory is not None:
         whole = int(machine.memory.value)
         room = whole - sum(one.compute for one in fitted)
         fit = CostFit(
             room_bytes=room,
-            largest_context_tokens=largest_context(layout, options, weights, room),
+            largest_context_tokens=largest_context(loaded, room),
             trained_tokens=layout.trained,
-            most_slots=most_slots(layout, options, weights, room),
+            most_slots=most_slots(loaded, room),
         )
-    return replace(_about(subject, machine), memory=parts.memory_part(memory, options, fitted, fit))
+    return replace(_about(subject, machine), memory=parts.memory_part(memory, options, fitted, fit, subject.draft))
 
 
 def report_answer(

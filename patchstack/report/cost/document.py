@@ -13,7 +13,7 @@ from patchstack.cost.experts import Routing
 from patchstack.cost.floors import DecodeFloor, PrefillFloor, kv_token_bytes
 from patchstack.cost.groups import Placed, is_tied
 from patchstack.cost.machine import Machine
-from patchstack.cost.memory import MIB, Memory
+from patchstack.cost.memory import MIB, Loaded, Memory, allocate
 from patchstack.cost.model import Model
 from patchstack.cost.sensitivity import Elasticity, Variation
 from patchstack.cost.server_options import ServerOptions
@@ -165,8 +165,11 @@ def prefill_part(floor: PrefillFloor) -> CostPrefill:
     )
 
 
-def memory_part(memory: Memory, options: ServerOptions, fitted: Iterable[Fitted], fit: CostFit | None) -> CostMemory:
+def memory_part(
+    memory: Memory, options: ServerOptions, fitted: Iterable[Fitted], fit: CostFit | None, draft: Loaded | None
+) -> CostMemory:
     """What a server allocates. Compute buffers are those that llama-fit-params told, else not counted."""
+    drafting = allocate(draft.layout, draft.options, draft.weights) if draft is not None else None
     found = [CostAllocation(kind="weights", place="device", bytes=memory.weights, detail="all tensors of the file")]
     for cache in memory.caches:
         streams = f" × {cache.streams} streams" if cache.streams > 1 else ""
@@ -179,6 +182,11 @@ def memory_part(memory: Memory, options: ServerOptions, fitted: Iterable[Fitted]
         states = memory.states
         detail = f"{states.rows} rows, {states.layers} layers, f32"
         found.append(CostAllocation(kind="recurrent state", place="device", bytes=states.bytes, detail=detail))
+    if drafting is not None:
+        detail = f"{options.draft_model}: all tensors"
+        found.append(CostAllocation(kind="draft weights", place="device", bytes=drafting.weights, detail=detail))
+        detail = f"KV and state of the draft model, {options.draft_key_type.name}/{options.draft_value_type.name}"
+        found.append(CostAllocation(kind="draft context", place="device", bytes=drafting.context, detail=detail))
     found += _compute_rows(fitted)
     detail = f"{memory.slots} outputs to begin with"
     found.append(CostAllocation(kind="output", place="host", bytes=memory.output, detail=detail))
@@ -199,7 +207,7 @@ def memory_part(memory: Memory, options: ServerOptions, fitted: Iterable[Fitted]
         stream_tokens=memory.cells.stream,
         streams=memory.cells.streams,
         allocations=tuple(found),
-        device_bytes=memory.device,
+        device_bytes=memory.device + (drafting.device if drafting is not None else 0),
         checkpoint_bytes=memory.checkpoint_bytes,
         checkpoints_a_slot=memory.checkpoints,
         spaced_checkpoints_a_slot=memory.spaced,
@@ -297,8 +305,10 @@ def assumptions(subject: Subject, *, floors: bool, steps: bool) -> tuple[str, ..
         found.append(f"Experts are chosen by {subject.routing.source}, by each token on its own.")
     if subject.options.unknown:
         found.append(f"Options that were not understood, and not counted: {', '.join(subject.options.unknown)}.")
-    if subject.options.draft_model:
-        found.append(f"The draft model {subject.options.draft_model} is not counted.")
+    if subject.options.draft_model and (floors or steps):
+        found.append(f"Steps of the draft model {subject.options.draft_model} are not counted.")
+    if (subject.draft or subject.options.self_drafting) and not floors and not steps:
+        found.append("A checkpoint also holds the draft context's cache of its sequence, which is not counted.")
     if not subject.options.context and not steps:
         found.append("The context is the one that the model was trained for; the server may fit it to the free memory.")
     return tuple(found)

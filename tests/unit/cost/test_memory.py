@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.cost.architecture import Kind
-from patchstack.cost.memory import MIB, allocate, largest_context, most_slots
+from patchstack.cost.memory import MIB, Loaded, allocate, largest_context, most_slots
 from patchstack.cost.server_options import read_options
 from patchstack.errors import UsageError
 from tests.support.cost_models import workload
@@ -103,15 +103,16 @@ def test_a_quantized_value_cache_needs_flash_attention(tmp_path: Path) -> None:
 def test_what_fits_is_the_largest_that_fits(tmp_path: Path) -> None:
     work = workload(tmp_path / "model.gguf", hybrid_35b(vocab=1000), *["-c", "8192", "-np", "2"])
     room = 1 << 30
-    context = largest_context(work.layout, work.options, 100 * MIB, room)
+    loaded = [Loaded(layout=work.layout, options=work.options, weights=100 * MIB)]
+    context = largest_context(loaded, room)
     for value, fits in ((context, True), (context + 512, False)):
         options = read_options(["-c", str(value), "-np", "2"])
         assert (allocate(work.layout, options, 100 * MIB).device <= room) is fits
-    slots = most_slots(work.layout, work.options, 100 * MIB, room)
+    slots = most_slots(loaded, room)
     for many, fits in ((slots, True), (slots + 1, False)):
         options = read_options(["-c", str(4096 * many), "-np", str(many)])
         assert (allocate(work.layout, options, 100 * MIB).device <= room) is fits
-    assert largest_context(work.layout, work.options, 2 << 30, room) == 0
+    assert largest_context([Loaded(layout=work.layout, options=work.options, weights=2 << 30)], room) == 0
 
 
 def test_recurrent_models_have_a_state_and_no_cache(tmp_path: Path) -> None:
