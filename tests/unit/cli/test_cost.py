@@ -1,0 +1,110 @@
+"""`patchstack cost` from the command line: exit codes, documents, errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunCli
+from tests.support.gguf_header import Shape, hybrid_35b, write_shape
+
+
+@pytest.fixture
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The shape of a hybrid of experts: apart from what is watched for changes, for its hole has 20 GB."""
+    return str(write_shape(tmp_path_factory.mktemp("model") / "model.gguf", *hybrid_35b(vocab=1000)))
+
+
+@pytest.fixture
+def unknown(tmp_path: Path) -> str:
+    """A model of an architecture that is not known."""
+    keys = {"general.architecture": "newest", "newest.vocab_size": 8}
+    return str(write_shape(tmp_path / "unknown.gguf", keys, [Shape("blk.0.attn_q.weight", (32, 2), "q8_0")]))  # type: ignore[arg-type]  # text and numbers
+
+
+def test_every_question_is_answered_with_a_document(run_cli: RunCli, model: str) -> None:
+    sections = {
+        ("weights", model): "weights",
+        ("decode", model, "--machine", "gb10"): "decode",
+        ("prefill", model, "--bandwidth", "273 GB/s"): "prefill",
+        ("memory", model, "--memory", "96 GiB", "--", "llama-server", "-c", "8192", "-np", "2"): "memory",
+        ("compare", model, "--machine", "gb10", "--part", "head=9s"): "compared",
+        ("report", model, "--machine", "h200"): "prefill",
+    }
+    for command, section in sections.items():
+        ran = run_cli("cost", command[0], "--json", *command[1:])
+        assert ran.code == 0, ran
+        assert ran.document["schema"] == "patchstack.cost/1"
+        assert ran.document[section], command
+        assert run_cli("cost", *command).code == 0
+
+
+def test_an_unknown_architecture_has_weights_and_exits_with_3_for_memory(run_cli: RunCli, unknown: str) -> None:
+    assert run_cli("cost", "weights", unknown).code == 0
+    assert "not known for this architecture" in run_cli("cost", "report", unknown, "--machine", "gb10").stdout
+    ran = run_cli("cost", "memory", unknown)
+    assert ran.code == 3
+    assert "the memory of the architecture 'newest' is not known" in ran.stderr
+
+
+def test_a_time_below_its_floor_exits_with_4_and_names_the_bound(run_cli: RunCli, model: str) -> None:
+    ran = run_cli("cost", "compare", model, "--machine", "gb10", "--part", "experts=43.5ms@128")
+    assert ran.code == 4
+    assert "INVALID" in ran.stdout
+    assert "at most 168 of 256 experts were read" in ran.stdout
+
+
+def test_a_floor_without_a_bandwidth_says_what_to_give(run_cli: RunCli, model: str) -> None:
+    ran = run_cli("cost", "decode", model)
+    assert ran.code == 2
+    assert "hint: give --machine NAME (see 'patchstack cost machines') or --bandwidth '273 GB/s'" in ran.stderr
+
+
+def test_an_option_of_the_server_that_is_not_understood_is_named(run_cli: RunCli, model: str) -> None:
+    ran = run_cli("cost", "memory", model, "--", "llama-server", "--frobnicate", "3")
+    assert ran.code == 0
+    assert "unknown  --frobnicate 3" in ran.stdout
+
+
+def test_a_shape_of_a_shape_is_the_same(run_cli: RunCli, model: str) -> None:
+    shape = Path(model).with_name("shape.gguf")
+    ran = run_cli("cost", "shape", model, "-o", str(shape))
+    assert ran.code == 0
+    assert shape.stat().st_blocks * 512 < shape.stat().st_size / 100
+    assert (
+        run_cli("cost", "weights", str(shape), "--json").document["weights"]
+        == (run_cli("cost", "weights", model, "--json").document["weights"])
+    )
+    assert run_cli("cost", "shape", model, "-o", model).code == 2
+
+
+def test_a_page_is_written(run_cli: RunCli, model: str) -> None:
+    page = Path(model).with_name("page.html")
+    assert run_cli("cost", "memory", model, "--html", str(page), "--", "-c", "4096").code == 0
+    assert "<svg" in page.read_text(encoding="utf-8")
+
+
+def test_an_agents_steps_are_told_from_timings_alone(run_cli: RunCli, model: str, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    steps = ((3003, 2230), (5229, 2250), (947, 6741))
+    lines = [
+        f'{{"timings": {{"cache_n": {cached}, "prompt_n": {more}, "prompt_ms": {more * 26}}}}}'
+        for cached, more in steps
+    ]
+    log.write_text("\n".join(lines))
+    ran = run_cli("cost", "prefix", str(log), "--model", model, "--json")
+    assert ran.code == 0
+    found = ran.document["prefix"]
+    shares = [round(one["cached_tokens"] / one["total_tokens"], 2) for one in found["steps"]]
+    assert shares == [0.57, 0.7, 0.12]
+    assert found["processed_tokens"] == 2230 + 2250 + 6741
+    ways = {one["way"]: one for one in found["ways"]}
+    assert ways["no cache"]["processed_tokens"] == 5233 + 7479 + 7688
+    assert ways["append-only"]["processed_tokens"] == 2230 + 2 * 2246
+    assert ways["append-only"]["seconds"] == pytest.approx((2230 + 2 * 2246) * 0.026)
+
+
+def test_the_machines_are_listed_with_their_sources(run_cli: RunCli) -> None:
+    assert "NVIDIA DGX Spark data sheet, 2025-10-15" in run_cli("cost", "machines").stdout
+    assert len(run_cli("cost", "machines", "--json").documents) == 3

@@ -1,0 +1,92 @@
+"""An agent followed through a log whose prompts are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from patchstack.cost.prefix.records import read_log
+from patchstack.errors import UsageError
+from patchstack.workflow.agent_steps import AgentRun, follow
+from patchstack.workflow.cost import open_subject
+from patchstack.workflow.prompt_tokens import EstimatedTokens
+from tests.support.gguf_header import hybrid_35b, qwen3_32b, write_shape
+
+
+def talk(steps: int, *, images: bool = False, evict: bool = False) -> list[Any]:
+    """Requests of an agent with a screenshot a step; with `evict` those before the last three become text."""
+    messages: list[Any] = [{"role": "system", "content": "s" * 4000}]
+    found = []
+    for step in range(steps):
+        text = {"type": "text", "text": f"step {step} " + "o" * 300}
+        image = {"type": "image_url", "image_url": {"url": f"data:{step}"}}
+        messages.append({"role": "user", "content": [text, image] if images else text["text"]})
+        if evict and step >= 3:
+            old = 1 + 2 * (step - 3)
+            messages[old] = {
+                "role": "user",
+                "content": [messages[old]["content"][0], {"type": "text", "text": "[evicted]"}],
+            }
+        found.append(
+            {"request": {"messages": list(messages)}, "response": {"content": f"answer {step}", "timings": {}}}
+        )
+        messages.append({"role": "assistant", "content": f"answer {step}"})
+    return found
+
+
+def followed(directory: Path, lines: list[Any], *options: str, dense: bool = True, **how: Any) -> AgentRun:
+    log = directory / "log.jsonl"
+    log.write_text("\n".join(json.dumps(one) for one in lines))
+    described = qwen3_32b() if dense else hybrid_35b(vocab=1000)
+    subject = open_subject(write_shape(directory / "model.gguf", *described), ["-c", "40960", "-np", "1", *options])
+    return follow(
+        read_log(log), subject.workload().layout, subject.options, EstimatedTokens(how.get("image_tokens")), **how
+    )
+
+
+def test_an_agent_that_only_appends_grows_linearly_and_blames_nobody(tmp_path: Path) -> None:
+    run = followed(tmp_path, talk(12))
+    assert all(one.blame is None for one in run.steps)
+    assert run.growth.quadratic < 0.05 * run.growth.linear
+    assert run.unit.startswith("estimated tokens of 4 bytes")
+    ways = {one.name: one.processed for one in run.ways}
+    assert ways["append-only"] == ways["as logged, by the simulation"] == sum(one.processed for one in run.steps)
+    assert ways["no cache"] > 2 * ways["append-only"]
+
+
+def test_images_that_become_text_are_blamed_and_make_it_quadratic(tmp_path: Path) -> None:
+    run = followed(tmp_path, talk(12, images=True, evict=True), image_tokens=500)
+    changed = [one for one in run.steps if one.blame is not None]
+    assert len(changed) == 9
+    assert [one.blame.message for one in changed if one.blame] == [1 + 2 * step for step in range(9)]
+    assert {one.blame.change for one in changed if one.blame} == {"lost its image"}
+    assert all(one.lost and one.lost > 0 for one in changed)
+    ways = {one.name: one.processed for one in run.ways}
+    assert ways["append-only"] < ways["as logged, by the simulation"]
+    assert "last 3 images at the end" in ways
+
+
+def test_a_hybrid_model_at_the_defaults_pays_for_each_user_message_twice(tmp_path: Path) -> None:
+    lines = talk(8)
+    for one in lines:
+        one["response"]["content"] = "thought about it"  # comes back without the thoughts
+    run = followed(tmp_path, lines, dense=False)
+    assert {one.blame.change for one in run.steps if one.blame} == {"is not what the server answered"}
+    ways = {one.name: one.processed for one in run.ways}
+    assert ways["-cms 0"] < 0.8 * ways["as logged, by the simulation"]
+
+
+def test_an_image_of_unknown_size_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the prompt has an image, and nobody said how many tokens") as told:
+        followed(tmp_path, talk(2, images=True))
+    assert told.value.hint == "--image-tokens N"
+
+
+def test_the_agents_own_time_is_between_answer_and_request(tmp_path: Path) -> None:
+    lines = talk(3)
+    for at, one in enumerate(lines):
+        one |= {"started": 10.0 * at, "ended": 10.0 * at + 7}
+    assert [one.action for one in followed(tmp_path, lines).steps] == [None, 3.0, 3.0]
