@@ -222,10 +222,11 @@ def compared_table(rows: Sequence[CostCompared]) -> Table:
         ]
         for one in rows
     ]
-    titles = ("source", "what", "streams", "measured", "floor", "of floor", "verdict", "why")
-    return Table(
-        titles=titles, rows=table, styles=_STYLES, gives={"source": Give.MIDDLE, "what": Give.FOLD, "why": Give.FOLD}
-    )
+    titles = ["source", "what", "streams", "measured", "floor", "of floor", "verdict", "why"]
+    if not any(row[-1] for row in table):
+        table, titles = [row[:-1] for row in table], titles[:-1]
+    gives = {"what": Give.WORDS, "why": Give.FOLD}
+    return Table(titles=titles, rows=table, styles=_STYLES, gives={one: gives[one] for one in titles if one in gives})
 
 
 def sensitivity_table(document: CostDocument) -> Table:
