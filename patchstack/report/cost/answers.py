@@ -139,7 +139,7 @@ def state_answer(
     told = ("τ is taken at α = 0. KL divergence, not τ, decides whether a head may lose precision.",)
     return replace(
         found,
-        assumptions=found.assumptions + told,
+        assumptions=told,
         state=parts.state_part(memories, chosen, grid, streams),
     )
 

@@ -64,11 +64,17 @@ def model_lines(model: CostModel) -> Iterator[str]:
     if model.memory is None:
         yield "memory   not known for this architecture"
         return
-    parts = [f"{model.kv_layers} layers with KV ({size(model.kv_bytes_a_token)} a token)"] if model.kv_layers else []
+    parts = (
+        [f"{counted(model.kv_layers, 'layer')} with KV ({size(model.kv_bytes_a_token)} a token)"]
+        if model.kv_layers
+        else []
+    )
     if model.window_layers:
         parts.append(f"{model.window_layers} of them with a window of {model.window_tokens:,} tokens")
     if model.recurrent_layers:
-        parts.append(f"{model.recurrent_layers} recurrent layers ({size(model.state_bytes_a_sequence)} a sequence)")
+        parts.append(
+            f"{counted(model.recurrent_layers, 'recurrent layer')} ({size(model.state_bytes_a_sequence)} a sequence)"
+        )
     if model.draft_layers:
         parts.append(f"{counted(model.draft_layers, 'draft layer')}")
     yield f"memory   {'; '.join(parts) or 'none'}"
@@ -196,7 +202,7 @@ def state_table(state: CostState) -> Table:
         "f32 heads",
         "factor",
         "a sequence",
-        f"step, {state.streams} streams",
+        f"step, {counted(state.streams, 'stream')}",
         "error bound",
     )
     return Table(titles=titles, rows=rows, styles={})
