@@ -34,7 +34,7 @@ class Origin(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """A figure of a machine: `value` in bytes, bytes a second or operations a second; `unit` is the one it was written
-    in. `date` is YYYY-MM-DD."""
+    in. `date` is the day it was measured or looked up, YYYY-MM-DD."""
 
     value: float
     unit: str

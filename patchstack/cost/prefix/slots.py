@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from patchstack.cost.architecture import Kind, Layout
+from patchstack.cost.floors import kv_read_bytes
 from patchstack.cost.memory import Cells, cells, checkpoint_bytes, needs_checkpoints, window_cells
 from patchstack.cost.prefix.window import WindowCells
 from patchstack.cost.server_options import ServerOptions
@@ -215,9 +216,8 @@ class Slots:
             self.cache.pop(0)
 
     def _state_bytes(self, tokens: int) -> int:
-        """The bytes of a slot's whole state. Headers of a few bytes are left out."""
-        from patchstack.cost.floors import kv_read_bytes  # the sum that a token reads is what is kept of it
-
+        """The bytes of a slot's whole state: what a token reads of the caches is what is kept of them. Headers of a few
+        bytes are left out."""
         return kv_read_bytes(self.layout, self.options, tokens) + self.layout.state_bytes
 
     # Reuse
