@@ -21,6 +21,7 @@ _NEW = re.compile(r"new prompt, .*task\.n_tokens = ([0-9]+)")
 _CACHED = re.compile(r"cached n_tokens = ([0-9]+)|n_tokens = ([0-9]+), memory_seq_rm \[([0-9]+), end\)")
 _PROMPT = re.compile(r"prompt eval time = +([0-9.]+) ms / +([0-9]+) tokens")
 _DECODE = re.compile(r"(?<!prompt )\beval time = +([0-9.]+) ms / +([0-9]+) (?:tokens|runs)")
+_HELD = re.compile(r"stop processing: n_tokens = ([0-9]+), truncated = ([01])")
 _CLOCK = re.compile(r"^([0-9]+)\.([0-9]{2})\.([0-9]{3})\.([0-9]{3}) ")
 _RESTART = re.compile(r"main: server is listening|initializing slots, n_slots")
 
@@ -194,6 +195,8 @@ def _server_log(path: Path, lines: Iterator[str]) -> Log:
         if new := _NEW.search(text):
             started[key] = {"place": f"{path.name}:{number}", "total": int(new[1]), "slot": int(match[1])}
             started[key]["started"] = _clock(line)
+        if key not in started and _PROMPT.search(text):  # without -lv 4 a log says no more of its prompts
+            started[key] = {"place": f"{path.name}:{number}", "slot": int(match[1])}
         entry = started.get(key)
         if entry is None:
             continue
@@ -205,16 +208,25 @@ def _server_log(path: Path, lines: Iterator[str]) -> Log:
             entry |= {"decode": float(decode[1]) / 1e3, "generated": int(decode[2])}
         if "stop processing" in text:
             entry["ended"] = _clock(line)
+            _measure(entry, text)
             done.append(started.pop(key))
     gaps = [f"{restarts} restarts of the server"] if restarts > 0 else []
     if left := open_before + len(started):
         gaps.append(f"{left} requests without an end")
-    records = tuple(_from_server(one) for one in done if "cached" in one or "processed" in one)
+    records = tuple(_from_server(one) for one in done if "total" in one and ("cached" in one or "processed" in one))
     if len(records) < len(done):
         gaps.append(
             f"{len(done) - len(records)} requests that do not say what they reused (start the server with -lv 4)"
         )
     return Log(records=records, gaps=tuple(gaps))
+
+
+def _measure(entry: dict[str, Any], text: str) -> None:
+    """The tokens of a prompt, if the log does not say them: what the slot holds at the end, less what was generated but
+    for the last token, which is not in the cache."""
+    held = _HELD.search(text)
+    if "total" not in entry and held and held[2] == "0" and "generated" in entry:
+        entry["total"] = int(held[1]) - entry["generated"] + 1
 
 
 def _from_server(entry: dict[str, Any]) -> Record:

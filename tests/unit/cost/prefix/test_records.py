@@ -42,6 +42,14 @@ def test_a_servers_log_gives_steps_with_times_and_says_what_it_lacks(tmp_path: P
     assert log.gaps == ("1 restarts of the server", "1 requests without an end")
 
 
+def test_a_log_without_prompts_gives_them_from_what_the_slot_holds_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.write_text("".join(line + "\n" for line in SERVER.splitlines() if "update_slots" not in line))
+    log = read_log(path)
+    assert [(one.total, one.cached) for one in log.records] == [(391, 0)]
+    assert "1 requests that do not say what they reused (start the server with -lv 4)" in log.gaps
+
+
 def test_json_lines_give_requests_answers_and_both(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     image = {"type": "image_url", "image_url": {"url": "data:"}}
