@@ -1,4 +1,4 @@
-"""Headers of GGUF files written with the standard library alone, and the shapes of two models that figures are known of.
+"""Headers of GGUF files written with the standard library alone, and the shapes of two well-known kinds of models.
 
 `write_shape` leaves a hole for the weights: 20 GB that take no room. llama.cpp loads such a file.
 """
