@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from patchstack.errors import MissingError
 from patchstack.files import processes
 from patchstack.files.processes import here, is_gone
 from patchstack.process import clean_environment, run
@@ -36,9 +37,13 @@ def is_dead(label: str, *, silent: float = 0.0) -> bool:
 
 
 def _start_time(pid: int) -> str | None:
-    """Return when a process began, in any unit that stays the same; None if no such process is visible."""
+    """Return when a process began, in any unit that stays the same; None if no such process is visible, or if nothing
+    here can tell (neither `/proc` nor `ps`)."""
     if processes.stat(os.getpid()) is not None:
         found = processes.stat(pid)
         return found.start if found is not None else None
-    told = run(["ps", "-o", "lstart=", "-p", str(pid)], timeout=10, env=clean_environment({"TZ": "UTC"}))
+    try:
+        told = run(["ps", "-o", "lstart=", "-p", str(pid)], timeout=10, env=clean_environment({"TZ": "UTC"}))
+    except MissingError:
+        return None
     return "-".join(told.stdout.decode().split()) or None

@@ -89,6 +89,16 @@ def test_without_proc_the_start_is_what_ps_prints_in_every_time_zone(monkeypatch
     assert not is_dead(own_label())
 
 
+def test_without_proc_and_ps_a_label_has_no_start_and_its_process_is_not_dead(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(processes, "stat", lambda pid: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert own_label().endswith(f":{os.getpid()}:")
+    assert not is_dead(own_label())
+    assert not is_dead(f"{own_label()}Sat-Nov-22-10:00:00-2025"), "nothing here can tell that it is another one"
+
+
 @pytest.mark.parametrize(
     ("state", "age", "place", "gone"),
     [
