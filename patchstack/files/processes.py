@@ -15,7 +15,6 @@ import contextlib
 import functools
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -134,7 +133,7 @@ def here() -> str:
     if not (boot and namespace):
         boot, namespace = _boot_session(), "none"  # macOS has no PID namespaces
     if not boot:
-        return secrets.token_hex(4)
+        return os.urandom(4).hex()
     import hashlib
 
     words = (os.uname().nodename, boot, namespace)
