@@ -15,8 +15,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a document. A subclass says `frozen=True, kw_only=True` again: neither is inherited in full."""
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema"):
-    """A whole document. A subclass names its schema, such as `tag="patchstack.suites/1"`, beside the two."""
+class Printed(Part, frozen=True, kw_only=True):
+    """What a command prints on a line of its own."""
 
     @property
     def line(self) -> str:
@@ -27,6 +27,10 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema"):
     def indented(self) -> bytes:
         """The document as a file that people read."""
         return indented(msgspec.to_builtins(self))
+
+
+class Document(Printed, frozen=True, kw_only=True, tag_field="schema"):
+    """A whole document. A subclass names its schema, such as `tag="patchstack.suites/1"`, beside the two."""
 
     @classmethod
     def schema(cls) -> str:

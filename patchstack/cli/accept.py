@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +24,7 @@ from patchstack.cli.proving import proving_machine
 from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from patchstack.evidence.ledger import Ledger
+    from patchstack.evidence.ledger import Candidate, Ledger
     from patchstack.workflow.candidate.accept import AcceptStep, Terms
     from patchstack.workflow.candidate.acceptance import Accepted
     from patchstack.workflow.candidate.candidate import OnTheWay
@@ -64,7 +64,7 @@ def accept_command(
     from patchstack.evidence.ledger import Ledger
     from patchstack.verdict import exit_code
     from patchstack.workflow.candidate.acceptance import accept
-    from patchstack.workflow.candidate.candidate import ledger_directory, open_candidates
+    from patchstack.workflow.candidate.candidate import described, ledger_directory, open_candidates
 
     found = the_workspace(workspace)
     config = one_series(found, [series] if series else ())
@@ -72,7 +72,8 @@ def accept_command(
     cache = open_cache(offline=offline)
     way = open_candidates(config, cache, ref)
     ledger = Ledger(ledger_directory(found.root))
-    _warn(way, ledger)
+    candidates = described(way)
+    _warn(way, candidates, ledger)
     request = Request(variant=variant or None, arch=arch, image=image)
     allow = terms.suite.allow if terms.suite is not None else ()
     with proving_machine(
@@ -82,7 +83,7 @@ def accept_command(
             _plan(way, terms, machine)
             return
         with _steps() as told:
-            done = accept(way, cache, terms, machine, ledger, why=why, told=told, decided=_decided)
+            done = accept(way, candidates, cache, terms, machine, ledger, why=why, told=told, decided=_decided)
     _print(done, json=json)
     if code := exit_code(done.verdicts):
         raise typer.Exit(int(code))
@@ -100,12 +101,12 @@ def _terms(
     return Terms(suite=chosen, benchmarks=tuple(benchmarks), unproven=frozenset(unproven))
 
 
-def _warn(way: OnTheWay, ledger: Ledger) -> None:
+def _warn(way: OnTheWay, candidates: Sequence[Candidate], ledger: Ledger) -> None:
     """Before the builds, which are dear, and before the decision, which cannot be taken back."""
     from patchstack.report.ledger import likeness_line
     from patchstack.workflow.candidate.acceptance import warnings
 
-    unpushed, likenesses = warnings(way, ledger)
+    unpushed, likenesses = warnings(way, candidates, ledger)
     if unpushed:
         talk(f"warning: {unpushed}")
     for likeness in likenesses:

@@ -36,7 +36,7 @@ def proving_machine(
     offline: bool,
 ) -> Iterator[ProvingMachine]:
     """The machine for candidates of a series, with the build's progress on this terminal."""
-    from patchstack.builds.inputs.variant import series_variant
+    from patchstack.builds.inputs.variant import load_variants, series_variant
     from patchstack.report.build import BuildScreen
     from patchstack.workflow.machine import ProvingMachine
 
@@ -45,6 +45,7 @@ def proving_machine(
             workspace=workspace,
             connection=connection,
             request=request,
+            variants=load_variants(workspace.variants),
             default=series_variant(config),
             purpose=purpose,
             allow=allow,

@@ -14,8 +14,6 @@ from patchstack.report.text import counted, printable
 from patchstack.tasks import clock
 from patchstack.verdict import Verdict, verdict_line
 
-SCHEMA = "patchstack.gate/1"
-SUITE_SCHEMA = "patchstack.gates/1"
 COLUMNS = ("phase", "check", "status", "actual", "expected", "details")
 _SHORT = 44
 

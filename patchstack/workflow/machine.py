@@ -11,7 +11,7 @@ from pathlib import Path
 from patchstack.builds.inputs.plan import Request
 from patchstack.builds.inputs.prepare import prepare
 from patchstack.builds.inputs.source import Source
-from patchstack.builds.inputs.variant import Setting, Variants, load_variants
+from patchstack.builds.inputs.variant import Setting, Variants
 from patchstack.builds.record.store import Store, Stored
 from patchstack.builds.run.build import Inputs, build
 from patchstack.builds.run.session import Watch
@@ -104,6 +104,7 @@ class ProvingMachine:
     workspace: Workspace
     connection: Connection
     request: Request
+    variants: Variants
     default: Setting[str] | None
     purpose: str
     allow: tuple[str, ...]
@@ -121,7 +122,7 @@ class ProvingMachine:
             self.request,
             source,
             self.connection.engine,
-            self._variants(),
+            self.variants,
             cache_places().toolchains,
             self.connection.tell,
             default=self.default,
@@ -144,6 +145,3 @@ class ProvingMachine:
             purpose=self.purpose,
             allow=self.allow,
         )
-
-    def _variants(self) -> Variants:
-        return load_variants(self.workspace.variants)

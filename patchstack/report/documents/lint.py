@@ -7,8 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from patchstack.canonical import one_line
-from patchstack.document import Document, Part
+from patchstack.document import Document, Part, Printed
 from patchstack.series.lint.rule import Finding, Rule
 from patchstack.series.lint.runner import LintResult, Waived
 
@@ -54,16 +53,11 @@ class LintDocument(Document, frozen=True, kw_only=True, tag="patchstack.lint/1")
     waived: tuple[WaivedEntry, ...]
 
 
-class LintRules(Part, frozen=True, kw_only=True):
+class LintRules(Printed, frozen=True, kw_only=True):
     """What `patchstack lint --rules --json` prints: the rules, and no series."""
 
     rules: tuple[RuleEntry, ...]
     schema: Literal["patchstack.lint/1"] = "patchstack.lint/1"
-
-    @property
-    def line(self) -> str:
-        """It on one line, keys sorted."""
-        return one_line(msgspec.to_builtins(self))
 
 
 def lint_document(result: LintResult, rules: Sequence[Rule]) -> LintDocument:

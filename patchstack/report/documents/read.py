@@ -6,8 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from patchstack.canonical import one_line
-from patchstack.document import Part
+from patchstack.document import Part, Printed
 from patchstack.errors import PatchstackError, UsageError
 from patchstack.report.documents.build import BuildDocument
 from patchstack.report.documents.canary import CanaryDocument
@@ -26,7 +25,7 @@ class ErrorEntry(Part, frozen=True, kw_only=True):
     exit: int
 
 
-class FailedDocument(Part, frozen=True, kw_only=True):
+class FailedDocument(Printed, frozen=True, kw_only=True):
     """What is printed for a series that `verify` or `canary` could not look at, so that each series has a document.
 
     It has the schema of the command; `holds` is that of verify, `applies` that of canary.
@@ -37,11 +36,6 @@ class FailedDocument(Part, frozen=True, kw_only=True):
     error: ErrorEntry
     holds: msgspec.UnsetType | None = msgspec.UNSET
     applies: msgspec.UnsetType | None = msgspec.UNSET
-
-    @property
-    def line(self) -> str:
-        """The document on one line, keys sorted."""
-        return one_line(msgspec.to_builtins(self))
 
     @property
     def command(self) -> str:

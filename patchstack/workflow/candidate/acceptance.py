@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.evidence.ledger import Decision, Ledger
+from patchstack.evidence.ledger import Candidate, Decision, Ledger
 from patchstack.evidence.resemblance import Likeness
 from patchstack.git.remote import Cache
 from patchstack.series.history import check_pushed
@@ -14,7 +14,7 @@ from patchstack.series.mirror.export import ExportPlan, carry_out
 from patchstack.tasks import task, timed
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.accept import AcceptStep, Terms, alike, decide, examine
-from patchstack.workflow.candidate.candidate import OnTheWay, described
+from patchstack.workflow.candidate.candidate import OnTheWay
 from patchstack.workflow.candidate.pending import keep
 from patchstack.workflow.export import plan_with_candidate
 from patchstack.workflow.machine import ProvingMachine
@@ -47,7 +47,7 @@ class PlannedBuild:
     known: bool
 
 
-def warnings(way: OnTheWay, ledger: Ledger) -> tuple[str | None, tuple[Likeness, ...]]:
+def warnings(way: OnTheWay, candidates: Sequence[Candidate], ledger: Ledger) -> tuple[str | None, tuple[Likeness, ...]]:
     """What speaks against candidates before anything dear is done: that they are not pushed, in words, and the rejected
     decisions they resemble. A candidate may be on a branch of its own, which the fork's branch takes in afterwards.
 
@@ -56,7 +56,7 @@ def warnings(way: OnTheWay, ledger: Ledger) -> tuple[str | None, tuple[Likeness,
     config = way.config
     branches = dict.fromkeys((way.fork.branch, config.fork_ref or way.fork.branch))
     unpushed = check_pushed(way.repository, way.head.oid, *branches, required=config.require_pushed)
-    return unpushed, alike(described(way), ledger)
+    return unpushed, alike(candidates, ledger)
 
 
 def planned_builds(way: OnTheWay, machine: ProvingMachine) -> Iterator[PlannedBuild]:
@@ -68,6 +68,7 @@ def planned_builds(way: OnTheWay, machine: ProvingMachine) -> Iterator[PlannedBu
 
 def accept(
     way: OnTheWay,
+    candidates: Sequence[Candidate],
     cache: Cache,
     terms: Terms,
     machine: ProvingMachine,
@@ -78,12 +79,11 @@ def accept(
     decided: Callable[[Path], None],
 ) -> Accepted:
     """Examine candidates; if everything holds, write the decision and export the series, else keep what was seen for
-    `reject`. `told` gets every step as it comes out, with its wall time in seconds; `decided` the decision's file,
-    which is written before the export.
+    `reject`. `candidates` are what `described` gives; `told` gets every step as it comes out, with its wall time in
+    seconds; `decided` the decision's file, which is written before the export.
 
     Raises what verifying, building, the engine and the export raise.
     """
-    candidates = described(way)
     commits = tuple(one.commit for one in candidates)
     steps = _examined(way, cache, terms, machine, told)
     if exit_code(step.verdict for step in steps):
