@@ -52,6 +52,8 @@ def options_lines(inputs: Inputs) -> Iterator[str]:
         rows.append(("toolkit", plan.toolkit.value, plan.toolkit.origin))
     rows += [(tool, version, "") for tool, version in toolchain.versions.items() if tool in ("c++", "nvcc", "cmake")]
     rows.append(("targets", " ".join(plan.targets.value), plan.targets.origin))
+    if plan.optional_targets is not None:
+        rows.append(("optional", " ".join(plan.optional_targets.value), plan.optional_targets.origin))
     for name, settings in (("define", plan.cmake), ("compile", plan.compile)):
         rows += [(name, f"{key}={one.value}", one.origin) for key, one in sorted(settings.items())]
     rows += [

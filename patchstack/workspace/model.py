@@ -60,7 +60,8 @@ class VariantConfig:
     `platform` is `linux/amd64` or `linux/arm64`; `image` names a container image, `recipe` the directory it is built
     from, `toolkit` a CUDA toolkit on the engine's machine.
     `cmake` and `compile` are definitions for CMake's cache and for the compilers; `commit_variable` is the CMake
-    variable that carries the build key into the binaries. `memory` is in bytes, `seconds` wall time. `origin` is where
+    variable that carries the build key into the binaries. `optional_targets` are built if the source tree has them: the
+    programs that a patch of the series brings. `memory` is in bytes, `seconds` wall time. `origin` is where
     it is written.
     """
 
@@ -76,6 +77,7 @@ class VariantConfig:
     cmake: tuple[tuple[str, str], ...] = ()
     compile: tuple[tuple[str, str], ...] = ()
     targets: tuple[str, ...] | None = None
+    optional_targets: tuple[str, ...] | None = None
     commit_variable: str | None = None
     memory: int | None = None
     cpus: float | None = None

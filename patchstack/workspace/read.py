@@ -24,6 +24,7 @@ _ARCH = re.compile(r"[0-9]{2,3}[af]?(-real|-virtual)?\Z")
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(|[KMGT]i?B?)\Z", re.IGNORECASE)
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(s|m|min|h)\Z")
 _FULL_ID = re.compile(r"[0-9a-f]{40}\Z")
+_TARGET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
@@ -207,6 +208,9 @@ def _read_variant(name: str, node: Mapping) -> VariantConfig:
         limits.complain("memory", f"{memory!r} is no size: 16GiB, say")
     if limits is not None and seconds is not None and parse_time(seconds) is None:
         limits.complain("time", f"{seconds!r} is no time: 90s, 30m or 4h")
+    optional = node.texts("optional_targets")
+    if wrong := [name for name in optional or () if not _TARGET.match(name)]:
+        node.complain("optional_targets", f"{wrong[0]!r} is not the name of a CMake target")
     cpus = limits.integer("cpus", default=0) if limits else 0
     jobs = node.integer("jobs", default=0)
     config = VariantConfig(
@@ -222,6 +226,7 @@ def _read_variant(name: str, node: Mapping) -> VariantConfig:
         cmake=node.settings("cmake"),
         compile=node.settings("compile"),
         targets=node.texts("targets"),
+        optional_targets=optional,
         commit_variable=node.text("commit_variable"),
         memory=parse_size(memory) if memory else None,
         cpus=cpus or None,

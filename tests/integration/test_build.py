@@ -22,6 +22,7 @@ from tests.support.toy import (
     wait_for,
 )
 
+MAIN_ALONE = "int main(void) { return 0; }\n"
 PROOFS = ["exists", "machine", "runs", "commit", "cuda-arch", "paths"]
 
 
@@ -107,6 +108,28 @@ def test_at_n_builds_the_patches_up_to_n(toy: Toy) -> None:
     pin = toy.build("--at", "0", "--json", check=True).document
     assert pin["source"]["tree"] == toy.fork.upstream.tree(toy.fork.pin)
     assert (pin["source"]["patches"], pin["source"]["label"]) == ([], "toy at the pin")
+
+
+def test_an_optional_target_is_built_from_the_patch_on_that_adds_it(toy: Toy) -> None:
+    toy.commit("A program", {"CMakeLists.txt": f"{CMAKE}add_executable(extra extra.c)\n", "extra.c": MAIN_ALONE})
+    workspace = toy.root / "patchstack.yaml"
+    workspace.write_text(workspace.read_text().replace("targets: [toy]", "targets: [toy], optional_targets: [extra]"))
+    before = toy.build("--at", "2", "--json", check=True).document
+    after = toy.build("--json", check=True).document
+    assert [one["name"] for one in before["binaries"]] == ["toy"]
+    assert [one["name"] for one in after["binaries"]] == ["extra", "toy"]
+    assert "optional, not in this source tree: extra" in before["proofs"][0]["detail"]
+    assert after["proofs"][0]["detail"].startswith("toy, extra; ")
+    assert after["options"]["optional_targets"]["value"] == ["extra"]
+
+
+def test_an_optional_target_that_does_not_compile_fails_the_build(toy: Toy) -> None:
+    toy.commit("Does not compile", {"CMakeLists.txt": f"{CMAKE}add_executable(extra extra.c)\n", "extra.c": "oops\n"})
+    workspace = toy.root / "patchstack.yaml"
+    workspace.write_text(workspace.read_text().replace("targets: [toy]", "targets: [toy], optional_targets: [extra]"))
+    failed = toy.build()
+    assert failed.code == 1
+    assert "extra.c" in failed.told
 
 
 ENDLESS_ONCE = """#!/bin/sh

@@ -49,7 +49,7 @@ def build_key(source: Source, plan: Plan, toolchain: Toolchain, processor: str |
     `processor` for code made for it alone. The names of series and variant, the number of jobs, limits, and where the
     engine is are not: they change no byte. The key is carried into the binaries, so it cannot be part of itself.
     """
-    inputs = {
+    inputs: dict[str, object] = {
         "schema": "patchstack.build-key/1",
         "recipe": RECIPE_VERSION,
         "tree": source.tree,
@@ -63,4 +63,6 @@ def build_key(source: Source, plan: Plan, toolchain: Toolchain, processor: str |
         "toolchain": toolchain.digest,
         "processor": processor if plan.native else None,
     }
+    if plan.optional_targets is not None:
+        inputs["optional_targets"] = sorted(set(plan.optional_targets.value))
     return Key(hex=hashlib.sha256(canonical(inputs)).hexdigest(), inputs=inputs)

@@ -59,6 +59,7 @@ class Plan:
     cmake: Mapping[str, Setting[str]]
     compile: Mapping[str, Setting[str]]
     targets: Setting[tuple[str, ...]]
+    optional_targets: Setting[tuple[str, ...]] | None
     commit_variable: str | None
     image: Setting[str] | None
     recipe: str | None
@@ -117,6 +118,7 @@ def make_plan(request: Request, variants: Variants, about: About, default: Setti
         cmake=cmake,
         compile=compile_,
         targets=Setting(value=request.targets, origin="--target") if request.targets else variant.targets,
+        optional_targets=None if request.targets else variant.optional_targets,
         commit_variable=variant.commit_variable.value if variant.commit_variable else None,
         image=_chosen(request.image, "--image", variant.image) if about.isolated else None,
         recipe=variant.recipe.value if variant.recipe else None,

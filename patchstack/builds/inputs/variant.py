@@ -15,7 +15,7 @@ from patchstack.workspace import SeriesConfig, VariantConfig, read_variants_file
 
 T = TypeVar("T")
 _SCALARS = (
-    *("arch", "platform", "image", "recipe", "toolkit", "targets", "commit_variable"),
+    *("arch", "platform", "image", "recipe", "toolkit", "targets", "optional_targets", "commit_variable"),
     *("memory", "cpus", "jobs", "seconds"),
 )
 _DERIVED_FROM = "cuda"
@@ -47,6 +47,7 @@ class Variant:
     recipe: Setting[str] | None
     toolkit: Setting[str] | None
     targets: Setting[tuple[str, ...]] | None
+    optional_targets: Setting[tuple[str, ...]] | None
     commit_variable: Setting[str] | None
     memory: Setting[int] | None
     cpus: Setting[float] | None

@@ -20,7 +20,8 @@ class Claim:
 
     `key` is the build key (64 hex digits), which the binaries carry as their commit string. `platform` is
     `linux/amd64` or `linux/arm64`. `architectures` are real ones as cuobjdump names them, without the `sm_` (`121a`);
-    none is a build without CUDA. `targets` are the programs that must be there. `machine_paths` are directories of the
+    none is a build without CUDA. `targets` are the programs that must be there,
+    `optional_targets` those that may be missing. `machine_paths` are directories of the
     build machine that no binary may name; `search_paths` those that a binary may look for libraries in, beside its own
     (a toolkit's). `fp4_sources`: the source has FP4 matrix instructions in it.
 
@@ -31,6 +32,7 @@ class Claim:
     platform: str
     architectures: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
+    optional_targets: tuple[str, ...] = ()
     machine_paths: tuple[str, ...] = ()
     search_paths: tuple[str, ...] = ()
     fp4_sources: bool = False

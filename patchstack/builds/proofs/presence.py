@@ -21,7 +21,7 @@ def exists(survey: Survey, claim: Claim) -> Proof:
     wrong = list(survey.problems)
     if not survey.files:
         wrong.insert(0, "the build left no binary")
-    for target in claim.targets if survey.files else ():
+    for target in built_targets(survey, claim) if survey.files else ():
         reason = _not_a_program(survey, target)
         if reason is not None:
             wrong.append(f"{target} {reason}")
@@ -29,10 +29,18 @@ def exists(survey: Survey, claim: Claim) -> Proof:
         return Proof(id="exists", verdict=Verdict.FAIL, detail="; ".join(map(plain, wrong)))
     if not claim.targets:
         return Proof(id="exists", verdict=Verdict.INVALID, detail="no target was named, so nothing had to be there")
-    others = len(survey.files) - len({file.name for file in map(survey.named, claim.targets) if file})
+    there = built_targets(survey, claim)
+    others = len(survey.files) - len({file.name for file in map(survey.named, there) if file})
     size = sum(file.size for file in survey.files) / 1e6
     beside = f"; {others} other file{'s' if others != 1 else ''}" if others else ""
-    return Proof(id="exists", verdict=Verdict.PASS, detail=f"{listed(claim.targets)}{beside}; {size:.1f} MB in all")
+    without = [target for target in claim.optional_targets if target not in there]
+    lacks = f"; optional, not in this source tree: {listed(without)}" if without else ""
+    return Proof(id="exists", verdict=Verdict.PASS, detail=f"{listed(there)}{beside}; {size:.1f} MB in all{lacks}")
+
+
+def built_targets(survey: Survey, claim: Claim) -> tuple[str, ...]:
+    """Return the targets that must exist, then the optional ones that do."""
+    return claim.targets + tuple(target for target in claim.optional_targets if survey.named(target) is not None)
 
 
 def machine(survey: Survey, claim: Claim) -> Proof:
@@ -40,7 +48,7 @@ def machine(survey: Survey, claim: Claim) -> Proof:
     wanted = MACHINES.get(platform(claim))
     if wanted is None:
         return Proof(id="machine", verdict=Verdict.INVALID, detail=f"{claim.platform}: which ELF machine is not known")
-    programs = {file.name for file in map(survey.named, claim.targets) if file}
+    programs = {file.name for file in map(survey.named, built_targets(survey, claim)) if file}
     wrong = []
     for file in survey.files:
         if file.damage is not None:

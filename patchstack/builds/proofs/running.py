@@ -15,7 +15,7 @@ from typing import assert_never
 
 from patchstack.builds.proofs.claim import Claim, ProgramOutput, Proof, Runner, listed, plain
 from patchstack.builds.proofs.files import Survey
-from patchstack.builds.proofs.presence import MACHINES, platform
+from patchstack.builds.proofs.presence import MACHINES, built_targets, platform
 from patchstack.errors import MissingError
 from patchstack.verdict import Verdict
 
@@ -54,7 +54,7 @@ class Start:
 def start_targets(survey: Survey, claim: Claim, run: Runner) -> tuple[Start, ...]:
     """Start every target that is a program of the platform with `--version`."""
     starts = []
-    for target in claim.targets:
+    for target in built_targets(survey, claim):
         file = survey.named(target)
         if file is None or file.elf is None or file.elf.machine != MACHINES.get(platform(claim)):
             continue  # `exists` or `machine` says so

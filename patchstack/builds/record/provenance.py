@@ -303,7 +303,9 @@ def _materials(source: Source, toolchain: Toolchain) -> Iterable[Resource]:
 
 
 def _chosen(plan: Plan) -> Mapping[str, Json]:
+    optional = {"optional_targets": list(plan.optional_targets.value)} if plan.optional_targets is not None else {}
     return {
+        **optional,
         "variant": plan.variant,
         "arch": plan.arch.cmake if plan.arch else None,
         "platform": plan.platform.value,

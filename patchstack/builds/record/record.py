@@ -51,6 +51,8 @@ def options(plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
         "ccache": one(plan.ccache.value, plan.ccache.origin),
         "toolchain": one(dict(toolchain.versions), toolchain.digest),
     }
+    if plan.optional_targets is not None:
+        found["optional_targets"] = one(list(plan.optional_targets.value), plan.optional_targets.origin)
     if plan.arch_setting is not None and plan.arch is not None:
         found["arch"] = one(plan.arch.cmake, plan.arch_setting.origin)
     if plan.image is not None:

@@ -140,6 +140,7 @@ def claim(inputs: Inputs, session: Session | None = None) -> Claim:
         platform=plan.platform.value,
         architectures=(plan.arch.real,) if plan.arch is not None else (),
         targets=plan.targets.value,
+        optional_targets=plan.optional_targets.value if plan.optional_targets is not None else (),
         machine_paths=tuple(machine),
         fp4_sources=plan.cuda and _has_fp4(inputs.source),
     )

@@ -25,12 +25,23 @@ for tool in cmake ninja "$@"; do command -v "$tool" >/dev/null 2>&1 || missing="
 if [ -n "$missing" ]; then echo "patchstack: missing tools:$missing"; exit 96; fi
 """
 
-# ninja builds the targets; what they made in bin/ is collected, and the objects of FP4 kernels, which hold a proof. If
-# there is nothing in bin/, exit 97 lists the programs elsewhere.
+# ninja builds the targets, and of the optional ones those that this source tree defines; what they made in bin/ is
+# collected, and the objects of FP4 kernels, which hold a proof. If there is nothing in bin/, exit 97 lists the programs
+# elsewhere.
 _BUILD = """
 set -eu
-build=$1 out=$2
-shift 2
+build=$1 out=$2 optional=$3
+shift 3
+if [ -n "$optional" ]; then
+    ninja -C "$build" -t targets all >"$build/targets.txt"
+    for name in $optional; do
+        if grep -qxF "$name: phony" "$build/targets.txt"; then
+            set -- "$@" "$name"
+        else
+            echo "patchstack: optional target $name does not exist in this source tree"
+        fi
+    done
+fi
 cmake --build "$build" "$@"
 rm -rf "$out"
 mkdir -p "$out/bin" "$out/objects"
@@ -66,8 +77,10 @@ def configure_command(plan: Plan, layout: Layout, key: str) -> tuple[str, ...]:
 
 
 def build_command(plan: Plan, layout: Layout) -> tuple[str, ...]:
-    """Build the targets and collect what they made."""
-    arguments = [layout.build, layout.out, "--parallel", str(plan.jobs.value), "--target", *plan.targets.value]
+    """Build the targets, and the optional ones that exist, and collect what they made."""
+    optional = " ".join(plan.optional_targets.value) if plan.optional_targets is not None else ""
+    arguments = [layout.build, layout.out, optional, "--parallel", str(plan.jobs.value)]
+    arguments += ["--target", *plan.targets.value]
     return ("sh", "-c", _BUILD, "patchstack", *arguments)
 
 

@@ -54,6 +54,7 @@ class OptionEntry(Part, frozen=True, kw_only=True):
 class OptionsEntry(Part, frozen=True, kw_only=True):
     """Every resolved option. `arch`, `image` and `toolkit` are there only if the build has one."""
 
+    optional_targets: OptionEntry | msgspec.UnsetType = msgspec.UNSET
     variant: OptionEntry
     engine: OptionEntry
     platform: OptionEntry

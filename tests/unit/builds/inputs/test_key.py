@@ -20,6 +20,8 @@ TREE = "dedb1182910eafe9f6875588dc8285bfb544cce5"
 TOOLCHAIN = Toolchain(digest="sha256:" + "a" * 64, versions={"c++": "12.2.0"})
 LAYOUT = Layout(source="/w/src", build="/w/build", out="/w/out", ccache="/c")
 
+OPTIONAL = Setting(value=("test-trace",), origin="patchstack.yaml: own")
+
 
 def a_source(tree: str = TREE, absent: tuple[str, ...] = ()) -> Source:
     return Source(label="paged, 54 patches", tree=tree, objects=Objects(), absent=absent)
@@ -39,6 +41,7 @@ KEY = build_key(a_source(), PLAN, TOOLCHAIN).hex
         build_key(a_source(), a_plan(Request(arch="121", cmake=(("X", "1"),))), TOOLCHAIN),
         build_key(a_source(), a_plan(Request(arch="121", compile=(("X", "1"),))), TOOLCHAIN),
         build_key(a_source(), a_plan(Request(arch="121", targets=("llama-server",))), TOOLCHAIN),
+        build_key(a_source(), replace(PLAN, optional_targets=OPTIONAL), TOOLCHAIN),
         build_key(a_source(), PLAN, replace(TOOLCHAIN, digest="sha256:" + "b" * 64)),
     ],
 )
@@ -52,6 +55,7 @@ def test_every_input_of_the_binaries_changes_the_key(other: object) -> None:
         build_key(replace(a_source(), label="another name", verdict="holds"), PLAN, TOOLCHAIN),
         build_key(a_source(), a_plan(Request(variant="cuda-sm121", jobs=3, memory=8 << 30, seconds=60)), TOOLCHAIN),
         build_key(a_source(), a_plan(Request(arch="121", ccache=False)), TOOLCHAIN),
+        build_key(a_source(), replace(PLAN, optional_targets=None), TOOLCHAIN),
         build_key(a_source(), replace(PLAN, variant="renamed"), replace(TOOLCHAIN, versions={})),
         build_key(a_source(), PLAN, TOOLCHAIN, "some processor"),
         build_key(a_source(), a_plan(Request(arch="121"), engine=an_engine(isolated=False)), TOOLCHAIN),

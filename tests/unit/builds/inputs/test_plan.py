@@ -226,6 +226,7 @@ def test_a_variants_file_with_mistakes_is_told_all_of_them_with_their_lines(tmp_
         "    cmake: {A: [1]}\n"
         "    limits: {memory: lots, time: soon}\n"
         "    imaeg: x\n"
+        "    optional_targets: [test-trace, '$(id)']\n"
     )
     with pytest.raises(ConfigError) as error:
         read_variants_file(path)
@@ -235,4 +236,5 @@ def test_a_variants_file_with_mistakes_is_told_all_of_them_with_their_lines(tmp_
     assert f"{path}:5: variants.one.cmake.A: a list is not a single value" in said
     assert f"{path}:6: variants.one.limits.memory: 'lots' is no size" in said
     assert "'soon' is no time" in said
+    assert f"{path}:8: variants.one.optional_targets: '$(id)' is not the name of a CMake target" in said
     assert f"{path}:7: variants.one.imaeg: unknown key, perhaps you meant image" in said
