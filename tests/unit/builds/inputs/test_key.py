@@ -20,7 +20,7 @@ TREE = "dedb1182910eafe9f6875588dc8285bfb544cce5"
 TOOLCHAIN = Toolchain(digest="sha256:" + "a" * 64, versions={"c++": "12.2.0"})
 LAYOUT = Layout(source="/w/src", build="/w/build", out="/w/out", ccache="/c")
 
-OPTIONAL = Setting(value=("test-trace",), origin="patchstack.yaml: own")
+OPTIONAL: Setting[tuple[str, ...]] = Setting(value=("test-trace",), origin="patchstack.yaml: own")
 
 
 def a_source(tree: str = TREE, absent: tuple[str, ...] = ()) -> Source:
