@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.cost.prefix.records import read_log
-from patchstack.workflow.agent_steps import AgentStep, follow
+from patchstack.workflow.agent_steps import AgentStep, ServerTokens, follow
 from patchstack.workflow.cost import open_subject
-from patchstack.workflow.prompt_tokens import ServerTokens
 from tests.support import tiny_gguf
 from tests.support.llama_server import Server, llama_server
 from tests.support.tiny_window import write_window_model

@@ -155,7 +155,7 @@ def _builder(
     from patchstack.builds.inputs.variant import Setting, load_variants
     from patchstack.builds.record.store import Store
     from patchstack.report.build import BuildScreen
-    from patchstack.workflow.bisect.builds import KeyedBuilds
+    from patchstack.workflow.bisect.points import KeyedBuilds
 
     found = nearest_workspace(workspace)
     return KeyedBuilds(
@@ -173,7 +173,7 @@ def _builder(
 def _show(series: str, found: Bisected, *, json: bool) -> None:
     from patchstack.report.bisect import answer_lines, bisect_document
     from patchstack.report.text import printable
-    from patchstack.workflow.bisect.search import Ending
+    from patchstack.workflow.bisect.bisect import Ending
 
     if json:
         from json import dumps

@@ -17,8 +17,7 @@ from patchstack.cost.floors import (
     kv_token_bytes,
     prefill_floors,
 )
-from patchstack.cost.groups import Group
-from patchstack.cost.weights import Step, weigh
+from patchstack.cost.weights import Group, Step, weigh
 from patchstack.errors import MissingError, UsageError
 from patchstack.verdict import Verdict
 

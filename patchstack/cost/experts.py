@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from patchstack.cost.header import read_header
+from patchstack.cost.header import read_header, read_values
 from patchstack.cost.model import Model
-from patchstack.cost.tensor_values import read_values
 from patchstack.errors import UsageError
 
 _COUNTS = re.compile(r"blk\.([0-9]{1,9})\.ffn_(?:gate|gate_up|up|down)_exps\.weight\.counts\Z")

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from patchstack.cost.architecture import Layout
 from patchstack.cost.experts import Routing
-from patchstack.cost.groups import Group, Placed
 from patchstack.cost.memory import key_bytes, state_rows_more, value_bytes
 from patchstack.cost.server_options import ServerOptions
-from patchstack.cost.weights import Step, read_bytes, weigh
+from patchstack.cost.weights import Group, Placed, Step, read_bytes, weigh
 
 KV_READ, KV_WRITTEN, STATE = "KV read", "KV written", "state read and written"
 

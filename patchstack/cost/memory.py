@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from patchstack.cost.architecture import Kind, Layer, Layout
+from patchstack.cost.header import TENSOR_TYPES, TensorType
 from patchstack.cost.server_options import ServerOptions
-from patchstack.cost.tensor_types import TENSOR_TYPES, TensorType
 from patchstack.errors import UsageError
 
 MIB = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from patchstack.cost.tensor_types import CACHE_TYPES, TensorType
+from patchstack.cost.header import CACHE_TYPES, TensorType
 from patchstack.errors import UsageError
 
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patchstack.cost.architecture import Layout
+from patchstack.cost.header import read_values
 from patchstack.cost.model import Model
-from patchstack.cost.tensor_values import read_values
 from patchstack.errors import MissingError, UsageError
 
 _DECAY = re.compile(r"blk\.([0-9]{1,9})\.ssm_a\Z")

@@ -1,12 +1,116 @@
-"""Bytes of the weights: in the file, and those that a step reads."""
+"""Every tensor in exactly one group, and the bytes of each group: in the file, and those that a step reads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from patchstack.cost.experts import Routing
-from patchstack.cost.groups import Group, Placed, is_tied
+from patchstack.cost.header import Tensor
+from patchstack.cost.model import Model
+
+_BLOCK = re.compile(r"(?:enc\.|dec\.)?blk\.([0-9]+)\.(.+)\Z")
+_BESIDE = re.compile(r"\.(weight|bias|scale|input_scale)\Z")
+_STATE = ("ssm_", "time_mix_", "shortconv")
+_ROWS = ("token_embd", "per_layer_token_embd", "position_embd", "token_types")
+
+
+class Group(StrEnum):
+    """What a tensor is for."""
+
+    ATTENTION = "attention"
+    RECURRENT = "recurrent"
+    DENSE = "dense FFN"
+    EXPERTS = "experts"
+    SHARED = "shared experts"
+    ROUTER = "router"
+    HEAD = "head"
+    EMBEDDINGS = "embeddings"
+    NORMS = "norms"
+    DRAFT = "draft"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A tensor in its group. `block` is its layer, -1 outside. `routed`: a step reads only the experts that its tokens
+    are sent to. `rows`: a step reads one row a token."""
+
+    tensor: Tensor
+    group: Group
+    block: int
+    routed: bool
+    rows: bool
+
+
+def place(model: Model) -> tuple[Placed, ...]:
+    """Return every tensor of a model in its group, in the order of the file."""
+    blocks = model.value("block_count")
+    draft = model.value("nextn_predict_layers")
+    first_draft = 1 << 30
+    if isinstance(blocks, int) and isinstance(draft, int) and 0 < draft < blocks:
+        first_draft = blocks - draft
+    recurrent = _recurrent_blocks(model.tensors)
+    return tuple(_placed(one, first_draft, recurrent) for one in model.tensors)
+
+
+def is_tied(placed: Iterable[Placed]) -> bool:
+    """Whether the head is the table of embeddings: there is no `output.weight`, and there is a `token_embd`."""
+    names = {one.tensor.name for one in placed}
+    return "output.weight" not in names and "token_embd.weight" in names
+
+
+def _recurrent_blocks(tensors: Iterable[Tensor]) -> frozenset[int]:
+    """Blocks whose `attn_qkv` and `attn_gate` belong to a recurrent layer: they have a state and no attention
+    output."""
+    state: set[int] = set()
+    attention: set[int] = set()
+    for one in tensors:
+        if match := _BLOCK.match(one.name):
+            if match[2].startswith(_STATE):
+                state.add(int(match[1]))
+            elif match[2].startswith("attn_output"):
+                attention.add(int(match[1]))
+    return frozenset(state - attention)
+
+
+def _placed(tensor: Tensor, first_draft: int, recurrent: frozenset[int]) -> Placed:
+    match = _BLOCK.match(tensor.name)
+    block = int(match[1]) if match and len(match[1]) < 10 else -1
+    stem = _BESIDE.sub("", match[2] if match else tensor.name)
+    group = _in_block(stem, block in recurrent) if match else _outside(stem)
+    routed = group is Group.EXPERTS
+    if block >= first_draft:
+        group = Group.DRAFT
+    return Placed(tensor=tensor, group=group, block=block, routed=routed, rows=not match and stem in _ROWS)
+
+
+def _in_block(stem: str, recurrent: bool) -> Group:
+    if stem.startswith(_STATE) or (recurrent and stem in ("attn_qkv", "attn_gate")):
+        return Group.RECURRENT
+    if stem.startswith(("ffn_gate_inp", "exp_probs_b")):
+        return Group.ROUTER
+    if stem.endswith("_shexp"):
+        return Group.SHARED
+    if stem.endswith("exps"):
+        return Group.EXPERTS
+    if stem.startswith(("attn_", "indexer")) and stem not in ("attn_norm", "attn_norm_2", "attn_post_norm"):
+        return Group.ATTENTION
+    if "norm" in stem:
+        return Group.NORMS
+    if stem.startswith(("ffn_", "channel_mix_")):
+        return Group.DENSE
+    return Group.OTHER
+
+
+def _outside(stem: str) -> Group:
+    if stem == "output":
+        return Group.HEAD
+    if stem in _ROWS:
+        return Group.EMBEDDINGS
+    return Group.NORMS if "norm" in stem else Group.OTHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

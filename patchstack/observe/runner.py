@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from patchstack.builds.inputs.toolkit import recall, remember
+from patchstack.builds.inputs.toolchain import recall, remember
 from patchstack.canonical import one_line
 from patchstack.engine.archive import pack, unpack
 from patchstack.engine.protocol import About, Ending, Engine, Job, Limits, Outcome

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from patchstack.workflow.bisect.bisect import Bisected
+from patchstack.workflow.bisect.bisect import Bisected, Ending
 from patchstack.workflow.bisect.points import Point
-from patchstack.workflow.bisect.search import Ending
 
 SCHEMA = "patchstack.bisect/1"
 

@@ -11,8 +11,7 @@ from patchstack.report.table import Give, Table, print_table
 from patchstack.report.text import printable
 from patchstack.trace.compare import Change, Comparison, Pair
 from patchstack.trace.figures import Row, Spread, by_route, by_shape, by_tensor, has_routes, spread_of
-from patchstack.trace.traced import Traced
-from patchstack.trace.verdicts import verdict_of_answer, verdict_of_finding
+from patchstack.trace.traced import Traced, verdict_of_answer, verdict_of_finding
 from patchstack.verdict import Verdict, verdict_line
 
 SHOWN = 5

@@ -1,20 +1,158 @@
-"""A log that was read, checked, and asked: what the commands print."""
+"""Logs that are read, checked and asked: files, directories, standard input; and the verdict on each."""
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
-from patchstack.errors import MissingError
+from patchstack.errors import MissingError, UsageError
 from patchstack.llama.traces.contradictions import RECORDS, Finding, findings
 from patchstack.llama.traces.expectations import Answer, Expectation, answer
+from patchstack.llama.traces.reader import Reader
 from patchstack.llama.traces.reading import Reading, Trace
+from patchstack.tasks import Task, task
 from patchstack.trace.facts import Fact, facts
 from patchstack.trace.figures import DECODE_TOKENS
-from patchstack.trace.sources import Source, files_of, read_logs
-from patchstack.trace.verdicts import usable, verdict_of_answer, verdict_of_finding
 from patchstack.verdict import Verdict
+
+STDIN = "-"
+BLOCK = 1 << 20
+_COMPRESSED = {b"\x1f\x8b": "zcat", b"\x28\xb5\x2f\xfd": "zstdcat", b"\xfd7zXZ": "xzcat", b"BZh": "bzcat"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A log as it was read. `changed` says how it changed meanwhile, empty if it did not."""
+
+    name: str
+    size: int
+    changed: str = ""
+
+
+def read_logs(paths: Sequence[str], stdin: IO[bytes]) -> tuple[Reading, tuple[Source, ...]]:
+    """Read logs as one. A file is read to where it ended when it was opened: one that grows is read once, not for ever.
+
+    Raises `MissingError` for a log that does not exist or a directory without files, `UsageError` for something that
+    is no log, such as a device.
+    """
+    reader = Reader()
+    sources = []
+    with task("read logs") as progress:
+        for name in files_of(paths):
+            sources.append(_read_stdin(reader, stdin) if name == STDIN else _read_file(reader, name, progress))
+            reader.next_file()
+    return reader.reading(), tuple(sources)
+
+
+def files_of(paths: Sequence[str]) -> list[str]:
+    """Return the files that are meant: a directory stands for all files below it, hidden ones and links left out."""
+    files: list[str] = []
+    for path in paths:
+        if path != STDIN and Path(path).is_dir():
+            found = sorted(_below(path))
+            if not found:
+                raise MissingError(f"{path} has no files", hint="name the directory that holds the logs")
+            files += found
+        else:
+            files.append(path)
+    seen: dict[str, str] = {}
+    for name in files:
+        real = name if name == STDIN else os.path.realpath(name)
+        if real in seen:
+            raise UsageError(f"{name} is given twice", hint="its records would be counted twice")
+        seen[real] = name
+    return files
+
+
+def _below(directory: str) -> list[str]:
+    found = []
+    for folder, folders, names in os.walk(directory, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            path = os.path.join(folder, name)
+            if not name.startswith(".") and not os.path.islink(path) and stat.S_ISREG(os.stat(path).st_mode):
+                found.append(path)
+    return found
+
+
+def _refuse(error: OSError) -> None:
+    raise MissingError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+
+def _read_stdin(reader: Reader, stdin: IO[bytes]) -> Source:
+    size = 0
+    while block := stdin.read(BLOCK):
+        reader.feed(block)
+        size += len(block)
+    return Source(name=STDIN, size=size)
+
+
+def _read_file(reader: Reader, name: str, progress: Task) -> Source:
+    try:
+        file = Path(name).open("rb")  # noqa: SIM115  (closed below)
+    except FileNotFoundError as error:
+        raise MissingError(f"{name} does not exist", hint="name a log, a directory of logs, or - for stdin") from error
+    except OSError as error:
+        raise MissingError(f"{name} cannot be read: {error.strerror}") from error
+    with file:
+        about = os.fstat(file.fileno())
+        if stat.S_ISFIFO(about.st_mode):
+            return Source(name=name, size=_read_to(reader, file, None, progress, name))
+        if not stat.S_ISREG(about.st_mode):
+            raise UsageError(f"{name} is not a regular file", hint="name a log, a directory of logs, or - for stdin")
+        _refuse_compressed(name, file)
+        size = _read_to(reader, file, about.st_size, progress, name)
+        now = os.fstat(file.fileno()).st_size
+    changed = ""
+    if now > about.st_size:
+        changed = f"it grew while it was read: {now - about.st_size:,} bytes more are not counted"
+    elif size < about.st_size:
+        changed = f"it shrank while it was read: {about.st_size - size:,} bytes are missing"
+    return Source(name=name, size=size, changed=changed)
+
+
+def _refuse_compressed(name: str, file: IO[bytes]) -> None:
+    head = file.read(8)
+    file.seek(0)
+    for magic, program in _COMPRESSED.items():
+        if head.startswith(magic):
+            raise UsageError(f"{name} is compressed", hint=f"{program} {name} | patchstack trace read -")
+
+
+def _read_to(reader: Reader, file: IO[bytes], end: int | None, progress: Task, name: str) -> int:
+    size = 0
+    progress.doing = name
+    while end is None or size < end:
+        block = file.read(BLOCK if end is None else min(BLOCK, end - size))
+        if not block:
+            break
+        reader.feed(block)
+        size += len(block)
+        if end is not None and end > BLOCK:
+            progress.at(size // BLOCK, end // BLOCK, f"MB of {name}")
+    return size
+
+
+_OF = {True: Verdict.PASS, False: Verdict.FAIL, None: Verdict.INVALID}
+
+
+def verdict_of_finding(finding: Finding) -> Verdict:
+    """PASS if it holds, FAIL for a contradiction, INVALID if the log does not show it."""
+    return _OF[finding.holds]
+
+
+def verdict_of_answer(answer: Answer) -> Verdict:
+    """PASS if the log shows what was expected, FAIL if it shows otherwise, INVALID if it shows neither."""
+    return _OF[answer.holds]
+
+
+def usable(findings: Sequence[Finding]) -> bool:
+    """Whether every figure of the log may be used: nothing in it contradicts."""
+    return not any(one.holds is False for one in findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

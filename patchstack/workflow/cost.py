@@ -11,10 +11,10 @@ from pathlib import Path
 from patchstack.cost.architecture import Layout, read_layout
 from patchstack.cost.experts import Routing, read_imatrix, read_routing
 from patchstack.cost.floors import Workload
-from patchstack.cost.groups import Placed, place
 from patchstack.cost.memory import MIB, Loaded, draft_options
 from patchstack.cost.model import Model, read_model
 from patchstack.cost.server_options import ServerOptions, read_options
+from patchstack.cost.weights import Placed, place
 from patchstack.errors import MissingError, UsageError
 from patchstack.process import run
 

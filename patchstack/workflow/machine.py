@@ -18,7 +18,7 @@ from patchstack.builds.run.session import Watch
 from patchstack.engine.protocol import Engine
 from patchstack.evidence.store import Observations
 from patchstack.files.places import cache_places
-from patchstack.llama.devices import require_gpu
+from patchstack.llama.compute_path import require_gpu
 from patchstack.observe.exclusive import fit_machine
 from patchstack.observe.from_build import programs_of
 from patchstack.observe.layout import Programs

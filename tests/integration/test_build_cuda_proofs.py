@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.builds.proofs.cuda import Cuobjdump, fp4_instructions, machine_code, ptx
+from patchstack.builds.proofs.device import Cuobjdump, fp4_instructions, machine_code, ptx
 from patchstack.builds.proofs.prove import BIN, OBJECTS, Proof, find_cuobjdump, prove
 from patchstack.verdict import Verdict
 from tests.support.compiled import AARCH64, KEY, claim, for_machine

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from patchstack.builds.proofs.cuda import find_cuobjdump
+from patchstack.builds.proofs.device import find_cuobjdump
 from patchstack.demo.build import build_demo
 from patchstack.machine.local.toolchain import find_nvcc, toolkit_root
 from tests.support.checkout import ROOT

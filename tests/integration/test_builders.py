@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from patchstack.engine.docker.dockerfile import base
 from patchstack.engine.docker.engine import ContainerEngine
+from patchstack.engine.docker.images import base_image
 from patchstack.engine.protocol import Image, Limits
 from tests.support.checkout import ROOT
 from tests.support.engines import IMAGE, container_engine, needs_docker, ran, raw_api, shell
@@ -85,7 +85,7 @@ def test_the_image_says_what_it_is_based_on_and_starts_nothing_of_its_own(image:
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_the_base_of_a_recipe_is_pinned_by_tag_and_digest(recipe: str) -> None:
-    named = base((BUILDERS / recipe / "Dockerfile").read_text(), {})
+    named = base_image((BUILDERS / recipe / "Dockerfile").read_text(), {})
     assert named is not None
     assert re.fullmatch(r"docker\.io/[\w/-]+:[\w.-]+@sha256:[0-9a-f]{64}", named)
 
@@ -93,7 +93,7 @@ def test_the_base_of_a_recipe_is_pinned_by_tag_and_digest(recipe: str) -> None:
 def test_the_cuda_base_knows_every_architecture_there_is_a_variant_for() -> None:
     from patchstack.builds.inputs.arch import parse_arch
 
-    named = base((BUILDERS / "cuda" / "Dockerfile").read_text(), {}) or ""
+    named = base_image((BUILDERS / "cuda" / "Dockerfile").read_text(), {}) or ""
     version = re.search(r"cuda:(\d+)\.(\d+)", named)
     assert version is not None
     wanted = re.findall(r"^    arch: (\S+)$", (BUILDERS / "variants.yaml").read_text(), re.MULTILINE)

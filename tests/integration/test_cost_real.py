@@ -17,8 +17,7 @@ from benchmarks.cost_memory import computed, grid, told
 from benchmarks.cost_prefix import check
 from patchstack.cost.experts import distinct_of_shares, read_imatrix
 from patchstack.cost.memory import MIB, allocate
-from patchstack.cost.model import read_model
-from patchstack.cost.shape import write_shape
+from patchstack.cost.model import read_model, write_shape
 from patchstack.workflow.cost import ask_fit_params, open_subject
 from tests.support import tiny_gguf
 from tests.support.gguf_header import hybrid_35b

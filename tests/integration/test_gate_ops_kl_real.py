@@ -21,8 +21,7 @@ from patchstack.gates.kinds import backend_ops, drift, kl
 from patchstack.gates.kinds.backend_ops import Spec as OpsSpec
 from patchstack.gates.kinds.backend_ops import case_list
 from patchstack.gates.kinds.kl import Limits, Spec
-from patchstack.llama.kl import Comparison, Side
-from patchstack.llama.perplexity_output import base_size
+from patchstack.llama.kl import Comparison, Side, base_size
 from patchstack.observe.protocol import Model
 from patchstack.observe.runner import Runner
 from patchstack.verdict import Verdict

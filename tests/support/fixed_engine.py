@@ -17,7 +17,7 @@ from typing import Any
 
 from patchstack.engine.archive import Entry, Stream, pack
 from patchstack.engine.protocol import About, Ending, Image, Job, Outcome, Output, Volume
-from patchstack.llama.perplexity_output import base_size
+from patchstack.llama.kl import base_size
 from tests.support.checkout import DATA
 
 CAPTURED = DATA / "llama" / "captured"

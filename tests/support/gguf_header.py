@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.cost.tensor_types import TENSOR_TYPES
+from patchstack.cost.header import TENSOR_TYPES
 
 _NUMBER = {kind.name: number for number, kind in TENSOR_TYPES.items()}
 Value = int | float | bool | str | Sequence[int] | Sequence[str] | Sequence[float] | Sequence[bool]

@@ -9,8 +9,7 @@ from typing import Any
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import kl
 from patchstack.gates.kinds.kl import Spec
-from patchstack.llama.kl import Comparison, Measured, Side
-from patchstack.llama.perplexity_output import Statistics, base_size, read_statistics
+from patchstack.llama.kl import Comparison, Measured, Side, Statistics, base_size, read_statistics
 from patchstack.observe.protocol import Model
 from patchstack.observe.runner import Runner
 from tests.support.checkout import DATA

@@ -199,7 +199,7 @@ DOORS = (
     Door(
         what="lets two directories change places",
         find=methods("renameat2", "renamex_np"),
-        where=("files/swap.py",),  # the system calls that do it; no function of os does
+        where=("files/journal.py",),  # the system calls that do it; no function of os does
         breaches=("libc.renameat2(-100, a, -100, b, 2)", "ctypes.CDLL(None).renamex_np(a, b, 2)"),
     ),
     Door(

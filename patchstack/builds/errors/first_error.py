@@ -1,19 +1,73 @@
-"""The first real error of a build's log: what kind it is, where it stands, and the lines that tell it.
-
-The wordings were read off real output: g++ 12, nvcc 13.0 (cudafe++, ptxas, nvlink), GNU ld and gold 2.40, CMake 3.25
-with ninja 1.11 and make, git 2.39; clang's and lld's are from their documentation.
-"""
+"""The first real error of a build's log: what each job printed, the kind of the error, and the lines that show it."""
 
 from __future__ import annotations
 
 import posixpath
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from patchstack.builds.errors.diagnostics import Diagnostic, Style, excerpt, first_diagnostic
-from patchstack.builds.errors.ninja_log import BuildLog, JobOutput, read_log
+
+_LINES = 100_000  # of one part; what is beyond them is not looked at
+_WIDTH = 4_000  # characters of a line, unless it is a command
+_ESCAPES = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_STEP = re.compile(r"\[\d+/\d+\] ")
+_FAILED = re.compile(r"FAILED: (?:\[code=\d+\] )?(\S*)")
+_NINJA = re.compile(r"ninja: ")
+_MAKE = re.compile(r"g?make(?:\[\d+\])?: \*\*\* \[(?:.*:\d+: )?(.+)\] Error \d+")
+
+
+@dataclass(slots=True, kw_only=True)
+class JobOutput:
+    """What one job printed. `target` is its first output, `command` its command line."""
+
+    lines: list[str] = field(default_factory=list)
+    target: str | None = None
+    command: str = ""
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildLog:
+    """`failed` are ninja's jobs that failed, in order. `outside` is all else: CMake's lines, make's, ninja's own; not
+    the output of jobs that succeeded. `target` is the first that make gave up."""
+
+    failed: tuple[JobOutput, ...]
+    outside: list[str]
+    target: str | None
+
+
+def read_log(log: Iterable[str]) -> BuildLog:
+    """Take a log apart. ninja prints a job's output in one piece, after `[k/n] what` and, where it failed, `FAILED:`
+    and the command; jobs at the console (CMake run anew, downloads) have those after their output."""
+    failed: list[JobOutput] = []
+    outside: list[str] = []
+    target = None
+    job: JobOutput | None = None
+    command_next = False
+    for raw in log:
+        line = _ESCAPES.sub("", (raw if command_next else raw[:_WIDTH]).rstrip("\r\n"))
+        if command_next and job is not None:
+            job.command, command_next = line, False
+        elif _STEP.match(line):
+            job = JobOutput()
+        elif match := _FAILED.match(line):
+            if job is None or job.failed:
+                job = JobOutput()
+            job.target, job.failed, command_next = match[1] or None, True, True
+            failed.append(job)
+        elif job is None or _NINJA.match(line):
+            job = None
+            if match := _MAKE.match(line):
+                target = target or match[1]
+            if len(outside) < _LINES:
+                outside.append(line)
+        elif len(job.lines) < _LINES:
+            job.lines.append(line)
+    return BuildLog(failed=tuple(failed), outside=outside, target=target)
+
 
 _SITES = 20
 _TAIL = 20

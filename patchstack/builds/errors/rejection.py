@@ -1,8 +1,12 @@
-"""Why a source does not compile, and which patch wrote the line it fails at."""
+"""Why a source does not compile, and which patch wrote the line at which it fails."""
 
 from __future__ import annotations
 
-from patchstack.builds.errors.blame import BlameStep, who_wrote, who_wrote_each
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
 from patchstack.builds.errors.first_error import Failure, FailureKind, find_failure
 from patchstack.builds.inputs.arch import toolkit_complaint
 from patchstack.builds.inputs.plan import Plan
@@ -12,6 +16,199 @@ from patchstack.builds.run.recipe import Layout
 from patchstack.builds.run.session import NotJudged, out_of_memory
 from patchstack.engine.protocol import OutOfSpace
 from patchstack.errors import MissingError, NotHeldError, PatchstackError
+from patchstack.git import run as git
+from patchstack.git.objects import EMPTY_TREE, Objects, object_id
+from patchstack.git.overlay import DIRECTORY, SUBMODULE
+from patchstack.git.scratch import bare_repository, write_object
+from patchstack.git.trees import compare_trees, want_contents
+
+_ESCAPE = re.compile(rb"\\(?:([0-3][0-7]{2})|(.))")
+_ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlameStep:
+    """A patch of the series: its file name, and the tree after it."""
+
+    label: str
+    tree: str
+    number: int | None = None
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a line comes from. `patch`, `number` and `subject` are of the patch that wrote it, `patch` is None for a
+    line of upstream's; `path` and `line` are where it stood then; `text` is the line. `touched_by` are the patches that
+    changed the file (under whatever name), in order: upstream's own line may be broken by what they did around it."""
+
+    patch: str | None
+    number: int | None
+    subject: str
+    path: str
+    line: int
+    text: str
+    touched_by: tuple[str, ...]
+
+
+def who_wrote(objects: Objects, base_tree: str, steps: Sequence[BlameStep], path: str, line: int) -> Origin | None:
+    """The origin of a line (from 1) of a file in the last tree; None where that tree has no such file or line (a file
+    that the build made). What `git blame` says, with git's own default options.
+
+    Raises `MissingError` where objects are not to be had, or git cannot say.
+    """
+    return who_wrote_each(objects, base_tree, steps, [(path, line)])[0]
+
+
+def who_wrote_each(
+    objects: Objects, base_tree: str, steps: Sequence[BlameStep], places: Iterable[tuple[str, int]]
+) -> tuple[Origin | None, ...]:
+    """`who_wrote` for several places (path and line) at once."""
+    wanted = list(places)
+    last = steps[-1].tree if steps else base_tree
+    lines: dict[tuple[str, str], list[int]] = {}
+    for path in dict.fromkeys(path for path, _ in wanted):
+        blob = _find_blob(objects, last, path)
+        if blob is not None:
+            data = objects.blob(blob, path)
+            count = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
+            numbers = sorted({line for other, line in wanted if other == path and 1 <= line <= count})
+            if numbers:
+                lines[path, blob] = numbers
+    found: dict[tuple[str, int], Origin] = {}
+    if lines:
+        with bare_repository(objects.directories) as root:
+            history = _History(root, objects, base_tree, steps)
+            for (path, blob), numbers in lines.items():
+                origins = history.blame(path, blob, numbers)
+                found |= {(path, number): origin for number, origin in origins}
+    return tuple(found.get(place) for place in wanted)
+
+
+def _find_blob(objects: Objects, tree: str, path: str) -> str | None:
+    """The id of a file's content; None where there is no such file."""
+    *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
+    for folder in folders:
+        entry = next(((mode, oid) for mode, other, oid in objects.tree(tree) if other == folder), None)
+        if entry is None or entry[0] != DIRECTORY:
+            return None
+        tree = entry[1]
+    entry = next(((mode, oid) for mode, other, oid in objects.tree(tree) if other == name), None)
+    return None if entry is None or entry[0] in (DIRECTORY, SUBMODULE) else entry[1]
+
+
+class _History:
+    """The temporary repository, with its commits."""
+
+    def __init__(self, root: Path, objects: Objects, base_tree: str, steps: Sequence[BlameStep]) -> None:
+        self._root = root
+        self._objects = objects
+        self._steps: dict[str, BlameStep] = {}
+        before = base_tree
+        self._keep_tree(base_tree)
+        parent = self._commit(base_tree, None, 0)
+        for position, step in enumerate(steps, 1):
+            self._keep(before, step.tree)
+            parent = self._commit(step.tree, parent, position)
+            self._steps[parent] = step
+            before = step.tree
+        self._head = parent
+
+    def blame(self, path: str, blob: str, numbers: Sequence[int]) -> list[tuple[int, Origin]]:
+        """The origins of lines of a file that has them, in order."""
+        self._keep_object(blob)
+        ranges = [f"-L{number},{number}" for number in numbers]
+        said = self._git("blame", "--porcelain", *ranges, self._head, "--", path)
+        touched = self._touched(path)
+        origins = []
+        names: dict[str, str] = {}
+        commit, line, number = "", 0, 0
+        for raw in said.split(b"\n"):
+            if raw.startswith(b"\t"):
+                step = self._steps.get(commit)
+                origin = Origin(
+                    patch=step.label if step else None,
+                    number=step.number if step else None,
+                    subject=step.subject if step else "",
+                    path=names[commit],
+                    line=line,
+                    text=raw[1:].decode("utf-8", "replace"),
+                    touched_by=touched,
+                )
+                origins.append((number, origin))
+            elif re.match(rb"[0-9a-f]{40} ", raw):
+                fields = raw.split(b" ")
+                commit, line, number = fields[0].decode(), int(fields[1]), int(fields[2])
+            elif raw.startswith(b"filename "):
+                # Told once for a commit's lines of one name; a commit has a file's lines under one name only.
+                names[commit] = _unquoted(raw[9:]).decode("utf-8", "surrogateescape")
+        return origins
+
+    def _touched(self, path: str) -> tuple[str, ...]:
+        """The patches that changed a file, followed through its renames."""
+        said = self._git("log", "--follow", "-M", "--format=%H", self._head, "--", path)
+        return tuple(self._steps[oid].label for oid in reversed(said.decode().split()) if oid in self._steps)
+
+    def _git(self, *args: str) -> bytes:
+        done = git.isolated(self._root, "-c", "core.quotePath=false", "--literal-pathspecs", *args)
+        return git.checked(done, "git cannot say which patch wrote a line", short=True)
+
+    def _keep(self, before: str, after: str) -> None:
+        """Write what two trees differ in, as far as it was made in memory: what is stored is borrowed."""
+        changes = list(compare_trees(self._objects, before, after))
+        want_contents(self._objects, changes)
+        for change in changes:
+            for entry in (change.old, change.new):
+                if entry is not None and entry[0] != SUBMODULE:
+                    self._keep_object(entry[1])
+        self._keep_tree(after, {change.path for change in changes})
+
+    def _keep_tree(self, tree: str, changed: set[bytes] | None = None) -> None:
+        """Write a made tree and those below it that hold changed paths (all of them, without a list)."""
+        folders = None if changed is None else {parent for path in changed for parent in _parents(path)}
+        pending = [(tree, b"")]
+        while pending:
+            oid, path = pending.pop()
+            self._keep_object(oid)
+            # A tree that is stored has only stored ones below it.
+            if oid not in self._objects.made:
+                continue
+            pending += [
+                (below, path + name + b"/")
+                for mode, name, below in self._objects.tree(oid)
+                if mode == DIRECTORY and (folders is None or path + name + b"/" in folders)
+            ]
+
+    def _keep_object(self, oid: str) -> None:
+        if oid in self._objects.made or oid == EMPTY_TREE:
+            kind, data = ("tree", b"") if oid == EMPTY_TREE else self._objects.read(oid)
+            write_object(self._root / "objects", oid, kind, data)
+
+    def _commit(self, tree: str, parent: str | None, position: int) -> str:
+        who = f"patchstack <patchstack@localhost> {position} +0000"
+        lines = [f"tree {tree}", *([f"parent {parent}"] if parent else []), f"author {who}", f"committer {who}"]
+        data = ("\n".join(lines) + f"\n\n{position}\n").encode()
+        oid = object_id("commit", data)
+        write_object(self._root / "objects", oid, "commit", data)
+        return oid
+
+
+def _parents(path: bytes) -> list[bytes]:
+    """The directories a path is in, each with a slash behind it."""
+    return [path[: at + 1] for at, character in enumerate(path) if character == 0x2F]
+
+
+def _unquoted(name: bytes) -> bytes:
+    """A name as git prints it, without its C-style quoting."""
+    if not name.startswith(b'"'):
+        return name
+
+    def plain(match: re.Match[bytes]) -> bytes:
+        octal, letter = match.groups()
+        return bytes([int(octal, 8)]) if octal else _ESCAPED.get(letter, letter)
+
+    return _ESCAPE.sub(plain, name[1:-1])
+
 
 _FEW = 4
 

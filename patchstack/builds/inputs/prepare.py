@@ -8,12 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from patchstack.builds.inputs.packages import require_packages
 from patchstack.builds.inputs.plan import Plan, Request, make_plan
 from patchstack.builds.inputs.source import Source
 from patchstack.builds.inputs.toolchain import container_toolchain, host_toolchain
 from patchstack.builds.inputs.variant import Setting, Variants, builders_directory
-from patchstack.builds.run.build import Inputs
+from patchstack.builds.run.build import Inputs, require_packages
 from patchstack.engine.protocol import BuildsImages, Engine, Image, ImageMissing
 from patchstack.errors import MissingError
 from patchstack.files import processes

@@ -9,12 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from patchstack.builds.proofs.claim import Claim, ProgramOutput, Proof, Runner
-from patchstack.builds.proofs.cuda import Disassembler, find_cuobjdump
-from patchstack.builds.proofs.device import device
+from patchstack.builds.proofs.device import Disassembler, device, find_cuobjdump
 from patchstack.builds.proofs.files import BIN, OBJECTS, Binary, Occurrence, binaries, search, survey
-from patchstack.builds.proofs.presence import exists, machine
+from patchstack.builds.proofs.presence import encoded, exists, machine, paths, wanted_paths
 from patchstack.builds.proofs.running import commit, runs, start_targets
-from patchstack.builds.proofs.traces import encoded, paths, wanted_paths
 from patchstack.errors import MissingError
 from patchstack.process import ProgramTimeout
 from patchstack.process import run as run_program

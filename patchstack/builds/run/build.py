@@ -1,15 +1,15 @@
-"""Make a build, or find it made: look under the key, compile, prove, write provenance and record."""
+"""Make a build, or find one that is already made: look under the key, compile, prove, write provenance and record."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from patchstack.builds.inputs.key import Key, Toolchain, build_key
-from patchstack.builds.inputs.packages import require_packages
 from patchstack.builds.inputs.plan import Plan
 from patchstack.builds.inputs.source import Source
 from patchstack.builds.proofs.claim import Claim, ProgramOutput, Proof
@@ -24,6 +24,17 @@ from patchstack.engine.protocol import Engine
 from patchstack.errors import MissingError, PatchstackError
 from patchstack.installed import install_hint
 from patchstack.verdict import Verdict
+
+PROVING = {"in_toto_attestation": "in-toto-attestation", "elftools": "pyelftools"}
+"""The modules that proofs and provenance need, with the packages that have them."""
+
+
+def require_packages() -> None:
+    """Raise `MissingError`, with every package named, if what proves and records a build is not installed."""
+    missing = [package for module, package in PROVING.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise MissingError(f"a build needs {' and '.join(missing)}, not installed here", hint=install_hint("build"))
+
 
 _DISASSEMBLED = frozenset({"cuda-arch", "cuda-ptx", "fp4"})
 """The proofs that ask cuobjdump."""

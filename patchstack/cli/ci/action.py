@@ -227,8 +227,7 @@ def _files(inputs: Inputs, documents: list[Report], ground: Ground, report: Path
     from patchstack.cli.ci.inputs import Command
     from patchstack.cli.ci.render import write_issue
     from patchstack.report.canary_issue import canary_issue
-    from patchstack.report.documents.gates import GatesDocument
-    from patchstack.report.gate_predicate import gate_predicate
+    from patchstack.report.documents.gates import GatesDocument, gate_predicate
     from patchstack.report.sarif import sarif
 
     if inputs.command is Command.LINT and documents:

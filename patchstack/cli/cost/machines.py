@@ -9,7 +9,7 @@ def machines_command(json: JsonOption = False) -> None:
     """The machines that patchstack knows, with the source and date of every figure."""
     from patchstack.cost.machine import find_machine, shipped_machines
     from patchstack.report.cost.document import machine_part
-    from patchstack.report.cost.screen import machines_table
+    from patchstack.report.cost.tables import machines_table
     from patchstack.report.documents.cost import CostDocument
     from patchstack.report.table import print_table
 

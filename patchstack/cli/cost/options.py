@@ -62,12 +62,12 @@ def chosen_machine(machine: str | None, bandwidth: str | None = None, memory: st
 def show(document: CostDocument, *, json: bool, html: Path | None = None) -> None:
     """Print a document as JSON or as tables, and write its page."""
     if html is not None:
-        from patchstack.report.cost.page import write_page
+        from patchstack.report.cost.plots import write_page
 
         write_page(document, html)
     if json:
         print(document.line)
         return
-    from patchstack.report.cost.screen import print_document
+    from patchstack.report.cost.tables import print_document
 
     print_document(document)

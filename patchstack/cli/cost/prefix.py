@@ -37,7 +37,7 @@ def prefix_command(
     """
     import shlex
 
-    from patchstack.report.cost.agent import prefix_answer
+    from patchstack.report.cost.answers import prefix_answer
 
     answer = prefix_answer(
         model, shlex.split(options), logs, server=server, image_tokens=image_tokens, last_images=last_images

@@ -19,8 +19,7 @@ def shape_command(
 
     Tensors of up to 64 KiB (norms, biases, decays) are copied. What a model of holes generates means nothing.
     """
-    from patchstack.cost.model import read_model
-    from patchstack.cost.shape import write_shape
+    from patchstack.cost.model import read_model, write_shape
 
     for path in write_shape(read_model(model), output):
         print(f"{path}: {path.stat().st_size:,} bytes, of which {512 * path.stat().st_blocks:,} are on disk")

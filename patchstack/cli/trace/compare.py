@@ -20,8 +20,8 @@ def compare_command(
 ) -> None:
     """Compare two logs of the same workload: calls and work by route, type and shape, and what is new and gone. Refused
     if the logs say that their workloads differ. Exits with 4 if the figures of a log contradict each other."""
+    from patchstack.report.documents.trace import comparison_document
     from patchstack.report.trace import contradiction_lines, print_comparison
-    from patchstack.report.trace_document import comparison_document
     from patchstack.trace.compare import compare, require_same_workload
     from patchstack.trace.traced import overall, read_two
 

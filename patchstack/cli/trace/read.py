@@ -27,8 +27,8 @@ def read_command(
     Exits with 4 if figures contradict each other; with --expect, with 1 if one does not hold and 4 if one is not
     shown."""
     from patchstack.llama.traces.expectations import read_expectation
+    from patchstack.report.documents.trace import trace_document
     from patchstack.report.trace import contradiction_lines, print_traced
-    from patchstack.report.trace_document import trace_document
     from patchstack.report.trace_plots import prepare, write_plots
     from patchstack.trace.traced import read_traced
 

@@ -1,10 +1,12 @@
-"""One container on an engine: a job run to its end, or a carrier that is never started; gone again in any case."""
+"""One container on an engine: a job run to its end, or a carrier that is never started; and its output."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import socket
+import struct
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -15,11 +17,77 @@ import requests
 
 from patchstack.engine.archive import Entry, pack
 from patchstack.engine.docker.connection import Connection
-from patchstack.engine.docker.output import Attached, Late
 from patchstack.engine.docker.owner import JOB_LABEL, OWNER_LABEL, is_dead, own_label
 from patchstack.engine.lifeline import Ended, Trailer, Why
 from patchstack.engine.protocol import Ending, EngineLost, Job, Outcome, Output, PlatformUnsupported
 from patchstack.errors import MissingError, PatchstackError
+
+_HEADER = struct.Struct(">BxxxL")
+_BLOCK = 1 << 18
+
+
+class Late(Exception):
+    """A deadline has passed."""
+
+
+class Attached:
+    """One attachment: the container's stdin is open while this is. Made before the container starts, it misses
+    nothing."""
+
+    def __init__(self, stream: Any) -> None:
+        """`stream` is what the SDK's `attach_socket` gives: a socket, or a file over one."""
+        self._stream = stream
+        self._socket: socket.socket = getattr(stream, "_sock", stream)
+        self._received = bytearray()
+        self._left = 0
+
+    def read(self, deadline: float | None) -> bytes | None:
+        """The next piece of output (stdout and stderr alike), None at the end. `deadline` is on the monotonic clock.
+
+        Raises `Late` past the deadline, `OSError` where the connection broke.
+        """
+        while True:
+            if out := self._frames():
+                return out
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise Late
+            self._socket.settimeout(left)
+            try:
+                received = self._socket.recv(_BLOCK)
+            except TimeoutError:
+                continue
+            if not received:
+                return None
+            self._received += received
+
+    def _frames(self) -> bytes:
+        """The contents of what was received of frames: each has its stream, its length, then that many bytes."""
+        out = bytearray()
+        at = 0
+        while True:
+            if self._left:
+                piece = self._received[at : at + self._left]
+                out += piece
+                at += len(piece)
+                self._left -= len(piece)
+            if self._left or len(self._received) - at < _HEADER.size:
+                break
+            _, self._left = _HEADER.unpack_from(self._received, at)
+            at += _HEADER.size
+        del self._received[:at]
+        return bytes(out)
+
+    def close(self) -> None:
+        """Let go, which ends the container where it still runs."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        finally:
+            self._socket.close()
+            self._stream.close()
+
 
 MOUNTED = "/volume"
 _ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}

@@ -1,4 +1,4 @@
-"""Builds images: with buildx where it is here, else with the engine's own builder."""
+"""Builds images: with buildx if it is installed, else with the engine's own builder."""
 
 from __future__ import annotations
 
@@ -17,13 +17,48 @@ from typing import Any
 
 import docker.errors
 
-from patchstack.engine.docker import dockerfile
 from patchstack.engine.docker.connection import Connection
 from patchstack.engine.docker.endpoint import Endpoint
 from patchstack.engine.docker.faults import NO_SPACE, base_unavailable, refusal
 from patchstack.engine.protocol import About, ImageMissing, Output
 from patchstack.errors import MissingError, PatchstackError
 from patchstack.process import PIPE, clean_environment, run, start
+
+_INSTRUCTION = re.compile(r"^\s*(ARG|FROM)\s+(.+)$", re.IGNORECASE)
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:(:[-+])([^}]*))?\})")
+
+
+def base_image(text: str, args: Mapping[str, str]) -> str | None:
+    """The image that the last stage of a Dockerfile is based on, through other stages if need be, as it names it; None
+    for `scratch`, and where there is no FROM. `args` are the build's arguments; those that FROM may use are declared
+    before the first one (Dockerfile reference, "Understand how ARG and FROM interact")."""
+    values: dict[str, str] = {}
+    stages: dict[str, str] = {}
+    last = ""
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        if (found := _INSTRUCTION.match(line)) is None:
+            continue
+        if found[1].upper() == "ARG":
+            name, _, default = found[2].strip().partition("=")
+            if not last:
+                values[name] = args.get(name, default.strip("\"'"))
+            continue
+        words = [word for word in found[2].split() if not word.startswith("--")]
+        named = _VARIABLE.sub(lambda variable: _value(variable, values), words[0]) if words else ""
+        last = stages.get(named.lower(), named)
+        if len(words) == 3 and words[1].upper() == "AS":
+            stages[words[2].lower()] = last
+    return None if last in ("", "scratch") else last
+
+
+def _value(variable: re.Match[str], values: Mapping[str, str]) -> str:
+    value = values.get(variable[1] or variable[2], "")
+    if variable[3] == ":-":
+        return value or variable[4]
+    if variable[3] == ":+":
+        return variable[4] if value else ""
+    return value
+
 
 BASE_LABEL = "patchstack.base"
 BASE_DIGEST_LABEL = "patchstack.base.digest"
@@ -70,7 +105,7 @@ def build(connection: Connection, plan: Plan, about: About, output: Output) -> N
         text = recipe.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise MissingError(f"there is no Dockerfile to build {plan.tag} from: {recipe}: {error}") from error
-    base = dockerfile.base(text, plan.args)
+    base = base_image(text, plan.args)
     labels = _labels(connection, base)
     progress = Progress()
     if about.kind == "docker" and (docker_program := _buildx()):

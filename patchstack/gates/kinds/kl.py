@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
 from patchstack.gates.judgement import Judgement
-from patchstack.llama.kl import Comparison, Measured, Side, comparison_problem, measure
-from patchstack.llama.perplexity_output import Statistics
+from patchstack.llama.kl import Comparison, Measured, Side, Statistics, comparison_problem, measure
 from patchstack.observe.from_build import read_build
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Attempt, Json, Model

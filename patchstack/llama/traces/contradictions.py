@@ -25,9 +25,8 @@ from patchstack.llama.traces.formats import (
     SERVING,
     SPEC_SHAPE,
 )
-from patchstack.llama.traces.histogram import Histogram
 from patchstack.llama.traces.reading import Reading, Trace
-from patchstack.llama.traces.records import Summary
+from patchstack.llama.traces.records import Histogram, Summary
 from patchstack.llama.traces.recount import Figures, recounted, summed
 
 RECORDS = "records"

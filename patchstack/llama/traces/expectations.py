@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from patchstack.errors import UsageError
 from patchstack.llama.traces.contradictions import RECORDS, Finding
 from patchstack.llama.traces.formats import FORMATS, ROUTE_KEYS, TENSOR_KEYS, TYPE_KEYS
-from patchstack.llama.traces.ggml_types import type_name
+from patchstack.llama.traces.graphs import folded
 from patchstack.llama.traces.reading import MORE, Reading, Trace
-from patchstack.llama.traces.records import Value
+from patchstack.llama.traces.records import Value, type_name
 from patchstack.llama.traces.recount import summed
-from patchstack.llama.traces.tensors import folded
 
 _SHAPE = re.compile(r"(?P<terms>.*?)\s*(?:(?P<sign>>=|<=|==|>|<)\s*(?P<number>[\d,_]{1,25}))?\s*\Z", re.DOTALL)
 _SIGNS: dict[str, Callable[[int, int], bool]] = {

@@ -1,21 +1,37 @@
-"""Where one computed graph ends and the next begins in the records of a trace, and whether the last one is whole.
-
-A trace with a limit stops in the middle of a graph: 4,096 lines of a model with 40 layers of three multiplications are
-34 graphs and 16 lines. What those 16 count is of no graph, so they are set apart.
-
-With names, a graph is the run of records from one occurrence of the trace's first tensor to the next, or until the
-layer falls. Without names, all calls of a graph are for the same number of tokens: the length of a graph divides every
-run of calls for the same number but the last.
-"""
+"""Where one computed graph ends and the next begins in the records of a trace; tensor names with the layer folded."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from patchstack.llama.traces.tensors import folded
+# `blk.7.`, `cache_k_l7`, `node_123` and `leaf_12`, `Qcur-7` and `Qcur-7_(view)`; a number after `#` counts copies.
+_NUMBERED = re.compile(
+    r"(?<=blk\.)\d+(?=\.)|(?<=_l)\d+(?=$|[_ (#])|(?<=node_)\d+|(?<=leaf_)\d+|(?<=[A-Za-z_])-\d+(?=$|[_ )#])|#\d+"
+)
+_LAYER = re.compile(r"blk\.(\d+)\.|_l(\d+)(?:$|[_ (#])|[A-Za-z_]-(\d+)(?:$|[_ )#])")
+
+
+def folded(name: str) -> str:
+    """Return the name with `N` for the number of a layer or node."""
+    return _NUMBERED.sub(_fold, name)
+
+
+def _fold(found: re.Match[str]) -> str:
+    text = found[0]
+    return text[0] + "N" if text[0] in "-#" else "N"
+
+
+def layer_of(*names: str) -> int | None:
+    """Return the layer that the first of the names with a layer says; None if none says any."""
+    for name in names:
+        if found := _LAYER.search(name):
+            return int(next(number for number in found.groups() if number is not None))
+    return None
+
 
 MAX_GRAPH = 20_000
 MAX_SHAPES = 256

@@ -21,13 +21,11 @@ from patchstack.llama.traces.formats import (
     Format,
     tokens_key,
 )
-from patchstack.llama.traces.graphs import UNKNOWN, Graphs, NamedGraphs, UnnamedGraphs, joined
-from patchstack.llama.traces.log_figures import LogFigures
+from patchstack.llama.traces.graphs import UNKNOWN, Graphs, NamedGraphs, UnnamedGraphs, folded, joined, layer_of
+from patchstack.llama.traces.log_figures import LogFigures, Series
 from patchstack.llama.traces.log_lines import LogLine, read_log_line
 from patchstack.llama.traces.reading import MORE, Cell, Points, Problem, Reading, Steps, Trace
 from patchstack.llama.traces.records import Record, Summary, Unreadable, Value, plain, read_record
-from patchstack.llama.traces.series import Series
-from patchstack.llama.traces.tensors import folded, layer_of
 
 MAX_LINE: Final = 1 << 20
 KEPT_TAIL: Final = 1 << 13

@@ -1,15 +1,195 @@
-"""One line of a log: the record or summary that ends it, or why there is none that can be read."""
+"""One line of a log: the record or summary at its end, with tensor types and histograms; or why it has none."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 from patchstack.llama.traces.formats import FORMATS, SIGNED_KEYS, TEXT_KEYS, TYPE_KEYS, Format, bracketed
-from patchstack.llama.traces.ggml_types import type_name
-from patchstack.llama.traces.histogram import Histogram, read_histogram
+
+_BUCKET = re.compile(r"(\d{1,20})(?:-(\d{1,20})|(\+))?:(\d{1,20})")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Bucket:
+    """The values from `low` to `high`, both included. `high` is None if there is no upper edge."""
+
+    low: int
+    high: int | None
+
+    def __str__(self) -> str:
+        if self.high is None:
+            return f"{self.low}+"
+        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many values fell into each bucket, in rising order. A bucket with none is left out."""
+
+    buckets: tuple[tuple[Bucket, int], ...]
+
+    @property
+    def total(self) -> int:
+        """How many values there were."""
+        return sum(count for _, count in self.buckets)
+
+    @property
+    def zeros(self) -> int:
+        """How many values were 0."""
+        return sum(count for bucket, count in self.buckets if bucket == Bucket(0, 0))
+
+    @property
+    def least(self) -> int:
+        """The smallest sum that the values can have."""
+        return sum(bucket.low * count for bucket, count in self.buckets)
+
+    @property
+    def most(self) -> int | None:
+        """The largest sum that the values can have, None if there is no upper edge."""
+        total = 0
+        for bucket, count in self.buckets:
+            if bucket.high is None:
+                return None
+            total += bucket.high * count
+        return total
+
+    def at_least(self, value: int) -> int:
+        """How many values are surely that large."""
+        return sum(count for bucket, count in self.buckets if bucket.low >= value)
+
+    def __str__(self) -> str:
+        return ",".join(f"{bucket}:{count}" for bucket, count in self.buckets)
+
+
+def read_histogram(text: str) -> Histogram | None:
+    """Return the histogram that a text says; None for a text that is none, or whose edges overlap or fall."""
+    buckets: list[tuple[Bucket, int]] = []
+    end = -1
+    for part in text.split(","):
+        found = _BUCKET.fullmatch(part)
+        if found is None:
+            return None
+        low, count = int(found[1]), int(found[4])
+        high = None if found[3] else int(found[2] or low)
+        if low <= end or (high is not None and high < low) or (buckets and buckets[-1][0].high is None):
+            return None
+        end = low if high is None else high
+        buckets.append((Bucket(low, high), count))
+    return Histogram(tuple((bucket, count) for bucket, count in buckets if count))
+
+
+def power_bucket(value: int) -> Bucket:
+    """Return the bucket of this series' traces that a value falls into: 0, 1, and the powers of two."""
+    if value <= 1:
+        return Bucket(max(value, 0), max(value, 0))
+    low = 1 << (value.bit_length() - 1)
+    return Bucket(low, 2 * low - 1)
+
+
+def power_histogram(values: Iterable[tuple[int, int]]) -> Histogram:
+    """Return the histogram of values, each with how often it occurs, with the edges of this series' traces."""
+    counts: dict[Bucket, int] = {}
+    for value, count in values:
+        bucket = power_bucket(value)
+        counts[bucket] = counts.get(bucket, 0) + count
+    return of_counts(counts)
+
+
+def of_counts(counts: Mapping[Bucket, int]) -> Histogram:
+    """Return the histogram of buckets that do not overlap."""
+    return Histogram(tuple((bucket, counts[bucket]) for bucket in sorted(counts, key=_edge) if counts[bucket]))
+
+
+def merged(histograms: Iterable[Histogram]) -> Histogram | None:
+    """Return the sum of histograms with the same edges; None if their buckets overlap without being the same."""
+    counts: dict[Bucket, int] = {}
+    for histogram in histograms:
+        for bucket, count in histogram.buckets:
+            counts[bucket] = counts.get(bucket, 0) + count
+    ordered = sorted(counts, key=_edge)
+    for one, other in pairwise(ordered):
+        if one.high is None or other.low <= one.high:
+            return None
+    return of_counts(counts)
+
+
+def _edge(bucket: Bucket) -> tuple[int, int]:
+    return bucket.low, -1 if bucket.high is None else bucket.high
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type: `block` weights take `size` bytes."""
+
+    number: int
+    name: str
+    block: int
+    size: int
+
+
+TYPES = tuple(
+    Type(*row)
+    for row in (
+        (0, "f32", 1, 4),
+        (1, "f16", 1, 2),
+        (2, "q4_0", 32, 18),
+        (3, "q4_1", 32, 20),
+        (6, "q5_0", 32, 22),
+        (7, "q5_1", 32, 24),
+        (8, "q8_0", 32, 34),
+        (9, "q8_1", 32, 36),
+        (10, "q2_K", 256, 84),
+        (11, "q3_K", 256, 110),
+        (12, "q4_K", 256, 144),
+        (13, "q5_K", 256, 176),
+        (14, "q6_K", 256, 210),
+        (15, "q8_K", 256, 292),
+        (16, "iq2_xxs", 256, 66),
+        (17, "iq2_xs", 256, 74),
+        (18, "iq3_xxs", 256, 98),
+        (19, "iq1_s", 256, 50),
+        (20, "iq4_nl", 32, 18),
+        (21, "iq3_s", 256, 110),
+        (22, "iq2_s", 256, 82),
+        (23, "iq4_xs", 256, 136),
+        (24, "i8", 1, 1),
+        (25, "i16", 1, 2),
+        (26, "i32", 1, 4),
+        (27, "i64", 1, 8),
+        (28, "f64", 1, 8),
+        (29, "iq1_m", 256, 56),
+        (30, "bf16", 1, 2),
+        (34, "tq1_0", 256, 54),
+        (35, "tq2_0", 256, 66),
+        (39, "mxfp4", 32, 17),
+        (40, "nvfp4", 64, 36),
+        (41, "q1_0", 128, 18),
+    )
+)
+_BY_NUMBER = {str(one.number): one for one in TYPES}
+_BY_NAME = {one.name.lower(): one for one in TYPES}
+
+
+def type_of(text: str) -> Type | None:
+    """Return the type of that name, in any case, or of that number; None for one that is not known."""
+    return _BY_NAME.get(text.lower()) or _BY_NUMBER.get(text)
+
+
+def type_name(text: str) -> str:
+    """Return the one name of a type that is given by name or number; a type that is not known keeps its text."""
+    known = type_of(text)
+    return known.name if known is not None else text
+
+
+def row_bytes(type_text: str, weights: int) -> int | None:
+    """Return the bytes of so many weights in whole blocks; None for a type that is not known."""
+    known = type_of(type_text)
+    return None if known is None else -(-weights // known.block) * known.size
+
 
 CUT_AT = 1023
 """A longer record is cut by the trace: it was written from a buffer of 1,024 bytes, one of which ends the line."""

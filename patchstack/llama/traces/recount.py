@@ -14,9 +14,8 @@ from patchstack.llama.traces.formats import (
     SERVING,
     SPEC_SHAPE,
 )
-from patchstack.llama.traces.histogram import Histogram, merged, power_histogram
 from patchstack.llama.traces.reading import Trace
-from patchstack.llama.traces.records import Summary
+from patchstack.llama.traces.records import Histogram, Summary, merged, power_histogram
 
 
 @dataclass(slots=True)

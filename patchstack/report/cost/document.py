@@ -11,14 +11,13 @@ from patchstack.cost.architecture import Layout
 from patchstack.cost.compare import Compared
 from patchstack.cost.experts import Routing
 from patchstack.cost.floors import DecodeFloor, PrefillFloor, kv_token_bytes
-from patchstack.cost.groups import Placed, is_tied
 from patchstack.cost.machine import Machine
 from patchstack.cost.memory import MIB, Loaded, Memory, allocate
 from patchstack.cost.model import Model
 from patchstack.cost.sensitivity import Elasticity, Variation
 from patchstack.cost.server_options import ServerOptions
 from patchstack.cost.ssm import LayerMemory, StateSplit
-from patchstack.cost.weights import GroupBytes
+from patchstack.cost.weights import GroupBytes, Placed, is_tied
 from patchstack.report.documents.cost import (
     CostAllocation,
     CostBytes,

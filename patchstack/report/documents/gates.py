@@ -1,4 +1,4 @@
-"""`patchstack.gate/1` and `patchstack.gates/1`: the judgement of one gate, and of a whole suite."""
+"""`patchstack.gate/1` and `patchstack.gates/1`: one gate, a suite, and the predicate of an attestation."""
 
 from __future__ import annotations
 
@@ -133,3 +133,22 @@ def _attempt(one: Attempt) -> AttemptEntry:
 def _entry(one: Checked) -> GateEntry:
     document = gate_document(one.kind, one.judgement)
     return GateEntry(suite=one.phase, name=one.check, schema=GateDocument.schema(), **msgspec.structs.asdict(document))
+
+
+PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
+
+
+def gate_predicate(document: GatesDocument) -> dict[str, Any]:
+    """The predicate of a `patchstack.gates/1` document. `result` is PASSED only where every gate is PASS and there is
+    one: a gate that is INVALID was not passed, and is listed as a warning."""
+    names: dict[str, list[str]] = {"PASS": [], "INVALID": [], "FAIL": []}
+    for gate in document.gates:
+        names[gate.verdict].append(f"{gate.suite}/{gate.name}")
+    passed = names["PASS"] and not names["FAIL"] and not names["INVALID"]
+    return {
+        "result": "PASSED" if passed else "FAILED" if names["FAIL"] or not document.gates else "WARNED",
+        "configuration": [{"name": document.suite, "annotations": {"programs": document.programs}}],
+        "passedTests": names["PASS"],
+        "warnedTests": names["INVALID"],
+        "failedTests": names["FAIL"],
+    }

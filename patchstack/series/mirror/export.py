@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from patchstack.errors import ConfigError, NotHeldError
-from patchstack.files.swap import replace_files, sweep_leftover
+from patchstack.files.journal import replace_files, sweep_leftover
 from patchstack.git.apply import Applier
 from patchstack.git.format import FormattedCommit, formatting, patch_ids
 from patchstack.git.objects import Commit, Objects, Repository

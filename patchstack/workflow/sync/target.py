@@ -17,7 +17,7 @@ from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import PatchFile, Series, is_patch
 from patchstack.series.history import ForkHistory
 from patchstack.series.lock import FILE_NAME, Lock
-from patchstack.series.mirror.destination import refuse_name
+from patchstack.series.mirror.checkout import refuse_name
 from patchstack.series.verify.states import Row
 from patchstack.upstream.history import UpstreamRange, read_range
 from patchstack.workflow.sync.state import Item

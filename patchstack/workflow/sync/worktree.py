@@ -19,7 +19,7 @@ from patchstack.git.objects import Repository
 from patchstack.git.remote import shown_url
 from patchstack.git.scratch import borrow_objects
 from patchstack.process import Finished
-from patchstack.series.mirror.destination import leave_out
+from patchstack.series.mirror.checkout import leave_out
 
 MARK = "patchstack-sync"
 _CONFIG = """\

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from patchstack.cost.experts import Routing
-from patchstack.cost.groups import Group, place
 from patchstack.cost.model import read_model
-from patchstack.cost.weights import Step, weigh
+from patchstack.cost.weights import Group, Step, place, weigh
 from tests.support import tiny_gguf
 from tests.support.gguf_header import Shape, Value, hybrid_35b, qwen3_32b, write_shape
 

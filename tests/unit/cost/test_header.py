@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 
 from patchstack.cost.architecture import read_layout
-from patchstack.cost.groups import place
-from patchstack.cost.header import Skipped, read_header
+from patchstack.cost.header import TENSOR_TYPES, Skipped, read_header
 from patchstack.cost.memory import allocate
 from patchstack.cost.model import read_model
 from patchstack.cost.server_options import read_options
-from patchstack.cost.tensor_types import TENSOR_TYPES
+from patchstack.cost.weights import place
 from patchstack.errors import MissingError, PatchstackError, UsageError
 from tests.support import tiny_gguf
 from tests.support.gguf_header import Shape, Value, header_bytes, hybrid_35b, vocabulary, write_shape

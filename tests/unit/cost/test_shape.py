@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.cost.model import read_model
-from patchstack.cost.shape import COPIED, write_shape
+from patchstack.cost.model import COPIED, read_model, write_shape
 from patchstack.errors import UsageError
 from tests.support import tiny_gguf
 from tests.unit.cost.test_header import shards

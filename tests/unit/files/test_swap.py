@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import MissingError
-from patchstack.files import swap
+from patchstack.files import journal
 
 
 @pytest.mark.parametrize("call", ["mkdir", "link", "open", "fsync", "renameat2", "rmtree"])
@@ -34,15 +34,15 @@ def test_stopped_at_any_step_the_old_set_or_the_new_one_is_there(
         "link": "os.link",
         "open": "pathlib.Path.open",
         "fsync": "os.fsync",
-        "renameat2": "patchstack.files.swap._exchange",
+        "renameat2": "patchstack.files.journal._exchange",
         "rmtree": "shutil.rmtree",
     }[call]
     with monkeypatch.context() as context:
         context.setattr(target, dies)
         with pytest.raises(KeyboardInterrupt):
-            swap.replace_files(directory, new)
+            journal.replace_files(directory, new)
     assert state() in (old, finished)
-    swap.replace_files(directory, new)
+    journal.replace_files(directory, new)
     assert state() == finished
     assert sorted(path.name for path in tmp_path.iterdir()) == ["patches"]
 
@@ -55,8 +55,8 @@ def test_a_full_disk_leaves_the_old_set(tmp_path: Path, monkeypatch: pytest.Monk
     def full(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(swap, "write_new", full)
+    monkeypatch.setattr(journal, "write_new", full)
     with pytest.raises(MissingError, match="nothing was changed"):
-        swap.replace_files(directory, {"0001-a.patch": b"new"})
+        journal.replace_files(directory, {"0001-a.patch": b"new"})
     assert (directory / "0001-a.patch").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["patches"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from patchstack.git.patch.text import read_text
-from patchstack.report.patch_lines import added_line, edited_line
+from patchstack.report.annotations import added_line, edited_line
 from tests.conftest import RunCli
 from tests.support.builders import a_fork
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from patchstack.llama.traces.ggml_types import TYPES, row_bytes, type_name, type_of
-from patchstack.llama.traces.tensors import folded, layer_of
-from patchstack.trace.figures import by_route, by_shape, by_tensor, spread
-from patchstack.trace.work import NONE, Work, work_of
+from patchstack.llama.traces.graphs import folded, layer_of
+from patchstack.llama.traces.records import TYPES, row_bytes, type_name, type_of
+from patchstack.trace.figures import NONE, Work, by_route, by_shape, by_tensor, spread, work_of
 from tests.support import tiny_gguf
 from tests.support.trace_logs import read
 

@@ -13,8 +13,8 @@ import pytest
 
 from patchstack.errors import MissingError, UsageError
 from patchstack.llama.traces.reader import Reader
-from patchstack.trace import sources as module
-from patchstack.trace.sources import Source, files_of, read_logs
+from patchstack.trace import traced as module
+from patchstack.trace.traced import Source, files_of, read_logs
 from tests.support.trace_logs import GTRACE, MMQ
 
 NO_STDIN = io.BytesIO()
@@ -113,7 +113,7 @@ def test_an_endless_log_takes_bounded_memory_until_it_is_stopped() -> None:
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (400_000_000, 400_000_000));"
         "import signal; signal.alarm(6);"
-        "from patchstack.trace.sources import read_logs; read_logs(['-'], sys.stdin.buffer)"
+        "from patchstack.trace.traced import read_logs; read_logs(['-'], sys.stdin.buffer)"
     )
     shell = f"""yes "{"y" * 200} trace_" | {sys.executable} -c "{code}" """
     done = subprocess.run(["bash", "-c", f"{shell}; exit ${{PIPESTATUS[1]}}"], capture_output=True, check=False)

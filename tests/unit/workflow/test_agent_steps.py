@@ -10,9 +10,8 @@ import pytest
 
 from patchstack.cost.prefix.records import read_log
 from patchstack.errors import UsageError
-from patchstack.workflow.agent_steps import AgentRun, follow
+from patchstack.workflow.agent_steps import AgentRun, EstimatedTokens, follow
 from patchstack.workflow.cost import open_subject
-from patchstack.workflow.prompt_tokens import EstimatedTokens
 from tests.support.gguf_header import hybrid_35b, qwen3_32b, write_shape
 
 

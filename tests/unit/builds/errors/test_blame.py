@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from patchstack.builds.errors.blame import BlameStep, Origin, who_wrote, who_wrote_each
+from patchstack.builds.errors.rejection import BlameStep, Origin, who_wrote, who_wrote_each
 from patchstack.errors import MissingError
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Kind, Objects

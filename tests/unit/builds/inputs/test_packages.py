@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from patchstack.builds.inputs.packages import require_packages
 from patchstack.builds.record.store import Store
 from patchstack.builds.run import build as building
+from patchstack.builds.run.build import require_packages
 from patchstack.errors import Exit, MissingError
 from patchstack.installed import install_hint
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.builds.proofs import cuda
-from patchstack.builds.proofs.cuda import Undumped, count_fp4, find_cuobjdump, has_fp4_instructions, machine_code, ptx
+from patchstack.builds.proofs import device
+from patchstack.builds.proofs.device import Undumped, count_fp4, find_cuobjdump, has_fp4_instructions, machine_code, ptx
 from patchstack.builds.proofs.prove import BIN, OBJECTS, Proof, prove
 from patchstack.errors import MissingError
 from patchstack.process import Finished
@@ -46,7 +46,7 @@ arch = sm_121a
 """
 
 
-def prints(stdout: str = "", stderr: str = "", code: int = 0) -> cuda.Disassembler:
+def prints(stdout: str = "", stderr: str = "", code: int = 0) -> device.Disassembler:
     """A cuobjdump that says this of every file."""
 
     def dump(options: tuple[str, ...], file: Path) -> Finished:
@@ -127,7 +127,7 @@ def test_fp4_is_omma_on_consumer_blackwell_alone(architecture: str, has: bool) -
     assert has_fp4_instructions(architecture) is has
 
 
-def of_cuda(directory: Path, dump: cuda.Disassembler | None, **more: object) -> dict[str, Proof]:
+def of_cuda(directory: Path, dump: device.Disassembler | None, **more: object) -> dict[str, Proof]:
     """The proofs by id of a build for sm_121a with one library of device code."""
     good_build(directory)
     library(directory / BIN / "libgpu.so", source=DEVICE_CODE)
@@ -200,7 +200,7 @@ Tool = Callable[..., Path]
 def tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tool:
     """Makes programs, on a machine that has no toolkit."""
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    monkeypatch.setattr(cuda, "TOOLKITS", (tmp_path / "local",))
+    monkeypatch.setattr(device, "TOOLKITS", (tmp_path / "local",))
     monkeypatch.setattr("sys.path", [str(tmp_path / "packages")])
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from patchstack.builds.run import work_volume
+from patchstack.builds.run import session
 from patchstack.errors import UsageError
 from patchstack.files import processes
 
@@ -41,7 +41,7 @@ class Volumes:
 def swept(*names: str, used: tuple[str, ...] = ()) -> list[str]:
     """The volumes that are removed."""
     engine: Any = Volumes(*names, used=used)
-    work_volume.sweep(engine)
+    session.sweep(engine)
     return [name for name in names if name not in engine.names]
 
 
@@ -58,12 +58,12 @@ def dead() -> int:
 
 
 def test_the_volume_of_a_process_killed_here_is_removed_at_once(dead: int) -> None:
-    name = work_volume.work_name(KEY, "work").replace(f"-{os.getpid()}-", f"-{dead}-")
+    name = session.work_name(KEY, "work").replace(f"-{os.getpid()}-", f"-{dead}-")
     assert swept(name) == [name]
 
 
 def test_the_volume_of_a_process_that_runs_stays() -> None:
-    assert swept(work_volume.work_name(KEY, "work"), volume(os.getpid(), processes.here(), days=100)) == []
+    assert swept(session.work_name(KEY, "work"), volume(os.getpid(), processes.here(), days=100)) == []
 
 
 @pytest.mark.parametrize(("days", "gone"), [(1, False), (6, False), (8, True)])
@@ -75,7 +75,7 @@ def test_the_volume_of_another_container_or_an_earlier_start_stays_for_a_week(
 
 
 def test_volumes_of_other_machines_and_kept_ones_stay(dead: int) -> None:
-    kept = work_volume.work_name(KEY, "kept").replace(f"-{os.getpid()}-", f"-{dead}-")
+    kept = session.work_name(KEY, "kept").replace(f"-{os.getpid()}-", f"-{dead}-")
     assert swept(kept, volume(dead, "0123abcd", days=100, host="0" * 8), "patchstack-kept", "mine") == []
 
 
@@ -91,7 +91,7 @@ def test_a_volume_that_a_dying_container_still_uses_is_left_to_the_next_build(de
 def test_the_name_says_who_made_the_volume_and_when() -> None:
     found = re.fullmatch(
         rf"patchstack-work-0123456789ab-{HOST}-{processes.tag()}-([0-9a-f]{{8}})[0-9a-f]{{6}}",
-        work_volume.work_name(KEY, "work"),
+        session.work_name(KEY, "work"),
     )
     assert found is not None
     assert abs(int(found[1], 16) - time.time()) < 60

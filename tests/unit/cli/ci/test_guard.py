@@ -9,8 +9,7 @@ import pytest
 
 from patchstack.cli.ci.guard import COMPARED, differences, hold_against_base
 from patchstack.errors import MissingError, NotHeldError
-from patchstack.report.documents.gates import GatesDocument
-from patchstack.report.gate_predicate import gate_predicate
+from patchstack.report.documents.gates import GatesDocument, gate_predicate
 from tests.support.builders import run_git
 from tests.unit.report.documents.test_read import GATES, the_report
 

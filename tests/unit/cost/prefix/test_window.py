@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchstack.cost.prefix.window import WindowCells
+from patchstack.cost.prefix.slots import WindowCells
 
 
 @given(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from patchstack.engine.docker import dockerfile, images
+from patchstack.engine.docker import images
 from patchstack.engine.docker.faults import base_unavailable, refusal
 from patchstack.engine.docker.images import Progress
 from patchstack.engine.docker.sandbox import HOME, Surroundings, check, container, shell_arguments
@@ -220,7 +220,7 @@ def test_a_base_that_cannot_be_had_is_told_from_a_step_that_fails(words: str, wh
     ],
 )
 def test_the_base_of_a_recipe_is_that_of_its_last_stage(recipe: str, base: str | None) -> None:
-    assert dockerfile.base(recipe, {"GIVEN": "theirs"}) == base
+    assert images.base_image(recipe, {"GIVEN": "theirs"}) == base
 
 
 def test_documents_between_other_lines_are_found_on_one_line_or_on_many() -> None:

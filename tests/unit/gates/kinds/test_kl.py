@@ -13,8 +13,7 @@ import pytest
 from patchstack.errors import MissingError
 from patchstack.gates.kinds import kl
 from patchstack.gates.kinds.kl import Limits
-from patchstack.llama.kl import Measured
-from patchstack.llama.perplexity_output import read_statistics
+from patchstack.llama.kl import Measured, read_statistics
 from patchstack.observe.protocol import Model
 from patchstack.observe.runner import Runner
 from patchstack.verdict import Verdict

@@ -9,8 +9,7 @@ import pytest
 
 from patchstack.gates.kinds import kl
 from patchstack.gates.kinds.kl import Limits
-from patchstack.llama.kl import comparison_problem
-from patchstack.llama.perplexity_output import base_size, positions_of, read_log, read_statistics
+from patchstack.llama.kl import base_size, comparison_problem, positions_of, read_log, read_statistics
 from patchstack.verdict import Verdict
 from tests.support.gate_settings import read_settings
 from tests.support.perplexity_tool import CAPTURED, LLAMA, PerplexityTool, statistics

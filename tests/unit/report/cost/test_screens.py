@@ -20,8 +20,8 @@ from patchstack.report.cost.answers import (
     report_answer,
     weights_answer,
 )
-from patchstack.report.cost.page import page_of
-from patchstack.report.cost.screen import about_lines, sections_of
+from patchstack.report.cost.plots import page_of
+from patchstack.report.cost.tables import about_lines, sections_of
 from patchstack.report.documents.cost import CostDocument
 from patchstack.report.table import print_fitted
 from patchstack.workflow.cost import Subject, open_subject

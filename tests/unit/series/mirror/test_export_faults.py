@@ -19,7 +19,7 @@ import pytest
 
 from patchstack.cli.failures import guarded
 from patchstack.cli.main import app
-from patchstack.files import swap
+from patchstack.files import journal
 from tests.conftest import Patchstack
 from tests.support.builders import Fork, a_fork, kernel_steps
 from tests.support.checkout import ROOT
@@ -89,7 +89,7 @@ def count_changes(each: Callable[[], object]) -> None:
         return call
 
     os.fsync = counted(os.fsync)
-    swap._exchange = counted(swap._exchange)
+    journal._exchange = counted(journal._exchange)
     sys.addaudithook(hook)
 
 

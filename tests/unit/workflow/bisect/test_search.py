@@ -11,8 +11,8 @@ import pytest
 from patchstack.errors import UsageError
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
+from patchstack.workflow.bisect.bisect import Ending, PointState, SearchResult, comes_and_goes, next_point
 from patchstack.workflow.bisect.checkout_tree import TreeDirectory
-from patchstack.workflow.bisect.search import Ending, PointState, SearchResult, comes_and_goes, next_point
 
 
 def search(count: int, answer: Callable[[int], PointState]) -> tuple[SearchResult, dict[int, PointState]]:
