@@ -171,14 +171,13 @@ def _builder(
 
 
 def _show(series: str, found: Bisected, *, json: bool) -> None:
-    from patchstack.report.bisect import answer_lines, bisect_document
+    from patchstack.report.bisect import answer_lines
+    from patchstack.report.documents.bisect import bisect_document
     from patchstack.report.text import printable
     from patchstack.workflow.bisect.bisect import Ending
 
     if json:
-        from json import dumps
-
-        print(dumps(bisect_document(series, found)))
+        print(bisect_document(series, found).line)
     else:
         for line in answer_lines(found):
             print(printable(line))

@@ -23,7 +23,8 @@ def doctor_command(
     from patchstack.engine.choose import open_engine
     from patchstack.machine.local.doctor import checkup_of
     from patchstack.machine.local.facts import gather
-    from patchstack.report.doctor import advice_lines, doctor_document, doctor_table
+    from patchstack.report.doctor import advice_lines, doctor_table
+    from patchstack.report.documents.doctor import doctor_document
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
 
@@ -37,9 +38,7 @@ def doctor_command(
     )
     checkup = checkup_of(facts)
     if json:
-        from json import dumps
-
-        print(dumps(doctor_document(checkup)))
+        print(doctor_document(checkup).line)
     else:
         print_table(doctor_table(checkup))
         print()

@@ -65,13 +65,12 @@ def export_command(
 
 
 def _print(plan: ExportPlan, *, dry_run: bool, json: bool) -> None:
-    from patchstack.report.export import export_document, export_line, export_table
+    from patchstack.report.documents.export import export_document
+    from patchstack.report.export import export_line, export_table
     from patchstack.report.table import print_table
 
     if json:
-        from json import dumps
-
-        print(dumps(export_document(plan, dry_run=dry_run)))
+        print(export_document(plan, dry_run=dry_run).line)
         return
     if not plan.up_to_date:
         print_table(export_table(plan))

@@ -53,7 +53,8 @@ def status_command(
     and whether it is fit to be judged on. Writes nothing. Exits with 0 where it is fit, else with 4."""
     from patchstack.machine.gpu.lock import look
     from patchstack.machine.gpu.preflight import Wanted, allowed, preflight
-    from patchstack.report.machine import gpu_document, hardware_lines, preflight_table
+    from patchstack.report.documents.gpu import gpu_document
+    from patchstack.report.machine import hardware_lines, preflight_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
 
@@ -63,9 +64,7 @@ def status_command(
         flight = preflight(reached.ask, wanted, places=reached.places, tell=talk)
         holders = look(reached.ask, reached.places)
     if json:
-        from json import dumps
-
-        print(dumps(gpu_document(reached.how, flight, holders)))
+        print(gpu_document(reached.how, flight, holders).line)
     else:
         print(printable("\n".join(hardware_lines(flight.hardware))))
         print()

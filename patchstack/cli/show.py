@@ -34,7 +34,8 @@ def show_command(
 ) -> None:
     """Show the patch numbered N: its commit, tree, trailers and files, and the diff in its context. Writes nothing."""
     from patchstack.git.objects import NotARepository
-    from patchstack.report.show import print_shown, show_document
+    from patchstack.report.documents.show import show_document
+    from patchstack.report.show import print_shown
     from patchstack.series.status.status import examine
 
     if len(what) > 2:
@@ -51,9 +52,7 @@ def show_command(
         talk(f"warning: the patch is shown as its file has it: {error.message}")
     shown = _shown(config, patch, found)
     if json:
-        from json import dumps
-
-        print(dumps(show_document(shown)))
+        print(show_document(shown).line)
     else:
         print_shown(shown, plain=plain)
 

@@ -25,7 +25,8 @@ def status_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Show where each series stands: pin, fork, mirror, lock, numbers, surface, and what to do next. Writes nothing."""
-    from patchstack.report.status import next_line, patches_table, status_document, status_lines, surface_table
+    from patchstack.report.documents.status import status_document
+    from patchstack.report.status import next_line, patches_table, status_lines, surface_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
     from patchstack.series.status.status import read_status
@@ -44,9 +45,7 @@ def status_command(
             continue
         code = max(code, status.exit_code)
         if json:
-            from json import dumps
-
-            print(dumps(status_document(status)), flush=True)
+            print(status_document(status).line, flush=True)
             continue
         print(printable("\n".join([*[""] * (position > 0), *status_lines(status)])))
         if patches:

@@ -1,14 +1,10 @@
-"""`patchstack bisect` in words, and as a document."""
+"""`patchstack bisect` in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from patchstack.workflow.bisect.bisect import Bisected, Ending
-from patchstack.workflow.bisect.points import Point
-
-SCHEMA = "patchstack.bisect/1"
 
 
 def answer_lines(found: Bisected) -> Iterator[str]:
@@ -37,36 +33,3 @@ def answer_lines(found: Bisected) -> Iterator[str]:
             f"warning: {bad.name} is bad, yet {good.name} after it is good: it came more than once, "
             "and this is one of the places"
         )
-
-
-def bisect_document(series: str, found: Bisected) -> dict[str, Any]:
-    """The document `patchstack.bisect/1`."""
-    points = found.row.points
-    return {
-        "schema": SCHEMA,
-        "series": series,
-        "over": found.row.over,
-        "what": found.row.what,
-        "command": list(found.command),
-        "points": len(points),
-        "ending": found.answer.ending.value,
-        "first_bad": _point(found.first_bad) if found.first_bad is not None else None,
-        "candidates": [_point(points[place]) for place in found.answer.candidates],
-        "turns_back": [_point(points[place]) for place in found.turns_back] if found.turns_back is not None else None,
-        "log": [
-            {
-                **_point(points[one.place]),
-                "place": one.place,
-                "said": one.said.value,
-                "code": one.code,
-                "seconds": round(one.seconds, 3),
-                "log": str(one.log) if one.log is not None else None,
-                "why": one.why or None,
-            }
-            for one in found.tried
-        ],
-    }
-
-
-def _point(point: Point) -> dict[str, Any]:
-    return {"name": point.name, "subject": point.subject, "number": point.number, "commit": point.commit}

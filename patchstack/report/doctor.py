@@ -1,14 +1,11 @@
-"""`patchstack doctor` as a table with what to do below it, and as a document."""
+"""`patchstack doctor` as a table, with advice below it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from patchstack.machine.local.doctor import Checkup, State
 from patchstack.report.table import Give, Table
-
-SCHEMA = "patchstack.doctor/1"
 
 
 def doctor_table(checkup: Checkup) -> Table:
@@ -30,25 +27,3 @@ def advice_lines(checkup: Checkup) -> Iterator[str]:
     verify = "verify can run" if checkup.verify else "verify cannot run"
     builds = f"builds can run on: {', '.join(checkup.builds)}" if checkup.builds else "builds can run nowhere"
     yield f"{verify}; {builds}"
-
-
-def doctor_document(checkup: Checkup) -> dict[str, Any]:
-    """The document `patchstack.doctor/1`."""
-    return {
-        "schema": SCHEMA,
-        "verify": checkup.verify,
-        "builds": list(checkup.builds),
-        "checks": [
-            {
-                "group": check.group,
-                "name": check.name,
-                "state": check.state.value,
-                "found": check.found,
-                "use": check.use,
-                "get": check.get,
-                "details": dict(check.details),
-            }
-            for check in checkup.checks
-        ],
-        "exit_code": int(checkup.exit_code),
-    }

@@ -1,14 +1,11 @@
-"""`patchstack export` as a table and one line, and as a document."""
+"""`patchstack export` as a table and one line."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from patchstack.report.table import Give, Table
 from patchstack.report.text import patch_count
 from patchstack.series.mirror.export import Change, ExportPlan
 
-SCHEMA = "patchstack.export/1"
 _STYLES = {Change.ADDED.value: "green", Change.REMOVED.value: "red", Change.CHANGED.value: "yellow"}
 
 
@@ -35,20 +32,3 @@ def export_line(plan: ExportPlan, *, dry_run: bool) -> str:
     verb = "would be written" if dry_run else "written"
     retired = f"; retired numbers: {', '.join(f'{number:04d}' for number in plan.retired)}" if plan.retired else ""
     return f"{plan.series}: {verb} to {plan.directory}: {told}; {patch_count(total)}, tree {plan.tree}{retired}"
-
-
-def export_document(plan: ExportPlan, *, dry_run: bool) -> dict[str, Any]:
-    """The document `patchstack.export/1`."""
-    return {
-        "schema": SCHEMA,
-        "series": plan.series,
-        "directory": str(plan.directory),
-        "dry_run": dry_run,
-        "up_to_date": plan.up_to_date,
-        "files": [
-            {"file": file.file, "change": file.change.value, "subject": file.subject, "was": file.was}
-            for file in plan.files
-        ],
-        "retired": list(plan.retired),
-        "tree": plan.tree,
-    }

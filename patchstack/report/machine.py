@@ -1,18 +1,14 @@
-"""A machine and whether it is fit to be judged on: as a table, as lines for a file, and as documents."""
+"""A machine and whether it is fit to be judged on: as a table, and as lines for a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-from patchstack.machine.gpu.lock import Holder
 from patchstack.machine.gpu.preflight import Preflight
 from patchstack.machine.hardware import Gpu, Hardware
 from patchstack.report.streams import VERDICTS
 from patchstack.report.table import Give, Table
 from patchstack.verdict import Verdict
-
-SCHEMA = "patchstack.gpu/1"
 
 
 def preflight_table(flight: Preflight) -> Table:
@@ -48,84 +44,6 @@ def hardware_lines(machine: Hardware) -> Iterator[str]:
     yield f"identity={machine.identity()}"
     for sentence in machine.conclusions:
         yield f"note: {sentence}"
-
-
-def hardware_document(machine: Hardware) -> dict[str, Any]:
-    """The machine as JSON. Sizes are in bytes, power in watts; null is what is not known, or not there."""
-    return {
-        "host": machine.host,
-        "platform": machine.platform,
-        "kernel": machine.kernel,
-        "cpu": machine.cpu,
-        "cpus": machine.cpus,
-        "memory": machine.memory,
-        "boot": machine.boot,
-        "contained": machine.contained,
-        "driver": machine.driver,
-        "gpus": [
-            {
-                "index": gpu.index,
-                "name": gpu.name,
-                "uuid": gpu.uuid,
-                "driver": gpu.driver,
-                "memory": gpu.memory,
-                "capability": gpu.capability,
-                "power_limit": gpu.power_limit,
-                "mig": list(gpu.mig) if gpu.mig_mode else None,
-                "class": gpu.kind.value,
-            }
-            for gpu in machine.gpus
-        ],
-        "gpu_problem": machine.gpu_problem or None,
-        "class": machine.kind.value,
-        "conclusions": list(machine.conclusions),
-        "identity": machine.identity(),
-    }
-
-
-def preflight_document(flight: Preflight) -> dict[str, Any]:
-    """The checks as JSON. `verdict` is PASS or INVALID: a machine that is not fit is no failure of a build."""
-    return {
-        "verdict": flight.verdict.value,
-        "reason": flight.reason,
-        "waited": round(flight.waited, 1),
-        "checks": [
-            {"name": check.name, "verdict": check.verdict.value, "words": check.words, "allowed": check.allowed}
-            for check in flight.checks
-        ],
-    }
-
-
-def lock_document(holders: Iterable[Holder]) -> list[dict[str, Any]]:
-    """The lock's places as JSON, each with who has it."""
-    return [
-        {
-            "place": holder.place.path,
-            "standing": holder.standing.value,
-            "words": holder.words,
-            "owner": None
-            if holder.owner is None
-            else {
-                "user": holder.owner.user,
-                "host": holder.owner.host,
-                "pid": holder.owner.pid,
-                "purpose": holder.owner.purpose,
-                "since": holder.owner.since,
-            },
-        }
-        for holder in holders
-    ]
-
-
-def gpu_document(machine: str, flight: Preflight, holders: Iterable[Holder]) -> dict[str, Any]:
-    """The document `patchstack.gpu/1`. `machine` is how the machine was reached."""
-    return {
-        "schema": SCHEMA,
-        "machine": machine,
-        "hardware": hardware_document(flight.hardware),
-        "preflight": preflight_document(flight),
-        "lock": lock_document(holders),
-    }
 
 
 def _size(count: int | None) -> str:

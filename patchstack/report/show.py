@@ -1,11 +1,10 @@
-"""`patchstack show` as text, coloured on a terminal, and as a document."""
+"""`patchstack show` as text; in colour on a terminal."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from patchstack.git.patch.text import read_text
 from patchstack.git.patch.trailers import DEFAULT, GATES, GROUP, REPLACES, SWITCH, UPSTREAM, Message
@@ -14,7 +13,6 @@ from patchstack.report.text import printable
 from patchstack.series.files.directory import PatchFile
 from patchstack.series.status.surface import FileCount, ReadableDiff
 
-SCHEMA = "patchstack.show/1"
 _METADATA = (SWITCH, DEFAULT, GATES, GROUP, UPSTREAM, REPLACES)
 
 Line = tuple[str, str]
@@ -100,39 +98,3 @@ def print_shown(shown: ShownPatch, *, plain: bool = False) -> None:
 
 def _one_line(text: str) -> str:
     return text.replace("\n", "\\n")
-
-
-def show_document(shown: ShownPatch) -> dict[str, Any]:
-    """The document `patchstack.show/1`."""
-    message = shown.message
-    metadata = message.metadata()
-    return {
-        "schema": SCHEMA,
-        "series": shown.series,
-        "file": shown.patch.file,
-        "number": shown.patch.number,
-        "subject": shown.patch.subject,
-        "anchored": shown.patch.anchored,
-        "author": message.author,
-        "date": message.date,
-        "body": message.body,
-        "trailers": [{"key": trailer.key, "value": trailer.value} for trailer in message.trailers],
-        "metadata": {name: list(metadata.get(name, ())) for name in _METADATA},
-        "fork_commit": shown.fork_commit,
-        "fork_commit_from": shown.commit_from,
-        "tree": shown.tree,
-        "tree_before": shown.tree_before,
-        "state": shown.state,
-        "detail": shown.detail,
-        "files": [
-            {
-                "path": file.path,
-                "was": file.was,
-                "inserted": file.inserted,
-                "removed": file.removed,
-                "binary": file.binary,
-            }
-            for file in shown.text.files
-        ],
-        "diff": shown.text.diff,
-    }

@@ -1,9 +1,8 @@
-"""`patchstack status` as one screen a series, as the table of the surface, and as a document."""
+"""`patchstack status` as one screen a series, and the table of the surface."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from patchstack.git.patch.trailers import METADATA
 from patchstack.report.table import Give, Table
@@ -12,10 +11,9 @@ from patchstack.report.verify import STATE_STYLES
 from patchstack.series.files.directory import spans
 from patchstack.series.lint.summary import LintState
 from patchstack.series.status.next_step import LockWord, MirrorWord
-from patchstack.series.status.status import ForkState, LockState, Mirror, Numbers, Pin, SeriesStatus
+from patchstack.series.status.status import ForkState, LockState, Mirror, Pin, SeriesStatus
 from patchstack.series.status.surface import Surface
 
-SCHEMA = "patchstack.status/1"
 _COSTLIEST = 3
 _SUBJECT = 80
 
@@ -180,100 +178,3 @@ def _by(labels: Sequence[str]) -> str:
 
 def _short(subject: str) -> str:
     return subject if len(subject) <= _SUBJECT else subject[: _SUBJECT - 3] + "..."
-
-
-def status_document(status: SeriesStatus) -> dict[str, Any]:
-    """The document `patchstack.status/1`."""
-    pin, fork, mirror, lock, surface = status.pin, status.fork, status.mirror, status.lock, status.surface
-    return {
-        "schema": SCHEMA,
-        "series": status.series,
-        "directory": str(status.directory),
-        "pin": {
-            "commit": pin.oid,
-            "subject": pin.subject,
-            "committed": pin.committed.isoformat(),
-            "age_days": pin.age_days,
-        },
-        "fork": None
-        if fork is None
-        else {
-            "repository": fork.repository,
-            "ref": fork.ref,
-            "head": fork.head or None,
-            "subject": fork.subject or None,
-            "commits": fork.count,
-            "from_lock": fork.from_lock,
-            "problem": fork.problem,
-        },
-        "mirror": {
-            "state": mirror.word.value,
-            "holds": {MirrorWord.HOLDS: True, MirrorWord.DIFFERS: False}.get(mirror.word),
-            "applied_count": mirror.applied_count,
-            "applied_tree": mirror.applied_tree,
-            "expected_from": mirror.expected_from,
-            "behind": mirror.behind,
-            "ahead": mirror.ahead,
-            "first_problem": mirror.problem,
-        },
-        "lock": {
-            "state": lock.word.value,
-            "pin": lock.pin,
-            "pristine": lock.pristine,
-            "detail": lock.detail or None,
-        },
-        "lint": {
-            "clean": None if status.lint.problem else not status.lint.findings,
-            "findings": dict(status.lint.findings),
-            "waived": status.lint.waived,
-            "problem": status.lint.problem,
-        },
-        "patch_count": status.patch_count,
-        "patches": None
-        if status.patches is None
-        else [
-            {
-                "file": patch.file,
-                "number": patch.number,
-                "subject": patch.subject,
-                "state": status.states.get(patch.file),
-                "metadata": {name: list(patch.values.get(name, ())) for name in METADATA},
-            }
-            for patch in status.patches
-        ],
-        "numbers": _numbers_document(status.numbers),
-        "surface": {
-            "hunks": surface.hunks,
-            "inserted": surface.inserted,
-            "changed": surface.changed,
-            "own_lines": surface.own_lines,
-            "upstream": [
-                {
-                    "path": file.path,
-                    "patches": list(file.patches),
-                    "hunks": file.hunks,
-                    "inserted": file.inserted,
-                    "changed": file.changed,
-                    "removed": file.removed,
-                    "binary": file.binary,
-                }
-                for file in surface.upstream
-            ],
-            "own": [
-                {"path": file.path, "patches": list(file.patches), "lines": file.lines, "binary": file.binary}
-                for file in surface.own
-            ],
-        },
-        "next": status.next_step,
-        "exit_code": int(status.exit_code),
-        "warnings": list(status.warnings),
-    }
-
-
-def _numbers_document(numbers: Numbers) -> dict[str, Any]:
-    return {
-        "used": list(numbers.used),
-        "gaps": list(numbers.gaps),
-        "retired": list(numbers.retired),
-        "unnumbered": numbers.unnumbered,
-    }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from patchstack.errors import MissingError
@@ -13,7 +13,8 @@ from patchstack.machine.ask import Reply, here, read_parts
 from patchstack.machine.gpu.classes import GpuClass, classify, conclusions, of_all
 from patchstack.machine.hardware import Hardware, hardware, read_hardware
 from patchstack.machine.probe import SCRIPT, number, probe, rows
-from patchstack.report.machine import hardware_document, hardware_lines
+from patchstack.report.documents.gpu import hardware_entry
+from patchstack.report.machine import hardware_lines
 from tests.support import smi
 from tests.support.smi import Smi
 
@@ -180,8 +181,8 @@ def test_identities_differ_where_results_may(tmp_path: Path) -> None:
 
 def test_the_document_and_the_lines_hold_it_all(tmp_path: Path) -> None:
     machine = seen(tmp_path, smi.MIG)
-    document = json.loads(json.dumps(hardware_document(machine)))
-    assert document["gpus"][0]["mig"] == ["1g.10gb", "3g.40gb"]
+    document = msgspec.to_builtins(hardware_entry(machine))
+    assert document["gpus"][0]["mig"] == ("1g.10gb", "3g.40gb")
     assert document["gpus"][0]["memory"] == 81559 << 20
     assert (document["class"], document["identity"]) == ("other_datacenter", machine.identity())
     lines = list(hardware_lines(read_hardware(SPARK)))

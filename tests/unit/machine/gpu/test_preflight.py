@@ -19,7 +19,8 @@ from patchstack.machine.gpu.activity import Activity, App, Container, GpuState, 
 from patchstack.machine.gpu.lock import Holder, Standing, gpu_lock
 from patchstack.machine.gpu.preflight import NAMES, Check, Preflight, Wanted, allowed, preflight, preflight_checks
 from patchstack.machine.hardware import Gpu, Hardware
-from patchstack.report.machine import preflight_document, preflight_table
+from patchstack.report.documents.gpu import preflight_entry
+from patchstack.report.machine import preflight_table
 from patchstack.verdict import Verdict
 from tests.support import smi
 
@@ -195,8 +196,8 @@ def test_a_busy_machine_is_invalid_and_never_fail() -> None:
     assert (flight.ok, flight.verdict) == (False, Verdict.INVALID)
     assert flight.reason == "cpu-load: 20.0 of 20 CPUs busy; load average 0.1; 5.0 may be"
     assert not Preflight(checks=(), hardware=SPARK).ok
-    document = preflight_document(flight)
-    assert (document["verdict"], document["checks"][5]["verdict"]) == ("INVALID", "FAIL")
+    entry = preflight_entry(flight)
+    assert (entry.verdict, entry.checks[5].verdict) == ("INVALID", "FAIL")
     assert ("cpu-load", "FAIL", flight.checks[5].words) in [tuple(row) for row in preflight_table(flight).rows]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -17,7 +18,8 @@ from patchstack.installed import By, Installed
 from patchstack.machine.local.doctor import Check, State, checkup_of
 from patchstack.machine.local.facts import EngineReply, Facts, Gpu, ask_together, gather, read_gpus
 from patchstack.machine.local.toolchain import Tool
-from patchstack.report.doctor import advice_lines, doctor_document, doctor_table
+from patchstack.report.doctor import advice_lines, doctor_table
+from patchstack.report.documents.doctor import doctor_document
 
 
 def tool(name: str, version: str, found_by: str = "PATH") -> Tool:
@@ -232,7 +234,7 @@ def test_a_full_disk_is_said_to_be() -> None:
 
 
 def test_the_document_holds_all_of_it() -> None:
-    document = doctor_document(checkup_of(ALL))
+    document = json.loads(doctor_document(checkup_of(ALL)).line)
     assert {key: document[key] for key in ("schema", "verify", "builds", "exit_code")} == {
         "schema": "patchstack.doctor/1",
         "verify": True,

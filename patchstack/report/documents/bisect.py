@@ -1,0 +1,79 @@
+"""`patchstack.bisect/1`: the patch or the upstream commit that first makes a command fail."""
+
+from __future__ import annotations
+
+from patchstack.document import Document, Part
+from patchstack.workflow.bisect.bisect import Bisected
+from patchstack.workflow.bisect.points import Point
+
+
+class PointEntry(Part, frozen=True, kw_only=True):
+    """A point of the search: a prefix of the series (`number`), or an upstream commit (`commit`)."""
+
+    name: str
+    subject: str
+    number: int | None
+    commit: str | None
+
+
+class TriedEntry(PointEntry, frozen=True, kw_only=True):
+    """A point at which the command ran: its place, from 0, its exit code, and its wall time in seconds."""
+
+    place: int
+    said: str
+    code: int | None
+    seconds: float
+    log: str | None
+    why: str | None
+
+
+class BisectDocument(Document, frozen=True, kw_only=True, tag="patchstack.bisect/1"):
+    """The answer of a bisection. `candidates` are several if the points between them were skipped; `turns_back` is a
+    bad point and a good one after it, if the command failed and then succeeded again."""
+
+    series: str
+    over: str
+    what: str
+    command: tuple[str, ...]
+    points: int
+    ending: str
+    first_bad: PointEntry | None
+    candidates: tuple[PointEntry, ...]
+    turns_back: tuple[PointEntry, ...] | None
+    log: tuple[TriedEntry, ...]
+
+
+def bisect_document(series: str, found: Bisected) -> BisectDocument:
+    """Return the document of a bisection."""
+    points = found.row.points
+    turns_back = found.turns_back
+    return BisectDocument(
+        series=series,
+        over=found.row.over,
+        what=found.row.what,
+        command=tuple(found.command),
+        points=len(points),
+        ending=found.answer.ending.value,
+        first_bad=_point(found.first_bad) if found.first_bad is not None else None,
+        candidates=tuple(_point(points[place]) for place in found.answer.candidates),
+        turns_back=tuple(_point(points[place]) for place in turns_back) if turns_back is not None else None,
+        log=tuple(
+            TriedEntry(
+                name=points[one.place].name,
+                subject=points[one.place].subject,
+                number=points[one.place].number,
+                commit=points[one.place].commit,
+                place=one.place,
+                said=one.said.value,
+                code=one.code,
+                seconds=round(one.seconds, 3),
+                log=str(one.log) if one.log is not None else None,
+                why=one.why or None,
+            )
+            for one in found.tried
+        ),
+    )
+
+
+def _point(point: Point) -> PointEntry:
+    return PointEntry(name=point.name, subject=point.subject, number=point.number, commit=point.commit)

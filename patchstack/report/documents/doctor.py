@@ -1,0 +1,48 @@
+"""`patchstack.doctor/1`: what `patchstack doctor` found on this machine."""
+
+from __future__ import annotations
+
+from patchstack.document import Document, Part
+from patchstack.machine.local.doctor import Checkup
+
+
+class CheckEntry(Part, frozen=True, kw_only=True):
+    """One check: what was found, what it is needed for, and how to get it. `details` are its figures by name."""
+
+    group: str
+    name: str
+    state: str
+    found: str
+    use: str
+    get: str | None
+    details: dict[str, str | int]
+
+
+class DoctorDocument(Document, frozen=True, kw_only=True, tag="patchstack.doctor/1"):
+    """Whether verify works on this machine, which builds it can make, and every check."""
+
+    verify: bool
+    builds: tuple[str, ...]
+    checks: tuple[CheckEntry, ...]
+    exit_code: int
+
+
+def doctor_document(checkup: Checkup) -> DoctorDocument:
+    """Return the document of a checkup."""
+    return DoctorDocument(
+        verify=checkup.verify,
+        builds=tuple(checkup.builds),
+        checks=tuple(
+            CheckEntry(
+                group=check.group,
+                name=check.name,
+                state=check.state.value,
+                found=check.found,
+                use=check.use,
+                get=check.get,
+                details=dict(check.details),
+            )
+            for check in checkup.checks
+        ),
+        exit_code=int(checkup.exit_code),
+    )
