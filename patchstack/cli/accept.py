@@ -97,7 +97,7 @@ def _terms(
 
     if without_gates and suite is not None:
         raise UsageError("--without-gates and --suite exclude each other")
-    chosen = None if without_gates else find_suite(read_suites(workspace.path), suite, workspace.path)
+    chosen = None if without_gates else find_suite(read_suites(workspace), suite, workspace.path)
     return Terms(suite=chosen, benchmarks=tuple(benchmarks), unproven=frozenset(unproven))
 
 

@@ -12,7 +12,7 @@ import typer
 
 from patchstack.cli.complete import complete_gate, complete_suite
 from patchstack.cli.failures import complain, talk, tell_longest
-from patchstack.cli.gates.standing import AgainOption, ImageOption
+from patchstack.cli.gate_kind import AgainOption, ImageOption, kind_command
 from patchstack.cli.lazy import STYLE, Lazy, group_of
 from patchstack.cli.options import (
     EngineOption,
@@ -22,6 +22,7 @@ from patchstack.cli.options import (
 from patchstack.cli.proving import connected
 from patchstack.errors import UsageError
 from patchstack.files.places import cache_places
+from patchstack.gates.registry import KINDS
 from patchstack.tasks import timed
 
 if TYPE_CHECKING:
@@ -31,40 +32,10 @@ if TYPE_CHECKING:
     from patchstack.workspace import Workspace
 
 
-_ALONE = "One gate alone"
-KINDS = {
-    "completion": Lazy(
-        "patchstack.cli.gates.completion:completion_command", "The same greedy transcript, byte for byte.", _ALONE
-    ),
-    "tokens": Lazy("patchstack.cli.gates.tokens:tokens_command", "The same token ids, through llama-server.", _ALONE),
-    "backend-ops": Lazy(
-        "patchstack.cli.gates.backend_ops:backend_ops_command",
-        "Operators against the CPU, all of them, none lost.",
-        _ALONE,
-    ),
-    "kl": Lazy("patchstack.cli.gates.kl:kl_command", "KL divergence against a base.", _ALONE),
-    "drift": Lazy("patchstack.cli.gates.drift:drift_command", "KL divergence over growing contexts.", _ALONE),
-    "rollback": Lazy(
-        "patchstack.cli.gates.rollback:rollback_command", "Going back gives what going straight gives.", _ALONE
-    ),
-    "engaged": Lazy(
-        "patchstack.cli.gates.engaged:engaged_command",
-        "A switch leaves its mark, and without it there is none.",
-        _ALONE,
-    ),
-    "routes": Lazy(
-        "patchstack.cli.gates.routes:routes_command",
-        "A switch changes the route that it claims to change.",
-        _ALONE,
-    ),
-    "red-green": Lazy(
-        "patchstack.cli.gates.red_green:red_green_command",
-        "A test fails without its code, and passes with it.",
-        _ALONE,
-    ),
-    "command": Lazy("patchstack.cli.gates.command:command_command", "Any program, with what it must print.", _ALONE),
+ALONE = {
+    name: Lazy(functools.partial(kind_command, entry), entry.summary, "One gate alone") for name, entry in KINDS.items()
 }
-gate_app = typer.Typer(cls=group_of(KINDS), no_args_is_help=True, help="The checks that a build must pass.", **STYLE)
+gate_app = typer.Typer(cls=group_of(ALONE), no_args_is_help=True, help="The checks that a build must pass.", **STYLE)
 
 SuiteOption = Annotated[
     str | None,
@@ -133,7 +104,7 @@ def list_command(
     from patchstack.report.table import Give, Table, print_table
 
     found = the_workspace(workspace)
-    suites = read_suites(found.path)
+    suites = read_suites(found)
     if json:
         from patchstack.report.documents.suites import SuiteEntry, SuiteGate, SuitesDocument
 
@@ -202,7 +173,7 @@ def record_command(
         taken = references(entry.kind, judgement)
         replaced = changed(taken)
         told = allowed(judged[gate], replaced, [judged[name] for name in named], bench) if replaced else ""
-        base = base_of(entry.spec, bench.files.key)
+        base = base_of(entry.settings, bench.files.key)
     stamp = f"{datetime.now(UTC):%Y-%m-%d}: {why.strip()}" + (f" ({told})" if told else "")
     if base is not None:
         taken = (*taken, base)
@@ -234,7 +205,7 @@ def summary_command(
 def _suite(workspace: Workspace, name: str | None) -> Suite:
     from patchstack.gates.suite import find_suite, read_suites
 
-    return find_suite(read_suites(workspace.path), name, workspace.path)
+    return find_suite(read_suites(workspace), name, workspace.path)
 
 
 @contextlib.contextmanager

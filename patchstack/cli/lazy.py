@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -36,10 +36,11 @@ STYLE: dict[str, Any] = {
 class Lazy:
     """Where a command is and what the help says of it, so that neither needs the command itself.
 
-    `target` is `module:attribute` of a function or a Typer app; `heading` is the section of the help it stands under.
+    `target` is `module:attribute` of a function or a Typer app, or makes such a function; `heading` is the section of
+    the help that lists it.
     """
 
-    target: str
+    target: str | Callable[[], Callable[..., None]]
     short_help: str
     heading: str = "Commands"
 
@@ -121,8 +122,11 @@ def _usage(error: UsageError) -> str:
 
 @functools.cache
 def _load(name: str, command: Lazy) -> Any:
-    module, _, attribute = command.target.partition(":")
-    found = getattr(import_module(module), attribute)
+    if isinstance(command.target, str):
+        module, _, attribute = command.target.partition(":")
+        found = getattr(import_module(module), attribute)
+    else:
+        found = command.target()
     if not isinstance(found, typer.Typer):
         alone = typer.Typer(**STYLE)
         alone.command(name)(found)

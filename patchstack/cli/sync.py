@@ -212,8 +212,7 @@ def _suite(bench: Bench) -> Suite | None:
         )
     from patchstack.gates.suite import find_suite, read_suites
 
-    path = bench.workspace.path
-    return find_suite(read_suites(path), bench.config.sync_suite, path)
+    return find_suite(read_suites(bench.workspace), bench.config.sync_suite, bench.workspace.path)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Mapping as Dictionary
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from patchstack.errors import ConfigError, MissingError, UsageError
 
 if TYPE_CHECKING:
-    from patchstack.workspace.mapping import Mapping
+    from patchstack.workspace.mapping import Node
 
 PEAKS = ("fp4", "fp8", "int8", "fp16", "bf16", "fp32")
 _BANDWIDTH = {"B/s": 1.0, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "MiB/s": 2.0**20, "GiB/s": 2.0**30, "TiB/s": 2.0**40}
@@ -61,7 +61,7 @@ class Machine:
     name: str
     bandwidth: Figure | None = None
     memory: Figure | None = None
-    peaks: Dictionary[str, Figure] | None = None
+    peaks: Mapping[str, Figure] | None = None
 
     @property
     def peak_values(self) -> dict[str, float]:
@@ -123,13 +123,13 @@ def read_machine(path: Path) -> Machine:
     """Read a machine file. Raises `ConfigError` with every complaint, each with its line."""
     from ruamel.yaml.comments import CommentedMap
 
-    from patchstack.workspace.mapping import Mapping, read_yaml
+    from patchstack.workspace.mapping import Node, read_yaml
 
     document = read_yaml(path)
     if not isinstance(document, CommentedMap):
         raise ConfigError(f"{path}:1: a machine is a mapping", hint="it starts with `name:`")
     problems: list[str] = []
-    top = Mapping(document, path, "", problems)
+    top = Node(document, path, "", problems)
     name = top.text("name", required=True) or ""
     machine = Machine(name=name, bandwidth=_figure(top, "bandwidth", _BANDWIDTH), memory=_figure(top, "memory", _BYTES))
     peaks = top.mapping("peaks")
@@ -143,7 +143,7 @@ def read_machine(path: Path) -> Machine:
     return machine
 
 
-def _figure(parent: Mapping, key: str, units: Dictionary[str, float]) -> Figure | None:
+def _figure(parent: Node, key: str, units: Mapping[str, float]) -> Figure | None:
     """A figure of a machine file; complaints go to the mapping."""
     node = parent.mapping(key)
     if node is None:
@@ -162,7 +162,7 @@ def _figure(parent: Mapping, key: str, units: Dictionary[str, float]) -> Figure 
     return Figure(value=value * units[unit or ""], unit=unit or "", origin=Origin(kind or ""), source=source, date=date)
 
 
-def _number(node: Mapping) -> float | None:
+def _number(node: Node) -> float | None:
     node.used.append("value")
     value: Any = node.node.get("value")
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
@@ -171,7 +171,7 @@ def _number(node: Mapping) -> float | None:
     return float(value)
 
 
-def _date(node: Mapping) -> str | None:
+def _date(node: Node) -> str | None:
     node.used.append("date")
     value: Any = node.node.get("date")
     if isinstance(value, datetime.date):
@@ -180,7 +180,7 @@ def _date(node: Mapping) -> str | None:
     return None
 
 
-def mixed_origins(figures: Dictionary[str, Figure]) -> str:
+def mixed_origins(figures: Mapping[str, Figure]) -> str:
     """Return a sentence that names figures of different origins in one result. Empty if all have the same."""
     origins = {figure.origin for figure in figures.values()}
     if len(origins) < 2:

@@ -6,41 +6,25 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 from patchstack.engine.protocol import EngineLost, EngineUnavailable
 from patchstack.errors import ConfigError, MissingError, UsageError
 from patchstack.gates.judgement import Judgement
-from patchstack.gates.kinds import backend_ops
+from patchstack.gates.kind import Kind
+from patchstack.gates.registry import KINDS, kind_of
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Model
 from patchstack.tasks import task
 from patchstack.verdict import Verdict
-from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace import Workspace
+from patchstack.workspace.mapping import Node
 
-KINDS = ("completion", "tokens", "backend-ops", "kl", "drift", "rollback", "engaged", "routes", "red-green", "command")
 NO_SUITES = "write one under suites: in patchstack.yaml; patchstack demo --no-build DIR makes a workspace that has one"
 """What to do in a workspace without suites."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
-
-
-class Kind(Protocol):
-    """A gate kind's module."""
-
-    KIND: str
-    VERSION: int
-
-    def read(self, node: Node, models: Mapping[str, Model]) -> object:
-        """The settings of a suite's entry; complaints go to the node."""
-        ...
-
-    def run(self, spec: Any, runner: Observer) -> Judgement:
-        """Observe, and judge."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +34,7 @@ class Gate:
 
     name: str
     kind: str
-    spec: object
+    settings: object
     line: int
     gpu: bool = True
 
@@ -75,25 +59,14 @@ class Suite:
         return Suite(name=self.name, what=self.what, gates=chosen, allow=self.allow)
 
 
-def kind_of(name: str) -> Kind:
-    """The module of a gate kind."""
-    return cast(Kind, import_module(f"patchstack.gates.kinds.{name.replace('-', '_')}"))
-
-
-def read_suites(path: Path) -> tuple[Suite, ...]:
-    """The suites of a workspace file. Raises `ConfigError` with every complaint, each with its line."""
-    from ruamel.yaml.comments import CommentedMap
-
-    document = read_yaml(path)
-    if not isinstance(document, CommentedMap):
-        raise ConfigError(f"{path}:1: the workspace is not a mapping", hint="it starts with `series:`")
+def read_suites(workspace: Workspace) -> tuple[Suite, ...]:
+    """The suites of a workspace. Raises `ConfigError` with every complaint, each with its line."""
     problems: list[str] = []
-    top = Node(document, path, "", problems)
-    models = _read_models(top, path.parent)
-    node = top.mapping("suites")
+    models = _read_models(workspace.models, problems, workspace.root)
+    node = workspace.suites.complaining_to(problems) if workspace.suites is not None else None
     suites = [_read_suite(name, one, models) for name, one in node.children()] if node is not None else []
     if problems:
-        raise ConfigError(f"{path.name} cannot be used", problems=problems)
+        raise ConfigError(f"{workspace.path.name} cannot be used", problems=problems)
     return tuple(suites)
 
 
@@ -125,29 +98,28 @@ def run_suite(
     for gate in suite.gates:
         kind = kind_of(gate.kind)
         name = f"gate {gate.name} ({of or gate.kind})"
-        with task(name, key=f"gate {gate.name} {gate.kind} {gate.spec!r}", announced=True) as this:
+        with task(name, key=f"gate {gate.name} {gate.kind} {gate.settings!r}", announced=True) as this:
             if unfit is not None and gate.gpu:
                 judgement = Judgement(verdict=Verdict.INVALID, reason=unfit)
             else:
-                own = replace(runner.context, kind=f"{kind.KIND}/{kind.VERSION}", gpu=gate.gpu)
+                own = replace(runner.context, kind=kind.key, gpu=gate.gpu)
                 judgement = _judged(kind, gate, runner.within(own))
             this.typical = bool(judgement.attempts) and not any(one.recalled for one in judgement.attempts)
         yield gate, judgement
 
 
-def _judged(kind: Kind, gate: Gate, runner: Observer) -> Judgement:
+def _judged(kind: Kind[Any], gate: Gate, runner: Observer) -> Judgement:
     try:
-        return kind.run(gate.spec, runner)
+        return kind.run(gate.settings, runner)
     except (EngineLost, EngineUnavailable):
         raise
     except MissingError as error:
         return Judgement(verdict=Verdict.INVALID, reason=error.message)
 
 
-def _read_models(top: Node, root: Path) -> dict[str, Model]:
-    node = top.mapping("models")
+def _read_models(node: Node | None, problems: list[str], root: Path) -> dict[str, Model]:
     found = {}
-    for name, one in node.children() if node is not None else ():
+    for name, one in node.complaining_to(problems).children() if node is not None else ():
         path, digest = one.text("path", required=True), one.text("sha256")
         if digest is not None and not _DIGEST.match(digest):
             one.complain("sha256", "not 64 lower-case hexadecimal digits")
@@ -177,9 +149,9 @@ def _read_suite(name: str, node: Node, models: Mapping[str, Model]) -> Suite:
             one.complain("kind", f"{kind!r} is none of {', '.join(KINDS)}" + (f"; perhaps {near[0]}" if near else ""))
         elif kind:
             gpu = one.boolean("gpu") if "gpu" in one.node else None
-            spec = kind_of(kind).read(one, models)
-            needed = not (isinstance(spec, backend_ops.Spec) and spec.backend == "CPU") if gpu is None else gpu
-            gates.append(Gate(name=gate, kind=kind, spec=spec, line=(one.node.lc.line or 0) + 1, gpu=needed))
+            settings = kind_of(kind).read(one, models)
+            needed = kind_of(kind).needs_gpu(settings) if gpu is None else gpu
+            gates.append(Gate(name=gate, kind=kind, settings=settings, line=(one.node.lc.line or 0) + 1, gpu=needed))
     suite = Suite(name=name, what=node.text("what") or "", gates=tuple(gates), allow=node.texts("allow") or ())
     node.finish()
     return suite

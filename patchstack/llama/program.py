@@ -8,14 +8,12 @@ it does not matter (`-lv 4` prints a table of memory, a patch may print counters
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from patchstack.observe.exit_status import fault_of
 from patchstack.observe.protocol import Complete, Invocation, Model, Observation
 from patchstack.observe.sentinel import sentinel_missing
-from patchstack.observe.settings import Environment, arguments, bounded, environment, merged, pattern
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.observe.settings import Environment, merged
 
 GRAPHS_REUSED = r"^(?:\S+ +I +)?\w+: +graphs reused = +\d+$"
 """The last line of `common_perf_print` (`common/sampling.cpp`): wants `--perf`, and `-lv 4` but for completion."""
@@ -86,32 +84,11 @@ class Program:
         return missing
 
 
-def read_program(node: Node, models: Mapping[str, Model], name: str | None = None) -> Program:
-    """`program`, `args` (where `{model:NAME}` is a model's path), `env`, `sentinel`, `seconds`, `tries`."""
-    name = name or node.text("program", required=True) or ""
+def program_problem(name: str) -> str | None:
+    """Why a text is not the name of a program; None for one that is."""
     if "/" in name or name in (".", ".."):
-        node.complain("program", f"{name!r} is a path; a program is named as it is below the build's bin")
-    args, named = arguments(node, models)
-    without = node.text("sentinel") == NONE
-    return Program(
-        name=name,
-        args=args,
-        models=named,
-        env=environment(node),
-        sentinel=None if without else pattern(node, "sentinel", default=sentinel_of(name)),
-        seconds=read_seconds(node),
-        tries=read_tries(node),
-    )
-
-
-def read_seconds(node: Node) -> int:
-    """The time that a run may take."""
-    return bounded(node, "seconds", default=SECONDS, least=1, most=86_400)
-
-
-def read_tries(node: Node) -> int:
-    """How often a run that cannot be judged is tried."""
-    return bounded(node, "tries", default=TRIES, least=1, most=20)
+        return f"{name!r} is a path; a program is named as it is below the build's bin"
+    return None
 
 
 def sentinel_of(program: str) -> str | None:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from patchstack.llama.program import GRAPHS_REUSED, NONE, SECONDS, TRIES, Program, read_seconds, read_tries
+from patchstack.llama.program import GRAPHS_REUSED, NONE, SECONDS, TRIES, Program
 from patchstack.observe.protocol import Model
-from patchstack.observe.settings import (
-    Environment,
-    arguments,
-    bounded,
-    environment,
-    model,
-    pattern,
-    pattern_problem,
-    placeholder_problem,
-    variable_problem,
-)
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.observe.settings import Environment, pattern_problem, placeholder_problem, variable_problem
 
 COMPLETION = "llama-completion"
 SERVER = "llama-server"
@@ -85,30 +74,6 @@ class Prompting:
             seconds=self.seconds,
             tries=self.tries,
         )
-
-
-def read_prompting(node: Node, models: Mapping[str, Model]) -> Prompting:
-    """`model`, `prompt`, `tokens`, and what else a `Prompting` has, of a suite's entry."""
-    args, named = arguments(node, models)
-    prompting = Prompting(
-        model=model(node, models),
-        prompt=node.text("prompt", required=True) or "",
-        tokens=bounded(node, "tokens", default=48, least=1, most=1 << 20),
-        context=bounded(node, "context", default=4096, least=16, most=1 << 24),
-        gpu_layers=bounded(node, "gpu_layers", default=99, least=0, most=9999),
-        seed=bounded(node, "seed", default=1, least=0, most=(1 << 32) - 1),
-        flash_attention=node.text("flash_attention") or "on",
-        args=args,
-        models=named,
-        env=environment(node),
-        sentinel=pattern(node, "sentinel", default=GRAPHS_REUSED) or GRAPHS_REUSED,
-        seconds=read_seconds(node),
-        tries=read_tries(node),
-    )
-    for key, problem in prompting_problems(prompting):
-        if key != "prompt" or node.node.get(key) is not None:
-            node.complain(key if key in node.node else None, problem)
-    return prompting
 
 
 def in_a_suite(setting: str) -> str:

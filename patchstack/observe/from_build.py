@@ -17,7 +17,7 @@ from patchstack.builds.record.store import Store, Stored
 from patchstack.engine.protocol import EnginePath
 from patchstack.errors import MissingError, NotHeldError
 from patchstack.observe.layout import Programs, uses_gpu
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.mapping import Node
 from patchstack.workspace.model import located
 
 _KEY = re.compile(r"[0-9a-f]{8,64}\Z")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from patchstack.observe.protocol import Model
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.mapping import Node
 
 Environment = tuple[tuple[str, str], ...]
 """Names and values, sorted by name."""
@@ -119,11 +119,16 @@ def unknown_model(name: str, models: Iterable[str]) -> str:
 def arguments(node: Node, models: Mapping[str, Model], key: str = "args") -> tuple[tuple[str, ...], tuple[Model, ...]]:
     """A list of arguments, and the models that they name as `{model:NAME}`."""
     args = node.texts(key) or ()
-    named = [name for text in args for name in _MODEL.findall(text)]
+    named = models_named(args)
     for name in named:
         if name not in models:
             node.complain(key, unknown_model(name, models))
-    return args, tuple(models[name] for name in dict.fromkeys(named) if name in models)
+    return args, tuple(models[name] for name in named if name in models)
+
+
+def models_named(args: Iterable[str]) -> tuple[str, ...]:
+    """The models that arguments name as `{model:NAME}`, each once."""
+    return tuple(dict.fromkeys(name for text in args for name in _MODEL.findall(text)))
 
 
 def placeholder_problem(text: str) -> str | None:

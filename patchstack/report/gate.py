@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from patchstack.gates.judgement import Judgement
+from patchstack.gates.kind import JudgementTable
 from patchstack.report.streams import VERDICTS, paint_words, terminal
 from patchstack.report.table import Give, Table, print_table
 from patchstack.report.text import counted, printable
@@ -62,6 +63,13 @@ def print_checks(checks: Sequence[Checked]) -> None:
     if checks:
         what = f"{checks[0].phase}: {counted(len(checks), 'gate')}"
         print(paint_words(printable(verdict_line(what, [one.judgement.verdict for one in checks])), sys.stdout))
+
+
+def print_judgement_table(table: JudgementTable) -> None:
+    """Print what a kind shows of its measurements."""
+    gives = dict.fromkeys(table.titles[table.folding :], Give.WORDS)
+    rows = [list(row) for row in table.rows]
+    print_table(Table(titles=table.titles, rows=rows, styles=VERDICTS, gives=gives))
 
 
 def tsv(checks: Iterable[Checked]) -> str:

@@ -32,7 +32,7 @@ def read_yaml(path: Path, *, comments: bool = True) -> Any:
         raise ConfigError(f"{path}: not YAML: {type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
 
 
-class Mapping:
+class Node:
     """A YAML mapping being read: typed access, and complaints with the line they are about."""
 
     def __init__(self, node: CommentedMap, path: Path, where: str, problems: list[str]) -> None:
@@ -41,6 +41,10 @@ class Mapping:
         self.where = where
         self.problems = problems
         self.used: list[str] = []
+
+    def complaining_to(self, problems: list[str]) -> Node:
+        """The same mapping to be read anew, with another list for complaints."""
+        return Node(self.node, self.path, self.where, problems)
 
     def complain(self, key: str | None, text: str) -> None:
         what = f"{self.where}{key}" if key else self.where.rstrip(".")
@@ -75,7 +79,7 @@ class Mapping:
         self.complain(key, f"{_brief(value)} is neither true nor false")
         return False
 
-    def mapping(self, key: str, *, required: bool = False) -> Mapping | None:
+    def mapping(self, key: str, *, required: bool = False) -> Node | None:
         value = self._get(key, required)
         return self._as_mapping(key, value) if value is not None else None
 
@@ -119,7 +123,7 @@ class Mapping:
                 found.append((str(name), {True: "ON", False: "OFF"}[value] if type(value) is bool else str(value)))
         return tuple(found)
 
-    def items(self, key: str) -> list[Mapping]:
+    def items(self, key: str) -> list[Node]:
         """The mappings of a list."""
         value = self._get(key, False)
         if not isinstance(value, list):
@@ -129,7 +133,7 @@ class Mapping:
         found = [self._as_mapping(key, one) for one in value]
         return [one for one in found if one is not None]
 
-    def children(self) -> list[tuple[str, Mapping]]:
+    def children(self) -> list[tuple[str, Node]]:
         """Every key with the mapping it holds."""
         found = []
         for key in self.node:
@@ -138,12 +142,17 @@ class Mapping:
                 found.append((str(key), child))
         return found
 
+    def has(self, key: str, *, required: bool = False) -> bool:
+        """Whether a key has a value. Complains about a key without one, and about a required one that is missing."""
+        return self._get(key, required) is not None
+
     def finish(self) -> None:
         """Complain about keys nobody asked for."""
         for key in self.node:
             if key not in self.used:
                 near = difflib.get_close_matches(str(key), self.used, 1)
-                hint = f", perhaps you meant {near[0]}" if near else f" (known: {', '.join(self.used)})"
+                known = ", ".join(dict.fromkeys(self.used))
+                hint = f", perhaps you meant {near[0]}" if near else f" (known: {known})"
                 self._complain(key, f"{self.where}{key}", f"unknown key{hint}")
 
     def _get(self, key: str, required: bool) -> Any:
@@ -153,11 +162,11 @@ class Mapping:
             self.complain(key if key in self.node else None, f"{key} is {'empty' if key in self.node else 'missing'}")
         return value
 
-    def _as_mapping(self, key: str, value: object) -> Mapping | None:
+    def _as_mapping(self, key: str, value: object) -> Node | None:
         from ruamel.yaml.comments import CommentedMap
 
         if isinstance(value, CommentedMap):
-            return Mapping(value, self.path, f"{self.where}{key}.", self.problems)
+            return Node(value, self.path, f"{self.where}{key}.", self.problems)
         self.complain(key, "not a mapping of keys to values")
         return None
 

@@ -6,10 +6,11 @@ import difflib
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from patchstack.errors import ConfigError, UsageError
+from patchstack.workspace.mapping import Node
 
 FILE_NAME = "patchstack.yaml"
 PLAIN, ANCHORED = FORMS = ("plain", "anchored")
@@ -119,12 +120,15 @@ class SeriesConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A checked `patchstack.yaml`. `root` is its directory; `engine` is where builds and gates run."""
+    """A checked `patchstack.yaml`. `root` is its directory; `engine` is where builds and gates run. `models` and
+    `suites` are parsed, and read where gates are run: what a gate may say is its kind's affair."""
 
     path: Path
     series: tuple[SeriesConfig, ...]
     variants: tuple[VariantConfig, ...] = ()
     engine: str | None = None
+    models: Node | None = field(default=None, repr=False, compare=False)
+    suites: Node | None = field(default=None, repr=False, compare=False)
 
     @property
     def root(self) -> Path:

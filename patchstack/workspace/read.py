@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from patchstack.errors import ConfigError
-from patchstack.workspace.mapping import Mapping, read_yaml
+from patchstack.workspace.mapping import Node, read_yaml
 from patchstack.workspace.model import (
     FILE_NAME,
     FORMS,
@@ -44,23 +44,22 @@ def read_workspace(path: Path) -> Workspace:
     if not isinstance(document, CommentedMap):
         raise ConfigError(f"{path}:1: the workspace is not a mapping", hint="it starts with `series:`")
     problems: list[str] = []
-    top = Mapping(document, path, "", problems)
+    top = Node(document, path, "", problems)
     series = []
-    for name, node in (top.mapping("series", required=True) or Mapping(CommentedMap(), path, "", [])).children():
+    for name, node in (top.mapping("series", required=True) or Node(CommentedMap(), path, "", [])).children():
         series.append(_read_series(name, node, path))
     variants = read_variants(top)
     engine = top.text("engine")
-    for theirs in ("models", "suites"):  # read where gates are run: what a gate may say is its kind's affair
-        top.mapping(theirs)
+    models, suites = top.mapping("models"), top.mapping("suites")
     top.finish()
     if not series and not problems:
         problems.append(f"{path}:1: series: there are none")
     if problems:
         raise ConfigError(f"{path.name} cannot be used", problems=problems)
-    return Workspace(path=path, series=tuple(series), variants=variants, engine=engine)
+    return Workspace(path=path, series=tuple(series), variants=variants, engine=engine, models=models, suites=suites)
 
 
-def _read_series(name: str, node: Mapping, path: Path) -> SeriesConfig:
+def _read_series(name: str, node: Node, path: Path) -> SeriesConfig:
     if not _NAME.match(name):
         node.complain(None, "a series is named with letters, digits, dots, dashes and underscores")
     pin = node.text("pin", required=True)
@@ -97,7 +96,7 @@ def _read_series(name: str, node: Mapping, path: Path) -> SeriesConfig:
     return config
 
 
-def _read_sync(node: Mapping | None) -> tuple[tuple[tuple[str, ...], ...], str | None]:
+def _read_sync(node: Node | None) -> tuple[tuple[tuple[str, ...], ...], str | None]:
     """The commands and the suite."""
     if node is None:
         return (), None
@@ -108,14 +107,14 @@ def _read_sync(node: Mapping | None) -> tuple[tuple[tuple[str, ...], ...], str |
     return required, suite
 
 
-def _form(node: Mapping) -> str:
+def _form(node: Node) -> str:
     form = node.text("form") or PLAIN
     if form not in FORMS:
         node.complain("form", f"{form!r} is neither plain nor anchored")
     return form
 
 
-def _context(node: Mapping) -> int:
+def _context(node: Node) -> int:
     context = node.integer("context", default=3)
     if not 1 <= context <= 25:
         node.complain(
@@ -124,7 +123,7 @@ def _context(node: Mapping) -> int:
     return context
 
 
-def _read_lint(node: Mapping | None) -> LintPolicy:
+def _read_lint(node: Node | None) -> LintPolicy:
     default = LintPolicy()
     if node is None:
         return default
@@ -144,7 +143,7 @@ def _read_lint(node: Mapping | None) -> LintPolicy:
     return policy
 
 
-def _read_waiver(node: Mapping) -> Waiver:
+def _read_waiver(node: Node) -> Waiver:
     patch = node.integer("patch", default=-1)
     if patch < 0 and node.node.get("patch") is not None:
         node.complain("patch", "the number of a patch, or nothing for all of them")
@@ -167,7 +166,7 @@ def read_variants_file(path: Path) -> tuple[VariantConfig, ...]:
     problems: list[str] = []
     if not isinstance(document, CommentedMap):
         raise ConfigError(f"{path}:1: not a mapping", hint="it starts with `variants:`")
-    top = Mapping(document, path, "", problems)
+    top = Node(document, path, "", problems)
     variants = read_variants(top)
     top.finish()
     if problems:
@@ -175,7 +174,7 @@ def read_variants_file(path: Path) -> tuple[VariantConfig, ...]:
     return variants
 
 
-def read_variants(top: Mapping) -> tuple[VariantConfig, ...]:
+def read_variants(top: Node) -> tuple[VariantConfig, ...]:
     """The `variants:` of a document; complaints go to the mapping."""
     node = top.mapping("variants")
     return tuple(_read_variant(name, one) for name, one in node.children()) if node is not None else ()
@@ -196,7 +195,7 @@ def parse_time(text: str) -> float | None:
     return None if match is None else float(match.group(1)) * {"s": 1, "m": 60, "min": 60, "h": 3600}[match.group(2)]
 
 
-def _read_variant(name: str, node: Mapping) -> VariantConfig:
+def _read_variant(name: str, node: Node) -> VariantConfig:
     platform, arch = node.text("platform"), node.text("arch")
     if platform is not None and platform not in PLATFORMS:
         node.complain("platform", f"{platform!r} is none of {', '.join(PLATFORMS)}")

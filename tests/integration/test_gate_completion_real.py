@@ -17,7 +17,7 @@ import pytest
 
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import engaged
-from patchstack.gates.kinds.completion import NO_REFERENCE, Spec, State, run
+from patchstack.gates.kinds.completion import NO_REFERENCE, CompletionSettings, State, run
 from patchstack.llama.prompt import Prompting
 from patchstack.llama.transcript import md5_of
 from patchstack.observe.protocol import Model
@@ -41,16 +41,18 @@ def bench(tmp_path: Path) -> Iterator[Runner]:
         yield found
 
 
-def a_spec(tmp_path: Path, architecture: Architecture, *states: State, seed: int = 1, tokens: int = 48) -> Spec:
+def a_spec(
+    tmp_path: Path, architecture: Architecture, *states: State, seed: int = 1, tokens: int = 48
+) -> CompletionSettings:
     path = tmp_path / f"{architecture}-{seed}.gguf"
     write_model(path, architecture, seed=seed)
     prompting = Prompting(
         model=Model(name="tiny", path=str(path)), prompt="The capital of France is", tokens=tokens, env=ENV, seconds=60
     )
-    return Spec(prompting=prompting, states=states or (State(),))
+    return CompletionSettings(prompting=prompting, states=states or (State(),))
 
 
-def recorded(spec: Spec, bench: Runner) -> str:
+def recorded(spec: CompletionSettings, bench: Runner) -> str:
     """The digest of what the build writes now."""
     found = run(spec, bench)
     assert (found.verdict, found.reason.split(" (")[0]) == (Verdict.INVALID, NO_REFERENCE), found
@@ -130,6 +132,6 @@ def test_a_switch_that_is_not_known_does_nothing(tmp_path: Path, bench: Runner) 
     spec = a_spec(tmp_path, "llama", tokens=6)
     completion = spec.prompting.completion()
     found: Judgement = engaged.run(
-        engaged.Spec(program=completion, on=(("LLAMA_NO_SUCH_SWITCH", "1"),), mark="no such switch"), bench
+        engaged.EngagedSettings(program=completion, on=(("LLAMA_NO_SUCH_SWITCH", "1"),), mark="no such switch"), bench
     )
     assert (found.verdict, found.reason) == (Verdict.FAIL, "on leaves no mark: the switch does nothing here")

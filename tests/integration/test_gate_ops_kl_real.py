@@ -18,9 +18,9 @@ import pytest
 
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import backend_ops, drift, kl
-from patchstack.gates.kinds.backend_ops import Spec as OpsSpec
+from patchstack.gates.kinds.backend_ops import OperatorSettings as OpsSpec
 from patchstack.gates.kinds.backend_ops import case_list
-from patchstack.gates.kinds.kl import Limits, Spec
+from patchstack.gates.kinds.kl import KlSettings, Limits
 from patchstack.llama.kl import Comparison, Side, base_size
 from patchstack.observe.protocol import Model
 from patchstack.observe.runner import Runner
@@ -68,10 +68,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def a_spec(base: Path, test: Path, **settings: Any) -> Spec:
+def a_spec(base: Path, test: Path, **settings: Any) -> KlSettings:
     limits = {name: settings.pop(name) for name in ("limits", "calibrate") if name in settings}
     given = {"text": WORDS.encode(), "context": 256, "batch": 256, "ubatch": 256, "chunks": 4, "tries": TRIES}
-    return Spec(
+    return KlSettings(
         comparison=Comparison(
             **{
                 "base": Side(model=Model(name="base", path=str(base))),
@@ -182,8 +182,8 @@ def test_a_text_that_is_too_short_is_invalid_with_the_reason(bench: Runner, mode
 def test_drift_compares_at_every_context(bench: Runner, models: Path) -> None:
     contexts = (256, 1024, 2048)
     same = a_spec(models / "f32.gguf", models / "f32.gguf", batch=512, ubatch=512, chunks=2)
-    passed = drift.run(drift.Spec(kl=same, contexts=contexts), bench)
+    passed = drift.run(drift.DriftSettings(kl=same, contexts=contexts), bench)
     assert passed.verdict is Verdict.PASS, passed
-    assert [row[:2] for row in drift.table_rows(passed)] == [[str(context), "PASS"] for context in contexts]
+    assert [list(row[:2]) for row in drift.table_of(passed).rows] == [[str(context), "PASS"] for context in contexts]
     other = a_spec(models / "f32.gguf", models / "seed.gguf", batch=512, ubatch=512, chunks=2)
-    assert drift.run(drift.Spec(kl=other, contexts=contexts), bench).verdict is Verdict.FAIL
+    assert drift.run(drift.DriftSettings(kl=other, contexts=contexts), bench).verdict is Verdict.FAIL

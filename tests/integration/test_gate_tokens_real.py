@@ -11,7 +11,7 @@ import pytest
 
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import rollback, tokens
-from patchstack.gates.kinds.rollback import PROGRAM, rollback_program
+from patchstack.gates.kinds.rollback import TEST_PROGRAM, rollback_program
 from patchstack.gates.kinds.tokens import State
 from patchstack.gates.reference.tokens import Reference, reference_of
 from patchstack.llama.prompt import Prompting
@@ -51,7 +51,9 @@ def ids_of(judgement: Judgement) -> Reference:
 
 
 def ask(bench: Runner, model: Model, reference: Reference | None, **more: Any) -> Judgement:
-    return tokens.run(tokens.Spec(prompting=prompting(model), states=(State(reference=reference),), **more), bench)
+    return tokens.run(
+        tokens.TokensSettings(prompting=prompting(model), states=(State(reference=reference),), **more), bench
+    )
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -90,7 +92,7 @@ def test_a_model_of_another_seed_fails_with_position_and_margin(tmp_path: Path, 
 def test_a_context_that_is_too_short_is_not_judged(tmp_path: Path, bench: Runner) -> None:
     with bench:
         asked = replace(prompting(a_model(tmp_path)), tokens=400, context=256)
-        found = tokens.run(tokens.Spec(prompting=asked, repeats=1), bench)
+        found = tokens.run(tokens.TokensSettings(prompting=asked, repeats=1), bench)
 
     assert found.verdict is Verdict.INVALID
     assert "the context was too short" in found.reason
@@ -113,7 +115,7 @@ def test_speculation_and_going_back_are_seen_to_have_happened(
     with bench:
         model, draft = a_model(tmp_path, architecture), a_model(tmp_path, seed=2)
         asked = prompting(model)
-        found = rollback.run(rollback.Spec(prompting=asked, draft=draft, reuse=True, margin=0.05), bench)
+        found = rollback.run(rollback.RollbackSettings(prompting=asked, draft=draft, reuse=True, margin=0.05), bench)
 
     checks: Any = found.details["checks"]
     assert found.verdict is Verdict.PASS, found.reason
@@ -125,7 +127,9 @@ def test_a_draft_model_without_a_kind_of_speculation_drafts_nothing(tmp_path: Pa
     with bench:
         model, draft = a_model(tmp_path), a_model(tmp_path, seed=2)
         asked = prompting(model, models=(draft,))
-        found = rollback.run(rollback.Spec(prompting=asked, speculative=("-md", f"{{model:{draft.name}}}")), bench)
+        found = rollback.run(
+            rollback.RollbackSettings(prompting=asked, speculative=("-md", f"{{model:{draft.name}}}")), bench
+        )
 
     assert (found.verdict, found.reason[:32]) == (Verdict.INVALID, "speculative: nothing was drafted")
 
@@ -134,10 +138,15 @@ def test_a_draft_model_without_a_kind_of_speculation_drafts_nothing(tmp_path: Pa
 def test_the_rollback_program_passes_only_where_it_tested(
     tmp_path: Path, bench: Runner, architecture: Architecture, verdict: Verdict
 ) -> None:
-    if not (Path(BIN) / PROGRAM).is_file():
-        pytest.skip(f"PATCHSTACK_LLAMA_BIN has no {PROGRAM}")
+    if not (Path(BIN) / TEST_PROGRAM).is_file():
+        pytest.skip(f"PATCHSTACK_LLAMA_BIN has no {TEST_PROGRAM}")
     with bench:
         model = a_model(tmp_path, architecture)
-        found = rollback.run(rollback.Spec(program=rollback_program(PROGRAM, model, prompting(model))), bench)
+        found = rollback.run(
+            rollback.RollbackSettings(
+                program=rollback_program(TEST_PROGRAM, model, layers=prompting(model).gpu_layers)
+            ),
+            bench,
+        )
 
     assert found.verdict is verdict, found.reason

@@ -7,7 +7,7 @@ from typing import Any
 
 from patchstack.observe.protocol import Model
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.mapping import Node
 
 
 def read_settings(kind: Any, directory: Path, text: str) -> tuple[Any, list[str]]:
@@ -18,4 +18,4 @@ def read_settings(kind: Any, directory: Path, text: str) -> tuple[Any, list[str]
     (directory / "t.txt").write_text("words")
     problems: list[str] = []
     models = {name: Model(name=name, path=name) for name in ("a", "b")}
-    return kind.read(Node(read_yaml(path), path, "", problems), models), problems
+    return kind.KIND.read(Node(read_yaml(path), path, "", problems), models), problems

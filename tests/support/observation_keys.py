@@ -20,10 +20,12 @@ from unittest import mock
 
 from patchstack.evidence.key import Ingredients, observation_key
 from patchstack.evidence.store import Observations
-from patchstack.gates.suite import KINDS, read_suites, run_suite
+from patchstack.gates.registry import KINDS
+from patchstack.gates.suite import read_suites, run_suite
 from patchstack.observe.layout import Programs
 from patchstack.observe.observer import RunContext
 from patchstack.observe.runner import Runner
+from patchstack.workspace import read_workspace
 from tests.support.checkout import DATA
 from tests.support.fixed_engine import FixedEngine, write_programs
 
@@ -66,7 +68,7 @@ def recorded(run: Run, directory: Path) -> Asked:
         (directory / f"{name}.gguf").write_bytes(f"GGUF {name}".encode())
     write_programs(directory / "older", "older")
     programs = write_programs(directory / "newer", "newer")
-    suite = next(one for one in read_suites(directory / "patchstack.yaml") if one.name == run.suite)
+    suite = next(one for one in read_suites(read_workspace(directory / "patchstack.yaml")) if one.name == run.suite)
     found: Asked = {}
     # Nothing here outlives the run: waiting for the disk would take most of its time.
     with mock.patch("os.fsync"), _runner(run, programs, directory) as runner, _listening() as heard:

@@ -8,7 +8,7 @@ from typing import Any
 
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import kl
-from patchstack.gates.kinds.kl import Spec
+from patchstack.gates.kinds.kl import KlSettings
 from patchstack.llama.kl import Comparison, Measured, Side, Statistics, base_size, read_statistics
 from patchstack.observe.protocol import Model
 from patchstack.observe.runner import Runner
@@ -65,12 +65,12 @@ class PerplexityTool:
         path = self.root / "ran"
         return path.read_text().splitlines() if path.exists() else []
 
-    def spec(self, **settings: Any) -> Spec:
-        limits = {name: settings.pop(name) for name in ("limits", "calibrate") if name in settings}
+    def spec(self, **settings: Any) -> KlSettings:
+        limits = {name: settings.pop(name) for name in ("limits", "calibrate", "base_build") if name in settings}
         base = Side(model=Model(name="base", path=str(self.root / "b.gguf")))
         test = Side(model=Model(name="test", path=str(self.root / "m.gguf")))
         given = {"base": base, "test": test, "text": b"text", "context": 128, "batch": 128, "ubatch": 128, "tries": 2}
-        return Spec(comparison=Comparison(**{**given, **settings}), **limits)
+        return KlSettings(comparison=Comparison(**{**given, **settings}), **limits)
 
     def bench(self) -> Runner:
         return a_bench(self.root / "bin", self.root, kind="kl/1")

@@ -51,7 +51,7 @@ def matrix_command(
     jobs = matrix(
         load_variants(found.variants if found else ()),
         [name for name in (one.variant for one in (found.series if found else ())) if name is not None],
-        [one.name for one in read_suites(found.path)] if found is not None and suite else [],
+        [one.name for one in read_suites(found)] if found is not None and suite else [],
         variants=_words(variant),
         suites=_words(suite),
         runners=runners,

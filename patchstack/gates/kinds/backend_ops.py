@@ -12,22 +12,24 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from patchstack.errors import ConfigError, MissingError, PatchstackError
 from patchstack.gates.judgement import Judgement
+from patchstack.gates.kind import Kind
+from patchstack.gates.settings import Models, Setting, Text, Texts, Values, Whole
+from patchstack.gates.shared_settings import ENV, SECONDS, TRIES
 from patchstack.llama.backend_ops_output import ConsoleOutput, Supported, contradiction, read_supported, read_tested
 from patchstack.observe.exit_status import crashed, fault_of
 from patchstack.observe.observer import Observer, Settled, tried
-from patchstack.observe.protocol import Attempt, Complete, Invocation, Json, Model, Observation
-from patchstack.observe.settings import Environment, bounded, environment, merged
+from patchstack.observe.protocol import Attempt, Complete, Invocation, Json, Observation
+from patchstack.observe.settings import Environment, merged
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.mapping import Node
 
-KIND = "backend-ops"
-VERSION = 1
 PROGRAM = "test-backend-ops"
 _ENVIRONMENT: Environment = (("GGML_NO_BACKTRACE", "1"),)
 _SHOWN = 3
@@ -35,7 +37,7 @@ _LISTED = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class OperatorSettings:
     """`ops` are names as `-o` takes them: of operators (patches may bring their own), or full names of cases.
     `expected` is how many cases must run at least. `cases` are the ones that must. A case that fails is run `alone`
     times by itself, the first `alone_cases` of them: inputs are random, and a rate says more than one failure."""
@@ -71,273 +73,6 @@ class Alone:
     name: str
     failed: int
     runs: int
-
-
-def read(node: Node, models: Mapping[str, Model]) -> Spec:
-    """`backend`, `op` or `ops`, `expect`, `cases` (`file`, or `count` and `sha256`, or all), `env`, `alone`, `seconds`,
-    `tries`. Complaints go to the node."""
-    one, several = node.text("op"), node.texts("ops")
-    ops = several or ((one,) if one is not None else ())
-    if ("op" in node.node) == ("ops" in node.node) or several == ():
-        node.complain(None, "op names the operator, or ops several of them")
-    for name in ops:
-        if problem := op_problem(name):
-            node.complain("op" if one is not None else "ops", problem)
-    expected = bounded(node, "expect", default=1, least=1, most=10**7)
-    spec = Spec(
-        backend=node.text("backend", required=True) or "",
-        ops=ops,
-        expected=expected if "expect" in node.node else None,
-        cases=_read_cases(node),
-        env=environment(node),
-        alone=bounded(node, "alone", default=5, least=0, most=100),
-        seconds=bounded(node, "seconds", default=3600, least=1, most=86_400),
-        tries=bounded(node, "tries", default=3, least=1, most=20),
-    )
-    node.finish()
-    return spec
-
-
-def op_problem(name: str) -> str | None:
-    """Why a name cannot be an operator's or a case's; None where it can."""
-    if not name.strip() or name != name.strip():
-        return f"{name!r} is no operator"
-    if "(" not in name and "," in name:
-        return f"{name!r} is several operators; list them"
-    return None
-
-
-def run(spec: Spec, runner: Observer) -> Judgement:
-    """Test the operators, see what is supported, run alone what fails, and judge."""
-    complete = _tested_well(spec)
-    tested = tried(runner, spec.test(spec.ops, "tests"), complete, tries=spec.tries)
-    if tested.observation is None:
-        return Judgement(
-            verdict=Verdict.INVALID,
-            reason=tested.complaint,
-            expected=_expected(spec),
-            attempts=tested.attempts,
-        )
-    listed = tried(runner, spec.support(), _listed_well(spec.backend), tries=spec.tries)
-    supported = None
-    if listed.observation is not None:
-        supported = read_supported(listed.observation.stdout, spec.backend)
-    seen = tested.observation
-    output = read_tested(seen.stdout, spec.backend)
-    attempts = [*tested.attempts, *listed.attempts]
-    alone: list[Alone] = []
-    if not crashed(seen.code):
-        for case in output.failed[: spec.alone_cases]:
-            rate, tries = _alone(spec, runner, case.name)
-            alone.append(rate)
-            attempts += tries
-    return judged(spec, seen, output, supported, alone=alone, attempts=attempts)
-
-
-def judged(
-    spec: Spec,
-    seen: Observation,
-    tested: ConsoleOutput,
-    supported: Supported | None,
-    *,
-    alone: Sequence[Alone] = (),
-    attempts: Sequence[Attempt] = (),
-) -> Judgement:
-    """The verdict over a run that can be judged."""
-    coverage = compared(tested.ran, spec.cases) if spec.cases is not None else Coverage()
-    wrong, unclear = _complaints(spec, seen, tested, coverage, supported, alone)
-    told = wrong + unclear if wrong or unclear else _praise(spec, tested, coverage)
-    verdict = Verdict.FAIL if wrong else Verdict.INVALID if unclear else Verdict.PASS
-    return Judgement(
-        verdict=verdict,
-        reason="; ".join(told),
-        actual=f"{tested.passed}/{tested.total}" if tested.total is not None else f"exit code {seen.code}",
-        expected=_expected(spec),
-        details=_details(spec, tested, coverage, supported, alone),
-        attempts=tuple(attempts),
-    )
-
-
-def _complaints(
-    spec: Spec,
-    seen: Observation,
-    tested: ConsoleOutput,
-    coverage: Coverage,
-    supported: Supported | None,
-    alone: Sequence[Alone],
-) -> tuple[list[str], list[str]]:
-    """What is wrong, and what cannot be judged."""
-    wrong: list[str] = []
-    unclear: list[str] = []
-    if crashed(seen.code):
-        fault = fault_of(seen, pinned=True)
-        after = f", after {tested.cases[-1].name}" if tested.cases else ", before the first case was done"
-        return [(fault.reason if fault else f"exit code {seen.code}") + after], []
-    total, passed = tested.total or 0, tested.passed or 0
-    if passed < total:
-        wrong.append(f"{total - passed} of {total} cases fail: {_failures(tested, alone)}")
-    if coverage.lost:
-        gone = _some([_lost(name, supported) for name in coverage.lost])
-        wrong.append(f"{len(coverage.lost)} cases of the reference were not run: {gone}")
-    if coverage.fewer:
-        wrong.append(f"at least {coverage.fewer} cases of the reference were not run; it has no list to name them")
-    elif coverage.unknown:
-        unclear.append("the cases are not those of the reference, which has no list to say whether some were lost")
-    if spec.expected is not None and total < spec.expected:
-        wrong.append(f"{total} cases ran, and at least {spec.expected} are expected")
-    if missing := [op for op in spec.ops if not _matches(op, tested.ran)]:
-        unclear.append(f"no case of {', '.join(missing)} was run")
-    return wrong, unclear
-
-
-def _praise(spec: Spec, tested: ConsoleOutput, coverage: Coverage) -> list[str]:
-    told = [f"{tested.passed}/{tested.total} cases pass on {spec.backend}"]
-    if coverage.new:
-        told.append(f"{len(coverage.new)} of them are not in the reference: {_some(coverage.new)}")
-    if spec.cases is None and spec.expected is None:
-        told.append("nothing says how many there should be")
-    return told
-
-
-def _details(
-    spec: Spec, tested: ConsoleOutput, coverage: Coverage, supported: Supported | None, alone: Sequence[Alone]
-) -> dict[str, Json]:
-    ran = case_list(tested.ran)
-    details: dict[str, Json] = {
-        "backend": spec.backend,
-        "devices": list(tested.devices),
-        "ops": list(spec.ops),
-        "passed": tested.passed,
-        "total": tested.total,
-        "reference": {"count": ran.count, "sha256": ran.sha256},
-        "unsupported": len(tested.unsupported),
-        "failed": [{"case": case.name, "note": case.note} for case in tested.failed[:_LISTED]],
-        "alone": [{"case": one.name, "failed": one.failed, "runs": one.runs} for one in alone],
-        "lost": list(coverage.lost),
-        "new": list(coverage.new),
-    }
-    if supported is not None:
-        idle = sorted(set(supported.yes) - set(ran.names or ()))
-        details["supported"] = len(supported.yes)
-        details["supported_not_run"] = list(idle[:_LISTED])
-    if spec.cases is None or spec.cases.sha256 != ran.sha256:
-        details["cases"] = list(ran.names or ())
-    return details
-
-
-def _tested_well(spec: Spec) -> Complete:
-    """Whether a run of the tests can be judged: the backend was tested, and the output agrees with itself."""
-
-    def complaint(seen: Observation) -> str | None:
-        if b"failed to allocate tensors" in seen.stdout:
-            return f"{spec.backend} could not allocate memory for a case"
-        tested = read_tested(seen.stdout, spec.backend)
-        if seen.code not in (0, 1) or not tested.devices:
-            fault = fault_of(seen, pinned=True)
-            if fault is None:
-                return "it printed nothing of what it tests"
-            return None if fault.by_build and crashed(seen.code) else fault.reason
-        if spec.backend not in tested.devices or tested.skipped:
-            return Settled(f"backend {spec.backend} was not tested: this build has {', '.join(tested.devices)}")
-        if said := contradiction(tested, seen.code):
-            return said
-        if tested.total == 0 and spec.cases is None:
-            there = f"none of {len(tested.unsupported)} cases is supported" if tested.unsupported else "no case matched"
-            return Settled(f"0/0 cases of {', '.join(spec.ops)} ran on {spec.backend}: {there}")
-        return None
-
-    return complaint
-
-
-def _listed_well(backend: str) -> Complete:
-    def complaint(seen: Observation) -> str | None:
-        if seen.code != 0:
-            return f"the supported cases could not be listed (exit code {seen.code})"
-        return None if read_supported(seen.stdout, backend) is not None else "the list of supported cases is damaged"
-
-    return complaint
-
-
-def _alone(spec: Spec, runner: Observer, name: str) -> tuple[Alone, tuple[Attempt, ...]]:
-    """A failing case by itself, several times."""
-    attempts: list[Attempt] = []
-    runs = failed = 0
-    complete = _tested_well(spec)
-    for number in range(1, spec.alone + 1):
-        invocation = spec.test((name,), f"alone {number}: {name}")
-        observed = tried(runner, invocation, complete, tries=spec.tries, salt=f"alone {number}")
-        attempts += observed.attempts
-        if observed.observation is None:
-            break
-        seen = observed.observation
-        tested = read_tested(seen.stdout, spec.backend)
-        if not tested.total and not crashed(seen.code):
-            break
-        runs += 1
-        failed += crashed(seen.code) or tested.passed != tested.total
-    return Alone(name=name, failed=failed, runs=runs), tuple(attempts)
-
-
-def _failures(tested: ConsoleOutput, alone: Sequence[Alone]) -> str:
-    rates = {one.name: f"fails {one.failed} of {one.runs} alone" for one in alone if one.runs}
-    told = []
-    for case in tested.failed:
-        more = [part for part in (case.note.removeprefix(f"[{_op(case.name)}] "), rates.get(case.name)) if part]
-        told.append(f"{case.name} ({', '.join(more)})" if more else case.name)
-    return _some(told)
-
-
-def _lost(name: str, supported: Supported | None) -> str:
-    if supported is None:
-        return name
-    if name in supported.no:
-        return f"{name} (no longer supported)"
-    return name if name in supported.yes else f"{name} (no such case any more)"
-
-
-def _matches(op: str, ran: Sequence[str]) -> bool:
-    return op in ran if "(" in op else any(_op(name) == op for name in ran)
-
-
-def _op(name: str) -> str:
-    return name.partition("(")[0]
-
-
-def _some(told: Sequence[str]) -> str:
-    more = len(told) - _SHOWN
-    return ", ".join(told[:_SHOWN]) + (f", and {more} more" if more > 0 else "")
-
-
-def _expected(spec: Spec) -> str:
-    least = max(spec.expected or 0, spec.cases.count if spec.cases is not None else 0)
-    return f"{least}/{least}" if least else "all of them"
-
-
-def _read_cases(node: Node) -> CaseList | None:
-    child = node.mapping("cases")
-    if child is None:
-        return None
-    name, digest, counted = child.text("file"), child.text("sha256"), child.integer("count", default=0)
-    count = counted if "count" in child.node else None
-    child.finish()
-    found = None
-    if name is not None:
-        try:
-            found = read_case_list(node.path.parent / name)
-        except PatchstackError as error:
-            child.complain("file", error.message)
-            return None
-        if digest not in (None, found.sha256) or count not in (None, found.count):
-            child.complain(
-                "file", f"{name} has {found.count} cases of sha256 {found.sha256}, which is not what stands here"
-            )
-    elif digest is None or count is None or count < 1 or not is_digest(digest):
-        child.complain(
-            None, "file names the list of cases; without it, count and sha256 (64 hexadecimal digits) are needed"
-        )
-    else:
-        found = CaseList(count=count, sha256=digest)
-    return found
 
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
@@ -408,3 +143,343 @@ def read_case_list(path: Path) -> CaseList:
 def is_digest(text: str) -> bool:
     """Whether a text can be the digest of a list."""
     return _DIGEST.match(text) is not None
+
+
+def op_problem(name: str) -> str | None:
+    """Why a name cannot be an operator's or a case's; None where it can."""
+    if not name.strip() or name != name.strip():
+        return f"{name!r} is no operator"
+    if "(" not in name and "," in name:
+        return f"{name!r} is several operators; list them"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Cases:
+    """The cases that must run: a file, or count and digest."""
+
+    written: str = "a mapping: `file`, or `count` and `sha256`"
+    option: Any = Path
+
+    def read(self, node: Node, name: str, models: Models) -> CaseList | None:
+        child = node.mapping(name)
+        if child is None:
+            return None
+        file, digest, counted = child.text("file"), child.text("sha256"), child.integer("count", default=0)
+        count = counted if "count" in child.node else None
+        child.finish()
+        if file is not None:
+            return _listed(child, file, digest, count)
+        if digest is None or count is None or count < 1 or not is_digest(digest):
+            child.complain(
+                None, "file names the list of cases; without it, count and sha256 (64 hexadecimal digits) are needed"
+            )
+            return None
+        return CaseList(count=count, sha256=digest)
+
+    def convert(self, given: Path, name: str, models: Models) -> CaseList:
+        return read_case_list(given)
+
+
+def _listed(node: Node, file: str, digest: str | None, count: int | None) -> CaseList | None:
+    try:
+        found = read_case_list(node.path.parent / file)
+    except PatchstackError as error:
+        node.complain("file", error.message)
+        return None
+    if digest not in (None, found.sha256) or count not in (None, found.count):
+        told = f"{file} has {found.count} cases of sha256 {found.sha256}, which is not what stands here"
+        node.complain("file", told)
+    return found
+
+
+OP = Setting[str | None](
+    name="op",
+    form=Text(written="an operator, or the full name of a case", check=op_problem),
+    default=None,
+    on_command_line=False,
+    help="The operator.",
+)
+OPS = Setting[tuple[str, ...]](
+    name="ops",
+    form=Texts(written="a list of operators", check=op_problem),
+    default=(),
+    option_required=True,
+    flag="--op",
+    metavar="OP",
+    help="An operator, or the full name of a case.",
+)
+BACKEND = Setting[str](
+    name="backend",
+    form=Text(),
+    default="",
+    required=True,
+    option_required=False,
+    option_default="CPU",
+    metavar="NAME",
+    help="The backend, as the tool names it: CPU, CUDA0.",
+)
+EXPECT = Setting[int | None](
+    name="expect",
+    form=Whole(1, 10**7),
+    default=None,
+    metavar="N",
+    help="How many cases must run at least.",
+)
+CASES = Setting[CaseList | None](
+    name="cases",
+    form=Cases(),
+    default=None,
+    metavar="FILE",
+    help="The cases that must run: a full name a line.",
+)
+TRIES_OF_TESTS = replace(TRIES, default=3, on_command_line=False)
+ALONE = Setting[int](
+    name="alone",
+    form=Whole(0, 100),
+    default=5,
+    metavar="N",
+    help="How often a failing case is run by itself.",
+)
+
+
+def settings_of(values: Values) -> OperatorSettings:
+    """The settings that values make."""
+    one, ops = values[OP], values[OPS]
+    if values.chosen(OP) == values.chosen(OPS) or (values.chosen(OPS) and not ops):
+        values.complain("", "op names the operator, or ops several of them")
+    return OperatorSettings(
+        backend=values[BACKEND],
+        ops=ops or ((one,) if one is not None else ()),
+        expected=values[EXPECT],
+        cases=values[CASES],
+        env=values[ENV],
+        alone=values[ALONE],
+        seconds=values[SECONDS],
+        tries=values[TRIES_OF_TESTS],
+    )
+
+
+def run(settings: OperatorSettings, runner: Observer) -> Judgement:
+    """Test the operators, see what is supported, run alone what fails, and judge."""
+    complete = _tested_well(settings)
+    tested = tried(runner, settings.test(settings.ops, "tests"), complete, tries=settings.tries)
+    if tested.observation is None:
+        return Judgement(
+            verdict=Verdict.INVALID,
+            reason=tested.complaint,
+            expected=_expected(settings),
+            attempts=tested.attempts,
+        )
+    listed = tried(runner, settings.support(), _listed_well(settings.backend), tries=settings.tries)
+    supported = None
+    if listed.observation is not None:
+        supported = read_supported(listed.observation.stdout, settings.backend)
+    seen = tested.observation
+    output = read_tested(seen.stdout, settings.backend)
+    attempts = [*tested.attempts, *listed.attempts]
+    alone: list[Alone] = []
+    if not crashed(seen.code):
+        for case in output.failed[: settings.alone_cases]:
+            rate, tries = _alone(settings, runner, case.name)
+            alone.append(rate)
+            attempts += tries
+    return judged(settings, seen, output, supported, alone=alone, attempts=attempts)
+
+
+def judged(
+    settings: OperatorSettings,
+    seen: Observation,
+    tested: ConsoleOutput,
+    supported: Supported | None,
+    *,
+    alone: Sequence[Alone] = (),
+    attempts: Sequence[Attempt] = (),
+) -> Judgement:
+    """The verdict over a run that can be judged."""
+    coverage = compared(tested.ran, settings.cases) if settings.cases is not None else Coverage()
+    wrong, unclear = _complaints(settings, seen, tested, coverage, supported, alone)
+    told = wrong + unclear if wrong or unclear else _praise(settings, tested, coverage)
+    verdict = Verdict.FAIL if wrong else Verdict.INVALID if unclear else Verdict.PASS
+    return Judgement(
+        verdict=verdict,
+        reason="; ".join(told),
+        actual=f"{tested.passed}/{tested.total}" if tested.total is not None else f"exit code {seen.code}",
+        expected=_expected(settings),
+        details=_details(settings, tested, coverage, supported, alone),
+        attempts=tuple(attempts),
+    )
+
+
+def _complaints(
+    settings: OperatorSettings,
+    seen: Observation,
+    tested: ConsoleOutput,
+    coverage: Coverage,
+    supported: Supported | None,
+    alone: Sequence[Alone],
+) -> tuple[list[str], list[str]]:
+    """What is wrong, and what cannot be judged."""
+    wrong: list[str] = []
+    unclear: list[str] = []
+    if crashed(seen.code):
+        fault = fault_of(seen, pinned=True)
+        after = f", after {tested.cases[-1].name}" if tested.cases else ", before the first case was done"
+        return [(fault.reason if fault else f"exit code {seen.code}") + after], []
+    total, passed = tested.total or 0, tested.passed or 0
+    if passed < total:
+        wrong.append(f"{total - passed} of {total} cases fail: {_failures(tested, alone)}")
+    if coverage.lost:
+        gone = _some([_lost(name, supported) for name in coverage.lost])
+        wrong.append(f"{len(coverage.lost)} cases of the reference were not run: {gone}")
+    if coverage.fewer:
+        wrong.append(f"at least {coverage.fewer} cases of the reference were not run; it has no list to name them")
+    elif coverage.unknown:
+        unclear.append("the cases are not those of the reference, which has no list to say whether some were lost")
+    if settings.expected is not None and total < settings.expected:
+        wrong.append(f"{total} cases ran, and at least {settings.expected} are expected")
+    if missing := [op for op in settings.ops if not _matches(op, tested.ran)]:
+        unclear.append(f"no case of {', '.join(missing)} was run")
+    return wrong, unclear
+
+
+def _praise(settings: OperatorSettings, tested: ConsoleOutput, coverage: Coverage) -> list[str]:
+    told = [f"{tested.passed}/{tested.total} cases pass on {settings.backend}"]
+    if coverage.new:
+        told.append(f"{len(coverage.new)} of them are not in the reference: {_some(coverage.new)}")
+    if settings.cases is None and settings.expected is None:
+        told.append("nothing says how many there should be")
+    return told
+
+
+def _details(
+    settings: OperatorSettings,
+    tested: ConsoleOutput,
+    coverage: Coverage,
+    supported: Supported | None,
+    alone: Sequence[Alone],
+) -> dict[str, Json]:
+    ran = case_list(tested.ran)
+    details: dict[str, Json] = {
+        "backend": settings.backend,
+        "devices": list(tested.devices),
+        "ops": list(settings.ops),
+        "passed": tested.passed,
+        "total": tested.total,
+        "reference": {"count": ran.count, "sha256": ran.sha256},
+        "unsupported": len(tested.unsupported),
+        "failed": [{"case": case.name, "note": case.note} for case in tested.failed[:_LISTED]],
+        "alone": [{"case": one.name, "failed": one.failed, "runs": one.runs} for one in alone],
+        "lost": list(coverage.lost),
+        "new": list(coverage.new),
+    }
+    if supported is not None:
+        idle = sorted(set(supported.yes) - set(ran.names or ()))
+        details["supported"] = len(supported.yes)
+        details["supported_not_run"] = list(idle[:_LISTED])
+    if settings.cases is None or settings.cases.sha256 != ran.sha256:
+        details["cases"] = list(ran.names or ())
+    return details
+
+
+def _tested_well(settings: OperatorSettings) -> Complete:
+    """Whether a run of the tests can be judged: the backend was tested, and the output agrees with itself."""
+
+    def complaint(seen: Observation) -> str | None:
+        if b"failed to allocate tensors" in seen.stdout:
+            return f"{settings.backend} could not allocate memory for a case"
+        tested = read_tested(seen.stdout, settings.backend)
+        if seen.code not in (0, 1) or not tested.devices:
+            fault = fault_of(seen, pinned=True)
+            if fault is None:
+                return "it printed nothing of what it tests"
+            return None if fault.by_build and crashed(seen.code) else fault.reason
+        if settings.backend not in tested.devices or tested.skipped:
+            return Settled(f"backend {settings.backend} was not tested: this build has {', '.join(tested.devices)}")
+        if said := contradiction(tested, seen.code):
+            return said
+        if tested.total == 0 and settings.cases is None:
+            there = f"none of {len(tested.unsupported)} cases is supported" if tested.unsupported else "no case matched"
+            return Settled(f"0/0 cases of {', '.join(settings.ops)} ran on {settings.backend}: {there}")
+        return None
+
+    return complaint
+
+
+def _listed_well(backend: str) -> Complete:
+    def complaint(seen: Observation) -> str | None:
+        if seen.code != 0:
+            return f"the supported cases could not be listed (exit code {seen.code})"
+        return None if read_supported(seen.stdout, backend) is not None else "the list of supported cases is damaged"
+
+    return complaint
+
+
+def _alone(settings: OperatorSettings, runner: Observer, name: str) -> tuple[Alone, tuple[Attempt, ...]]:
+    """A failing case by itself, several times."""
+    attempts: list[Attempt] = []
+    runs = failed = 0
+    complete = _tested_well(settings)
+    for number in range(1, settings.alone + 1):
+        invocation = settings.test((name,), f"alone {number}: {name}")
+        observed = tried(runner, invocation, complete, tries=settings.tries, salt=f"alone {number}")
+        attempts += observed.attempts
+        if observed.observation is None:
+            break
+        seen = observed.observation
+        tested = read_tested(seen.stdout, settings.backend)
+        if not tested.total and not crashed(seen.code):
+            break
+        runs += 1
+        failed += crashed(seen.code) or tested.passed != tested.total
+    return Alone(name=name, failed=failed, runs=runs), tuple(attempts)
+
+
+def _failures(tested: ConsoleOutput, alone: Sequence[Alone]) -> str:
+    rates = {one.name: f"fails {one.failed} of {one.runs} alone" for one in alone if one.runs}
+    told = []
+    for case in tested.failed:
+        more = [part for part in (case.note.removeprefix(f"[{_op(case.name)}] "), rates.get(case.name)) if part]
+        told.append(f"{case.name} ({', '.join(more)})" if more else case.name)
+    return _some(told)
+
+
+def _lost(name: str, supported: Supported | None) -> str:
+    if supported is None:
+        return name
+    if name in supported.no:
+        return f"{name} (no longer supported)"
+    return name if name in supported.yes else f"{name} (no such case any more)"
+
+
+def _matches(op: str, ran: Sequence[str]) -> bool:
+    return op in ran if "(" in op else any(_op(name) == op for name in ran)
+
+
+def _op(name: str) -> str:
+    return name.partition("(")[0]
+
+
+def _some(told: Sequence[str]) -> str:
+    more = len(told) - _SHOWN
+    return ", ".join(told[:_SHOWN]) + (f", and {more} more" if more > 0 else "")
+
+
+def _expected(settings: OperatorSettings) -> str:
+    least = max(settings.expected or 0, settings.cases.count if settings.cases is not None else 0)
+    return f"{least}/{least}" if least else "all of them"
+
+
+KIND = Kind(
+    name="backend-ops",
+    version=1,
+    about="Run test-backend-ops for operators, and see that the backend ran, every case passed, and none was lost.",
+    settings=(
+        *(OP, OPS, BACKEND, EXPECT, CASES, ENV, ALONE),
+        replace(SECONDS, default=3600, help="How long a run may take."),
+        TRIES_OF_TESTS,
+    ),
+    make=settings_of,
+    run=run,
+    needs_gpu=lambda settings: settings.backend != "CPU",
+)

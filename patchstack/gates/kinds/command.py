@@ -15,27 +15,25 @@ the line counts as missing only where it is missing each time.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patchstack.gates.judgement import Judgement
-from patchstack.llama.program import Program, loses_output, read_program
+from patchstack.gates.kind import Kind
+from patchstack.gates.settings import Patterns, Setting, Values, Whole
+from patchstack.gates.shared_settings import ARGS, ENV, ITS_MODEL, PROGRAM, SECONDS, SENTINEL, TRIES, program_of
+from patchstack.llama.program import Program, loses_output
 from patchstack.observe.exit_status import Fault, cause_of_crash, complaint_of, crashed, fault_of
 from patchstack.observe.observer import Observer
-from patchstack.observe.protocol import Attempt, Complete, Model, Observation, Observed
+from patchstack.observe.protocol import Attempt, Complete, Observation, Observed
 from patchstack.observe.sentinel import LOST, all_lines_of
-from patchstack.observe.settings import bounded, patterns
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Mapping as Node
-
-KIND = "command"
-VERSION = 1
 
 _REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class CommandSettings:
     """The settings. `exit` is the exit code (128 + signal for a program that ends by one). Each pattern of `must` is
     found in some line of stdout or stderr, none of `must_not` in any."""
 
@@ -45,94 +43,104 @@ class Spec:
     exit: int = 0
 
 
-def read(node: Node, models: Mapping[str, Model]) -> Spec:
-    """The settings of a suite's entry."""
-    before = len(node.problems)
-    must = patterns(node, "must")
-    unusable = len(node.problems) > before
-    spec = Spec(
-        program=read_program(node, models),
-        must=must,
-        must_not=patterns(node, "must_not"),
-        exit=bounded(node, "exit", default=0, least=0, most=255),
+MUST = Setting[tuple[str, ...]](
+    name="must",
+    form=Patterns(),
+    default=(),
+    option_required=True,
+    metavar="REGEX",
+    help="What it must print (repeat).",
+)
+MUST_NOT = Setting[tuple[str, ...]](
+    name="must_not", form=Patterns(), default=(), metavar="REGEX", help="What it must not print (repeat)."
+)
+EXIT = Setting[int](name="exit", form=Whole(0, 255), default=0, metavar="N", help="The exit code it should have.")
+
+
+def settings_of(values: Values) -> CommandSettings:
+    """The settings that values make."""
+    settings = CommandSettings(
+        program=program_of(values), must=values[MUST], must_not=values[MUST_NOT], exit=values[EXIT]
     )
-    for key, problem in spec_problems(spec):
-        if key != "must" or not unusable:
-            node.complain(key if key in node.node else None, problem)
-    node.finish()
-    return spec
+    values.complain_all(settings_problems(settings))
+    return settings
 
 
-def spec_problems(spec: Spec) -> list[tuple[str, str]]:
+def settings_problems(settings: CommandSettings) -> list[tuple[str, str]]:
     """What is wrong with the settings: each with the key it is about."""
     found = []
-    if not spec.must:
+    if not settings.must:
         found.append(
             ("must", "must is missing or empty: a program that did nothing has an exit code too; what must it print?")
         )
-    if both := [text for text in spec.must if text in spec.must_not]:
+    if both := [text for text in settings.must if text in settings.must_not]:
         found.append(("must_not", f"{both[0]!r} must be printed, and must not"))
     return found
 
 
-def run(spec: Spec, runner: Observer) -> Judgement:
+def run(settings: CommandSettings, runner: Observer) -> Judgement:
     """Run it, again where a line may have been lost, and judge."""
     runs: list[Observed] = []
     for number in range(1, _REPEATS + 1):
         salt = f"run {number}" if number > 1 else ""
         seen = runner.observe(
-            spec.program.invocation(spec.program.name), complete=complete(spec), tries=spec.program.tries, salt=salt
+            settings.program.invocation(settings.program.name),
+            complete=complete(settings),
+            tries=settings.program.tries,
+            salt=salt,
         )
         runs.append(seen)
-        if seen.observation is None or not _doubtful(spec, seen.observation):
+        if seen.observation is None or not _doubtful(settings, seen.observation):
             break
-    return judge(spec, runs)
+    return judge(settings, runs)
 
 
-def complete(spec: Spec) -> Complete:
+def complete(settings: CommandSettings) -> Complete:
     """Judges whether a run can be judged."""
 
     def complaint(seen: Observation) -> str | None:
-        if seen.code != spec.exit:
-            fault = _fault(spec, seen)
+        if seen.code != settings.exit:
+            fault = _fault(settings, seen)
             if fault is None or fault.by_build:
                 return None
             # Programs that lose no words may well exit with 1 without one: that is an answer, and not the expected one.
-            return None if fault.unexplained and not loses_output(spec.program.name) else fault.reason
+            return None if fault.unexplained and not loses_output(settings.program.name) else fault.reason
         if not seen.stdout.strip() and not seen.stderr.strip():
             return "it printed nothing"
-        return spec.program.lost(seen)
+        return settings.program.lost(seen)
 
     return complaint
 
 
-def judge(spec: Spec, runs: Sequence[Observed]) -> Judgement:
+def judge(settings: CommandSettings, runs: Sequence[Observed]) -> Judgement:
     """The verdict of the runs: one, or several where a line that must be there was not."""
     attempts = tuple(attempt for one in runs for attempt in one.attempts)
     seen = [one.observation for one in runs if one.observation is not None]
-    if not spec.must:
-        return _judgement(spec, Verdict.INVALID, spec_problems(spec)[0][1], None, attempts)
+    if not settings.must:
+        return _judgement(settings, Verdict.INVALID, settings_problems(settings)[0][1], None, attempts)
     if not seen:
         why = complaint_of(runs[-1]) if runs else "nothing was run"
         if why == LOST:
-            why = f"{LOST} ({spec.program.sentinel}); sentinel names another, or is none where it prints no such line"
-        return _judgement(spec, Verdict.INVALID, why, None, attempts)
+            why = (
+                f"{LOST} ({settings.program.sentinel}); sentinel names another, or is none where it prints no such line"
+            )
+        return _judgement(settings, Verdict.INVALID, why, None, attempts)
     for one in seen:
-        if (found := _contradiction(spec, one)) is not None:
-            return _judgement(spec, Verdict.FAIL, found, one, attempts)
-    missing = [missing_of(spec.must, one) for one in seen]
+        if (found := _contradiction(settings, one)) is not None:
+            return _judgement(settings, Verdict.FAIL, found, one, attempts)
+    missing = [missing_of(settings.must, one) for one in seen]
     if missing[-1] and len(seen) < len(runs):
-        return _judgement(spec, Verdict.INVALID, complaint_of(runs[-1]), seen[-1], attempts)
+        return _judgement(settings, Verdict.INVALID, complaint_of(runs[-1]), seen[-1], attempts)
     if not any(missing):
-        return _passed(spec, seen[-1], attempts)
-    if all(missing) and not _may_be_lost(spec):
-        return _judgement(spec, Verdict.FAIL, f"it does not print {missing[-1][0]!r}", seen[-1], attempts)
+        return _passed(settings, seen[-1], attempts)
+    if all(missing) and not _may_be_lost(settings):
+        return _judgement(settings, Verdict.FAIL, f"it does not print {missing[-1][0]!r}", seen[-1], attempts)
     if all(missing):
         reason = f"it does not print {missing[-1][0]!r}, or that was lost; sentinel: names the line that it prints last"
-        return _judgement(spec, Verdict.INVALID, reason, seen[-1], attempts)
+        return _judgement(settings, Verdict.INVALID, reason, seen[-1], attempts)
     told = sum(not one for one in missing)
     reason = f"{told} of {len(missing)} runs print what they must: the others may have lost it"
-    return _judgement(spec, Verdict.INVALID, reason, seen[-1], attempts)
+    return _judgement(settings, Verdict.INVALID, reason, seen[-1], attempts)
 
 
 def missing_of(wanted: Sequence[str], seen: Observation) -> tuple[str, ...]:
@@ -141,53 +149,67 @@ def missing_of(wanted: Sequence[str], seen: Observation) -> tuple[str, ...]:
     return tuple(text for text in wanted if not any(re.search(text, line) for line in lines))
 
 
-def _passed(spec: Spec, seen: Observation, attempts: tuple[Attempt, ...]) -> Judgement:
-    if spec.must_not and _may_be_lost(spec):
+def _passed(settings: CommandSettings, seen: Observation, attempts: tuple[Attempt, ...]) -> Judgement:
+    if settings.must_not and _may_be_lost(settings):
         reason = "what it must not print may have been lost; sentinel: names the line that it prints last"
-        return _judgement(spec, Verdict.INVALID, reason, seen, attempts)
-    return _judgement(spec, Verdict.PASS, f"exit code {seen.code}, and what it must print", seen, attempts)
+        return _judgement(settings, Verdict.INVALID, reason, seen, attempts)
+    return _judgement(settings, Verdict.PASS, f"exit code {seen.code}, and what it must print", seen, attempts)
 
 
-def _contradiction(spec: Spec, seen: Observation) -> str | None:
+def _contradiction(settings: CommandSettings, seen: Observation) -> str | None:
     """What a run shows that must not be; None where nothing is."""
-    if seen.code != spec.exit:
-        fault = _fault(spec, seen) or Fault(by_build=True, reason="it exited with 0")
+    if seen.code != settings.exit:
+        fault = _fault(settings, seen) or Fault(by_build=True, reason="it exited with 0")
         told = cause_of_crash(seen) if crashed(seen.code) else fault.reason
-        return f"exit code {seen.code}, not {spec.exit}: {told}"
+        return f"exit code {seen.code}, not {settings.exit}: {told}"
     lines = all_lines_of(seen.stdout, seen.stderr)
-    for text in spec.must_not:
+    for text in settings.must_not:
         if (line := next((line for line in lines if re.search(text, line)), None)) is not None:
             return f"it prints what it must not ({text!r}): {line.strip()[:300]}"
     return None
 
 
-def _fault(spec: Spec, seen: Observation) -> Fault | None:
+def _fault(settings: CommandSettings, seen: Observation) -> Fault | None:
     """What is wrong with how a run ended. A tool of llama.cpp may have a model's words on stdout, which may be any."""
-    return fault_of(seen, pinned=spec.program.pinned, stdout=not loses_output(spec.program.name))
+    return fault_of(seen, pinned=settings.program.pinned, stdout=not loses_output(settings.program.name))
 
 
-def _doubtful(spec: Spec, seen: Observation) -> bool:
+def _doubtful(settings: CommandSettings, seen: Observation) -> bool:
     """Whether another run may tell more: all is well but for a line that may have been lost."""
-    if spec.program.sentinel is not None or _contradiction(spec, seen) is not None:
+    if settings.program.sentinel is not None or _contradiction(settings, seen) is not None:
         return False
-    return bool(missing_of(spec.must, seen))
+    return bool(missing_of(settings.must, seen))
 
 
-def _may_be_lost(spec: Spec) -> bool:
-    return spec.program.sentinel is None and loses_output(spec.program.name)
+def _may_be_lost(settings: CommandSettings) -> bool:
+    return settings.program.sentinel is None and loses_output(settings.program.name)
 
 
 def _judgement(
-    spec: Spec, verdict: Verdict, reason: str, seen: Observation | None, attempts: tuple[Attempt, ...]
+    settings: CommandSettings, verdict: Verdict, reason: str, seen: Observation | None, attempts: tuple[Attempt, ...]
 ) -> Judgement:
-    missing = missing_of(spec.must, seen) if seen is not None else spec.must
+    missing = missing_of(settings.must, seen) if seen is not None else settings.must
     last = all_lines_of(seen.stdout, seen.stderr)[-20:] if seen is not None else []
     return Judgement(
         verdict=verdict,
         reason=reason,
         actual=f"exit {seen.code}" + (f", without {', '.join(missing)}" if missing else "") if seen is not None else "",
-        expected=f"exit {spec.exit}, with {', '.join(spec.must)}"
-        + (f", without {', '.join(spec.must_not)}" if spec.must_not else ""),
-        details={"program": spec.program.name, "missing": list(missing), "last_lines": [line[:300] for line in last]},
+        expected=f"exit {settings.exit}, with {', '.join(settings.must)}"
+        + (f", without {', '.join(settings.must_not)}" if settings.must_not else ""),
+        details={
+            "program": settings.program.name,
+            "missing": list(missing),
+            "last_lines": [line[:300] for line in last],
+        },
         attempts=attempts,
     )
+
+
+KIND = Kind(
+    name="command",
+    version=1,
+    about="Run a program of the build, and hold its exit code and its words against what they should be.",
+    settings=(PROGRAM, MUST, MUST_NOT, EXIT, ARGS, ITS_MODEL, ENV, SENTINEL, SECONDS, TRIES),
+    make=settings_of,
+    run=run,
+)

@@ -25,33 +25,42 @@ import enum
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from patchstack.gates.judgement import Judgement, worst
+from patchstack.gates.kind import Kind
 from patchstack.gates.kinds.parallel_greedy import judge_parallel, observe_parallel
 from patchstack.gates.reference.model_unchanged import (
+    MEASURED,
     Changed,
     Measure,
     as_environment,
     gathered,
-    read_measure,
+    measure_of,
     with_evidence,
 )
-from patchstack.llama.prompt import Prompting, read_prompting
+from patchstack.gates.settings import Named, Setting, Text, Values, Whole
+from patchstack.gates.shared_settings import (
+    ENV,
+    LOADING,
+    MODEL,
+    PROMPT,
+    SECONDS,
+    SENTINEL,
+    SWITCH,
+    TOKENS,
+    TRIES,
+    prompting_of,
+)
+from patchstack.llama.prompt import Prompting
 from patchstack.llama.transcript import as_text, difference, digest_like, md5_of, reference_problem, sha256_of
 from patchstack.observe.exit_status import complaint_of, fault_of
 from patchstack.observe.observer import Observer
-from patchstack.observe.protocol import Attempt, Complete, Invocation, Json, Model, Observation, Observed
+from patchstack.observe.protocol import Attempt, Complete, Invocation, Json, Observation, Observed
 from patchstack.observe.sentinel import lines_of
-from patchstack.observe.settings import Environment, bounded, environment, merged
+from patchstack.observe.settings import Environment, merged
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Mapping as Node
-
-__all__ = ["KIND", "NO_REFERENCE", "VERSION", "Spec", "State", "gives", "invocation", "read", "run", "spec_problems"]
-
-KIND = "completion"
-VERSION = 1
 
 _DECODED = re.compile(r"[^t] eval time = .*/ +(\d+) runs")
 
@@ -105,7 +114,7 @@ class StateVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class CompletionSettings:
     """The settings. `runs` is how often each state is run: all must give the same. `parallel` is how many requests are
     made at once; 0: a completion alone. `measure` is how the model is measured where a transcript changed."""
 
@@ -119,34 +128,90 @@ class Spec:
 # Settings
 
 
-def read(node: Node, models: Mapping[str, Model]) -> Spec:
-    """The settings of a suite's entry."""
-    prompting = read_prompting(node, models)
-    alone = _read_state("", node, env=())
-    named = node.mapping("states")
-    states = tuple(_read_state(name, one) for name, one in named.children()) if named is not None else (alone,)
-    if named is not None and (alone.expect or alone.transcript or alone.same_as):
-        node.complain("states", "each state has its own expect, transcript and same_as; the gate has none")
-    spec = Spec(
-        prompting=prompting,
-        states=states,
-        runs=bounded(node, "runs", default=1, least=1, most=1000),
-        parallel=bounded(node, "parallel", default=0, least=0, most=256),
-        measure=read_measure(node, models, prompting),
+EXPECT = Setting[str | None](
+    name="expect",
+    form=Text(written="an MD5 or SHA-256"),
+    default=None,
+    metavar="MD5",
+    help="The transcript's digest: MD5 or SHA-256.",
+)
+TRANSCRIPT = Setting[str | None](
+    name="transcript",
+    form=Text(),
+    default=None,
+    on_command_line=False,
+    help="The reference itself, to show where another transcript differs from it.",
+)
+SAME_AS = Setting[str | None](
+    name="same_as",
+    form=Text(written="a state's name"),
+    default=None,
+    on_command_line=False,
+    help="The state that must give the same.",
+)
+
+
+def state_of(name: str, values: Values, env: Environment = ()) -> State:
+    """One state, or what a gate without states says of its only one."""
+    expect, transcript = values[EXPECT], values[TRANSCRIPT]
+    return State(
+        name=name,
+        env=env,
+        expect=expect.lower() if expect is not None else None,
+        transcript=transcript.encode() if transcript is not None else None,
+        same_as=values[SAME_AS],
     )
-    for key, problem in spec_problems(spec):
-        node.complain(key if key in node.node else None, problem)
-    node.finish()
-    return spec
 
 
-def spec_problems(spec: Spec) -> list[tuple[str, str]]:
+STATES = Setting[tuple[State, ...] | None](
+    name="states",
+    form=Named(settings=(ENV, EXPECT, TRANSCRIPT, SAME_AS), make=lambda name, own: state_of(name, own, own[ENV])),
+    default=None,
+    on_command_line=False,
+    help="Environments beside `env`, each with a reference of its own.",
+)
+PARALLEL = Setting[int](
+    name="parallel",
+    form=Whole(0, 256),
+    default=0,
+    metavar="N",
+    help="Hold N requests at once against one alone.",
+)
+RUNS = Setting[int](
+    name="runs",
+    form=Whole(1, 1000),
+    default=1,
+    metavar="N",
+    help="Run it N times: all must give the same.",
+)
+
+
+def settings_of(values: Values) -> CompletionSettings:
+    """The settings that values make."""
+    prompting = prompting_of(values)
+    alone, states = state_of("", values), values[STATES]
+    if states is not None and (alone.expect or alone.transcript or alone.same_as):
+        values.complain("states", "each state has its own expect, transcript and same_as; the gate has none")
+    if switch := values[SWITCH]:
+        states = (replace(alone, name="off"), replace(alone, name="on", env=switch, expect=None, same_as="off"))
+    settings = CompletionSettings(
+        prompting=prompting,
+        states=(alone,) if states is None else states,
+        runs=values[RUNS],
+        parallel=values[PARALLEL],
+        measure=measure_of(values, prompting),
+    )
+    values.complain_all(settings_problems(settings))
+    return settings
+
+
+def settings_problems(settings: CompletionSettings) -> list[tuple[str, str]]:
     """What is wrong with states and modes: each with the key it is about."""
     found: list[tuple[str, str]] = []
-    by_name = {state.name: state for state in spec.states}
-    if not spec.states:
+    by_name = {state.name: state for state in settings.states}
+    if not settings.states:
         found.append(("states", "there are none: nothing would be checked"))
-    for state in spec.states:
+    for state in settings.states:
         where = f"state {state.name}: " if state.name else ""
         if state.expect is not None and (problem := reference_problem(state.expect)):
             found.append(("states" if state.name else "expect", f"{where}{problem}"))
@@ -154,17 +219,17 @@ def spec_problems(spec: Spec) -> list[tuple[str, str]]:
             where_to = "states" if state.name else "transcript"
             found.append((where_to, f"{where}the transcript is not the one of the digest expected"))
         if state.same_as is not None:
-            found += [("states", f"{where}{problem}") for problem in _comparison_problems(spec, state, by_name)]
-    if spec.parallel == 1:
+            found += [("states", f"{where}{problem}") for problem in _comparison_problems(settings, state, by_name)]
+    if settings.parallel == 1:
         found.append(("parallel", "one request is not parallel; 2 or more"))
-    if spec.parallel and spec.measure is not None:
+    if settings.parallel and settings.measure is not None:
         found.append(("kl", "requests at once are held against one alone: no transcript changes"))
-    if spec.parallel and any(state.expect or state.same_as for state in spec.states):
+    if settings.parallel and any(state.expect or state.same_as for state in settings.states):
         found.append(("parallel", "requests at once are held against one alone: no expect, no same_as"))
     return found
 
 
-def _comparison_problems(spec: Spec, state: State, by_name: Mapping[str, State]) -> list[str]:
+def _comparison_problems(settings: CompletionSettings, state: State, by_name: Mapping[str, State]) -> list[str]:
     other = by_name.get(state.same_as or "")
     if other is None or not state.same_as:
         return [f"there is no state {state.same_as!r} for same_as"]
@@ -172,55 +237,39 @@ def _comparison_problems(spec: Spec, state: State, by_name: Mapping[str, State])
         return ["same_as is itself"]
     if other.same_as is not None:
         return [f"same_as {other.name}, which is compared itself: name {other.same_as}"]
-    common = spec.prompting.env
+    common = settings.prompting.env
     if merged(common, other.env) == merged(common, state.env):
         return [f"has the environment of {other.name}: a run would be compared with itself"]
     return []
 
 
-def _read_state(name: str, node: Node, env: Environment | None = None) -> State:
-    """A state's settings; the unnamed one's are among those of the gate, whose `env` is already read."""
-    text = node.text("transcript")
-    expect = node.text("expect")
-    state = State(
-        name=name,
-        env=environment(node) if env is None else env,
-        expect=expect.lower() if expect is not None else None,
-        transcript=text.encode() if text is not None else None,
-        same_as=node.text("same_as"),
-    )
-    if name:
-        node.finish()
-    return state
-
-
 # Observing
 
 
-def run(spec: Spec, runner: Observer) -> Judgement:
+def run(settings: CompletionSettings, runner: Observer) -> Judgement:
     """Run every state, and judge."""
-    if spec.parallel:
-        states = [(state.name, state.env) for state in spec.states]
+    if settings.parallel:
+        states = [(state.name, state.env) for state in settings.states]
         return judge_parallel(
-            [(name, observe_parallel(spec.prompting, spec.parallel, env, name, runner)) for name, env in states]
+            [(name, observe_parallel(settings.prompting, settings.parallel, env, name, runner)) for name, env in states]
         )
-    seen = [StateRuns(state=state, runs=_observed(spec, state, runner)) for state in spec.states]
-    judgement = judge(seen, pinned=spec.prompting.completion().pinned)
-    if spec.measure is None:
+    seen = [StateRuns(state=state, runs=_observed(settings, state, runner)) for state in settings.states]
+    judgement = judge(seen, pinned=settings.prompting.completion().pinned)
+    if settings.measure is None:
         return judgement
-    return with_evidence(judgement, gathered(spec.measure, _changed(spec, seen), runner))
+    return with_evidence(judgement, gathered(settings.measure, _changed(settings, seen), runner))
 
 
-def _changed(spec: Spec, seen: Sequence[StateRuns]) -> list[Changed]:
+def _changed(settings: CompletionSettings, seen: Sequence[StateRuns]) -> list[Changed]:
     """The states whose transcript is another one, each with what it was held against."""
-    by_name = {state.name: state for state in spec.states}
-    own = spec.prompting.env
+    by_name = {state.name: state for state in settings.states}
+    own = settings.prompting.env
     found = []
     for one in seen:
         state, whole = one.state, as_environment(own, one.state.env)
         match parted(one, seen):
             case Parted.FROM_REFERENCE:
-                found.append(Changed(state=state.name, env=whole, gives=partial(gives, spec, state)))
+                found.append(Changed(state=state.name, env=whole, gives=partial(gives, settings, state)))
             case Parted.FROM_STATE:
                 other = by_name[state.same_as or ""]
                 theirs = as_environment(own, other.env)
@@ -230,22 +279,24 @@ def _changed(spec: Spec, seen: Sequence[StateRuns]) -> list[Changed]:
     return found
 
 
-def gives(spec: Spec, state: State, runner: Observer) -> str | None:
+def gives(settings: CompletionSettings, state: State, runner: Observer) -> str | None:
     """Why a build is not the one that a state's reference is of; None where it gives that transcript."""
     if state.expect is None:
         return None
-    tried = runner.observe(invocation(spec, state), complete=complete(spec.prompting), tries=spec.prompting.tries)
+    tried = runner.observe(
+        invocation(settings, state), complete=complete(settings.prompting), tries=settings.prompting.tries
+    )
     if tried.observation is None:
         return complaint_of(tried)
-    if (fault := fault_of(tried.observation, pinned=spec.prompting.completion().pinned)) is not None:
+    if (fault := fault_of(tried.observation, pinned=settings.prompting.completion().pinned)) is not None:
         return fault.reason
     actual = digest_like(tried.observation.stdout, state.expect)
     return None if actual == state.expect else f"it does not give the reference's transcript either, but {actual}"
 
 
-def invocation(spec: Spec, state: State) -> Invocation:
+def invocation(settings: CompletionSettings, state: State) -> Invocation:
     """The run of a state."""
-    return spec.prompting.completion().invocation(f"completion {state.name}".strip(), state.env)
+    return settings.prompting.completion().invocation(f"completion {state.name}".strip(), state.env)
 
 
 def complete(prompting: Prompting) -> Complete:
@@ -264,12 +315,15 @@ def complete(prompting: Prompting) -> Complete:
     return complaint
 
 
-def _observed(spec: Spec, state: State, runner: Observer) -> tuple[Observed, ...]:
+def _observed(settings: CompletionSettings, state: State, runner: Observer) -> tuple[Observed, ...]:
     found: list[Observed] = []
-    for number in range(1, spec.runs + 1):
+    for number in range(1, settings.runs + 1):
         salt = f"run {number}" if number > 1 else ""
         seen = runner.observe(
-            invocation(spec, state), complete=complete(spec.prompting), tries=spec.prompting.tries, salt=salt
+            invocation(settings, state),
+            complete=complete(settings.prompting),
+            tries=settings.prompting.tries,
+            salt=salt,
         )
         found.append(seen)
         if seen.observation is None:
@@ -423,3 +477,18 @@ def _state_details(seen: StateRuns, verdict: StateVerdict) -> dict[str, Json]:
         "transcript": as_text(transcript) if transcript is not None else None,
         "warnings": list(dict.fromkeys(warned))[:8],
     }
+
+
+KIND = Kind(
+    name="completion",
+    version=1,
+    about="Hold a greedy transcript of llama-completion against its reference's digest.",
+    settings=(
+        *(MODEL, PROMPT, TOKENS, ENV),
+        *(EXPECT, TRANSCRIPT, SAME_AS, STATES, SWITCH),
+        *(PARALLEL, RUNS),
+        *(*LOADING, SENTINEL, SECONDS, TRIES, MEASURED),
+    ),
+    make=settings_of,
+    run=run,
+)

@@ -3,67 +3,92 @@ a state is carried on (the notebook's recurrent states in bf16 passed short and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from patchstack.gates.judgement import Judgement
+from patchstack.gates.kind import JudgementTable, Kind
 from patchstack.gates.kinds import kl
+from patchstack.gates.settings import Models, Setting, Values
 from patchstack.llama.kl import comparison_problem
 from patchstack.observe.observer import Observer
-from patchstack.observe.protocol import Json, Model
+from patchstack.observe.protocol import Json
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.mapping import Node
 
-KIND = "drift"
-VERSION = 1
 CONTEXTS = (256, 1024, 2048, 4096)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class DriftSettings:
     """The comparison, whose own context does not count, and the contexts in tokens, ascending."""
 
-    kl: kl.Spec
+    kl: kl.KlSettings
     contexts: tuple[int, ...] = CONTEXTS
 
 
-def read(node: Node, models: Mapping[str, Model]) -> Spec:
-    """`contexts` (a list of whole numbers), and what `kl` has, but for `context`."""
-    node.used.append("contexts")
-    given = node.node.get("contexts", list(CONTEXTS))
-    contexts = CONTEXTS
-    if not isinstance(given, list) or not given or not all(type(one) is int for one in given):
-        node.complain("contexts", "not a list of whole numbers")
-    else:
-        contexts = tuple(given)
-    spec = Spec(kl=kl.read_spec(node, models, context=contexts[0]), contexts=contexts)
-    for problem in spec_problems(spec):
-        node.complain("contexts" if "contexts" in node.node else None, problem)
-    node.finish()
-    return spec
+@dataclass(frozen=True, slots=True)
+class WholeNumbers:
+    """A list of whole numbers."""
+
+    written: str = "a list of whole numbers"
+    option: Any = list[int]
+
+    def read(self, node: Node, name: str, models: Models) -> tuple[int, ...] | None:
+        given = node.node.get(name)
+        if isinstance(given, list) and given and all(type(one) is int for one in given):
+            return tuple(given)
+        node.complain(name, "not a list of whole numbers")
+        return None
+
+    def convert(self, given: Sequence[int], name: str, models: Models) -> tuple[int, ...]:
+        return tuple(given)
 
 
-def spec_problems(spec: Spec) -> list[str]:
+CONTEXTS_SETTING = Setting[tuple[int, ...]](
+    name="contexts",
+    form=WholeNumbers(),
+    default=CONTEXTS,
+    flag="--context",
+    metavar="N",
+    help="A context, in tokens (repeat).",
+)
+
+
+def settings_of(values: Values) -> DriftSettings:
+    """The settings that values make."""
+    contexts = values[CONTEXTS_SETTING]
+    settings = DriftSettings(kl=kl.compared(values, context=contexts[0]), contexts=contexts)
+    values.complain_all(("contexts", problem) for problem in settings_problems(settings))
+    return settings
+
+
+def settings_problems(settings: DriftSettings) -> list[str]:
     """What is wrong with the contexts."""
-    comparison = spec.kl.comparison
+    comparison = settings.kl.comparison
     found = [
-        comparison_problem(context, comparison.batch, comparison.ubatch, comparison.chunks) for context in spec.contexts
+        comparison_problem(context, comparison.batch, comparison.ubatch, comparison.chunks)
+        for context in settings.contexts
     ]
-    if list(spec.contexts) != sorted(set(spec.contexts)):
-        found.append(f"{', '.join(map(str, spec.contexts))} do not ascend")
+    if list(settings.contexts) != sorted(set(settings.contexts)):
+        found.append(f"{', '.join(map(str, settings.contexts))} do not ascend")
     return [problem for problem in found if problem is not None]
 
 
-def run(spec: Spec, runner: Observer, base_runner: Observer | None = None) -> Judgement:
+def run(settings: DriftSettings, runner: Observer) -> Judgement:
     """Compare at every context, also after one that fails, and judge."""
-    specs = [replace(spec.kl, comparison=replace(spec.kl.comparison, context=context)) for context in spec.contexts]
-    with kl.base_of(spec.kl, runner, base_runner) as made_by:
-        checked = [kl.check(one, runner, made_by) for one in specs]
-    return judged(specs, checked)
+    all_settings = [
+        replace(settings.kl, comparison=replace(settings.kl.comparison, context=context))
+        for context in settings.contexts
+    ]
+    with kl.base_of(settings.kl, runner) as made_by:
+        checked = [kl.check(one, runner, made_by) for one in all_settings]
+    return judged(all_settings, checked)
 
 
-def judged(specs: Sequence[kl.Spec], checked: Sequence[kl.Checked]) -> Judgement:
+def judged(all_settings: Sequence[kl.KlSettings], checked: Sequence[kl.Checked]) -> Judgement:
     """FAIL where any context is, else INVALID where any is."""
     verdicts = [one.verdict for one in checked]
     verdict = next((one for one in (Verdict.FAIL, Verdict.INVALID) if one in verdicts), Verdict.PASS)
@@ -73,8 +98,8 @@ def judged(specs: Sequence[kl.Spec], checked: Sequence[kl.Checked]) -> Judgement
     grows = growth(checked)
     means = [(one.measured.context, one.measured.statistics) for one in checked]
     rows: list[Json] = [
-        {"verdict": str(one.verdict), "reason": one.reason, **kl.details(spec, one)}
-        for spec, one in zip(specs, checked, strict=True)
+        {"verdict": str(one.verdict), "reason": one.reason, **kl.details(settings, one)}
+        for settings, one in zip(all_settings, checked, strict=True)
     ]
     return Judgement(
         verdict=verdict,
@@ -101,7 +126,7 @@ def growth(checked: Sequence[kl.Checked]) -> str | None:
     return f"the mean grows with the context: {least:.2g} at {first} to {most:.2g} at {last}"
 
 
-def table_rows(judgement: Judgement) -> list[list[str]]:
+def table_of(judgement: Judgement) -> JudgementTable:
     """A row a context: context, verdict, positions, mean, 99.9 % and maximum of the divergences, same top."""
     contexts = judgement.details.get("contexts")
     rows = []
@@ -112,4 +137,16 @@ def table_rows(judgement: Judgement) -> list[list[str]]:
             figures = [f"{found['mean']} ± {found['mean_error']}", found["percentiles"]["99.9%"], found["maximum"]]
             figures.append(f"{found['same_top']} ± {found['same_top_error']} %")
         rows.append([str(cell) for cell in (one["context"], one["verdict"], one["positions"], *figures)])
-    return rows
+    titles = ("context", "verdict", "positions", "mean KLD", "99.9 %", "maximum", "same top")
+    return JudgementTable(titles=titles, rows=rows, folding=3)
+
+
+KIND = Kind(
+    name="drift",
+    version=1,
+    about="Compare a model with a base at contexts of 256 to 4096 tokens, and see whether the two drift apart.",
+    settings=(*kl.SETTINGS_BEFORE_CONTEXT, CONTEXTS_SETTING, *kl.SETTINGS_AFTER_CONTEXT),
+    make=settings_of,
+    run=run,
+    table=table_of,
+)

@@ -17,23 +17,33 @@ the run's directory. Both runs must be complete: a line that is not there may ha
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from patchstack.gates.judgement import Judgement
+from patchstack.gates.kind import Kind
+from patchstack.gates.settings import NO_MODEL, Flag, Pattern, Setting, Text, Values, Variables, Whole
+from patchstack.gates.shared_settings import (
+    ENV,
+    LOADING,
+    MODEL,
+    PROGRAM,
+    PROMPT,
+    SECONDS,
+    SENTINEL,
+    TOKENS,
+    TRIES,
+    program_of,
+    prompting_of,
+)
 from patchstack.llama.completions import Question, incomplete, server_fault
-from patchstack.llama.program import Program, read_program
-from patchstack.llama.prompt import Prompting, read_prompting
+from patchstack.llama.program import Program
+from patchstack.llama.prompt import Prompting
 from patchstack.observe.exit_status import complaint_of, fault_of
 from patchstack.observe.observer import Observer
-from patchstack.observe.protocol import Model, Observation, Observed
+from patchstack.observe.protocol import Observation, Observed
 from patchstack.observe.sentinel import all_lines_of
-from patchstack.observe.settings import Environment, bounded, environment, merged, pattern
+from patchstack.observe.settings import Environment, merged
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Mapping as Node
-
-KIND = "engaged"
-VERSION = 1
 
 OUTPUT, FILE = "output", "file:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
@@ -42,7 +52,7 @@ _STAMP = re.compile(r"^[\d.]+ [IWED] ")  # of llama.cpp's logger; a thread that 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class EngagedSettings:
     """The settings. `on` and `off` are what the environment has more in either run. `mark` is searched for in each line
     of `where`: `stderr`, `stdout`, `output` (both), or `file:NAME`, a file of the run's directory. `at_least` is how
     many lines the switch leaves."""
@@ -69,23 +79,79 @@ class Marks:
     shown: tuple[str, ...]
 
 
-def read(node: Node, models: Mapping[str, Model]) -> Spec:
-    """The settings of a suite's entry: those of a program, or of a prompt, and the switch."""
-    prompting = read_prompting(node, models) if node.text("program") is None else None
-    served = prompting is not None and node.boolean("server")
-    spec = Spec(
-        program=read_program(node, models) if prompting is None else chosen(prompting, server=served),
-        questions=questions_of(prompting) if prompting is not None and served else (),
-        on=environment(node, "on"),
-        off=environment(node, "off"),
-        mark=pattern(node, "mark", required=True) or ".",
-        at_least=bounded(node, "at_least", default=1, least=1, most=1 << 30),
-        where=node.text("where") or OUTPUT,
+ON = Setting[Environment](
+    name="on", form=Variables(), default=(), option_required=True, metavar="K=V", help="The switch (repeat)."
+)
+OFF = Setting[Environment](
+    name="off", form=Variables(), default=(), metavar="K=V", help="Set instead where it is off (repeat)."
+)
+MARK = Setting[str](
+    name="mark", form=Pattern(), default=".", required=True, metavar="REGEX", help="A line that the switch leaves."
+)
+AT_LEAST = Setting[int](
+    name="at_least", form=Whole(1, 1 << 30), default=1, metavar="N", help="How many lines it leaves."
+)
+WHERE = Setting[str](
+    name="where",
+    form=Text(written="`stderr`, `stdout`, `output` or `file:NAME`"),
+    default=OUTPUT,
+    metavar="WHERE",
+    help="stderr, stdout, output (both) or file:NAME.",
+)
+SWITCHED_MODEL = replace(MODEL, required=False)
+SWITCHED_PROMPT = replace(PROMPT, required=False)
+OTHER_PROGRAM = replace(PROGRAM, required=False, help="Another program, instead of llama-completion.")
+SERVER = Setting[bool](name="server", form=Flag(), default=False, help="Ask llama-server, instead of llama-completion.")
+SWITCHED = (
+    SWITCHED_MODEL,
+    SWITCHED_PROMPT,
+    replace(TOKENS, option_default=16),
+    OTHER_PROGRAM,
+    SERVER,
+    *LOADING,
+    ENV,
+    SENTINEL,
+    SECONDS,
+    TRIES,
+)
+"""What `switched` reads: the program that a switch is tried on."""
+_PROMPTED = (SWITCHED_PROMPT, SERVER, *(one for one in (TOKENS, *LOADING) if one.name != "args"))
+
+
+def settings_of(values: Values) -> EngagedSettings:
+    """The settings that values make: those of a program, or of a prompt, and the switch."""
+    program, questions = switched(values)
+    settings = EngagedSettings(
+        program=program,
+        questions=questions,
+        on=values[ON],
+        off=values[OFF],
+        mark=values[MARK],
+        at_least=values[AT_LEAST],
+        where=values[WHERE],
     )
-    for key, problem in spec_problems(spec):
-        node.complain(key if key in node.node else None, problem)
-    node.finish()
-    return spec
+    values.complain_all(settings_problems(settings))
+    return settings
+
+
+def switched(values: Values) -> tuple[Program, tuple[Question, ...]]:
+    """The program that a switch is tried on, and what it is asked if it is a server: one with arguments of its own, or
+    one of llama.cpp's with a prompt. Complaints go to the values."""
+    if values.chosen(OTHER_PROGRAM):
+        why = f"{values.written('program')} excludes it; a program's arguments are {values.written('args')}"
+        values.unused(_PROMPTED, why)
+        for one in (SWITCHED_PROMPT, SERVER) if values.node is None else ():
+            if values.chosen(one):
+                values.complain(one.name, why)
+        return program_of(values), ()
+    either = f"{values.written('model')} and {values.written('prompt')}, or {values.written('program')}"
+    if values[SWITCHED_MODEL] == NO_MODEL:
+        values.missing(SWITCHED_MODEL, f"model is missing: {either}")
+    if not values.chosen(SWITCHED_PROMPT):
+        values.missing(SWITCHED_PROMPT, f"prompt is missing: {either}")
+    served = values[SERVER]
+    prompting = prompting_of(values)
+    return chosen(prompting, server=served), questions_of(prompting) if served else ()
 
 
 def chosen(prompting: Prompting, *, server: bool) -> Program:
@@ -99,49 +165,49 @@ def questions_of(prompting: Prompting) -> tuple[Question, ...]:
     return (one, one)
 
 
-def spec_problems(spec: Spec) -> list[tuple[str, str]]:
+def settings_problems(settings: EngagedSettings) -> list[tuple[str, str]]:
     """What is wrong with the settings: each with the key it is about."""
     found = []
-    if merged(spec.program.env, spec.on) == merged(spec.program.env, spec.off):
+    if merged(settings.program.env, settings.on) == merged(settings.program.env, settings.off):
         found.append(("on", "on and off have the same environment: nothing is switched"))
-    if spec.program.sentinel is None and not spec.questions:
+    if settings.program.sentinel is None and not settings.questions:
         told = "it must be a pattern of the line that the program prints last, or a lost mark looks like none"
-        found.append(("sentinel", f"sentinel is missing, and none is known of {spec.program.name}: {told}"))
-    if spec.where not in (OUTPUT, "stderr", "stdout") and not (spec.brings and _NAME.match(spec.brings[0])):
-        found.append(("where", f"{spec.where!r} is none of stderr, stdout, output and file:NAME"))
+        found.append(("sentinel", f"sentinel is missing, and none is known of {settings.program.name}: {told}"))
+    if settings.where not in (OUTPUT, "stderr", "stdout") and not (settings.brings and _NAME.match(settings.brings[0])):
+        found.append(("where", f"{settings.where!r} is none of stderr, stdout, output and file:NAME"))
     return found
 
 
-def run(spec: Spec, runner: Observer) -> Judgement:
+def run(settings: EngagedSettings, runner: Observer) -> Judgement:
     """Run it with the switch on and off, and judge."""
-    pinned = spec.program.pinned
-    complete = incomplete(spec.questions, pinned=pinned) if spec.questions else spec.program.complete()
-    requests = tuple(question.request() for question in spec.questions)
+    pinned = settings.program.pinned
+    complete = incomplete(settings.questions, pinned=pinned) if settings.questions else settings.program.complete()
+    requests = tuple(question.request() for question in settings.questions)
     on, off = (
         runner.observe(
-            replace(spec.program.invocation(f"engaged {name}", env, brings=spec.brings), requests=requests),
+            replace(settings.program.invocation(f"engaged {name}", env, brings=settings.brings), requests=requests),
             complete=complete,
-            tries=spec.program.tries,
+            tries=settings.program.tries,
         )
-        for name, env in (("on", spec.on), ("off", spec.off))
+        for name, env in (("on", settings.on), ("off", settings.off))
     )
-    return judge(spec, on, off)
+    return judge(settings, on, off)
 
 
-def judge(spec: Spec, on: Observed, off: Observed) -> Judgement:
+def judge(settings: EngagedSettings, on: Observed, off: Observed) -> Judgement:
     """The verdict of both runs."""
     attempts = (*on.attempts, *off.attempts)
-    expected = f"on: {spec.at_least} or more; off: 0"
+    expected = f"on: {settings.at_least} or more; off: 0"
     for name, run_ in (("on", on), ("off", off)):
         seen = run_.observation
-        fault_in = server_fault if spec.questions else fault_of
-        if seen is not None and (fault := fault_in(seen, pinned=spec.program.pinned)):
+        fault_in = server_fault if settings.questions else fault_of
+        if seen is not None and (fault := fault_in(seen, pinned=settings.program.pinned)):
             return Judgement(
                 verdict=Verdict.FAIL, reason=f"{name}: {fault.reason}", expected=expected, attempts=attempts
             )
-    marks = [marks_of(spec, one.observation) if one.observation is not None else None for one in (on, off)]
+    marks = [marks_of(settings, one.observation) if one.observation is not None else None for one in (on, off)]
     with_switch, without = marks
-    verdict, reason = _decided(spec, with_switch, without, on, off)
+    verdict, reason = _decided(settings, with_switch, without, on, off)
     told = [f"{name}: {one.count}" for name, one in zip(("on", "off"), marks, strict=True) if one is not None]
     return Judgement(
         verdict=verdict,
@@ -149,11 +215,11 @@ def judge(spec: Spec, on: Observed, off: Observed) -> Judgement:
         actual="; ".join(told),
         expected=expected,
         details={
-            "mark": spec.mark,
-            "on": {"env": dict(spec.on), "lines": with_switch.count, "shown": list(with_switch.shown)}
+            "mark": settings.mark,
+            "on": {"env": dict(settings.on), "lines": with_switch.count, "shown": list(with_switch.shown)}
             if with_switch is not None
             else None,
-            "off": {"env": dict(spec.off), "lines": without.count, "shown": list(without.shown)}
+            "off": {"env": dict(settings.off), "lines": without.count, "shown": list(without.shown)}
             if without is not None
             else None,
         },
@@ -161,34 +227,44 @@ def judge(spec: Spec, on: Observed, off: Observed) -> Judgement:
     )
 
 
-def marks_of(spec: Spec, seen: Observation) -> Marks:
+def marks_of(settings: EngagedSettings, seen: Observation) -> Marks:
     """The lines of a run that have the mark."""
-    if spec.brings:
-        streams = [seen.files.get(spec.brings[0], b"")]
+    if settings.brings:
+        streams = [seen.files.get(settings.brings[0], b"")]
     else:
         streams = [
             stream
             for name, stream in (("stderr", seen.stderr), ("stdout", seen.stdout))
-            if spec.where in (OUTPUT, name)
+            if settings.where in (OUTPUT, name)
         ]
-    search = re.compile(spec.mark).search
+    search = re.compile(settings.mark).search
     lines = all_lines_of(*streams)
     found = [line for line in lines if search(line) or search(_STAMP.sub("", line))]
     return Marks(count=len(found), shown=tuple(line[:300] for line in found[:_SHOWN]))
 
 
 def _decided(
-    spec: Spec, with_switch: Marks | None, without: Marks | None, on: Observed, off: Observed
+    settings: EngagedSettings, with_switch: Marks | None, without: Marks | None, on: Observed, off: Observed
 ) -> tuple[Verdict, str]:
     # What is seen is seen, whatever became of the other run.
     if without is not None and without.count:
         return Verdict.FAIL, f"off leaves the mark too, {without.count} times: {without.shown[0]}"
-    if with_switch is not None and with_switch.count < spec.at_least:
+    if with_switch is not None and with_switch.count < settings.at_least:
         if not with_switch.count:
             return Verdict.FAIL, "on leaves no mark: the switch does nothing here"
-        return Verdict.FAIL, f"on leaves the mark {with_switch.count} times, not {spec.at_least}"
+        return Verdict.FAIL, f"on leaves the mark {with_switch.count} times, not {settings.at_least}"
     if with_switch is None:
         return Verdict.INVALID, f"on: {complaint_of(on)}"
     if without is None:
         return Verdict.INVALID, f"off: {complaint_of(off)}"
     return Verdict.PASS, f"on leaves the mark {with_switch.count} times, off never: {with_switch.shown[0]}"
+
+
+KIND = Kind(
+    name="engaged",
+    version=1,
+    about="See that a switch leaves its mark where it is on, and none where it is off.",
+    settings=(ON, MARK, OFF, AT_LEAST, WHERE, *SWITCHED),
+    make=settings_of,
+    run=run,
+)

@@ -9,21 +9,30 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 from patchstack.gates.judgement import Judgement
+from patchstack.gates.kind import Kind
+from patchstack.gates.settings import (
+    NO_MODEL,
+    BuildDirectory,
+    FileContent,
+    ModelName,
+    Setting,
+    Texts,
+    Values,
+    Variables,
+    Whole,
+    positive,
+)
+from patchstack.gates.shared_settings import ENV, MODEL, SECONDS, TRIES
 from patchstack.llama.kl import Comparison, Measured, Side, Statistics, comparison_problem, measure
-from patchstack.observe.from_build import read_build
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Attempt, Json, Model
-from patchstack.observe.settings import bounded, environment
-from patchstack.observe.settings import model as read_model
+from patchstack.observe.settings import Environment
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Mapping as Node
 
-KIND = "kl"
-VERSION = 1
 MEAN, SAME_TOP = 1e-3, 99.5
 _RESOLUTION = 1e-6  # nats: what the tool prints of a divergence
 _OURS = (
@@ -43,7 +52,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class KlSettings:
     """What is compared, and what must hold. With `calibrate`, the limits are that many times the noise of the base
     against itself, and `limits` say how much noise is too much to judge by. `base_build` makes the base, where it is
     not the build that is judged (see `observe.other_build`)."""
@@ -70,67 +79,137 @@ class Checked:
         return (*(self.noise.attempts if self.noise is not None else ()), *self.measured.attempts)
 
 
-def read(node: Node, models: Mapping[str, Model]) -> Spec:
-    """`base` and `model` (names of models), `text` (a file), `context`, `chunks`, `batch`, `ubatch`, `args`, `env`,
-    `base_args`, `base_env`, `base_build` (where the base is made otherwise), `mean`, `same_top`, `calibrate`,
-    `seconds`, `tries`."""
-    context = read_context(node)
-    spec = read_spec(node, models, context=context)
-    complain_of_shape(node, spec)
-    node.finish()
-    return spec
+BASE = Setting[Model](
+    name="base",
+    form=ModelName(),
+    default=NO_MODEL,
+    required=True,
+    flag="--base-model",
+    metavar="FILE",
+    help="The model to compare with, on the engine's machine.",
+)
+COMPARED = replace(MODEL, option_required=False, help="The model to judge [default: the base model].")
+BASE_BUILD = Setting[str | None](
+    name="base_build",
+    form=BuildDirectory(),
+    default=None,
+    flag="--base-bin",
+    metavar="DIR",
+    help="The programs that make the base, where they are another build's.",
+)
+TEXT = Setting[bytes](
+    name="text",
+    form=FileContent(),
+    default=b"",
+    required=True,
+    metavar="FILE",
+    help="The text, at least two contexts of tokens.",
+)
+CONTEXT = Setting[int](name="context", form=Whole(8, 1 << 20), default=512, metavar="N", help="The context, in tokens.")
+CHUNKS = Setting[int | None](
+    name="chunks",
+    form=Whole(1, 10**6),
+    default=None,
+    metavar="N",
+    help="How many contexts of the text [default: all].",
+)
+BATCH = Setting[int](
+    name="batch", form=Whole(1, 1 << 20), default=512, metavar="N", help="The batch of both sides, in tokens."
+)
+UBATCH = Setting[int | None](
+    name="ubatch",
+    form=Whole(1, 1 << 20),
+    default=None,
+    metavar="N",
+    help="The physical batch of both sides [default: the batch].",
+)
+ARGS = Setting[tuple[str, ...]](
+    name="args",
+    form=Texts(),
+    default=(),
+    flag="--arg",
+    metavar="ARG",
+    help="One more argument of both sides (repeat).",
+)
+BASE_ARGS = Setting[tuple[str, ...]](
+    name="base_args",
+    form=Texts(),
+    default=(),
+    on_command_line=False,
+    help="The base's arguments, instead of args.",
+)
+BASE_ENV = Setting[Environment](
+    name="base_env",
+    form=Variables(),
+    default=(),
+    metavar="K=V",
+    help="The base's variables, instead of --env (repeat).",
+)
+MEAN_LIMIT = Setting[float](
+    name="mean", form=positive(1e3), default=MEAN, metavar="NATS", help="What the mean must be below."
+)
+SAME_TOP_LIMIT = Setting[float](
+    name="same_top",
+    form=positive(100),
+    default=SAME_TOP,
+    metavar="PERCENT",
+    help="Where both must find the same token most probable.",
+)
+CALIBRATE = Setting[float | None](
+    name="calibrate",
+    form=positive(1e6),
+    default=None,
+    metavar="FACTOR",
+    help="Limits of so many times the base against itself.",
+)
+RUN_SECONDS = replace(SECONDS, form=Whole(1, 7 * 86_400), default=3600, help="How long a run may take.")
+SHAPE = (CHUNKS, BATCH, UBATCH)
+LIMITS = (MEAN_LIMIT, SAME_TOP_LIMIT, CALIBRATE, RUN_SECONDS, TRIES)
 
 
-def read_context(node: Node) -> int:
-    """`context`, in tokens."""
-    return bounded(node, "context", default=512, least=8, most=1 << 20)
+def settings_of(values: Values) -> KlSettings:
+    """The settings that values make."""
+    settings = compared(values, context=values[CONTEXT])
+    complain_of_shape(values, settings)
+    return settings
 
 
-def complain_of_shape(node: Node, spec: Spec) -> None:
+def complain_of_shape(values: Values, settings: KlSettings) -> None:
     """Complain about a context, batches and chunks that do not go together."""
-    one = spec.comparison
+    one = settings.comparison
     if problem := comparison_problem(one.context, one.batch, one.ubatch, one.chunks):
-        node.complain(None, problem)
+        values.complain("", problem)
 
 
-def read_spec(node: Node, models: Mapping[str, Model], *, context: int) -> Spec:
+def compared(values: Values, *, context: int) -> KlSettings:
     """What this kind and `drift` have in common."""
-    args, env = node.texts("args") or (), environment(node)
-    base_args, base_env = node.texts("base_args"), environment(node, "base_env")
-    for key, given in (("args", args), ("base_args", base_args or ())):
+    args, env = values[ARGS], values[ENV]
+    base_args = values[BASE_ARGS] if values.chosen(BASE_ARGS) else args
+    for setting, given in ((ARGS, args), (BASE_ARGS, base_args if values.chosen(BASE_ARGS) else ())):
         if problem := args_problem(given):
-            node.complain(key, problem)
-    base = Side(
-        model=read_model(node, models, "base"),
-        args=args if base_args is None else base_args,
-        env=base_env if "base_env" in node.node else env,
-    )
-    spec = read_measure(node, base, Side(model=read_model(node, models), args=args, env=env), context=context)
-    return replace(spec, base_build=read_build(node, "base_build"))
+            values.complain(setting.name, problem)
+    base = Side(model=values[BASE], args=base_args, env=values[BASE_ENV] if values.chosen(BASE_ENV) else env)
+    test = Side(model=values[COMPARED] if values.chosen(COMPARED) else values[BASE], args=args, env=env)
+    return replace(measured_by(values, base, test, context=context), base_build=values[BASE_BUILD])
 
 
-def read_measure(node: Node, base: Side, test: Side, *, context: int) -> Spec:
-    """How two sides are compared: `text`, `chunks`, `batch`, `ubatch`, `mean`, `same_top`, `calibrate`, `seconds`,
-    `tries`."""
-    chunks = bounded(node, "chunks", default=1, least=1, most=10**6)
-    batch = bounded(node, "batch", default=512, least=1, most=1 << 20)
+def measured_by(values: Values, base: Side, test: Side, *, context: int) -> KlSettings:
+    """How two sides are compared: `TEXT`, `SHAPE` and `LIMITS`."""
+    batch = values[BATCH]
+    ubatch = values[UBATCH]
     comparison = Comparison(
         base=base,
         test=test,
-        text=_read_text(node),
+        text=values[TEXT],
         context=context,
         batch=batch,
-        ubatch=bounded(node, "ubatch", default=batch, least=1, most=1 << 20),
-        chunks=chunks if "chunks" in node.node else None,
-        seconds=bounded(node, "seconds", default=3600, least=1, most=7 * 86_400),
-        tries=bounded(node, "tries", default=5, least=1, most=20),
+        ubatch=batch if ubatch is None else ubatch,
+        chunks=values[CHUNKS],
+        seconds=values[RUN_SECONDS],
+        tries=values[TRIES],
     )
-    limits = Limits(
-        mean=_number(node, "mean", default=MEAN, most=1e3),
-        same_top=_number(node, "same_top", default=SAME_TOP, most=100),
-    )
-    factor = _number(node, "calibrate", default=3, most=1e6)
-    return Spec(comparison=comparison, limits=limits, calibrate=factor if "calibrate" in node.node else None)
+    limits = Limits(mean=values[MEAN_LIMIT], same_top=values[SAME_TOP_LIMIT])
+    return KlSettings(comparison=comparison, limits=limits, calibrate=values[CALIBRATE])
 
 
 def args_problem(args: tuple[str, ...]) -> str | None:
@@ -139,25 +218,25 @@ def args_problem(args: tuple[str, ...]) -> str | None:
     return f"{', '.join(own)}: the gate sets it" if own else None
 
 
-def run(spec: Spec, runner: Observer, base_runner: Observer | None = None) -> Judgement:
-    """Make the base where it is not kept, compare, and judge. `base_runner` has the programs that make the base, where
-    those are another build's. Raises `MissingError` where that build is not there."""
-    with base_of(spec, runner, base_runner) as made_by:
-        checked = check(spec, runner, made_by)
-    return judgement_of(spec, checked)
+def run(settings: KlSettings, runner: Observer) -> Judgement:
+    """Make the base if it is not kept, compare, and judge. Raises `MissingError` if the build that makes the base does
+    not exist."""
+    with base_of(settings, runner) as made_by:
+        checked = check(settings, runner, made_by)
+    return judgement_of(settings, checked)
 
 
 @contextlib.contextmanager
-def base_of(spec: Spec, runner: Observer, given: Observer | None = None) -> Iterator[Observer]:
-    """The runner that makes the base: the one given, that of the build named, or the one at hand."""
-    if given is not None or spec.base_build is None:
-        yield given or runner
+def base_of(settings: KlSettings, runner: Observer) -> Iterator[Observer]:
+    """The runner that makes the base: that of the build named, or the one at hand."""
+    if settings.base_build is None:
+        yield runner
         return
-    with runner.beside(spec.base_build) as other:
+    with runner.beside(settings.base_build) as other:
         yield other
 
 
-def judgement_of(spec: Spec, checked: Checked) -> Judgement:
+def judgement_of(settings: KlSettings, checked: Checked) -> Judgement:
     """A comparison as the judgement of a gate."""
     statistics = checked.measured.statistics
     return Judgement(
@@ -165,17 +244,17 @@ def judgement_of(spec: Spec, checked: Checked) -> Judgement:
         reason=checked.reason,
         actual=figures(statistics) if statistics is not None else "",
         expected=wanted(checked.limits),
-        details=details(spec, checked),
+        details=details(settings, checked),
         attempts=checked.attempts,
     )
 
 
-def check(spec: Spec, runner: Observer, base_runner: Observer) -> Checked:
+def check(settings: KlSettings, runner: Observer, base_runner: Observer) -> Checked:
     """One comparison, and where it is asked for the base against itself before it."""
     noise = None
-    limits = spec.limits
-    comparison = spec.comparison
-    if spec.calibrate is not None:
+    limits = settings.limits
+    comparison = settings.comparison
+    if settings.calibrate is not None:
         itself = replace(comparison, test=comparison.base)
         noise = measure(itself, base_runner, base_runner, salt="A/A")
         if noise.statistics is None:
@@ -185,7 +264,7 @@ def check(spec: Spec, runner: Observer, base_runner: Observer) -> Checked:
         if told := too_noisy(noise.statistics, limits):
             invalid = Verdict.INVALID
             return Checked(measured=_nothing(noise), verdict=invalid, reason=told, limits=limits, noise=noise)
-        limits = calibrated(noise.statistics, spec.calibrate, noise.positions)
+        limits = calibrated(noise.statistics, settings.calibrate, noise.positions)
     measured = measure(comparison, runner, base_runner)
     verdict, reason = judged(measured, limits)
     return Checked(measured=measured, verdict=verdict, reason=reason, limits=limits, noise=noise)
@@ -241,9 +320,9 @@ def wanted(limits: Limits) -> str:
     return f"mean KLD < {limits.mean:g}, same top ≥ {limits.same_top:g} %"
 
 
-def details(spec: Spec, checked: Checked) -> dict[str, Json]:
+def details(settings: KlSettings, checked: Checked) -> dict[str, Json]:
     """What a document should hold of one comparison."""
-    measured, comparison = checked.measured, spec.comparison
+    measured, comparison = checked.measured, settings.comparison
     found: dict[str, Json] = {
         "context": measured.context,
         "chunks": measured.log.chunks if measured.log is not None else None,
@@ -258,7 +337,7 @@ def details(spec: Spec, checked: Checked) -> dict[str, Json]:
     if measured.log is not None and measured.log.trained is not None:
         found["trained_context"] = measured.log.trained
     if checked.noise is not None:
-        found["noise"] = {"factor": spec.calibrate, "statistics": _document(checked.noise.statistics)}
+        found["noise"] = {"factor": settings.calibrate, "statistics": _document(checked.noise.statistics)}
     return found
 
 
@@ -285,22 +364,13 @@ def _nothing(noise: Measured) -> Measured:
     return Measured(context=noise.context, statistics=None, fault=noise.fault, failed=noise.failed, kept=noise.kept)
 
 
-def _read_text(node: Node) -> bytes:
-    name = node.text("text", required=True)
-    if name is None:
-        return b""
-    try:
-        return (node.path.parent / name).expanduser().read_bytes()
-    except OSError as error:
-        node.complain("text", f"{name} cannot be read: {error.strerror}")
-        return b""
-
-
-def _number(node: Node, key: str, *, default: float, most: float) -> float:
-    """A number above zero."""
-    node.used.append(key)
-    value = node.node.get(key, default)
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most:
-        return float(value)
-    node.complain(key, f"{value!r} is not a number above 0, up to {most:g}")
-    return default
+SETTINGS_BEFORE_CONTEXT = (BASE, TEXT, COMPARED, BASE_BUILD)
+SETTINGS_AFTER_CONTEXT = (*SHAPE, ARGS, BASE_ARGS, ENV, BASE_ENV, *LIMITS)
+KIND = Kind(
+    name="kl",
+    version=1,
+    about="Compare a model's distributions over the next token with a base's, by KL divergence.",
+    settings=(*SETTINGS_BEFORE_CONTEXT, CONTEXT, *SETTINGS_AFTER_CONTEXT),
+    make=settings_of,
+    run=run,
+)

@@ -17,28 +17,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from patchstack.errors import MissingError, NotHeldError
 from patchstack.gates.judgement import Judgement
-from patchstack.llama.program import Program, read_program
+from patchstack.gates.kind import Kind
+from patchstack.gates.settings import BuildName, Pattern, Setting, Values, Whole
+from patchstack.gates.shared_settings import ARGS, ENV, ITS_MODEL, PROGRAM, SECONDS, SENTINEL, TRIES, program_of
+from patchstack.llama.program import Program
 from patchstack.observe.exit_status import cause_of_crash, complaint_of, crashed, fault_of
-from patchstack.observe.from_build import read_build
 from patchstack.observe.observer import Observer
-from patchstack.observe.protocol import Attempt, Complete, Model, Observation, Observed
+from patchstack.observe.protocol import Attempt, Complete, Observation, Observed
 from patchstack.observe.sentinel import all_lines_of
-from patchstack.observe.settings import bounded, pattern
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Mapping as Node
-
-KIND = "red-green"
-VERSION = 1
 
 _ABORTED = 134  # SIGABRT: how a failed assertion ends a test
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class RedGreenSettings:
     """The settings. `without` is the build without the code (see `observe.other_build`). `red` is found in what a
     failed test prints, `green` in what a passed one does; the first group of `green`, if it has one, is how many tests
     ran.
@@ -60,90 +57,119 @@ class Colour:
     told: str = ""
 
 
-def read(node: Node, models: Mapping[str, Model]) -> Spec:
-    """The settings of a suite's entry."""
-    code = bounded(node, "red_exit", default=0, least=1, most=255) if node.node.get("red_exit") is not None else 0
-    if not code:
-        node.used.append("red_exit")
-    spec = Spec(
-        program=read_program(node, models),
-        without=read_build(node, "without", required=True) or ".",
-        red=pattern(node, "red", required=True) or ".",
-        green=pattern(node, "green", required=True) or ".",
-        red_exit=code or None,
+WITHOUT = Setting[str](
+    name="without",
+    form=BuildName(),
+    default=".",
+    required=True,
+    metavar="BUILD",
+    help="The build without the code: its key, or the directory of its programs.",
+)
+RED = Setting[str](
+    name="red", form=Pattern(), default=".", required=True, metavar="REGEX", help="A line of a test that fails."
+)
+GREEN = Setting[str](
+    name="green",
+    form=Pattern(),
+    default=".",
+    required=True,
+    metavar="REGEX",
+    help="A line of a test that passes; a group is the number of tests.",
+)
+RED_EXIT = Setting[int | None](
+    name="red_exit",
+    form=Whole(1, 255),
+    default=None,
+    metavar="N",
+    help="The exit code of a test that fails [default: any].",
+)
+
+
+def settings_of(values: Values) -> RedGreenSettings:
+    """The settings that values make."""
+    return RedGreenSettings(
+        program=program_of(values),
+        without=values[WITHOUT],
+        red=values[RED],
+        green=values[GREEN],
+        red_exit=values[RED_EXIT],
     )
-    node.finish()
-    return spec
 
 
-def run(spec: Spec, runner: Observer, *, without: Observer | None = None) -> Judgement:
+def run(settings: RedGreenSettings, runner: Observer, *, without: Observer | None = None) -> Judgement:
     """Run the test with the code and without, and judge. `without` is a runner of the programs without the code; it is
     made beside the one at hand where none is given."""
     if without is not None:
-        return _run(spec, runner, without)
+        return _run(settings, runner, without)
     try:
-        other = runner.beside(spec.without)
+        other = runner.beside(settings.without)
     except (MissingError, NotHeldError) as error:
-        return _judgement(spec, Verdict.INVALID, f"the build without the code: {error.message}", {}, ())
+        return _judgement(settings, Verdict.INVALID, f"the build without the code: {error.message}", {}, ())
     with other:
-        return _run(spec, runner, other)
+        return _run(settings, runner, other)
 
 
-def _run(spec: Spec, runner: Observer, other: Observer) -> Judgement:
+def _run(settings: RedGreenSettings, runner: Observer, other: Observer) -> Judgement:
     for name, one in (("with", runner), ("without", other)):
-        if spec.program.name not in one.programs():
-            reason = f"the build {name} the code has no {spec.program.name}: a test that is not there cannot fail"
-            return _judgement(spec, Verdict.INVALID, reason, {}, ())
-    call = spec.program.invocation
-    green = runner.observe(call("with the code"), complete=complete(spec), tries=spec.program.tries)
-    red = other.observe(call("without the code"), complete=complete(spec), tries=spec.program.tries)
-    return judge(spec, green, red)
+        if settings.program.name not in one.programs():
+            reason = f"the build {name} the code has no {settings.program.name}: a test that is not there cannot fail"
+            return _judgement(settings, Verdict.INVALID, reason, {}, ())
+    call = settings.program.invocation
+    green = runner.observe(call("with the code"), complete=complete(settings), tries=settings.program.tries)
+    red = other.observe(call("without the code"), complete=complete(settings), tries=settings.program.tries)
+    return judge(settings, green, red)
 
 
-def complete(spec: Spec) -> Complete:
+def complete(settings: RedGreenSettings) -> Complete:
     """Judges whether a run can be judged: it came to red or to green, or crashed."""
 
     def complaint(seen: Observation) -> str | None:
-        found = colour(spec, seen)
+        found = colour(settings, seen)
         return None if found.green or found.red or crashed(seen.code) else found.told
 
     return complaint
 
 
-def judge(spec: Spec, green: Observed, red: Observed) -> Judgement:
+def judge(settings: RedGreenSettings, green: Observed, red: Observed) -> Judgement:
     """The verdict of both runs."""
     attempts = (*green.attempts, *red.attempts)
-    with_code = colour(spec, green.observation) if green.observation is not None else Colour(told=complaint_of(green))
-    without = colour(spec, red.observation) if red.observation is not None else Colour(told=complaint_of(red))
+    with_code = (
+        colour(settings, green.observation) if green.observation is not None else Colour(told=complaint_of(green))
+    )
+    without = colour(settings, red.observation) if red.observation is not None else Colour(told=complaint_of(red))
     colours = {"with": with_code, "without": without}
     verdict, reason = _decided(with_code, without, green, red)
-    return _judgement(spec, verdict, reason, colours, attempts)
+    return _judgement(settings, verdict, reason, colours, attempts)
 
 
-def colour(spec: Spec, seen: Observation) -> Colour:
+def colour(settings: RedGreenSettings, seen: Observation) -> Colour:
     """What a run of the test came to."""
     lines = all_lines_of(seen.stdout, seen.stderr)
-    failing = next((line.strip() for line in lines if re.search(spec.red, line)), None)
+    failing = next((line.strip() for line in lines if re.search(settings.red, line)), None)
     if seen.code == 0:
-        return _passed(spec, lines, failing)
-    failed = seen.code == spec.red_exit if spec.red_exit is not None else 0 < seen.code < 126 or seen.code == _ABORTED
+        return _passed(settings, lines, failing)
+    failed = (
+        seen.code == settings.red_exit
+        if settings.red_exit is not None
+        else 0 < seen.code < 126 or seen.code == _ABORTED
+    )
     # A line of a failed test may hold any words. Without one, what is on stdout may say why there is none.
-    fault = fault_of(seen, pinned=spec.program.pinned, stdout=failing is None)
+    fault = fault_of(seen, pinned=settings.program.pinned, stdout=failing is None)
     if fault is not None and not fault.by_build and not fault.unexplained:
         return Colour(told=fault.reason)
     if failed and failing is not None:
         return Colour(red=True, told=f"exit code {seen.code}: {failing[:300]}")
     if failed:
         why = f": {fault.reason}" if fault is not None and not fault.unexplained else ""
-        return Colour(told=f"exit code {seen.code}, but no line of a failed test ({spec.red!r}){why}")
-    told = cause_of_crash(seen) if crashed(seen.code) else f"not the exit code of a failed test{_wanted(spec)}"
+        return Colour(told=f"exit code {seen.code}, but no line of a failed test ({settings.red!r}){why}")
+    told = cause_of_crash(seen) if crashed(seen.code) else f"not the exit code of a failed test{_wanted(settings)}"
     return Colour(told=f"exit code {seen.code}: {told}")
 
 
-def _passed(spec: Spec, lines: list[str], failing: str | None) -> Colour:
-    found = [match for line in lines if (match := re.search(spec.green, line)) is not None]
+def _passed(settings: RedGreenSettings, lines: list[str], failing: str | None) -> Colour:
+    found = [match for line in lines if (match := re.search(settings.green, line)) is not None]
     if not found:
-        return Colour(told=f"exit code 0, but no line of a passed test ({spec.green!r})")
+        return Colour(told=f"exit code 0, but no line of a passed test ({settings.green!r})")
     if failing is not None:
         return Colour(told=f"exit code 0, and a line of a failed test: {failing[:300]}")
     counts = [match.group(1) for match in found if match.re.groups]
@@ -168,8 +194,8 @@ def _decided(with_code: Colour, without: Colour, green: Observed, red: Observed)
     return Verdict.PASS, f"red without the code ({without.told}), green with it ({with_code.told})"
 
 
-def _wanted(spec: Spec) -> str:
-    return f" ({spec.red_exit})" if spec.red_exit is not None else ""
+def _wanted(settings: RedGreenSettings) -> str:
+    return f" ({settings.red_exit})" if settings.red_exit is not None else ""
 
 
 def _named(one: Colour) -> str:
@@ -177,7 +203,11 @@ def _named(one: Colour) -> str:
 
 
 def _judgement(
-    spec: Spec, verdict: Verdict, reason: str, colours: Mapping[str, Colour], attempts: tuple[Attempt, ...]
+    settings: RedGreenSettings,
+    verdict: Verdict,
+    reason: str,
+    colours: Mapping[str, Colour],
+    attempts: tuple[Attempt, ...],
 ) -> Judgement:
     return Judgement(
         verdict=verdict,
@@ -185,9 +215,31 @@ def _judgement(
         actual=", ".join(f"{_named(one)} {name}" for name, one in colours.items()),
         expected="green with, red without",
         details={
-            "program": spec.program.name,
-            "without": spec.without,
+            "program": settings.program.name,
+            "without": settings.without,
             **{name: {"colour": _named(one), "told": one.told} for name, one in colours.items()},
         },
         attempts=attempts,
     )
+
+
+KIND = Kind(
+    name="red-green",
+    version=1,
+    about="Run a test from a build without the code that it covers, and from one with it.",
+    settings=(
+        WITHOUT,
+        PROGRAM,
+        RED,
+        GREEN,
+        RED_EXIT,
+        ARGS,
+        ITS_MODEL,
+        ENV,
+        replace(SENTINEL, on_command_line=False),
+        SECONDS,
+        TRIES,
+    ),
+    make=settings_of,
+    run=run,
+)

@@ -26,23 +26,46 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from patchstack.gates.judgement import Judgement, near_or_not, verdict_of, worst
-from patchstack.gates.kinds.tokens import read_margin
+from patchstack.gates.kind import Kind
+from patchstack.gates.settings import (
+    NO_ARGS,
+    NO_MODEL,
+    Args,
+    Arguments,
+    ModelName,
+    Pattern,
+    Setting,
+    Texts,
+    Values,
+)
+from patchstack.gates.shared_settings import (
+    CONTEXT,
+    ENV,
+    FLASH_ATTENTION,
+    GPU_LAYERS,
+    LOADING,
+    MARGIN,
+    MODEL,
+    PROGRAM,
+    PROMPT,
+    SECONDS,
+    SEED,
+    SENTINEL,
+    TOKENS,
+    TRIES,
+    prompting_of,
+)
 from patchstack.llama.ask_server import ServerAnswers, arguments_taken, ask_servers
 from patchstack.llama.completions import Divergence, Generated, Question, first_difference
-from patchstack.llama.program import Program, read_seconds, read_tries
-from patchstack.llama.prompt import Prompting, read_prompting
+from patchstack.llama.program import Program
+from patchstack.llama.prompt import Prompting
 from patchstack.observe.exit_status import fault_of
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Attempt, Json, Model, Observation
-from patchstack.observe.settings import arguments, environment, model, pattern
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Mapping as Node
-
-KIND = "rollback"
-VERSION = 1
 
 CHECKS = ("program", "speculative", "reuse")
-PROGRAM = "test-recurrent-state-rollback"
+TEST_PROGRAM = "test-recurrent-state-rollback"
 SAYS = r"rollback checkpoint restored successfully"
 _SKIPS = re.compile(r"\bskip(ping|ped)\b", re.IGNORECASE)
 _DENIES = re.compile(r"mismatch|rollback failed|replay failed|missing (dirty )?logits")
@@ -50,7 +73,7 @@ _AGAIN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class RollbackSettings:
     """`program` is the test program, and `says` a pattern of the line by which it tells of success. `speculative` are
     the arguments that make the server speculate, `draft` the model that drafts, where it is another one. `margin` as
     for `tokens`. What is None, or empty, is not checked."""
@@ -85,82 +108,113 @@ class Finding:
 # Settings
 
 
-def read(node: Node, models: Mapping[str, Model]) -> Spec:
-    """The settings of a suite's entry: `checks` (by default `program`, and `speculative` where its settings are
-    there), `model`; `program`, `args`, `says`; for the others those of a `Prompting`, `speculative`, `draft`,
-    `margin`."""
-    said = node.texts("checks")
-    default = ("program", "speculative") if {"speculative", "draft"} & set(node.node) else ("program",)
-    checks = said if said is not None else default
+CHECKS_SETTING = Setting[tuple[str, ...] | None](
+    name="checks",
+    form=Texts(written="a list of " + ", ".join(f"`{name}`" for name in CHECKS)),
+    default=None,
+    flag="--check",
+    metavar="NAME",
+    help="program, speculative or reuse (repeat) [default: program, and speculative where one says with what].",
+)
+TESTED = replace(PROGRAM, required=False, help="The test program [default: test-recurrent-state-rollback].")
+SAYS_SETTING = Setting[str | None](
+    name="says",
+    form=Pattern(),
+    default=None,
+    metavar="REGEX",
+    help="The line by which it tells of success.",
+)
+QUESTION = replace(PROMPT, required=False, option_default="The capital of France is")
+SPECULATIVE = Setting[Args](
+    name="speculative",
+    form=Arguments(),
+    default=NO_ARGS,
+    metavar="TEXT",
+    help="An argument that makes the server speculate (repeat).",
+)
+DRAFT = Setting[Model](
+    name="draft",
+    form=ModelName(),
+    default=NO_MODEL,
+    metavar="FILE",
+    help="The model that drafts, on the engine's machine.",
+)
+
+
+def settings_of(values: Values) -> RollbackSettings:
+    """The settings that values make. `checks` are by default `program`, and `speculative` if its settings are given."""
+    speculates = values.chosen(SPECULATIVE) or values.chosen(DRAFT)
+    said = values[CHECKS_SETTING]
+    checks = said if said is not None else ("program", "speculative") if speculates else ("program",)
     for name in checks:
         if name not in CHECKS:
-            node.complain("checks", f"{name!r} is none of {', '.join(CHECKS)}")
+            values.complain("checks", f"{name!r} is none of {', '.join(CHECKS)}")
     if not checks:
-        node.complain("checks", "the list is empty: nothing would be checked")
+        values.complain("checks", "the list is empty: nothing would be checked")
     asks = "speculative" in checks or "reuse" in checks
-    prompting = read_prompting(node, models) if asks else None
-    speculative, named = arguments(node, models, "speculative")
-    draft = model(node, models, "draft") if "draft" in node.node else None
-    spec = Spec(
-        program=_read_program(node, models, prompting) if "program" in checks else None,
-        says=pattern(node, "says", default=SAYS) or SAYS,
+    if asks and not values.chosen(QUESTION) and values.node is not None:
+        values.missing(QUESTION, "prompt is missing")
+    if not asks:
+        values.unused((QUESTION, TOKENS, SEED, LOADING[-1]), "neither speculative nor reuse is among the checks")
+    speculative = values[SPECULATIVE]
+    prompting = prompting_of(values) if asks else None
+    if prompting is not None:
+        prompting = replace(prompting, models=(*prompting.models, *speculative.models))
+    settings = RollbackSettings(
+        program=_program(values) if "program" in checks else None,
+        says=values[SAYS_SETTING] or SAYS,
         prompting=prompting,
-        speculative=speculative if "speculative" in checks else (),
-        draft=draft if "speculative" in checks else None,
+        speculative=speculative.args if "speculative" in checks else (),
+        draft=values[DRAFT] if "speculative" in checks and values.chosen(DRAFT) else None,
         reuse="reuse" in checks,
-        margin=read_margin(node),
+        margin=values[MARGIN],
     )
-    if spec.prompting is not None and named:
-        spec = replace(spec, prompting=replace(spec.prompting, models=(*spec.prompting.models, *named)))
-    for key, problem in spec_problems(spec, checks):
-        node.complain(key if key in node.node else None, problem)
-    node.finish()
-    return spec
+    values.complain_all(settings_problems(settings, checks))
+    return settings
 
 
-def spec_problems(spec: Spec, checks: Sequence[str]) -> list[tuple[str, str]]:
+def _program(values: Values) -> Program:
+    program = rollback_program(
+        values[TESTED] or TEST_PROGRAM,
+        values[MODEL],
+        layers=values[GPU_LAYERS],
+        attention=values[FLASH_ATTENTION],
+        context=values[CONTEXT],
+    )
+    return replace(program, env=values[ENV], seconds=values[SECONDS], tries=values[TRIES])
+
+
+def settings_problems(settings: RollbackSettings, checks: Sequence[str]) -> list[tuple[str, str]]:
     """What is wrong with the settings, each with the key it is about."""
     found = []
-    if "speculative" in checks and not spec.speculates:
+    if "speculative" in checks and not settings.speculates:
         found.append(("speculative", "with what? speculative: the server's arguments, or draft: a model"))
-    found += [("speculative", f"{text} is the gate's own") for text in arguments_taken(spec.speculative)]
-    if spec.prompting is not None:
-        found += [("args", f"{text} is the gate's own") for text in arguments_taken(spec.prompting.args)]
+    found += [("speculative", f"{text} is the gate's own") for text in arguments_taken(settings.speculative)]
+    if settings.prompting is not None:
+        found += [("args", f"{text} is the gate's own") for text in arguments_taken(settings.prompting.args)]
     return found
 
 
-def rollback_program(name: str, model: Model, prompting: Prompting | None) -> Program:
+def rollback_program(
+    name: str, model: Model, *, layers: int = 99, attention: str = "on", context: int = 4096
+) -> Program:
     """The test program on a model. `-fit off`: else sizes follow the memory that is free."""
-    layers, attention, context = (99, "on", 4096)
-    if prompting is not None:
-        layers, attention, context = prompting.gpu_layers, prompting.flash_attention, prompting.context
     args = ("-m", f"{{model:{model.name}}}", "-ngl", str(layers), "-fa", attention, "-c", str(context))
     return Program(name=name, args=(*args, "-fit", "off"), models=(model,))
-
-
-def _read_program(node: Node, models: Mapping[str, Model], prompting: Prompting | None) -> Program:
-    name = node.text("program") or PROGRAM
-    if "/" in name or name in (".", ".."):
-        node.complain("program", f"{name!r} is a path; a program is named as it is below the build's bin")
-    if prompting is not None:
-        program = rollback_program(name, prompting.model, prompting)
-        return replace(program, env=prompting.env, seconds=prompting.seconds, tries=prompting.tries)
-    program = rollback_program(name, model(node, models), None)
-    return replace(program, env=environment(node), seconds=read_seconds(node), tries=read_tries(node))
 
 
 # Running
 
 
-def run(spec: Spec, runner: Observer) -> Judgement:
+def run(settings: RollbackSettings, runner: Observer) -> Judgement:
     """Every check that the settings have; the worst of them counts."""
     findings = []
-    if spec.program is not None:
-        findings.append(_run_program(spec.program, spec.says, runner))
-    if spec.prompting is not None and spec.speculates:
-        findings.append(_run_speculative(spec, spec.prompting, runner))
-    if spec.prompting is not None and spec.reuse:
-        findings.append(_run_reuse(spec, spec.prompting, runner))
+    if settings.program is not None:
+        findings.append(_run_program(settings.program, settings.says, runner))
+    if settings.prompting is not None and settings.speculates:
+        findings.append(_run_speculative(settings, settings.prompting, runner))
+    if settings.prompting is not None and settings.reuse:
+        findings.append(_run_reuse(settings, settings.prompting, runner))
     verdict = worst([one.verdict for one in findings])
     return Judgement(
         verdict=verdict,
@@ -185,8 +239,8 @@ def _run_program(program: Program, says: str, runner: Observer) -> Finding:
     return Finding(check="program", verdict=verdict, reason=reason, attempts=observed.attempts)
 
 
-def _run_speculative(spec: Spec, prompting: Prompting, runner: Observer) -> Finding:
-    plain, drafting = prompting.server(1), speculating(spec, prompting)
+def _run_speculative(settings: RollbackSettings, prompting: Prompting, runner: Observer) -> Finding:
+    plain, drafting = prompting.server(1), speculating(settings, prompting)
     questions = (_question(prompting, cache=False),)
 
     def both(runs: int) -> tuple[ServerAnswers, ServerAnswers]:
@@ -196,31 +250,31 @@ def _run_speculative(spec: Spec, prompting: Prompting, runner: Observer) -> Find
         )
 
     asked = both(1)
-    if judge_speculative(*asked, spec.margin).verdict is Verdict.FAIL and all(one.answers for one in asked):
+    if judge_speculative(*asked, settings.margin).verdict is Verdict.FAIL and all(one.answers for one in asked):
         asked = both(2)
-    return judge_speculative(*asked, spec.margin)
+    return judge_speculative(*asked, settings.margin)
 
 
-def _run_reuse(spec: Spec, prompting: Prompting, runner: Observer) -> Finding:
+def _run_reuse(settings: RollbackSettings, prompting: Prompting, runner: Observer) -> Finding:
     questions = (_question(prompting, cache=True),) * _AGAIN
     asked = ask_servers(prompting.server(1), questions, runner)
-    if asked.answers and judge_reuse(asked, spec.margin).verdict is Verdict.FAIL:
+    if asked.answers and judge_reuse(asked, settings.margin).verdict is Verdict.FAIL:
         asked = ask_servers(prompting.server(1), questions, runner, runs=2)
-    return judge_reuse(asked, spec.margin)
+    return judge_reuse(asked, settings.margin)
 
 
-def speculating(spec: Spec, prompting: Prompting) -> Program:
+def speculating(settings: RollbackSettings, prompting: Prompting) -> Program:
     """The server that speculates. A draft model alone does not make it: `--spec-type` does, at llama.cpp of June 2026
     (common/arg.cpp), so it is named where the settings do not."""
     program = prompting.server(1)
-    args: tuple[str, ...] = spec.speculative
-    if spec.draft is not None:
-        args = ("-md", f"{{model:{spec.draft.name}}}", *args)
+    args: tuple[str, ...] = settings.speculative
+    if settings.draft is not None:
+        args = ("-md", f"{{model:{settings.draft.name}}}", *args)
         if "--spec-type" not in args:
             args = (*args, "--spec-type", "draft-simple")
     models = program.models
-    if spec.draft is not None and spec.draft.name not in [one.name for one in models]:
-        models = (*models, spec.draft)
+    if settings.draft is not None and settings.draft.name not in [one.name for one in models]:
+        models = (*models, settings.draft)
     return replace(program, args=(*program.args, *args), models=models)
 
 
@@ -313,3 +367,16 @@ def _reuse(verdict: Verdict, reason: str, asked: ServerAnswers, where: Divergenc
 def _skipped(seen: Observation) -> bool:
     """Whether a program says that it skipped: trying again would not help."""
     return seen.code == 0 and bool(_SKIPS.search(seen.stderr.decode("utf-8", "replace")))
+
+
+KIND = Kind(
+    name="rollback",
+    version=1,
+    about="Check rollback: by the test program, with and without speculation, and by going back to a prompt.",
+    settings=(
+        *(MODEL, CHECKS_SETTING, TESTED, SAYS_SETTING, QUESTION, TOKENS, DRAFT, SPECULATIVE, MARGIN, ENV),
+        *(*LOADING, replace(SENTINEL, on_command_line=False), SECONDS, TRIES),
+    ),
+    make=settings_of,
+    run=run,
+)

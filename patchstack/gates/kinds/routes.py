@@ -19,29 +19,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from patchstack.errors import UsageError
 from patchstack.gates.judgement import Judgement
-from patchstack.gates.kinds.engaged import chosen, questions_of
+from patchstack.gates.kind import Kind
+from patchstack.gates.kinds.engaged import OFF, ON, SWITCHED, switched
+from patchstack.gates.settings import Models, Setting, Values
 from patchstack.llama.completions import Question, incomplete, server_fault
-from patchstack.llama.program import Program, read_program
-from patchstack.llama.prompt import read_prompting
+from patchstack.llama.program import Program
 from patchstack.llama.traces.contradictions import findings
 from patchstack.llama.traces.expectations import Answer, Expectation, answer, read_expectation
 from patchstack.llama.traces.reader import Reader
 from patchstack.observe.exit_status import complaint_of, fault_of
 from patchstack.observe.observer import Observer
-from patchstack.observe.protocol import Model, Observed
-from patchstack.observe.settings import Environment, environment, merged
+from patchstack.observe.protocol import Observed
+from patchstack.observe.settings import Environment, merged
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Mapping as Node
-
-KIND = "routes"
-VERSION = 1
+from patchstack.workspace.mapping import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class RoutesSettings:
     """The settings. `on` and `off` are what the environment has more in either run; `env` of the program switches the
     traces on in both. `expect` must hold with the switch on. `expect_off` must hold with it off; if it is empty, off
     must show otherwise than `expect` says."""
@@ -54,69 +53,92 @@ class Spec:
     questions: tuple[Question, ...] = ()
 
 
-def read(node: Node, models: Mapping[str, Model]) -> Spec:
-    """The settings of a suite's entry: those of a program, or of a prompt, the switch, and what is expected."""
-    prompting = read_prompting(node, models) if node.text("program") is None else None
-    served = prompting is not None and node.boolean("server")
-    spec = Spec(
-        program=read_program(node, models) if prompting is None else chosen(prompting, server=served),
-        questions=questions_of(prompting) if prompting is not None and served else (),
-        on=environment(node, "on"),
-        off=environment(node, "off"),
-        expect=_expectations(node, "expect"),
-        expect_off=_expectations(node, "expect_off"),
+@dataclass(frozen=True, slots=True)
+class Expectations:
+    """Expectations of traces, as `patchstack trace read --expect` takes them."""
+
+    written: str = "a list of expectations"
+    option: Any = list[str]
+
+    def read(self, node: Node, name: str, models: Models) -> tuple[Expectation, ...] | None:
+        found = []
+        for text in node.texts(name) or ():
+            try:
+                found.append(read_expectation(text))
+            except UsageError as error:
+                node.complain(name, error.message)
+        return tuple(found)
+
+    def convert(self, given: Sequence[str], name: str, models: Models) -> tuple[Expectation, ...]:
+        return tuple(read_expectation(text) for text in given)
+
+
+EXPECT = Setting[tuple[Expectation, ...]](
+    name="expect",
+    form=Expectations(),
+    default=(),
+    option_required=True,
+    metavar="TEXT",
+    help="What the traces show where it is on, as in 'trace read'.",
+)
+EXPECT_OFF = Setting[tuple[Expectation, ...]](
+    name="expect_off",
+    form=Expectations(),
+    default=(),
+    metavar="TEXT",
+    help="What they show where it is off [default: otherwise].",
+)
+
+
+def settings_of(values: Values) -> RoutesSettings:
+    """The settings that values make: those of a program, or of a prompt, the switch, and what is expected."""
+    program, questions = switched(values)
+    settings = RoutesSettings(
+        program=program,
+        questions=questions,
+        on=values[ON],
+        off=values[OFF],
+        expect=values[EXPECT],
+        expect_off=values[EXPECT_OFF],
     )
-    for key, problem in spec_problems(spec):
-        if key != "expect" or not node.texts("expect"):  # one that cannot be read was complained of
-            node.complain(key if key in node.node else None, problem)
-    node.finish()
-    return spec
+    values.complain_all(settings_problems(settings))
+    return settings
 
 
-def _expectations(node: Node, key: str) -> tuple[Expectation, ...]:
-    found = []
-    for text in node.texts(key) or ():
-        try:
-            found.append(read_expectation(text))
-        except UsageError as error:
-            node.complain(key, error.message)
-    return tuple(found)
-
-
-def spec_problems(spec: Spec) -> list[tuple[str, str]]:
+def settings_problems(settings: RoutesSettings) -> list[tuple[str, str]]:
     """What is wrong with the settings: each with the key it is about."""
     found = []
-    if merged(spec.program.env, spec.on) == merged(spec.program.env, spec.off):
+    if merged(settings.program.env, settings.on) == merged(settings.program.env, settings.off):
         found.append(("on", "on and off have the same environment: nothing is switched"))
-    if not spec.expect:
+    if not settings.expect:
         found.append(("expect", "expect is missing: what the traces must show with the switch on"))
-    if spec.program.sentinel is None and not spec.questions:
+    if settings.program.sentinel is None and not settings.questions:
         told = "it must be a pattern of the line that the program prints last, or lost records look like none"
-        found.append(("sentinel", f"sentinel is missing, and none is known of {spec.program.name}: {told}"))
+        found.append(("sentinel", f"sentinel is missing, and none is known of {settings.program.name}: {told}"))
     return found
 
 
-def run(spec: Spec, runner: Observer) -> Judgement:
+def run(settings: RoutesSettings, runner: Observer) -> Judgement:
     """Run it with the switch on and off, and judge."""
-    pinned = spec.program.pinned
-    complete = incomplete(spec.questions, pinned=pinned) if spec.questions else spec.program.complete()
-    requests = tuple(question.request() for question in spec.questions)
+    pinned = settings.program.pinned
+    complete = incomplete(settings.questions, pinned=pinned) if settings.questions else settings.program.complete()
+    requests = tuple(question.request() for question in settings.questions)
     on, off = (
         runner.observe(
-            replace(spec.program.invocation(f"routes {name}", env), requests=requests),
+            replace(settings.program.invocation(f"routes {name}", env), requests=requests),
             complete=complete,
-            tries=spec.program.tries,
+            tries=settings.program.tries,
         )
-        for name, env in (("on", spec.on), ("off", spec.off))
+        for name, env in (("on", settings.on), ("off", settings.off))
     )
-    return judge(spec, on, off)
+    return judge(settings, on, off)
 
 
-def judge(spec: Spec, on: Observed, off: Observed) -> Judgement:
+def judge(settings: RoutesSettings, on: Observed, off: Observed) -> Judgement:
     """The verdict of both runs."""
     attempts = (*on.attempts, *off.attempts)
-    expected = "; ".join(f"on: {one.text}" for one in spec.expect)
-    expected += "".join(f"; off: {one.text}" for one in spec.expect_off) or "; off: otherwise"
+    expected = "; ".join(f"on: {one.text}" for one in settings.expect)
+    expected += "".join(f"; off: {one.text}" for one in settings.expect_off) or "; off: otherwise"
 
     def told(verdict: Verdict, reason: str, answers: Mapping[str, Sequence[Answer]] | None = None) -> Judgement:
         shown = {} if answers is None else answers
@@ -136,20 +158,20 @@ def judge(spec: Spec, on: Observed, off: Observed) -> Judgement:
         )
 
     for name, run_ in (("on", on), ("off", off)):
-        fault_in = server_fault if spec.questions else fault_of
+        fault_in = server_fault if settings.questions else fault_of
         if run_.observation is None:
             return told(Verdict.INVALID, f"{name}: {complaint_of(run_)}")
-        if fault := fault_in(run_.observation, pinned=spec.program.pinned):
+        if fault := fault_in(run_.observation, pinned=settings.program.pinned):
             return told(Verdict.FAIL, f"{name}: {fault.reason}")
     assert on.observation is not None and off.observation is not None
     try:
         answers = {
-            "on": _answers(spec.expect, on.observation.stderr),
-            "off": _answers(spec.expect_off or spec.expect, off.observation.stderr),
+            "on": _answers(settings.expect, on.observation.stderr),
+            "off": _answers(settings.expect_off or settings.expect, off.observation.stderr),
         }
     except UsageError as error:
         return told(Verdict.INVALID, error.message)
-    verdict, reason = _decided(answers["on"], answers["off"], otherwise=not spec.expect_off)
+    verdict, reason = _decided(answers["on"], answers["off"], otherwise=not settings.expect_off)
     return told(verdict, reason, answers)
 
 
@@ -174,3 +196,14 @@ def _decided(on: Sequence[Answer], off: Sequence[Answer], *, otherwise: bool) ->
             return Verdict.INVALID, f"{name}: {unsure.expectation.text} cannot be judged: {unsure.why}"
     shown = next((one for one in off if one.holds is False), off[0]) if otherwise else off[0]
     return Verdict.PASS, f"on: {on[0].why}; off: {shown.why}"
+
+
+KIND = Kind(
+    name="routes",
+    version=1,
+    about="See by counts of the traces that a switch changes the route that it claims to change. The traces themselves "
+    "are switched on for both runs, with --env.",
+    settings=(ON, EXPECT, EXPECT_OFF, OFF, *SWITCHED),
+    make=settings_of,
+    run=run,
+)

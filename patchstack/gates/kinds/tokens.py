@@ -21,26 +21,38 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from patchstack.gates.judgement import Judgement, near_or_not, verdict_of, worst
+from patchstack.gates.kind import Kind
 from patchstack.gates.reference.model_unchanged import (
+    MEASURED,
     Changed,
     Measure,
     as_environment,
     gathered,
-    read_measure,
+    measure_of,
     with_evidence,
 )
-from patchstack.gates.reference.tokens import Reference, read_reference
+from patchstack.gates.reference.tokens import EXPECT, EXPECT_FILE, Reference, reference_of_values
+from patchstack.gates.settings import Named, Setting, Text, Values, Whole
+from patchstack.gates.shared_settings import (
+    ENV,
+    LOADING,
+    MARGIN,
+    MODEL,
+    PROMPT,
+    SECONDS,
+    SENTINEL,
+    SWITCH,
+    TOKENS,
+    TRIES,
+    prompting_of,
+)
 from patchstack.llama.ask_server import ServerAnswers, arguments_taken, ask_servers
 from patchstack.llama.completions import Divergence, Generated, Question, first_difference
-from patchstack.llama.prompt import Prompting, read_prompting
+from patchstack.llama.prompt import Prompting
 from patchstack.observe.observer import Observer
-from patchstack.observe.protocol import Json, Model
-from patchstack.observe.settings import Environment, bounded, environment
+from patchstack.observe.protocol import Json
+from patchstack.observe.settings import Environment
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Mapping as Node
-
-KIND = "tokens"
-VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +68,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class TokensSettings:
     """`repeats` is how often one server is asked the same, `runs` how many servers are asked. `probabilities` is how
     many candidates the server names for each token. A difference where the two tokens are no further apart than
     `margin` in probability is INVALID instead of FAIL; never PASS. `measure` is how the model is measured where ids
@@ -114,50 +126,91 @@ class Finding:
 # Settings
 
 
-def read(node: Node, models: Mapping[str, Model]) -> Spec:
-    """The settings of a suite's entry: those of a `Prompting`, `states` (or `expect`, `expect_file` for the only one),
-    `repeats`, `runs`, `probabilities`, `margin`, `kl`."""
-    prompting = read_prompting(node, models)
-    alone = _read_expected(State(), node)
-    named = node.mapping("states")
-    states = tuple(_read_state(name, one) for name, one in named.children()) if named is not None else (alone,)
-    if named is not None and alone.reference is not None:
-        node.complain("states", "each state has its own expect and expect_file; the gate has none")
-    spec = Spec(
-        prompting=prompting,
-        states=states,
-        repeats=bounded(node, "repeats", default=2, least=1, most=16),
-        runs=bounded(node, "runs", default=1, least=1, most=100),
-        probabilities=bounded(node, "probabilities", default=8, least=2, most=100),
-        margin=read_margin(node),
-        measure=read_measure(node, models, prompting),
+SAME_AS = Setting[str | None](
+    name="same_as",
+    form=Text(written="a state's name"),
+    default=None,
+    on_command_line=False,
+    help="The state whose ids it must give.",
+)
+
+
+def state_of(name: str, values: Values, env: Environment = (), same_as: str | None = None) -> State:
+    """One state, or what a gate without states says of its only one."""
+    filed = values[EXPECT_FILE]
+    return State(
+        name=name,
+        env=env,
+        reference=reference_of_values(values),
+        file=filed.name if filed is not None and values.node is not None else None,
+        same_as=same_as,
     )
-    for key, problem in spec_problems(spec):
-        node.complain(key if key in node.node else None, problem)
-    node.finish()
-    return spec
 
 
-def read_margin(node: Node) -> float:
-    """`margin`: a difference in probability, from 0 up to 1."""
-    node.used.append("margin")
-    value = node.node.get("margin", 0.0)
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1:
-        return float(value)
-    node.complain("margin", f"{str(value)[:40]!r} is no difference in probability: from 0 up to 1")
-    return 0.0
+STATES = Setting[tuple[State, ...] | None](
+    name="states",
+    form=Named(
+        settings=(ENV, EXPECT, EXPECT_FILE, SAME_AS),
+        make=lambda name, own: state_of(name, own, own[ENV], own[SAME_AS]),
+    ),
+    default=None,
+    on_command_line=False,
+    help="Environments beside `env`, each with a reference of its own.",
+)
+REPEATS = Setting[int](
+    name="repeats",
+    form=Whole(1, 16),
+    default=2,
+    metavar="N",
+    help="Ask each server so often: all answers must agree.",
+)
+RUNS = Setting[int](
+    name="runs",
+    form=Whole(1, 100),
+    default=1,
+    metavar="N",
+    help="Ask N servers, one after the other: all must agree.",
+)
+PROBABILITIES = Setting[int](
+    name="probabilities",
+    form=Whole(2, 100),
+    default=8,
+    on_command_line=False,
+    help="How many candidates the server names for each token.",
+)
 
 
-def spec_problems(spec: Spec) -> list[tuple[str, str]]:
+def settings_of(values: Values) -> TokensSettings:
+    """The settings that values make."""
+    prompting = prompting_of(values)
+    alone, states = state_of("", values), values[STATES]
+    if states is not None and alone.reference is not None:
+        values.complain("states", "each state has its own expect and expect_file; the gate has none")
+    if switch := values[SWITCH]:
+        states = (replace(alone, name="off"), State(name="on", env=switch, same_as="off"))
+    settings = TokensSettings(
+        prompting=prompting,
+        states=(alone,) if states is None else states,
+        repeats=values[REPEATS],
+        runs=values[RUNS],
+        probabilities=values[PROBABILITIES],
+        margin=values[MARGIN],
+        measure=measure_of(values, prompting),
+    )
+    values.complain_all(settings_problems(settings))
+    return settings
+
+
+def settings_problems(settings: TokensSettings) -> list[tuple[str, str]]:
     """What is wrong with the settings, each with the key it is about."""
-    found = [("args", f"{text} is the gate's own") for text in arguments_taken(spec.prompting.args)]
-    if not spec.states:
+    found = [("args", f"{text} is the gate's own") for text in arguments_taken(settings.prompting.args)]
+    if not settings.states:
         found.append(("states", "there is no state: nothing would be checked"))
-    by_name = {state.name: state for state in spec.states}
-    for state in spec.states:
+    by_name = {state.name: state for state in settings.states}
+    for state in settings.states:
         count = len(state.reference.ids or ()) if state.reference is not None else 0
-        if count > spec.prompting.tokens:
-            found.append(("tokens", f"{spec.prompting.tokens} are asked for, and the reference has {count}"))
+        if count > settings.prompting.tokens:
+            found.append(("tokens", f"{settings.prompting.tokens} are asked for, and the reference has {count}"))
         if state.same_as is None:
             continue
         if state.same_as == state.name or state.same_as not in by_name:
@@ -167,57 +220,48 @@ def spec_problems(spec: Spec) -> list[tuple[str, str]]:
     return found
 
 
-def _read_state(name: str, node: Node) -> State:
-    state = _read_expected(State(name=name, env=environment(node), same_as=node.text("same_as")), node)
-    node.finish()
-    return state
-
-
-def _read_expected(state: State, node: Node) -> State:
-    file = node.node.get("expect_file")
-    return replace(state, reference=read_reference(node), file=file if isinstance(file, str) else None)
-
-
 # Running
 
 
-def run(spec: Spec, runner: Observer) -> Judgement:
+def run(settings: TokensSettings, runner: Observer) -> Judgement:
     """Ask in every state, and compare. Where something differs, servers are started afresh to see whether each of them
     says the same."""
-    asked = _ask_all(spec, runner, spec.runs)
-    findings = judge(spec, asked)
-    if spec.runs == 1 and any(one.verdict is Verdict.FAIL and one.answer is not None for one in findings):
-        asked = _ask_all(spec, runner, 2)
-        findings = judge(spec, asked)
+    asked = _ask_all(settings, runner, settings.runs)
+    findings = judge(settings, asked)
+    if settings.runs == 1 and any(one.verdict is Verdict.FAIL and one.answer is not None for one in findings):
+        asked = _ask_all(settings, runner, 2)
+        findings = judge(settings, asked)
     judgement = _judgement(findings, asked)
-    if spec.measure is None:
+    if settings.measure is None:
         return judgement
-    return with_evidence(judgement, gathered(spec.measure, _changed(spec, findings, asked), runner))
+    return with_evidence(judgement, gathered(settings.measure, _changed(settings, findings, asked), runner))
 
 
-def _changed(spec: Spec, findings: Sequence[Finding], asked: Mapping[str, ServerAnswers]) -> list[Changed]:
+def _changed(
+    settings: TokensSettings, findings: Sequence[Finding], asked: Mapping[str, ServerAnswers]
+) -> list[Changed]:
     """The states whose ids are others, each with what it was held against."""
-    own = spec.prompting.env
-    envs = {state.name: as_environment(own, state.env) for state in spec.states}
+    own = settings.prompting.env
+    envs = {state.name: as_environment(own, state.env) for state in settings.states}
     found = []
     for one in findings:
         state, digest = one.state, one.answer.digest if one.answer is not None and one.steady else None
         if digest is None:
             continue
         if state.reference is not None and state.reference.sha256 != digest:
-            found.append(Changed(state=state.name, env=envs[state.name], gives=partial(gives, spec, state)))
+            found.append(Changed(state=state.name, env=envs[state.name], gives=partial(gives, settings, state)))
         elif state.same_as is not None and (theirs := asked[state.same_as].answers) and theirs[0][0].digest != digest:
             other = envs[state.same_as]
             found.append(Changed(state=state.name, env=envs[state.name], other=state.same_as, other_env=other))
     return found
 
 
-def gives(spec: Spec, state: State, runner: Observer) -> str | None:
+def gives(settings: TokensSettings, state: State, runner: Observer) -> str | None:
     """Why a build is not the one that a state's reference is of; None where it gives those ids."""
     if state.reference is None:
         return None
     asked = ask_servers(
-        spec.prompting.server(1), spec.questions, runner, env=state.env, what=f"{state.name} server".strip()
+        settings.prompting.server(1), settings.questions, runner, env=state.env, what=f"{state.name} server".strip()
     )
     if not asked.answers:
         return asked.reason
@@ -225,22 +269,22 @@ def gives(spec: Spec, state: State, runner: Observer) -> str | None:
     return None if actual == state.reference.sha256 else f"it does not give the reference's ids either, but {actual}"
 
 
-def _ask_all(spec: Spec, runner: Observer, runs: int) -> dict[str, ServerAnswers]:
-    program = spec.prompting.server(1)
+def _ask_all(settings: TokensSettings, runner: Observer, runs: int) -> dict[str, ServerAnswers]:
+    program = settings.prompting.server(1)
     found: dict[str, ServerAnswers] = {}
-    for state in spec.states:
+    for state in settings.states:
         what = f"{state.name}, server" if state.name else "server"
-        found[state.name] = ask_servers(program, spec.questions, runner, runs=runs, env=state.env, what=what)
+        found[state.name] = ask_servers(program, settings.questions, runner, runs=runs, env=state.env, what=what)
     return found
 
 
 # Judging
 
 
-def judge(spec: Spec, asked: Mapping[str, ServerAnswers]) -> tuple[Finding, ...]:
+def judge(settings: TokensSettings, asked: Mapping[str, ServerAnswers]) -> tuple[Finding, ...]:
     """What each state comes to, from what was asked in it and in the state it must be like."""
-    followed = {state.same_as for state in spec.states}
-    return tuple(judge_state(state, asked, spec.margin, state.name in followed) for state in spec.states)
+    followed = {state.same_as for state in settings.states}
+    return tuple(judge_state(state, asked, settings.margin, state.name in followed) for state in settings.states)
 
 
 def judge_state(state: State, asked: Mapping[str, ServerAnswers], margin: float, followed: bool = False) -> Finding:
@@ -336,3 +380,18 @@ def _judgement(findings: Sequence[Finding], asked: Mapping[str, ServerAnswers]) 
 def told(digest: str, count: int | None) -> str:
     """Ids in short: how many, and their digest."""
     return f"{count} tokens {digest}" if count is not None else f"tokens {digest}"
+
+
+KIND = Kind(
+    name="tokens",
+    version=1,
+    about="Hold the tokens that llama-server chooses greedily against a reference, id by id.",
+    settings=(
+        *(MODEL, PROMPT, TOKENS, ENV),
+        *(EXPECT, EXPECT_FILE, STATES, replace(SWITCH, help="Also run with this, and want the same tokens (repeat).")),
+        *(RUNS, REPEATS, PROBABILITIES, MARGIN),
+        *(*LOADING, replace(SENTINEL, on_command_line=False), SECONDS, TRIES, MEASURED),
+    ),
+    make=settings_of,
+    run=run,
+)

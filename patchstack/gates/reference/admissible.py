@@ -80,65 +80,67 @@ def _problem(gate: Gate, state: str, because: Judged, runner: Observer) -> str |
         return "a gate is no evidence for itself"
     if judgement.verdict is not Verdict.PASS:
         return f"it is {judgement.verdict}: {judgement.reason}"
-    assert isinstance(gate.spec, completion.Spec | tokens.Spec)
-    env = as_environment(gate.spec.prompting.env, _env(gate.spec, state))
-    match other.spec:
-        case kl.Spec():
-            return _of_kl(gate, state, env, other.spec, runner)
-        case drift.Spec():
-            return _of_kl(gate, state, env, other.spec.kl, runner)
-        case tokens.Spec():
-            return _of_tokens(gate.spec, env, other.spec)
+    assert isinstance(gate.settings, completion.CompletionSettings | tokens.TokensSettings)
+    env = as_environment(gate.settings.prompting.env, _env(gate.settings, state))
+    match other.settings:
+        case kl.KlSettings():
+            return _of_kl(gate, state, env, other.settings, runner)
+        case drift.DriftSettings():
+            return _of_kl(gate, state, env, other.settings.kl, runner)
+        case tokens.TokensSettings():
+            return _of_tokens(gate.settings, env, other.settings)
     return f"a gate of kind {other.kind} says nothing of the model; one of kind {', '.join(EVIDENCE)} does"
 
 
-def _of_kl(gate: Gate, state: str, env: Environment, spec: kl.Spec, runner: Observer) -> str | None:
-    assert isinstance(gate.spec, completion.Spec | tokens.Spec)
-    test = spec.comparison.test
-    if problem := same_path(gate.spec.prompting, test):
+def _of_kl(gate: Gate, state: str, env: Environment, settings: kl.KlSettings, runner: Observer) -> str | None:
+    assert isinstance(gate.settings, completion.CompletionSettings | tokens.TokensSettings)
+    test = settings.comparison.test
+    if problem := same_path(gate.settings.prompting, test):
         return problem
     if not same_environment(env, test.env):
         return f"it runs with {_words(test.env)}, and the gate with {_words(env)}"
-    if spec.base_build is None:
+    if settings.base_build is None:
         return "its base is of this build too: what both sides have wrong is not seen (base_build names the other one)"
     try:
-        with runner.beside(spec.base_build) as base:
+        with runner.beside(settings.base_build) as base:
             if base.build_digest() == runner.build_digest():
                 return "its base_build is this build: what both sides have wrong is not seen"
             if problem := _gives(gate, state, base):
-                return f"build {shown(spec.base_build)} is not the one that the reference is of: {problem}"
+                return f"build {shown(settings.base_build)} is not the one that the reference is of: {problem}"
     except (MissingError, NotHeldError) as error:
         return error.message
     return None
 
 
-def _of_tokens(own: completion.Spec | tokens.Spec, env: Environment, spec: tokens.Spec) -> str | None:
-    mine, theirs = own.prompting, spec.prompting
+def _of_tokens(
+    own: completion.CompletionSettings | tokens.TokensSettings, env: Environment, settings: tokens.TokensSettings
+) -> str | None:
+    mine, theirs = own.prompting, settings.prompting
     if theirs.model != mine.model:
         return f"its model is {theirs.model.name}, not {mine.model.name}"
     if path_args(theirs) != path_args(mine):
         return f"it runs with {' '.join(path_args(theirs))}, and the gate with {' '.join(path_args(mine))}"
     if theirs.prompt != mine.prompt or theirs.tokens < mine.tokens:
         return "it has another prompt, or fewer tokens"
-    held = [one for one in spec.states if one.reference is not None]
+    held = [one for one in settings.states if one.reference is not None]
     if not any(same_environment(env, as_environment(theirs.env, one.env)) for one in held):
         return f"none of its states with a reference runs with {_words(env)}"
     return None
 
 
 def _gives(gate: Gate, state: str, base: Observer) -> str | None:
-    version = completion.VERSION if gate.kind == completion.KIND else tokens.VERSION
-    base = base.within(replace(base.context, kind=f"{gate.kind}/{version}"))
-    match gate.spec:
-        case completion.Spec():
-            return completion.gives(gate.spec, next(one for one in gate.spec.states if one.name == state), base)
-        case tokens.Spec():
-            return tokens.gives(gate.spec, next(one for one in gate.spec.states if one.name == state), base)
+    kind = completion.KIND if gate.kind == completion.KIND.name else tokens.KIND
+    base = base.within(replace(base.context, kind=kind.key))
+    match gate.settings:
+        case completion.CompletionSettings():
+            return completion.gives(gate.settings, next(one for one in gate.settings.states if one.name == state), base)
+        case tokens.TokensSettings():
+            return tokens.gives(gate.settings, next(one for one in gate.settings.states if one.name == state), base)
     return None
 
 
-def _env(spec: completion.Spec | tokens.Spec, state: str) -> Environment:
-    return next(one.env for one in spec.states if one.name == state)
+def _env(settings: completion.CompletionSettings | tokens.TokensSettings, state: str) -> Environment:
+    return next(one.env for one in settings.states if one.name == state)
 
 
 def _words(env: Environment) -> str:

@@ -20,17 +20,16 @@ from dataclasses import dataclass, replace
 from patchstack.errors import MissingError, NotHeldError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import kl
+from patchstack.gates.settings import BuildName, Group, Setting, Values
 from patchstack.llama.compute_path import path_args
 from patchstack.llama.kl import Side
 from patchstack.llama.prompt import Prompting
-from patchstack.observe.from_build import read_build, shown
+from patchstack.observe.from_build import shown
 from patchstack.observe.layout import Programs
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Attempt, Json, Model
 from patchstack.observe.settings import Environment, merged
-from patchstack.observe.settings import model as read_model
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Mapping as Node
 
 NO_BASE = "there is no build to compare with: kl: has no build, which gate record writes"
 
@@ -40,7 +39,7 @@ class Measure:
     """How a model is measured: text, shape, limits and arguments as in the gate `kl`; the environments of its sides
     are those of the states. `build` makes the base, `base` is its model, where it is another one."""
 
-    kl: kl.Spec
+    kl: kl.KlSettings
     build: str | None = None
     base: Model | None = None
 
@@ -82,23 +81,39 @@ class Evidence:
         return own | dict(self.details or {})
 
 
-def read_measure(node: Node, models: Mapping[str, Model], prompting: Prompting) -> Measure | None:
-    """`kl` of a gate: what the kind `kl` has, without models and environments; `build`, `base`."""
-    child = node.mapping("kl")
-    if child is None:
+BUILD = Setting[str | None](
+    name="build",
+    form=BuildName(),
+    default=None,
+    on_command_line=False,
+    help="The build that the reference is of; `gate record` writes it.",
+)
+BASE = replace(
+    kl.BASE, required=False, on_command_line=False, help="A model to compare with, if no build is named: no evidence."
+)
+MEASURED = Setting[Values | None](
+    name="kl",
+    form=Group(settings=(kl.TEXT, kl.CONTEXT, *kl.SHAPE, kl.ARGS, *kl.LIMITS, BUILD, BASE)),
+    default=None,
+    on_command_line=False,
+    help="How the model is measured if the transcript changed.",
+)
+
+
+def measure_of(values: Values, prompting: Prompting) -> Measure | None:
+    """How `kl` of a gate has the model measured: what the kind `kl` has, without models and environments."""
+    own = values[MEASURED]
+    if own is None:
         return None
-    args = child.texts("args")
-    side = Side(model=prompting.model, args=path_args(prompting) if args is None else args)
-    base = read_model(child, models, "base") if "base" in child.node else None
-    spec = kl.read_measure(child, side, side, context=kl.read_context(child))
-    kl.complain_of_shape(child, spec)
+    said = own.chosen(kl.ARGS)
+    side = Side(model=prompting.model, args=own[kl.ARGS] if said else path_args(prompting))
+    settings = kl.measured_by(own, side, side, context=own[kl.CONTEXT])
+    kl.complain_of_shape(own, settings)
     if problem := kl.args_problem(side.args):
-        child.complain("args" if args is not None else None, problem)
-    if args is None and prompting.models:
-        child.complain(None, "the gate's args name models: say in args what llama-perplexity gets instead")
-    measure = Measure(kl=spec, build=read_build(child, "build"), base=base)
-    child.finish()
-    return measure
+        own.complain("args" if said else "", problem)
+    if not said and prompting.models:
+        own.complain("", "the gate's args name models: say in args what llama-perplexity gets instead")
+    return Measure(kl=settings, build=own[BUILD], base=own[BASE] if own.chosen(BASE) else None)
 
 
 def gathered(measure: Measure, changed: Sequence[Changed], runner: Observer) -> tuple[Evidence, ...]:
@@ -152,35 +167,37 @@ def as_environment(*parts: Environment) -> Environment:
 
 def _evidence(measure: Measure, one: Changed, runner: Observer) -> Evidence:
     if one.other is not None:
-        spec = _spec(measure, one.env, one.other_env, base=None)
+        settings = _side_settings(measure, one.env, one.other_env, base=None)
         return _measured(
-            one, spec, f"state {one.other}" if one.other else "the other state", runner, runner, counts=False
+            one, settings, f"state {one.other}" if one.other else "the other state", runner, runner, counts=False
         )
     place = _reference(measure, runner)
-    spec = _spec(measure, one.env, one.env, base=measure.base)
+    settings = _side_settings(measure, one.env, one.env, base=measure.base)
     if place is None:
         if measure.base is None:
             return _invalid(one, "nothing", NO_BASE)
-        return _measured(one, spec, f"model {measure.base.name} on this build", runner, runner, counts=False)
+        return _measured(one, settings, f"model {measure.base.name} on this build", runner, runner, counts=False)
     against = f"build {shown(place)}"
     with runner.beside(place) as other:
         if other.build_digest() == runner.build_digest():
             return _invalid(one, against, "that is this build: a model would be compared with itself")
         if one.gives is not None and (problem := one.gives(other)) is not None:
             return _invalid(one, against, problem)
-        return _measured(one, spec, against, runner, other, counts=True)
+        return _measured(one, settings, against, runner, other, counts=True)
 
 
-def _measured(one: Changed, spec: kl.Spec, against: str, runner: Observer, base: Observer, *, counts: bool) -> Evidence:
+def _measured(
+    one: Changed, settings: kl.KlSettings, against: str, runner: Observer, base: Observer, *, counts: bool
+) -> Evidence:
     measuring = _measuring(runner)
-    checked = kl.check(spec, measuring, measuring if base is runner else _measuring(base))
+    checked = kl.check(settings, measuring, measuring if base is runner else _measuring(base))
     return Evidence(
         state=one.state,
         against=against,
         verdict=checked.verdict,
         reason=checked.reason,
         counts=counts,
-        details=kl.details(spec, checked),
+        details=kl.details(settings, checked),
         attempts=checked.attempts,
     )
 
@@ -190,7 +207,7 @@ def _reference(measure: Measure, runner: Observer) -> str | Programs | None:
     return known if known is not None else measure.build
 
 
-def _spec(measure: Measure, env: Environment, base_env: Environment, *, base: Model | None) -> kl.Spec:
+def _side_settings(measure: Measure, env: Environment, base_env: Environment, *, base: Model | None) -> kl.KlSettings:
     comparison = measure.kl.comparison
     made_of = replace(comparison.base, env=base_env, model=base or comparison.base.model)
     return replace(measure.kl, comparison=replace(comparison, base=made_of, test=replace(comparison.test, env=env)))
@@ -202,4 +219,4 @@ def _invalid(one: Changed, against: str, reason: str) -> Evidence:
 
 def _measuring(runner: Observer) -> Observer:
     """What is observed through it is the gate `kl`'s, and known to it."""
-    return runner.within(replace(runner.context, kind=f"{kl.KIND}/{kl.VERSION}"))
+    return runner.within(replace(runner.context, kind=kl.KIND.key))

@@ -64,12 +64,16 @@ def state_of(reference: Reference) -> str:
     return reference.keys[1] if len(reference.keys) > 2 else ""
 
 
-def base_of(spec: object, build: str | None) -> Reference | None:
+def base_of(settings: object, build: str | None) -> Reference | None:
     """The build that the next change is measured against, for a gate that says how to (`kl`): the one that gives the
     references now. None for a gate that does not, and for programs that are no stored build."""
-    if build is None or not isinstance(spec, completion.Spec | tokens.Spec) or spec.measure is None:
+    if (
+        build is None
+        or not isinstance(settings, completion.CompletionSettings | tokens.TokensSettings)
+        or settings.measure is None
+    ):
         return None
-    return Reference(keys=("kl", "build"), old=spec.measure.build, new=build[:_SHORT])
+    return Reference(keys=("kl", "build"), old=settings.measure.build, new=build[:_SHORT])
 
 
 def write_references(path: Path, suite: str, gate: str, found: Sequence[Reference], note: str) -> None:

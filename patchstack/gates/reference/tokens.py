@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from patchstack.errors import UsageError
+from patchstack.gates.settings import Models, Setting, Values
 from patchstack.llama.completions import digest_of_ids
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.mapping import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +53,77 @@ def combined(given: Reference | None, filed: Reference | None) -> Reference | st
     return filed or given
 
 
-def read_reference(node: Node) -> Reference | None:
-    """`expect` (ids, or their digest) and `expect_file` (beside the workspace file) of a mapping."""
-    found: dict[str, Reference | None] = {"expect": None, "expect_file": None}
-    for key in found:
-        node.used.append(key)
-        if key not in node.node:
-            continue
-        value = node.node[key]
-        if key == "expect":
-            one = reference_of(value)
-        elif isinstance(value, str) and value:
-            one = reference_in(node.path.parent / value)
-        else:
-            one = "not the name of a file"
-        if isinstance(one, str):
-            node.complain(key, one)
-        else:
-            found[key] = one
-    whole = combined(found["expect"], found["expect_file"])
+@dataclass(frozen=True, slots=True)
+class TokenIds:
+    """Token ids, or their digest."""
+
+    written: str = "a list of token ids, or their SHA-256"
+    option: Any = str
+
+    def read(self, node: Node, name: str, models: Models) -> Reference | None:
+        found = reference_of(node.node.get(name))
+        if isinstance(found, Reference):
+            return found
+        node.complain(name, found)
+        return None
+
+    def convert(self, given: str, name: str, models: Models) -> Reference:
+        words = given.replace(",", " ").split()
+        ids = [int(word) for word in words if word.isdecimal() and len(word) < 20]
+        found = reference_of(ids if len(ids) == len(words) else given.strip().lower())
+        if isinstance(found, Reference):
+            return found
+        raise UsageError(f"--expect {given[:80]!r} is neither token ids nor their SHA-256", hint="--expect 12,7,99")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filed:
+    """The reference in a file, and the file as it is named."""
+
+    name: str
+    reference: Reference
+
+
+@dataclass(frozen=True, slots=True)
+class IdsFile:
+    """A file of token ids, beside the workspace file or named on the command line."""
+
+    written: str = "a file beside the workspace file: a JSON list"
+    option: Any = Path
+
+    def read(self, node: Node, name: str, models: Models) -> Filed | None:
+        value = node.node.get(name)
+        named = isinstance(value, str) and bool(value)
+        found = reference_in(node.path.parent / str(value)) if named else "not the name of a file"
+        if isinstance(found, Reference):
+            return Filed(name=str(value), reference=found)
+        node.complain(name, found)
+        return None
+
+    def convert(self, given: Path, name: str, models: Models) -> Filed:
+        found = reference_in(given)
+        if isinstance(found, Reference):
+            return Filed(name=str(given), reference=found)
+        raise UsageError(found, hint="--json prints the ids that came, in details")
+
+
+EXPECT = Setting[Reference | None](
+    name="expect",
+    form=TokenIds(),
+    default=None,
+    metavar="IDS",
+    help="The token ids, 12,7,99, or the SHA-256 of them.",
+)
+EXPECT_FILE = Setting[Filed | None](
+    name="expect_file", form=IdsFile(), default=None, metavar="FILE", help="The token ids: a JSON list."
+)
+
+
+def reference_of_values(values: Values) -> Reference | None:
+    """The reference that `EXPECT` and `EXPECT_FILE` make together."""
+    filed = values[EXPECT_FILE]
+    whole = combined(values[EXPECT], filed.reference if filed is not None else None)
     if isinstance(whole, str):
-        node.complain("expect_file", whole)
+        values.complain("expect_file", whole)
         return None
     return whole

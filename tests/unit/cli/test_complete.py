@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.cli.gate import KINDS
+from patchstack.cli.gate import ALONE
 from patchstack.cli.main import COMMANDS
 from tests.support.checkout import ROOT
 
@@ -93,7 +93,7 @@ def test_values_come_from_the_nearest_workspace(workspace: Path, line: str, valu
 
 def test_every_command_is_completed_by_name(tmp_path: Path) -> None:
     assert asked(tmp_path, "bash", "patchstack ").stdout.split() == list(COMMANDS)
-    assert set(asked(tmp_path, "bash", "patchstack gate ").stdout.split()) > set(KINDS)
+    assert set(asked(tmp_path, "bash", "patchstack gate ").stdout.split()) > set(ALONE)
 
 
 def test_zsh_and_fish_get_a_word_about_each_value(workspace: Path) -> None:

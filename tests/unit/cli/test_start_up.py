@@ -8,7 +8,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from patchstack.cli.gate import KINDS
+from patchstack.cli.gate import ALONE
 from patchstack.cli.lazy import Lazy
 from patchstack.cli.main import COMMANDS, app
 from tests.support.checkout import ROOT
@@ -53,7 +53,7 @@ def test_a_command_line_waits_for_its_own_command_alone() -> None:
     assert after("show", "--help") == ["patchstack.cli.show"]
 
 
-@pytest.mark.parametrize("commands", [COMMANDS, KINDS], ids=["patchstack", "gate"])
+@pytest.mark.parametrize("commands", [COMMANDS, ALONE], ids=["patchstack", "gate"])
 def test_every_command_named_is_there_and_is_told_by_one_sentence(commands: dict[str, Lazy]) -> None:
     runner = CliRunner()
     group = [] if commands is COMMANDS else ["gate"]

@@ -15,11 +15,13 @@ import pytest
 from patchstack.errors import ConfigError, NotHeldError, UsageError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.reference.record import Reference, changed, references, write_references
-from patchstack.gates.suite import KINDS, find_suite, kind_of, read_suites
+from patchstack.gates.registry import KINDS, kind_of
+from patchstack.gates.suite import find_suite, read_suites
 from patchstack.observe.protocol import Attempt
 from patchstack.report.documents.gates import checks_of, read_gates_document
 from patchstack.report.gate import Checked, junit, markdown, tsv
 from patchstack.verdict import Verdict
+from patchstack.workspace import read_workspace
 from tests.support.checkout import ROOT
 from tests.support.programs import program
 
@@ -64,12 +66,12 @@ def run(directory: Path, *arguments: str) -> tuple[int, str, str]:
 
 def test_every_kind_is_a_module_with_its_name_and_version() -> None:
     for name in KINDS:
-        assert name == kind_of(name).KIND
-        assert kind_of(name).VERSION >= 1
+        assert name == kind_of(name).name
+        assert kind_of(name).version >= 1
 
 
 def test_a_suite_keeps_the_order_of_its_gates(tmp_path: Path) -> None:
-    (suite,) = read_suites(a_workspace(tmp_path))
+    (suite,) = read_suites(read_workspace(a_workspace(tmp_path)))
     assert [(gate.name, gate.kind, gate.line) for gate in suite.gates] == [
         ("hello", "command", 8),
         ("silent", "command", 9),
@@ -92,7 +94,7 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
     )
     path = a_workspace(tmp_path, text)
     with pytest.raises(ConfigError) as error:
-        read_suites(path)
+        read_suites(read_workspace(path))
     told = "\n".join(error.value.problems)
     assert f"{path}:5: models.tiny.sha256: not 64 lower-case hexadecimal digits" in told
     assert f"{path}:9: suites.quick.gates.kind: 'comand' is none of" in told
@@ -104,7 +106,7 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
 
 def test_one_suite_is_the_one_meant_and_of_several_one_is_named(tmp_path: Path) -> None:
     path = a_workspace(tmp_path)
-    suites = read_suites(path)
+    suites = read_suites(read_workspace(path))
     assert find_suite(suites, None, path).name == "quick"
     with pytest.raises(UsageError, match="there is no suite slow"):
         find_suite(suites, "slow", path)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.gates.suite import read_suites
+from patchstack.workspace import read_workspace
 from tests.conftest import Patchstack
 from tests.support.compiled import DEVICE_CODE, compile_c
 from tests.support.programs import program
@@ -76,7 +77,7 @@ def test_a_reference_is_not_taken_on_a_machine_that_is_not_fit(
 
 
 def test_operators_of_the_cpu_need_no_gpu_and_all_else_does_unless_it_says_so(workspace: Path) -> None:
-    (suite,) = read_suites(workspace / "patchstack.yaml")
+    (suite,) = read_suites(read_workspace(workspace / "patchstack.yaml"))
     assert {gate.name: gate.gpu for gate in suite.gates} == {
         "plain": False,
         "fast": True,

@@ -14,11 +14,12 @@ from rich.console import Console
 
 from patchstack.builds.record.record import BUILT
 from patchstack.cli import gate as gate_command
-from patchstack.cli.gates import drift
 from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
 from patchstack.gates.judgement import Judgement
+from patchstack.gates.kinds import drift
 from patchstack.machine.local.doctor import State as DoctorState
 from patchstack.report import build, canary, doctor, export, gate, ledger, lint, machine, status, sync, table, verify
+from patchstack.report.gate import print_judgement_table
 from patchstack.report.table import Give, Table, middle_out, plain_lines, print_fitted, print_table
 from patchstack.series.mirror.export import Change
 from patchstack.series.verify.states import State as VerifyState
@@ -197,7 +198,7 @@ def of_drift() -> Table:
         "same_top_error": "0.012",
     }
     contexts = [{"context": 4096, "verdict": str(one), "positions": 123_456, "statistics": found} for one in Verdict]
-    return printed_by(drift._print_contexts, some(details={"contexts": contexts}))[0]
+    return printed_by(print_judgement_table, drift.table_of(some(details={"contexts": contexts})))[0]
 
 
 def of_suites() -> Table:

@@ -10,14 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from patchstack.cli.failures import guarded
-from patchstack.cli.gates.command import command_command
-from patchstack.cli.gates.completion import completion_command
-from patchstack.cli.gates.engaged import engaged_command
-from patchstack.cli.gates.red_green import red_green_command
-from patchstack.cli.gates.routes import routes_command
+from patchstack.cli.gate import gate_app
 from patchstack.llama.transcript import md5_of
 from tests.support.programs import program
 
@@ -42,17 +37,11 @@ Gate = Callable[..., Answer]
 @pytest.fixture
 def gate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Runs one gate's command on the programs of `bin` here, with a model."""
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.command("completion")(completion_command)
-    app.command("engaged")(engaged_command)
-    app.command("command")(command_command)
-    app.command("routes")(routes_command)
-    app.command("red-green")(red_green_command)
     (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
 
     def run(kind: str, *options: str) -> Answer:
         monkeypatch.setattr(sys, "argv", ["gate", kind, "--bin", str(tmp_path / "bin"), *options])
-        code = guarded(app)
+        code = guarded(gate_app)
         printed = capsys.readouterr()
         return Answer(code=code, stdout=printed.out, stderr=printed.err)
 
@@ -85,7 +74,7 @@ def test_completion_tells_the_digest_then_holds_it(gate: Gate, tmp_path: Path) -
             "d41d8cd98f00b204e9800998ecf8427e is the digest of nothing",
         ),
         (("--env", "LD_PRELOAD=x", "--env", "Y"), "--env Y: written as NAME=VALUE"),
-        (("--runs", "0"), "--runs: 0 is less than 1"),
+        (("--runs", "0"), "--runs: 0 is not from 1 to 1000"),
         (("--tokens", "5000"), "--tokens: 5000 do not fit into a context of 4096"),
         (("--arg=--no-perf",), "--arg: --no-perf takes away the line"),
         (("--arg=-ngl", "--arg=0"), "--arg: -ngl is --gpu-layers"),

@@ -7,11 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 
 from patchstack.cli.failures import guarded
-from patchstack.cli.gates.rollback import rollback_command
-from patchstack.cli.gates.tokens import tokens_command
+from patchstack.cli.gate import gate_app
 from tests.support.programs import program
 
 SERVER = """\
@@ -63,11 +61,8 @@ def arguments(tmp_path: Path) -> list[str]:
 
 
 def gate(monkeypatch: pytest.MonkeyPatch, *options: str) -> int:
-    app = typer.Typer()
-    app.command("tokens")(tokens_command)
-    app.command("rollback")(rollback_command)
     monkeypatch.setattr(sys, "argv", ["patchstack", *options])
-    return guarded(app)
+    return guarded(gate_app)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +123,7 @@ def test_rollback_alone(
         (("tokens", "--margin", "1"), "--margin: 1 is no difference in probability"),
         (("tokens", "--arg=-np", "--arg=4"), "--arg: -np is the gate's own"),
         (("tokens", "--switch", "SWITCH"), "--switch SWITCH: written as NAME=VALUE"),
-        (("rollback", "--check", "all"), "--check all: there is no such check"),
+        (("rollback", "--check", "all"), "--check: 'all' is none of program, speculative, reuse"),
         (("rollback", "--check", "speculative"), "--speculative: with what?"),
         (("rollback", "--says", "("), "--says: '(' is no regular expression"),
     ],

@@ -12,11 +12,18 @@ import pytest
 from patchstack.errors import ConfigError, MissingError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import backend_ops
-from patchstack.gates.kinds.backend_ops import CaseList, Spec, case_list, compared, digest_of, read_case_list
+from patchstack.gates.kinds.backend_ops import (
+    CaseList,
+    OperatorSettings,
+    case_list,
+    compared,
+    digest_of,
+    read_case_list,
+)
 from patchstack.llama.backend_ops_output import ConsoleOutput, contradiction, read_supported, read_tested
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.mapping import Node
 from tests.support.checkout import DATA
 from tests.support.programs import a_bench, program
 
@@ -81,7 +88,7 @@ class Tool:
         return (self.root / "asked").read_text().splitlines()
 
     def judged(self, **settings: Any) -> Judgement:
-        spec = Spec(**{"backend": "CPU", "ops": ("ADD",), **settings})
+        spec = OperatorSettings(**{"backend": "CPU", "ops": ("ADD",), **settings})
         with a_bench(self.root / "bin", self.root, kind="backend-ops/1") as bench:
             return backend_ops.run(spec, bench)
 
@@ -337,11 +344,11 @@ def test_lists_of_cases_are_read_and_empty_or_strange_ones_refused(tmp_path: Pat
         read_case_list(tmp_path / "none")
 
 
-def read(tmp_path: Path, text: str) -> tuple[Spec, list[str]]:
+def read(tmp_path: Path, text: str) -> tuple[OperatorSettings, list[str]]:
     path = tmp_path / "patchstack.yaml"
     path.write_text(text)
     problems: list[str] = []
-    return backend_ops.read(Node(read_yaml(path), path, "", problems), {}), problems
+    return backend_ops.KIND.read(Node(read_yaml(path), path, "", problems), {}), problems
 
 
 def test_settings_are_read(tmp_path: Path) -> None:

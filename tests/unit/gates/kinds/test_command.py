@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from patchstack.gates.judgement import Judgement
-from patchstack.gates.kinds.command import Spec, read, run
+from patchstack.gates.kinds.command import KIND, CommandSettings, run
 from patchstack.llama.program import Program
 from patchstack.observe.protocol import Model
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.mapping import Node
 from tests.support.programs import a_bench, program
 
-SPEC = Spec(program=Program(name="tool", tries=2, seconds=20), must=("all is well",), must_not=("NaN",))
+SPEC = CommandSettings(program=Program(name="tool", tries=2, seconds=20), must=("all is well",), must_not=("NaN",))
 
 
-def judged(script: str, tmp_path: Path, spec: Spec = SPEC) -> Judgement:
+def judged(script: str, tmp_path: Path, spec: CommandSettings = SPEC) -> Judgement:
     program(tmp_path / "bin", spec.program.name, script)
     with a_bench(tmp_path / "bin", tmp_path) as bench:
         return run(spec, bench)
@@ -89,19 +89,19 @@ SURE = replace(LOSSY, program=replace(LOSSY.program, sentinel="^the end$"))
     ],
 )
 def test_programs_that_lose_output_are_judged_by_their_sentinel(
-    script: str, spec: Spec, verdict: Verdict, reason: str, tmp_path: Path
+    script: str, spec: CommandSettings, verdict: Verdict, reason: str, tmp_path: Path
 ) -> None:
     found = judged(script, tmp_path, spec)
     assert found.verdict is verdict, found
     assert reason in found.reason
 
 
-def settings(text: str, tmp_path: Path) -> tuple[Spec, list[str]]:
+def settings(text: str, tmp_path: Path) -> tuple[CommandSettings, list[str]]:
     path = tmp_path / "suite.yaml"
     path.write_text(text)
     problems: list[str] = []
     models = {"tiny": Model(name="tiny", path="/models/tiny.gguf")}
-    return read(Node(read_yaml(path), path, "", problems), models), problems
+    return KIND.read(Node(read_yaml(path), path, "", problems), models), problems
 
 
 def test_an_entry_of_a_suite_is_read(tmp_path: Path) -> None:

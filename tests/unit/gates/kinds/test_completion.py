@@ -11,7 +11,7 @@ import pytest
 from patchstack.engine.protocol import Ending
 from patchstack.gates.judgement import Judgement, verdict_of
 from patchstack.gates.kinds import completion
-from patchstack.gates.kinds.completion import Spec, State, run
+from patchstack.gates.kinds.completion import CompletionSettings, State, run
 from patchstack.llama.prompt import Prompting
 from patchstack.llama.transcript import md5_of, sha256_of
 from patchstack.observe.exit_status import fault_of
@@ -56,7 +56,7 @@ class Scripted(FakeObserver):
 
 
 def judged(*seen: Observation, expect: str | None = None, prompting: Prompting = PROMPTING, **more: int) -> Judgement:
-    spec = Spec(prompting=prompting, states=(State(expect=expect),), runs=more.get("runs", 1))
+    spec = CompletionSettings(prompting=prompting, states=(State(expect=expect),), runs=more.get("runs", 1))
     return run(spec, Scripted({"": list(seen)}))
 
 
@@ -66,7 +66,7 @@ def judged(*seen: Observation, expect: str | None = None, prompting: Prompting =
 def test_the_command_line_is_the_canonical_one_and_the_environment_is_the_entrys() -> None:
     bench = Scripted({"GGML_NO_BACKTRACE=1,LLAMA_KV_PAGED=1": [an_observation()]})
     prompting = replace(PROMPTING, env=(("GGML_NO_BACKTRACE", "1"),), args=("-t", "2"))
-    run(Spec(prompting=prompting, states=(State(name="paged", env=(("LLAMA_KV_PAGED", "1"),)),)), bench)
+    run(CompletionSettings(prompting=prompting, states=(State(name="paged", env=(("LLAMA_KV_PAGED", "1"),)),)), bench)
     (invocation,) = bench.invocations
     assert invocation.program == "llama-completion"
     assert " ".join(invocation.args) == (
@@ -85,7 +85,7 @@ def test_the_reference_s_transcript_passes_and_another_fails_with_where_they_par
     assert (passed.verdict, passed.actual) == (Verdict.PASS, md5_of(TEXT))
     state = State(expect=sha256_of(TEXT), transcript=TEXT)
     other = TEXT.replace(b"cbT5", b"cbU5")
-    failed = run(Spec(prompting=PROMPTING, states=(state,)), Scripted({"": [an_observation(other)]}))
+    failed = run(CompletionSettings(prompting=PROMPTING, states=(state,)), Scripted({"": [an_observation(other)]}))
     assert failed.verdict is Verdict.FAIL
     assert failed.actual == sha256_of(other)
     assert f"first difference at character {TEXT.index(b'T5')}: after 'e capital of France iscb', 'T5" in failed.reason
@@ -181,7 +181,7 @@ def test_every_run_must_give_the_same_and_the_reason_counts() -> None:
 
 def test_repetitions_are_observations_of_their_own() -> None:
     bench = Scripted({"": [an_observation()]})
-    run(Spec(prompting=PROMPTING, runs=3), bench)
+    run(CompletionSettings(prompting=PROMPTING, runs=3), bench)
     assert bench.salts == ["", "run 2", "run 3"]
 
 
@@ -197,7 +197,7 @@ OFF, ON = State(name="off"), State(name="on", env=(("S", "1"),), same_as="off")
 
 
 def compared(off: Observation, on: Observation, *states: State) -> Judgement:
-    spec = Spec(prompting=PROMPTING, states=states or (OFF, ON))
+    spec = CompletionSettings(prompting=PROMPTING, states=states or (OFF, ON))
     return run(spec, Scripted({"": [off], "S=1": [on]}))
 
 
@@ -239,7 +239,7 @@ def a_completion(tmp_path: Path, script: str, *, seconds: int = 20, tries: int =
     model = Model(name="tiny", path=str(tmp_path / "tiny.gguf"))
     prompting = replace(PROMPTING, model=model, seconds=seconds, tries=tries)
     with a_bench(tmp_path / "bin", tmp_path) as bench:
-        return run(Spec(prompting=prompting, states=(State(expect=md5_of(b"hello\n")),)), bench)
+        return run(CompletionSettings(prompting=prompting, states=(State(expect=md5_of(b"hello\n")),)), bench)
 
 
 SAYS_IT_IS_DONE = 'echo "common_perf_print:    graphs reused =  5" >&2'
@@ -283,10 +283,10 @@ def test_the_verdict_is_drawn_anew_from_what_is_kept(tmp_path: Path) -> None:
     model = Model(name="tiny", path=str(tmp_path / "tiny.gguf"))
     prompting = replace(PROMPTING, model=model)
     with a_bench(tmp_path / "bin", tmp_path) as bench:
-        found = run(Spec(prompting=prompting, states=(State(expect="0" * 32),)), bench)
+        found = run(CompletionSettings(prompting=prompting, states=(State(expect="0" * 32),)), bench)
     assert found.verdict is Verdict.FAIL
     assert (tmp_path / "runs").read_text() == "run\n", "the reference changed, and nothing was run again"
 
 
 def test_the_kind_and_its_version_are_part_of_what_is_kept() -> None:
-    assert (completion.KIND, completion.VERSION) == ("completion", 1)
+    assert completion.KIND.key == "completion/1"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.gates.kinds.completion import Spec, State, read, spec_problems
+from patchstack.gates.kinds.completion import KIND, CompletionSettings, State, settings_problems
 from patchstack.llama.prompt import Prompting, prompting_problems
 from patchstack.llama.transcript import md5_of
 from patchstack.observe.protocol import Model
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.mapping import Node
 from tests.support.checkout import DATA
 
 LLAMA = DATA / "llama"
@@ -39,7 +39,7 @@ OFF, ON = State(name="off"), State(name="on", env=(("S", "1"),), same_as="off")
     ],
 )
 def test_states_that_make_no_sense_are_refused(states: tuple[State, ...], problem: str) -> None:
-    (found,) = spec_problems(Spec(prompting=PROMPTING, states=states))
+    (found,) = settings_problems(CompletionSettings(prompting=PROMPTING, states=states))
     assert problem in found[1]
 
 
@@ -66,11 +66,11 @@ def test_prompts_that_cannot_be_put_are_refused(change: dict[str, object], probl
 # Sentinels and texts
 
 
-def settings(text: str, tmp_path: Path) -> tuple[Spec, list[str]]:
+def settings(text: str, tmp_path: Path) -> tuple[CompletionSettings, list[str]]:
     path = tmp_path / "suite.yaml"
     path.write_text(text)
     problems: list[str] = []
-    spec = read(Node(read_yaml(path), path, "", problems), {"tiny": PINNED})
+    spec = KIND.read(Node(read_yaml(path), path, "", problems), {"tiny": PINNED})
     return spec, [problem.removeprefix(f"{path}:") for problem in problems]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import drift, kl
-from patchstack.gates.kinds.kl import Checked, Limits, Spec
+from patchstack.gates.kinds.kl import Checked, KlSettings, Limits
 from patchstack.llama.kl import Comparison, Measured, Side
 from patchstack.observe.protocol import Model
 from patchstack.verdict import Verdict
@@ -53,7 +53,7 @@ def drifting(*means: float | None, error: float = 1e-6) -> Judgement:
         verdict, reason = kl.judged(found, Limits())
         checked.append(Checked(measured=found, verdict=verdict, reason=reason, limits=Limits()))
     side = Side(model=Model(name="m", path="m"))
-    spec = Spec(comparison=Comparison(base=side, test=side, text=b""))
+    spec = KlSettings(comparison=Comparison(base=side, test=side, text=b""))
     return drift.judged([spec] * len(checked), checked)
 
 
@@ -82,16 +82,16 @@ def test_one_context_that_fails_fails_drift_and_growth_is_told(
 
 def test_the_table_of_drift_has_a_row_a_context_and_is_json() -> None:
     judgement = drifting(1e-4, None, 2e-3)
-    rows = drift.table_rows(judgement)
-    assert [row[:3] for row in rows] == [["256", "PASS", "189"], ["512", "INVALID", "0"], ["1024", "FAIL", "189"]]
+    rows = drift.table_of(judgement).rows
+    assert [list(row[:3]) for row in rows] == [["256", "PASS", "189"], ["512", "INVALID", "0"], ["1024", "FAIL", "189"]]
     assert rows[0][3] == "0.0001 ± 1e-06"
-    assert {len(row) for row in rows} == {7}
+    assert {len(row) for row in rows} == {len(drift.table_of(judgement).titles)}
     assert judgement.actual == "256: 0.0001, 512: ?, 1024: 0.002"
     json.dumps(dict(judgement.details), allow_nan=False)
 
 
 def test_drift_goes_on_after_a_context_that_fails(tool: PerplexityTool) -> None:
-    spec = drift.Spec(kl=tool.spec(batch=64, ubatch=64), contexts=(128, 256))
+    spec = drift.DriftSettings(kl=tool.spec(batch=64, ubatch=64), contexts=(128, 256))
     tool.edit("base.err", "batch_size=128", "batch_size=64")
     tool.edit("test.err", "batch_size=128", "batch_size=64")
     with tool.bench() as bench:

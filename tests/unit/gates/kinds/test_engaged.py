@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from patchstack.gates.judgement import Judgement
-from patchstack.gates.kinds.engaged import Spec, read, run, spec_problems
+from patchstack.gates.kinds.engaged import KIND, EngagedSettings, run, settings_problems
 from patchstack.llama.program import GRAPHS_REUSED, Program
 from patchstack.observe.protocol import Model
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.mapping import Node
 from tests.support.programs import a_bench, program
 
-SPEC = Spec(
+SPEC = EngagedSettings(
     program=Program(name="tool", sentinel="^done$", tries=2, seconds=20),
     on=(("TRACE", "1"),),
     mark=r"^\[shape\] ",
@@ -25,7 +25,7 @@ SPEC = Spec(
 LEAVES = 'echo "[shape] a" >&2; echo "[shape] b" >&2'
 
 
-def judged(script: str, tmp_path: Path, spec: Spec = SPEC) -> Judgement:
+def judged(script: str, tmp_path: Path, spec: EngagedSettings = SPEC) -> Judgement:
     program(tmp_path / "bin", "tool", script)
     with a_bench(tmp_path / "bin", tmp_path) as bench:
         return run(spec, bench)
@@ -98,17 +98,17 @@ def test_a_switch_may_be_another_value_instead_of_none(tmp_path: Path) -> None:
         (replace(SPEC, where="both"), "is none of stderr, stdout, output and file:NAME"),
     ],
 )
-def test_settings_that_prove_nothing_are_refused(spec: Spec, problem: str) -> None:
-    (found,) = spec_problems(spec)
+def test_settings_that_prove_nothing_are_refused(spec: EngagedSettings, problem: str) -> None:
+    (found,) = settings_problems(spec)
     assert problem in found[1]
 
 
-def settings(text: str, tmp_path: Path) -> tuple[Spec, list[str]]:
+def settings(text: str, tmp_path: Path) -> tuple[EngagedSettings, list[str]]:
     path = tmp_path / "suite.yaml"
     path.write_text(text)
     problems: list[str] = []
     models = {"tiny": Model(name="tiny", path="/models/tiny.gguf")}
-    return read(Node(read_yaml(path), path, "", problems), models), problems
+    return KIND.read(Node(read_yaml(path), path, "", problems), models), problems
 
 
 def test_an_entry_with_a_prompt_runs_completion_and_knows_its_sentinel(tmp_path: Path) -> None:
@@ -137,7 +137,10 @@ def test_an_entry_with_a_program_runs_that(tmp_path: Path) -> None:
         ("program: llama-completion\nmark: m\n", "on and off have the same environment"),
         ("program: llama-completion\non: {T: 1}\n", "mark is missing"),
         ("program: ../x\nsentinel: s\non: {T: 1}\nmark: m\n", "'../x' is a path"),
-        ("program: llama-completion\non: {T: 1}\nmark: m\nprompt: x\n", "prompt: unknown key"),
+        (
+            "program: llama-completion\non: {T: 1}\nmark: m\nprompt: x\n",
+            "prompt: program: excludes it; a program's arguments are args:",
+        ),
     ],
 )
 def test_an_entry_that_cannot_be_used_is_complained_about(text: str, problem: str, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.gates.kinds.engaged import Spec, chosen, questions_of, run
+from patchstack.gates.kinds.engaged import EngagedSettings, chosen, questions_of, run
 from patchstack.llama.prompt import Prompting
 from patchstack.observe.protocol import Model, Observation
 from patchstack.verdict import Verdict
@@ -15,7 +15,7 @@ from tests.unit.gates.kinds.test_engaged import settings
 
 TINY = Model(name="tiny", path="/models/tiny.gguf")
 PROMPTING = Prompting(model=TINY, prompt="Hello", tokens=4, tries=2)
-SPEC = Spec(
+SPEC = EngagedSettings(
     program=chosen(PROMPTING, server=True),
     questions=questions_of(PROMPTING),
     on=(("TRACE", "1"),),
@@ -64,4 +64,4 @@ def test_an_entry_with_server_asks_one(tmp_path: Path) -> None:
 
 def test_a_program_of_its_own_is_no_server(tmp_path: Path) -> None:
     _, problems = settings("program: llama-completion\non: {T: 1}\nmark: m\nserver: true\n", tmp_path)
-    assert any("server: unknown key" in problem for problem in problems)
+    assert any("server: program: excludes it" in problem for problem in problems)

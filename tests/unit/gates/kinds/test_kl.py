@@ -18,7 +18,7 @@ from patchstack.observe.protocol import Model
 from patchstack.observe.runner import Runner
 from patchstack.verdict import Verdict
 from tests.support.perplexity_tool import CAPTURED, LLAMA, PERPLEXITY, PerplexityTool, statistics
-from tests.support.programs import a_bench, program
+from tests.support.programs import program
 
 LOST = "its output was lost"
 
@@ -240,18 +240,16 @@ def test_a_device_that_is_not_in_the_build_is_invalid_at_once(tool: PerplexityTo
 def test_a_crash_of_another_builds_programs_is_not_this_builds_fault(tool: PerplexityTool, tmp_path: Path) -> None:
     program(tmp_path / "old", "llama-perplexity", PERPLEXITY.replace("ROOT", str(tmp_path)) + "# the old build\n")
     (tool.root / "base.code").write_text("134")
-    with tool.bench() as bench, a_bench(tmp_path / "old", tmp_path, kind="kl/1") as old:
-        assert kl.run(tool.spec(), bench, old).verdict is Verdict.INVALID
+    assert tool.judged(base_build=str(tmp_path / "old")).verdict is Verdict.INVALID
 
 
 def test_the_base_of_another_build_is_another_base(tool: PerplexityTool, tmp_path: Path) -> None:
     program(tmp_path / "old", "llama-perplexity", PERPLEXITY.replace("ROOT", str(tmp_path)) + "# the old build\n")
     names = []
-    with tool.bench() as bench, a_bench(tmp_path / "old", tmp_path, kind="kl/1") as old:
-        for base_bench in (bench, old, old):
-            base = kl.run(tool.spec(), bench, base_bench).details["base"]
-            assert isinstance(base, dict)
-            names.append(base["kept"])
+    for build in (None, str(tmp_path / "old"), str(tmp_path / "old")):
+        base = tool.judged(base_build=build).details["base"]
+        assert isinstance(base, dict)
+        names.append(base["kept"])
     assert names[0] != names[1] == names[2]
     assert tool.ran == ["base b.gguf", "test m.gguf"] * 2
 

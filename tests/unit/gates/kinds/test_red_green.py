@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from patchstack.gates.judgement import Judgement
-from patchstack.gates.kinds.red_green import Spec, read, run
+from patchstack.gates.kinds.red_green import KIND, RedGreenSettings, run
 from patchstack.llama.program import Program
 from patchstack.observe.protocol import Model
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.mapping import Node
 from tests.support.programs import a_bench, program
 
 GREEN, RED = "echo '3 tests passed'", "echo 'shape FAILED'; exit 1"
@@ -24,7 +24,7 @@ GREEN, RED = "echo '3 tests passed'", "echo 'shape FAILED'; exit 1"
 def judged(with_code: str, without: str, tmp_path: Path, **more: int) -> Judgement:
     program(tmp_path / "bin", "test-shape", with_code)
     program(tmp_path / "without", "test-shape", without)
-    spec = Spec(
+    spec = RedGreenSettings(
         program=Program(name="test-shape", tries=2, seconds=20),
         without=str(tmp_path / "without"),
         red="FAILED|GGML_ASSERT",
@@ -89,7 +89,7 @@ def test_the_exit_code_of_a_failed_test_may_be_one_alone(tmp_path: Path) -> None
 def test_a_test_that_is_not_there_is_not_red(gone: str, which: str, tmp_path: Path) -> None:
     judged(GREEN, RED, tmp_path)
     (tmp_path / gone / "test-shape").rename(tmp_path / gone / "test-other")
-    spec = Spec(program=Program(name="test-shape"), without=str(tmp_path / "without"), red="F", green="p")
+    spec = RedGreenSettings(program=Program(name="test-shape"), without=str(tmp_path / "without"), red="F", green="p")
     with a_bench(tmp_path / "bin", tmp_path) as bench:
         found = run(spec, bench)
         shutil.rmtree(tmp_path / "without")
@@ -103,7 +103,7 @@ def test_a_test_that_is_not_there_is_not_red(gone: str, which: str, tmp_path: Pa
 def test_no_volume_is_left_of_the_second_build(tmp_path: Path) -> None:
     program(tmp_path / "bin", "test-shape", GREEN)
     program(tmp_path / "without", "test-shape", RED)
-    spec = Spec(
+    spec = RedGreenSettings(
         program=Program(name="test-shape"), without=str(tmp_path / "without"), red="FAILED", green="passed", red_exit=1
     )
     with a_bench(tmp_path / "bin", tmp_path) as bench:
@@ -112,12 +112,12 @@ def test_no_volume_is_left_of_the_second_build(tmp_path: Path) -> None:
     assert [name for name in engine.volumes() if "gate" in name] == []
 
 
-def settings(text: str, tmp_path: Path) -> tuple[Spec, list[str]]:
+def settings(text: str, tmp_path: Path) -> tuple[RedGreenSettings, list[str]]:
     path = tmp_path / "suite.yaml"
     path.write_text(text)
     problems: list[str] = []
     models = {"tiny": Model(name="tiny", path="/models/tiny.gguf")}
-    return read(Node(read_yaml(path), path, "", problems), models), problems
+    return KIND.read(Node(read_yaml(path), path, "", problems), models), problems
 
 
 def test_an_entry_of_a_suite_is_read(tmp_path: Path) -> None:
@@ -158,7 +158,9 @@ def test_the_build_without_the_code_may_be_a_stored_one(tmp_path: Path) -> None:
         "platform": "linux/amd64",
     }
     (tmp_path / "builds" / key / "build.json").write_text(json.dumps(record))
-    spec = Spec(program=Program(name="test-shape"), without=key[:12], red="FAILED", green=r"(\d+) tests passed")
+    spec = RedGreenSettings(
+        program=Program(name="test-shape"), without=key[:12], red="FAILED", green=r"(\d+) tests passed"
+    )
     with a_bench(tmp_path / "bin", tmp_path) as bench:
         assert "no builds are kept here" in run(spec, bench).reason
         bench.builds = tmp_path / "builds"
@@ -176,7 +178,7 @@ def test_a_build_is_named_by_its_key_or_by_a_directory(written: str, read_as: st
     path.parent.mkdir()
     path.write_text(f"program: p\nwithout: {written}\nred: R\ngreen: G\n")
     problems: list[str] = []
-    spec = read(Node(read_yaml(path), path, "", problems), {})
+    spec = KIND.read(Node(read_yaml(path), path, "", problems), {})
     assert not problems
     expected = {"../old": str(tmp_path / "old"), "./4b77161d29e1": str(path.parent / "4b77161d29e1")}
     assert spec.without == expected.get(written, read_as)

@@ -10,12 +10,20 @@ import pytest
 
 from patchstack.engine.protocol import Ending
 from patchstack.errors import MissingError
-from patchstack.gates.kinds.rollback import PROGRAM, SAYS, Spec, judge_program, read, rollback_program, run
+from patchstack.gates.kinds.rollback import (
+    KIND,
+    SAYS,
+    TEST_PROGRAM,
+    RollbackSettings,
+    judge_program,
+    rollback_program,
+    run,
+)
 from patchstack.llama.prompt import Prompting
 from patchstack.observe.protocol import Model, Observation
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.mapping import Node
 from tests.support.answering import Scripted, an_answer, seen
 from tests.support.checkout import DATA
 from tests.support.programs import a_bench, program
@@ -72,10 +80,10 @@ def test_a_program_of_the_build_is_run_with_the_model(
 ) -> None:
     model = Model(name="tiny", path=str(tmp_path / "tiny.gguf"))
     (tmp_path / "tiny.gguf").write_bytes(b"weights")
-    program(tmp_path / "bin", PROGRAM, f'[ "$(cat "$2")" = weights ] || exit 9\n{script}')
+    program(tmp_path / "bin", TEST_PROGRAM, f'[ "$(cat "$2")" = weights ] || exit 9\n{script}')
 
     with a_bench(tmp_path / "bin", tmp_path / "kept") as bench:
-        found = run(Spec(program=rollback_program(PROGRAM, model, None)), bench)
+        found = run(RollbackSettings(program=rollback_program(TEST_PROGRAM, model)), bench)
 
     assert found.verdict is verdict, found
     assert len(found.attempts) == tries
@@ -88,7 +96,7 @@ def test_a_program_that_the_build_lacks_is_missing(tmp_path: Path) -> None:
         a_bench(tmp_path / "bin", tmp_path / "kept") as bench,
         pytest.raises(MissingError, match="test-recurrent-state-rollback is not in"),
     ):
-        run(Spec(program=rollback_program(PROGRAM, TINY, None)), bench)
+        run(RollbackSettings(program=rollback_program(TEST_PROGRAM, TINY)), bench)
 
 
 # Speculation, and going back to a prompt
@@ -134,7 +142,7 @@ def test_speculation_must_change_nothing_and_must_have_been_at_work(
 ) -> None:
     bench = Scripted({"": plain, "speculating": speculating})
 
-    found = run(Spec(prompting=PROMPTING, draft=DRAFT, margin=margin), bench)
+    found = run(RollbackSettings(prompting=PROMPTING, draft=DRAFT, margin=margin), bench)
 
     assert (found.verdict, found.reason[: len(reason)]) == (verdict, reason)
 
@@ -142,7 +150,7 @@ def test_speculation_must_change_nothing_and_must_have_been_at_work(
 def test_a_draft_model_comes_with_the_argument_without_which_nothing_is_drafted() -> None:
     bench = Scripted({"": [PLAIN], "speculating": [drafted()]})
 
-    run(Spec(prompting=PROMPTING, draft=DRAFT), bench)
+    run(RollbackSettings(prompting=PROMPTING, draft=DRAFT), bench)
 
     args = " ".join(bench.asked[1][0].args)
     assert "-md {model:small} --spec-type draft-simple" in args
@@ -175,7 +183,7 @@ def reused(*cached: int, last: Sequence[int] = (5, 6, 7, 8)) -> Observation:
 def test_going_back_to_a_prompt_must_change_nothing_and_must_have_happened(
     given: Sequence[Observation], verdict: Verdict, reason: str
 ) -> None:
-    found = run(Spec(prompting=PROMPTING, reuse=True), Scripted(given))
+    found = run(RollbackSettings(prompting=PROMPTING, reuse=True), Scripted(given))
 
     assert (found.verdict, found.reason[: len(reason)]) == (verdict, reason)
 
@@ -183,7 +191,7 @@ def test_going_back_to_a_prompt_must_change_nothing_and_must_have_happened(
 def test_the_worst_check_counts() -> None:
     bench = Scripted({"": [reused(0, 0, 0)], "speculating": [drafted()]})
 
-    found = run(Spec(prompting=PROMPTING, draft=DRAFT, reuse=True), bench)
+    found = run(RollbackSettings(prompting=PROMPTING, draft=DRAFT, reuse=True), bench)
 
     # The scripted server answers three times where it is asked once: that one cannot be judged either.
     assert found.verdict is Verdict.INVALID
@@ -191,18 +199,18 @@ def test_the_worst_check_counts() -> None:
 
 
 def test_nothing_to_check_is_no_pass() -> None:
-    assert run(Spec(), Scripted([])).verdict is Verdict.INVALID
+    assert run(RollbackSettings(), Scripted([])).verdict is Verdict.INVALID
 
 
 # Settings
 
 
-def settings(text: str, directory: Path) -> tuple[Spec, list[str]]:
+def settings(text: str, directory: Path) -> tuple[RollbackSettings, list[str]]:
     path = directory / "patchstack.yaml"
     path.write_text(f"model: tiny\n{text}\n")
     problems: list[str] = []
     models: Mapping[str, Any] = {"tiny": TINY, "small": DRAFT}
-    return read(Node(read_yaml(path), path, "", problems), models), problems
+    return KIND.read(Node(read_yaml(path), path, "", problems), models), problems
 
 
 def test_the_program_alone_needs_a_model_and_no_prompt(tmp_path: Path) -> None:
@@ -210,7 +218,7 @@ def test_the_program_alone_needs_a_model_and_no_prompt(tmp_path: Path) -> None:
 
     assert problems == []
     assert spec.program is not None
-    assert (spec.program.name, spec.program.env, spec.prompting) == (PROGRAM, (("LLAMA_KV_PAGED", "1"),), None)
+    assert (spec.program.name, spec.program.env, spec.prompting) == (TEST_PROGRAM, (("LLAMA_KV_PAGED", "1"),), None)
 
 
 def test_a_model_that_drafts_makes_it_check_speculation_too(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from patchstack.gates.judgement import Judgement
-from patchstack.gates.kinds.routes import Spec, read, run, spec_problems
+from patchstack.gates.kinds.routes import KIND, RoutesSettings, run, settings_problems
 from patchstack.llama.program import GRAPHS_REUSED, Program
 from patchstack.llama.traces.expectations import read_expectation
 from patchstack.observe.protocol import Model
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.mapping import Node
 from tests.support.programs import a_bench, program
 
 RECORD = (
@@ -31,14 +31,14 @@ summary() {{
 """
 GROUPED = "trace mmq; trace mmq; summary 2 0 2 0 mmq.ne2_hist=16-31:2"
 SYNCED = "trace host_sync; trace host_sync; summary 2 0 0 2 host_sync.ne2_hist=16-31:2"
-SPEC = Spec(
+SPEC = RoutesSettings(
     program=Program(name="tool", sentinel="^done$", tries=1, seconds=20),
     on=(("GROUPED", "1"),),
     expect=(read_expectation("route=mmq type=40 >= 2"), read_expectation("route=host_sync == 0")),
 )
 
 
-def judged(on: str, off: str, tmp_path: Path, spec: Spec = SPEC) -> Judgement:
+def judged(on: str, off: str, tmp_path: Path, spec: RoutesSettings = SPEC) -> Judgement:
     program(tmp_path / "bin", "tool", f"{TRACES}\nif [ $GROUPED ]; then {on}; else {off}; fi")
     with a_bench(tmp_path / "bin", tmp_path) as bench:
         return run(spec, bench)
@@ -114,12 +114,12 @@ def test_an_expectation_that_two_traces_could_answer_is_not_judged(tmp_path: Pat
     assert "could mean" in found.reason
 
 
-def settings(text: str, tmp_path: Path) -> tuple[Spec, list[str]]:
+def settings(text: str, tmp_path: Path) -> tuple[RoutesSettings, list[str]]:
     path = tmp_path / "suite.yaml"
     path.write_text(text)
     problems: list[str] = []
     models = {"tiny": Model(name="tiny", path="/models/tiny.gguf")}
-    return read(Node(read_yaml(path), path, "", problems), models), problems
+    return KIND.read(Node(read_yaml(path), path, "", problems), models), problems
 
 
 def test_an_entry_is_read_as_it_is_documented(tmp_path: Path) -> None:
@@ -152,5 +152,5 @@ def test_settings_that_prove_nothing_are_refused(entry: str, problem: str, tmp_p
 
 
 def test_a_program_without_a_last_line_is_refused() -> None:
-    (found,) = spec_problems(replace(SPEC, program=replace(SPEC.program, sentinel=None)))
+    (found,) = settings_problems(replace(SPEC, program=replace(SPEC.program, sentinel=None)))
     assert "sentinel is missing, and none is known of tool" in found[1]

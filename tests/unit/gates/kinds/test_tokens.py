@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from patchstack.gates.judgement import Judgement
-from patchstack.gates.kinds.tokens import Spec, State, read, run
+from patchstack.gates.kinds.tokens import KIND, State, TokensSettings, run
 from patchstack.gates.reference.tokens import Reference, reference_of
 from patchstack.llama.completions import digest_of_ids
 from patchstack.llama.prompt import Prompting
 from patchstack.observe.protocol import Model, Observation, Reply
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Mapping as Node
+from patchstack.workspace.mapping import Node
 from tests.support.answering import IDS, Scripted, an_answer, seen
 
 PROMPTING = Prompting(model=Model(name="tiny", path="/models/tiny.gguf"), prompt="Hello", tokens=4, tries=2)
@@ -35,7 +35,7 @@ def judged(*given: Observation, wanted: Sequence[int] | str | None = IDS, **more
         found = reference_of(wanted if isinstance(wanted, str) else list(wanted))
         assert isinstance(found, Reference)
         reference = found
-    spec = Spec(prompting=PROMPTING, states=(State(reference=reference),), **more)
+    spec = TokensSettings(prompting=PROMPTING, states=(State(reference=reference),), **more)
     return run(spec, Scripted(given))
 
 
@@ -108,7 +108,7 @@ def test_ids_that_are_not_steady_are_not_told_as_a_reference() -> None:
 
 
 def in_states(given: Mapping[str, Sequence[Observation]], *states: State) -> Judgement:
-    return run(Spec(prompting=PROMPTING, states=states), Scripted(given))
+    return run(TokensSettings(prompting=PROMPTING, states=states), Scripted(given))
 
 
 OFF = State(name="off")
@@ -141,7 +141,7 @@ def test_a_state_that_is_unlike_another_has_its_verdict(
 
 def test_the_server_is_asked_greedily_alone_and_without_a_cache() -> None:
     bench = Scripted([GOOD])
-    run(Spec(prompting=PROMPTING), bench)
+    run(TokensSettings(prompting=PROMPTING), bench)
     invocation, salt = bench.asked[0]
 
     assert (invocation.program, salt) == ("llama-server", "")
@@ -157,11 +157,11 @@ def test_the_server_is_asked_greedily_alone_and_without_a_cache() -> None:
 # Settings
 
 
-def settings(text: str, directory: Path) -> tuple[Spec, list[str]]:
+def settings(text: str, directory: Path) -> tuple[TokensSettings, list[str]]:
     path = directory / "patchstack.yaml"
     path.write_text(f"model: tiny\nprompt: Hello\n{text}\n")
     problems: list[str] = []
-    spec = read(Node(read_yaml(path), path, "", problems), {"tiny": PROMPTING.model})
+    spec = KIND.read(Node(read_yaml(path), path, "", problems), {"tiny": PROMPTING.model})
     return spec, problems
 
 

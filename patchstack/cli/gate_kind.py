@@ -1,0 +1,101 @@
+"""`patchstack gate KIND`: one gate alone. The command is made from what the kind declares of its settings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from patchstack.cli.options import nearest_workspace
+from patchstack.cli.proving import connected
+from patchstack.errors import Exit
+
+if TYPE_CHECKING:
+    from patchstack.gates.judgement import Judgement
+    from patchstack.gates.kind import Kind
+    from patchstack.gates.registry import Entry
+    from patchstack.gates.settings import Setting
+
+BinOption = Annotated[Path, typer.Option("--bin", metavar="DIR", help="The programs: a build's bin.")]
+EngineOption = Annotated[
+    str | None,
+    typer.Option("--engine", metavar="ENGINE", help="Where it runs: host, docker, ssh://USER@HOST [default: host]."),
+]
+ImageOption = Annotated[
+    str | None, typer.Option("--image", metavar="NAME", help="The image that containers run the programs in.")
+]
+AgainOption = Annotated[bool, typer.Option("--again", help="Run it even where it is known what it gives.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.gate/1 document.")]
+
+
+def kind_command(entry: Entry) -> Callable[..., None]:
+    """Import a kind and make its command: a function that Typer reads as it reads one written by hand."""
+    kind = entry.load()
+
+    def command(
+        bin: Path,  # noqa: A002  (the option's name)
+        engine: str | None,
+        image: str | None,
+        again: bool,
+        json: bool,
+        **options: Any,
+    ) -> None:
+        from patchstack.gates.settings import values_of_options
+        from patchstack.workflow.gates import run_alone
+
+        values, refuse = values_of_options(kind.settings, options)
+        settings = kind.make(values)
+        refuse()
+        with connected(engine or "host", nearest_workspace(None)) as connection:
+            judgement = run_alone(kind, settings, connection, bin, image=image, again=again)
+        raise typer.Exit(int(_finish(judgement, kind, json=json)))
+
+    first = [_parameter("bin", BinOption)]
+    own = [_option(setting) for setting in kind.settings if setting.on_command_line]
+    last = [
+        _parameter("engine", EngineOption, None),
+        _parameter("image", ImageOption, None),
+        _parameter("again", AgainOption, False),
+        _parameter("json", JsonOption, False),
+    ]
+    parameters = [*first, *own, *last]
+    command.__doc__ = kind.about
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what inspect reads
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    return command
+
+
+def _option(setting: Setting[Any]) -> inspect.Parameter:
+    """A setting as Typer's option."""
+    info = typer.Option(setting.option_name, metavar=setting.metavar, help=setting.option_help or setting.help)
+    if setting.must_be_given:
+        return _parameter(setting.name, Annotated[setting.form.option, info])
+    if setting.form.option is bool:
+        return _parameter(setting.name, Annotated[bool, info], False)
+    if (default := setting.shown_default) is not None:
+        return _parameter(setting.name, Annotated[setting.form.option, info], default)
+    return _parameter(setting.name, Annotated[setting.form.option | None, info], None)
+
+
+def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _finish(judgement: Judgement, kind: Kind[Any], *, json: bool) -> Exit:
+    """Print a judgement, and give the exit code it stands for."""
+    from patchstack.report.gate import gate_lines, print_judgement_table
+    from patchstack.verdict import exit_code
+
+    if json:
+        from patchstack.report.documents.gates import gate_document
+
+        print(gate_document(kind.name, judgement).line)
+    else:
+        if kind.table is not None:
+            print_judgement_table(kind.table(judgement))
+        for line in gate_lines(kind.name, judgement):
+            print(line)
+    return exit_code([judgement.verdict])

@@ -1,1 +1,0 @@
-"""Commands that run one gate without a workspace, one module a kind."""

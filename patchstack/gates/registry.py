@@ -1,0 +1,105 @@
+"""The gate kinds there are: an explicit list, in the order of the help. A kind is imported when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from patchstack.gates.kind import Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A kind by its name, what the help says of it in one sentence, and what imports it."""
+
+    name: str
+    summary: str
+    load: Callable[[], Kind[Any]]
+
+
+KINDS: dict[str, Entry] = {}
+"""Every kind by its name."""
+
+
+def kind_of(name: str) -> Kind[Any]:
+    """Import a kind. Raises `KeyError` for a name that is not one of `KINDS`."""
+    return KINDS[name].load()
+
+
+def _entry(name: str, summary: str) -> Callable[[Callable[[], Kind[Any]]], None]:
+    def add(load: Callable[[], Kind[Any]]) -> None:
+        KINDS[name] = Entry(name=name, summary=summary, load=load)
+
+    return add
+
+
+@_entry("completion", "The same greedy transcript, byte for byte.")
+def _() -> Kind[Any]:
+    from patchstack.gates.kinds import completion
+
+    return completion.KIND
+
+
+@_entry("tokens", "The same token ids, through llama-server.")
+def _() -> Kind[Any]:
+    from patchstack.gates.kinds import tokens
+
+    return tokens.KIND
+
+
+@_entry("backend-ops", "Operators against the CPU, all of them, none lost.")
+def _() -> Kind[Any]:
+    from patchstack.gates.kinds import backend_ops
+
+    return backend_ops.KIND
+
+
+@_entry("kl", "KL divergence against a base.")
+def _() -> Kind[Any]:
+    from patchstack.gates.kinds import kl
+
+    return kl.KIND
+
+
+@_entry("drift", "KL divergence over growing contexts.")
+def _() -> Kind[Any]:
+    from patchstack.gates.kinds import drift
+
+    return drift.KIND
+
+
+@_entry("rollback", "Going back gives what going straight gives.")
+def _() -> Kind[Any]:
+    from patchstack.gates.kinds import rollback
+
+    return rollback.KIND
+
+
+@_entry("engaged", "A switch leaves its mark, and without it there is none.")
+def _() -> Kind[Any]:
+    from patchstack.gates.kinds import engaged
+
+    return engaged.KIND
+
+
+@_entry("routes", "A switch changes the route that it claims to change.")
+def _() -> Kind[Any]:
+    from patchstack.gates.kinds import routes
+
+    return routes.KIND
+
+
+@_entry("red-green", "A test fails without its code, and passes with it.")
+def _() -> Kind[Any]:
+    from patchstack.gates.kinds import red_green
+
+    return red_green.KIND
+
+
+@_entry("command", "Any program, with what it must print.")
+def _() -> Kind[Any]:
+    from patchstack.gates.kinds import command
+
+    return command.KIND

@@ -1,0 +1,529 @@
+"""Settings of gate kinds, each declared once. The reader of suites, the command line and the reference derive from it.
+
+A kind lists its settings as `Setting`s. What a value may be is said by its form: a class below, or one of a kind's own.
+Where the values come from (an entry of a suite, or options) is known to `Values` alone, and so are the words of a
+complaint: a line of `patchstack.yaml`, or the name of an option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from patchstack.errors import MissingError, UsageError
+from patchstack.observe.from_build import read_build
+from patchstack.observe.protocol import Model
+from patchstack.observe.settings import (
+    Environment,
+    arguments,
+    bounded,
+    environment,
+    models_named,
+    pattern,
+    pattern_problem,
+    patterns,
+    unknown_model,
+    variable_problem,
+)
+from patchstack.observe.settings import model as read_model
+from patchstack.workspace import located
+from patchstack.workspace.mapping import Node
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Models = Mapping[str, Model]
+"""Models by the names that suites and `{model:NAME}` give them."""
+Problems = Iterable[tuple[str, str]]
+"""What is wrong with settings: each with the name of the setting."""
+
+NO_MODEL = Model(name="", path="")
+"""The value of a model that is not given."""
+
+
+class Refused(ValueError):
+    """An option's value that a form does not take. The text says why."""
+
+
+class Form(Protocol[T_co]):
+    """How the value of a setting is written, in a suite and on the command line."""
+
+    @property
+    def written(self) -> str:
+        """The value in a suite, in words for the reference."""
+        ...
+
+    @property
+    def option(self) -> Any:
+        """The type that the command line parses an option to; a list for one that may be repeated."""
+        ...
+
+    def read(self, node: Node, name: str, models: Models) -> T_co | None:
+        """The value of a suite's entry, which has the key. Complains to the node; None after that."""
+        ...
+
+    def convert(self, given: Any, name: str, models: Models) -> T_co:
+        """The value of an option. Raises `Refused`, or an error of the family with words of its own."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: CPython 3.11 cannot make a `Setting[int](…)` that has them
+class Setting(Generic[T]):
+    """One setting of a kind.
+
+    `default` is its value if it is not given; `help` says what it does, in one sentence. `required`: without it there
+    is a complaint. `in_suite` and `on_command_line` say where it exists. On the command line it is `flag` (by default
+    its name) and a value shown as `metavar`; `option_required`, `option_default` and `option_help` are for an option
+    that differs in that from the suite's key.
+    """
+
+    name: str
+    form: Form[T]
+    default: T
+    help: str
+    metavar: str | None = None
+    flag: str = ""
+    required: bool = False
+    in_suite: bool = True
+    on_command_line: bool = True
+    option_required: bool | None = None
+    option_default: object = None
+    option_help: str = ""
+
+    @property
+    def option_name(self) -> str:
+        return self.flag or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def must_be_given(self) -> bool:
+        """Whether the command line asks for the option."""
+        return self.required if self.option_required is None else self.option_required
+
+    @property
+    def shown_default(self) -> object:
+        """The value that the command line starts from and shows; None for a setting that has no single word for it."""
+        value = self.default if self.option_default is None else self.option_default
+        return value if isinstance(value, int | float | str) and value != "" else None
+
+
+class Values:
+    """The values of one gate's settings, and where complaints about them go."""
+
+    def __init__(
+        self,
+        found: Mapping[str, object],
+        chosen: frozenset[str],
+        *,
+        written: Callable[[str], str],
+        complain: Callable[[str | None, str], None],
+        node: Node | None = None,
+        complained: frozenset[str] = frozenset(),
+    ) -> None:
+        self._found = found
+        self._chosen = chosen
+        self._complain = complain
+        self._complained = set(complained)
+        self.written = written
+        self.node = node
+
+    def __getitem__(self, setting: Setting[T]) -> T:
+        return cast(T, self._found.get(setting.name, setting.default))
+
+    def chosen(self, setting: Setting[Any]) -> bool:
+        """Whether the user wrote it: in a suite, or as an option of another value than its default."""
+        return setting.name in self._chosen
+
+    def complain(self, name: str, text: str) -> None:
+        """Complain about a setting, unless its value was complained of already; about all of them for no name."""
+        if name not in self._complained:
+            self._complain(name or None, text)
+
+    def missing(self, setting: Setting[Any], text: str) -> None:
+        """Complain about a setting that is not given, once."""
+        self.complain(setting.name, text)
+        self._complained.add(setting.name)
+
+    def complain_all(self, problems: Problems) -> None:
+        for name, text in problems:
+            self.complain(name, text)
+
+    def unused(self, settings: Sequence[Setting[Any]], why: str) -> None:
+        """Complain about those that a suite's entry has without effect. Options are let pass."""
+        for setting in settings if self.node is not None else ():
+            if self.chosen(setting):
+                self.complain(setting.name, why)
+
+
+def read_values(node: Node, settings: Sequence[Setting[Any]], models: Models) -> Values:
+    """The values of an entry of a suite, or of a mapping in it; complaints go to the node. Settings that exist on the
+    command line alone have their defaults."""
+    found: dict[str, object] = {}
+    chosen: set[str] = set()
+    complained: set[str] = set()
+    for setting in settings:
+        if not setting.in_suite:
+            continue
+        before = len(node.problems)
+        if node.has(setting.name, required=setting.required):
+            chosen.add(setting.name)
+            value = setting.form.read(node, setting.name, models)
+            if value is not None:
+                found[setting.name] = value
+        if len(node.problems) > before:
+            complained.add(setting.name)
+    return Values(
+        found,
+        frozenset(chosen),
+        written=lambda name: f"{name}:",
+        complain=lambda name, text: node.complain(name if name in node.node else None, text),
+        node=node,
+        complained=frozenset(complained),
+    )
+
+
+def values_of_options(
+    settings: Sequence[Setting[Any]], options: Mapping[str, Any]
+) -> tuple[Values, Callable[[], None]]:
+    """The values of options, by the names of their settings; and what raises `UsageError` with every complaint, to be
+    called when all have been made. Raises what a form's `convert` raises."""
+    flags = {setting.name: setting.option_name for setting in settings if setting.on_command_line}
+    problems: list[str] = []
+    found: dict[str, object] = {}
+    complained: set[str] = set()
+    models: dict[str, Model] = {}
+    given = [one for one in settings if one.on_command_line and options.get(one.name) not in (None, [], ())]
+    for setting in sorted(given, key=lambda one: not isinstance(one.form, ModelName)):  # arguments name them
+        try:
+            value = setting.form.convert(options[setting.name], setting.name, models)
+        except Refused as error:
+            problems.append(f"{setting.option_name}: {error}")
+            complained.add(setting.name)
+            continue
+        found[setting.name] = value
+        if isinstance(value, Model):
+            models[value.name] = value
+
+    def written(name: str) -> str:
+        return flags.get(name, f"--{name.replace('_', '-')}")
+
+    def refuse() -> None:
+        if problems:
+            raise UsageError("the gate cannot be run so", problems=problems)
+
+    values = Values(
+        found,
+        frozenset(
+            one.name for one in given if options[one.name] != one.shown_default and options[one.name] is not False
+        ),
+        written=written,
+        complain=lambda name, text: problems.append(f"{written(name)}: {text}" if name else text),
+        complained=frozenset(complained),
+    )
+    return values, refuse
+
+
+# Forms
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number within bounds."""
+
+    least: int
+    most: int
+    option: Any = int
+
+    @property
+    def written(self) -> str:
+        return f"a whole number, {self.least} to {self.most}"
+
+    def read(self, node: Node, name: str, models: Models) -> int | None:
+        before = len(node.problems)
+        value = bounded(node, name, default=self.least, least=self.least, most=self.most)
+        return value if len(node.problems) == before else None
+
+    def convert(self, given: int, name: str, models: Models) -> int:
+        if not self.least <= given <= self.most:
+            raise Refused(f"{given} is not from {self.least} to {self.most}")
+        return given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A number for which `holds` is true. `problem` says what it is not, after the value."""
+
+    written: str
+    holds: Callable[[float], bool]
+    problem: str
+    option: Any = float
+
+    def read(self, node: Node, name: str, models: Models) -> float | None:
+        value = node.node.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and self.holds(value):
+            return float(value)
+        node.complain(name, f"{str(value)[:40]!r} {self.problem}")
+        return None
+
+    def convert(self, given: float, name: str, models: Models) -> float:
+        if not self.holds(given):
+            raise Refused(f"{given:g} {self.problem}")
+        return given
+
+
+def positive(most: float) -> Number:
+    """A number above zero."""
+    return Number(
+        written=f"a number above 0, up to {most:g}",
+        holds=lambda value: 0 < value <= most,
+        problem=f"is not a number above 0, up to {most:g}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text, for which `check` says what is wrong with it."""
+
+    written: str = "text"
+    check: Callable[[str], str | None] = lambda text: None
+    option: Any = str
+
+    def read(self, node: Node, name: str, models: Models) -> str | None:
+        text = node.text(name)
+        if text is not None and (problem := self.check(text)):
+            node.complain(name, problem)
+            return None
+        return text
+
+    def convert(self, given: str, name: str, models: Models) -> str:
+        if problem := self.check(given):
+            raise Refused(problem)
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """True or false."""
+
+    written: str = "true or false"
+    option: Any = bool
+
+    def read(self, node: Node, name: str, models: Models) -> bool | None:
+        return node.boolean(name)
+
+    def convert(self, given: bool, name: str, models: Models) -> bool:
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A list of texts."""
+
+    written: str = "a list of texts"
+    check: Callable[[str], str | None] = lambda text: None
+    option: Any = list[str]
+
+    def read(self, node: Node, name: str, models: Models) -> tuple[str, ...] | None:
+        texts = node.texts(name)
+        for problem in filter(None, map(self.check, texts or ())):
+            node.complain(name, problem)
+        return texts
+
+    def convert(self, given: Sequence[str], name: str, models: Models) -> tuple[str, ...]:
+        for problem in filter(None, map(self.check, given)):
+            raise Refused(problem)
+        return tuple(given)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A regular expression that must be found, or a word that stands for something else (`words`)."""
+
+    words: tuple[str, ...] = ()
+    option: Any = str
+
+    @property
+    def written(self) -> str:
+        return " or ".join(("a regular expression", *self.words))
+
+    def read(self, node: Node, name: str, models: Models) -> str | None:
+        return node.text(name) if node.node.get(name) in self.words else pattern(node, name)
+
+    def convert(self, given: str, name: str, models: Models) -> str:
+        if given not in self.words and (problem := pattern_problem(given)):
+            raise Refused(problem)
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """Regular expressions that must be found; one alone needs no list."""
+
+    written: str = "a regular expression, or a list of them"
+    option: Any = list[str]
+
+    def read(self, node: Node, name: str, models: Models) -> tuple[str, ...] | None:
+        return patterns(node, name)
+
+    def convert(self, given: Sequence[str], name: str, models: Models) -> tuple[str, ...]:
+        if problems := list(filter(None, map(pattern_problem, given))):
+            raise Refused("; ".join(problems))
+        return tuple(given)
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """Environment variables: a mapping in a suite, `NAME=VALUE` as an option."""
+
+    written: str = "a mapping of names to texts or whole numbers"
+    option: Any = list[str]
+
+    def read(self, node: Node, name: str, models: Models) -> Environment | None:
+        return environment(node, name)
+
+    def convert(self, given: Sequence[str], name: str, models: Models) -> Environment:
+        option = f"--{name.replace('_', '-')}"
+        pairs = [text.partition("=") for text in given]
+        problems = [f"{option} {key}: written as NAME=VALUE" for key, equals, _ in pairs if not equals]
+        problems += [problem for key, equals, _ in pairs if equals and (problem := variable_problem(key))]
+        if problems:
+            raise UsageError(f"{option} cannot be used", problems=problems)
+        return tuple(sorted({key: value for key, _, value in pairs}.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelName:
+    """A model: one of the workspace's in a suite, a file as an option."""
+
+    written: str = "a name of `models:`"
+    option: Any = Path
+
+    def read(self, node: Node, name: str, models: Models) -> Model | None:
+        return read_model(node, models, name)
+
+    def convert(self, given: Path, name: str, models: Models) -> Model:
+        return Model(name=name, path=str(given.expanduser().absolute()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Args:
+    """Arguments of a program, with the models that they name as `{model:NAME}`."""
+
+    args: tuple[str, ...] = ()
+    models: tuple[Model, ...] = ()
+
+
+NO_ARGS = Args()
+"""No arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """A list of arguments, in which `{model:NAME}` is a model's path."""
+
+    written: str = "a list of texts; `{model:NAME}` is a model's path"
+    option: Any = list[str]
+
+    def read(self, node: Node, name: str, models: Models) -> Args | None:
+        args, named = arguments(node, models, name)
+        return Args(args=args, models=named)
+
+    def convert(self, given: Sequence[str], name: str, models: Models) -> Args:
+        named = models_named(given)
+        if strangers := [one for one in named if one not in models]:
+            raise Refused(unknown_model(strangers[0], models))
+        return Args(args=tuple(given), models=tuple(models[one] for one in named))
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """The content of a file, beside the workspace file or named on the command line."""
+
+    written: str = "a file, beside the workspace file"
+    option: Any = Path
+
+    def read(self, node: Node, name: str, models: Models) -> bytes | None:
+        text = node.text(name)
+        if text is None:
+            return None
+        try:
+            return (node.path.parent / text).expanduser().read_bytes()
+        except OSError as error:
+            node.complain(name, f"{text} cannot be read: {error.strerror}")
+            return None
+
+    def convert(self, given: Path, name: str, models: Models) -> bytes:
+        try:
+            return given.read_bytes()
+        except OSError as error:
+            hint = f"--{name} FILE"
+            raise MissingError(f"the {name} {given} cannot be read: {error.strerror}", hint=hint) from error
+
+
+@dataclass(frozen=True, slots=True)
+class BuildName:
+    """A build: the key of a stored one, or a directory of programs."""
+
+    written: str = "a build's key, or a directory of programs"
+    option: Any = str
+
+    def read(self, node: Node, name: str, models: Models) -> str | None:
+        return read_build(node, name)
+
+    def convert(self, given: str, name: str, models: Models) -> str:
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class BuildDirectory(BuildName):
+    """A build, which the command line takes as a directory alone."""
+
+    option: Any = Path
+
+    def convert(self, given: Any, name: str, models: Models) -> str:
+        return located(str(given), Path.cwd())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A mapping with settings of its own, for suites alone."""
+
+    settings: tuple[Setting[Any], ...]
+    written: str = "a mapping"
+    option: Any = field(default=None, init=False)
+
+    def read(self, node: Node, name: str, models: Models) -> Values | None:
+        child = node.mapping(name)
+        if child is None:
+            return None
+        values = read_values(child, self.settings, models)
+        child.finish()
+        return values
+
+    def convert(self, given: Any, name: str, models: Models) -> Values:
+        raise Refused("is for suites alone")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named(Generic[T]):
+    """A mapping of names to mappings with settings of their own, for suites alone. `make` makes a value of a name and
+    the settings below it."""
+
+    settings: tuple[Setting[Any], ...]
+    make: Callable[[str, Values], T]
+    written: str = "a mapping of names to mappings"
+    option: Any = field(default=None, init=False)
+
+    def read(self, node: Node, name: str, models: Models) -> tuple[T, ...] | None:
+        child = node.mapping(name)
+        if child is None:
+            return None
+        found = []
+        for key, one in child.children():
+            found.append(self.make(key, read_values(one, self.settings, models)))
+            one.finish()
+        return tuple(found)
+
+    def convert(self, given: Any, name: str, models: Models) -> tuple[T, ...]:
+        raise Refused("is for suites alone")

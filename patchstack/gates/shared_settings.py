@@ -1,0 +1,155 @@
+"""Settings that several kinds have, and what they make: a prompt to a model, or a program with arguments of its own."""
+
+from __future__ import annotations
+
+from patchstack.gates.settings import (
+    NO_ARGS,
+    NO_MODEL,
+    Args,
+    Arguments,
+    ModelName,
+    Number,
+    Pattern,
+    Setting,
+    Text,
+    Values,
+    Variables,
+    Whole,
+)
+from patchstack.llama.program import GRAPHS_REUSED, NONE, Program, program_problem, sentinel_of
+from patchstack.llama.prompt import Prompting, prompting_problems
+from patchstack.observe.protocol import Model
+from patchstack.observe.settings import Environment
+
+MODEL = Setting[Model](
+    name="model",
+    form=ModelName(),
+    default=NO_MODEL,
+    required=True,
+    metavar="FILE",
+    help="The model, on the engine's machine.",
+)
+PROMPT = Setting[str](name="prompt", form=Text(), default="", required=True, metavar="TEXT", help="The prompt.")
+TOKENS = Setting[int](
+    name="tokens", form=Whole(1, 1 << 20), default=48, metavar="N", help="How many tokens are written."
+)
+CONTEXT = Setting[int](
+    name="context", form=Whole(16, 1 << 24), default=4096, metavar="N", help="The context's size, in tokens."
+)
+GPU_LAYERS = Setting[int](
+    name="gpu_layers", form=Whole(0, 9999), default=99, metavar="N", help="How many layers are on a GPU."
+)
+SEED = Setting[int](name="seed", form=Whole(0, (1 << 32) - 1), default=1, metavar="N", help="The sampler's seed.")
+FLASH_ATTENTION = Setting[str](
+    name="flash_attention",
+    form=Text(written="`on`, `off` or `auto`"),
+    default="on",
+    metavar="on|off|auto",
+    help="What -fa gets.",
+)
+ARGS = Setting[Args](
+    name="args",
+    form=Arguments(),
+    default=NO_ARGS,
+    flag="--arg",
+    metavar="TEXT",
+    help="One more argument for the program (repeat).",
+)
+ENV = Setting[Environment](
+    name="env",
+    form=Variables(),
+    default=(),
+    metavar="K=V",
+    help="A variable for the program, which gets no others (repeat).",
+)
+SENTINEL = Setting[str | None](
+    name="sentinel",
+    form=Pattern(words=(NONE,)),
+    default=None,
+    metavar="REGEX",
+    help="The line that shows that no output was lost; none: there is none.",
+)
+SECONDS = Setting[int](
+    name="seconds", form=Whole(1, 86_400), default=600, metavar="N", help="How long one run may take."
+)
+TRIES = Setting[int](
+    name="tries", form=Whole(1, 20), default=5, metavar="N", help="How often a run that cannot be judged is tried."
+)
+LOADING = (CONTEXT, GPU_LAYERS, SEED, FLASH_ATTENTION, ARGS)
+"""How a model with a prompt is loaded."""
+PROMPTING = (MODEL, PROMPT, TOKENS, *LOADING, ENV, SENTINEL, SECONDS, TRIES)
+"""All that `prompting_of` reads. A kind without one of them has its default."""
+
+PROGRAM = Setting[str](
+    name="program",
+    form=Text(written="a program, as it is named in bin", check=program_problem),
+    default="",
+    required=True,
+    metavar="NAME",
+    help="The program, as it is named in bin.",
+)
+ITS_MODEL = Setting[Model](
+    name="model",
+    form=ModelName(),
+    default=NO_MODEL,
+    in_suite=False,
+    metavar="FILE",
+    help="A model: {model:model} in --arg stands for its path.",
+)
+"""The model of a program with arguments of its own: in a suite, these name it."""
+SWITCH = Setting[Environment](
+    name="switch",
+    form=Variables(),
+    default=(),
+    in_suite=False,
+    metavar="K=V",
+    help="Also run with this, and want the same transcript (repeat).",
+)
+MARGIN = Setting[float](
+    name="margin",
+    form=Number(
+        written="a difference in probability, from 0 up to 1",
+        holds=lambda value: 0 <= value < 1,
+        problem="is no difference in probability: from 0 up to 1",
+    ),
+    default=0.0,
+    metavar="P",
+    help="Tokens no further apart than this in probability: INVALID, not FAIL.",
+)
+
+
+def prompting_of(values: Values) -> Prompting:
+    """The prompt that the settings of `PROMPTING` make; complaints about what does not go together go to the values."""
+    args = values[ARGS]
+    prompting = Prompting(
+        model=values[MODEL],
+        prompt=values[PROMPT],
+        tokens=values[TOKENS],
+        context=values[CONTEXT],
+        gpu_layers=values[GPU_LAYERS],
+        seed=values[SEED],
+        flash_attention=values[FLASH_ATTENTION],
+        args=args.args,
+        models=args.models,
+        env=values[ENV],
+        sentinel=values[SENTINEL] or GRAPHS_REUSED,
+        seconds=values[SECONDS],
+        tries=values[TRIES],
+    )
+    values.complain_all(prompting_problems(prompting, values.written))
+    return prompting
+
+
+def program_of(values: Values) -> Program:
+    """The program with arguments of its own that `PROGRAM`, `ARGS`, `ITS_MODEL`, `ENV`, `SENTINEL`, `SECONDS` and
+    `TRIES` make."""
+    args, model, sentinel = values[ARGS], values[ITS_MODEL], values[SENTINEL]
+    return Program(
+        name=values[PROGRAM],
+        args=args.args,
+        models=args.models or ((model,) if model != NO_MODEL else ()),
+        env=values[ENV],
+        sentinel=None if sentinel == NONE else sentinel or sentinel_of(values[PROGRAM]),
+        seconds=values[SECONDS],
+        tries=values[TRIES],
+    )
