@@ -250,12 +250,10 @@ def _build(
 
 
 def _report(stored: Stored, *, hit: bool, unproven: frozenset[str], output: Path | None, json: bool) -> Exit:
-    from patchstack.builds.record.record import bin_directory
     from patchstack.report.build import print_build
-    from patchstack.report.documents.build import build_document
     from patchstack.verdict import Verdict, exit_code
 
-    found = build_document(stored, hit=hit)
+    found = stored.document(hit=hit)
     if json:
         print(found.line)
     else:
@@ -263,7 +261,7 @@ def _report(stored: Stored, *, hit: bool, unproven: frozenset[str], output: Path
     if not found.built:
         return Exit.DOES_NOT_HOLD
     if output is not None:
-        _copy(bin_directory(stored), output)
+        _copy(stored.programs, output)
         talk(f"copied to {output}")
     return exit_code(
         Verdict.PASS if proof.verdict is Verdict.INVALID and proof.id in unproven else proof.verdict

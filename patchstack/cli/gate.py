@@ -237,7 +237,7 @@ def _bench(
         about = connection.engine.about()
         if stored is not None:
             programs = programs_of(stored, isolated=about.isolated, image=image)
-            what = f"build {stored.key[:12]} ({stored.record['source']['label']}) on {about.spec}"
+            what = f"build {stored.key[:12]} ({stored.record.source.label}) on {about.spec}"
         else:
             assert directory is not None
             gpus = uses_gpu(directory)

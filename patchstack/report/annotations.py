@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchstack.builds.record.record import BuildDocument
 from patchstack.git.patch.text import PatchText, read_text
-from patchstack.report.documents.build import BuildDocument
 from patchstack.report.documents.canary import CanaryDocument
 from patchstack.report.documents.gates import GatesDocument
 from patchstack.report.documents.lint import LintDocument

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from patchstack.builds.record.record import BuildDocument, Rejection
 from patchstack.builds.run.progress import Progress, ProgressReader, Pulse
-from patchstack.report.documents.build import BuildDocument, RejectionEntry, build_document
 from patchstack.report.streams import VERDICTS, coloured, paint_words, printing, quiet
 from patchstack.report.table import Give, Table, print_table
 from patchstack.report.text import counted, printable
@@ -171,7 +171,7 @@ def print_build(found: BuildDocument, unproven: Collection[str] = ()) -> None:
     print(paint_words(printable(verdict_line(what, verdicts, excused)), sys.stdout))
 
 
-def rejection_lines(rejection: RejectionEntry) -> Iterator[str]:
+def rejection_lines(rejection: Rejection) -> Iterator[str]:
     """Why a source does not compile, and whose line it is."""
     place = f"{rejection.file}:{rejection.line}" if rejection.line else rejection.file
     yield f"  {place}: {rejection.message}" if place else f"  {rejection.message}"
@@ -187,12 +187,12 @@ def print_builds(builds: Iterable[Stored], *, json: bool) -> None:
     builds = tuple(builds)
     if json:
         for stored in builds:
-            print(build_document(stored, hit=True).line)
+            print(stored.document(hit=True).line)
         return
     if not builds:
         print("no builds yet", file=sys.stderr)
         return
-    rows = [[*_row(build_document(stored, hit=True)), _size(stored.bytes)] for stored in builds]
+    rows = [[*_row(stored.document(hit=True)), _size(stored.bytes)] for stored in builds]
     titles = ("key", "what", "variant", "platform", "proofs", "finished", "size")
     gives = {"what": Give.FOLD, "proofs": Give.WORDS, "finished": Give.WORDS, "size": Give.WORDS}
     print_table(Table(titles=titles, rows=rows, styles={}, gives=gives))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeGuard
 
+from patchstack.builds.record.record import BuildDocument
 from patchstack.errors import UsageError
-from patchstack.report.documents.build import BuildDocument
 from patchstack.report.documents.canary import CanaryDocument
 from patchstack.report.documents.read import FailedDocument, Report
 from patchstack.report.summary import part, summary

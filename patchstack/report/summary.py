@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from patchstack.report.documents.build import BuildDocument
+from patchstack.builds.record.record import BuildDocument
 from patchstack.report.documents.canary import CanaryDocument, CanaryPatchEntry
 from patchstack.report.documents.gates import GatesDocument
 from patchstack.report.documents.lint import LintDocument

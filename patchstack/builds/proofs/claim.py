@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchstack.document import Part
 from patchstack.verdict import Verdict
 
 IDS = ("exists", "machine", "runs", "commit", "cuda-arch", "cuda-ptx", "fp4", "paths")
@@ -42,8 +43,7 @@ class Claim:
             raise ValueError(f"not a build key: {self.key!r}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class Proof(Part, frozen=True, kw_only=True):
     """One thing that was checked of a build, and how it came out. `detail` is one line for people."""
 
     id: str

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.builds.proofs.elf import DamagedElf, Elf, read_elf
+from patchstack.document import Part
 from patchstack.errors import MissingError
 
 BIN = "bin"
@@ -20,8 +21,7 @@ _BLOCK = 4 << 20
 _BEFORE, _AFTER = 40, 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Binary:
+class Binary(Part, frozen=True, kw_only=True):
     """A file of `bin`: its path below it, the sha256 of its content in hex, its size in bytes."""
 
     name: str

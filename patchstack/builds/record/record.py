@@ -1,67 +1,169 @@
-"""The record of a build, `build.json`, and what `--json` prints: what was built from what, how, what was proven."""
+"""`patchstack.build/1`, the record of a build: what was built from what, how, and what was proven.
+
+The file `build.json` beside the binaries has it, and `patchstack build --json` prints it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from patchstack.builds.inputs.key import Key, Toolchain
 from patchstack.builds.inputs.plan import Plan
 from patchstack.builds.inputs.source import Source
+from patchstack.builds.inputs.variant import Setting
 from patchstack.builds.proofs.claim import Proof
 from patchstack.builds.proofs.files import Binary
-from patchstack.builds.record.store import Stored
-from patchstack.verdict import Verdict
+from patchstack.document import Document, Part
 
-SCHEMA = "patchstack.build/1"
 BUILT, REJECTED = "built", "rejected"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
-    """Why the source does not compile: the first real error, and the patch that wrote the line it is at (None: the
-    upstream did, or it could not be told). `origin` says so in words; `block` are the lines of the log to show."""
+class EngineEntry(Part, frozen=True, kw_only=True):
+    """Where it was built."""
+
+    spec: str
+    kind: str
+    endpoint: str
+    version: str
+    platform: str
+
+
+class StepEntry(Part, frozen=True, kw_only=True):
+    """A patch that was applied: the sha256 of its file, and the tree after it."""
+
+    file: str
+    sha256: str
+    tree: str
+
+
+class SourceEntry(Part, frozen=True, kw_only=True):
+    """What was built: the tree, the pin and the patches it came from; `series` is the verdict of a verification."""
+
+    label: str
+    tree: str
+    pin: str | None
+    upstream: str | None
+    series: str
+    patches: tuple[StepEntry, ...]
+    absent: tuple[str, ...]
+
+
+class OptionEntry(Part, frozen=True, kw_only=True):
+    """A resolved option: its value, where that came from, and the digest of an image or a toolkit."""
+
+    value: Any
+    origin: Any = msgspec.field(name="from")
+    digest: str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class OptionsEntry(Part, frozen=True, kw_only=True):
+    """Every resolved option. `arch`, `image` and `toolkit` are there only if the build has one."""
+
+    optional_targets: OptionEntry | msgspec.UnsetType = msgspec.UNSET
+    variant: OptionEntry
+    engine: OptionEntry
+    platform: OptionEntry
+    targets: OptionEntry
+    jobs: OptionEntry
+    memory: OptionEntry
+    cpus: OptionEntry
+    time: OptionEntry
+    ccache: OptionEntry
+    toolchain: OptionEntry
+    arch: OptionEntry | msgspec.UnsetType = msgspec.UNSET
+    image: OptionEntry | msgspec.UnsetType = msgspec.UNSET
+    toolkit: OptionEntry | msgspec.UnsetType = msgspec.UNSET
+    cmake: dict[str, OptionEntry]
+    compile: dict[str, OptionEntry]
+
+
+class CcacheEntry(Part, frozen=True, kw_only=True):
+    """What ccache had, in files."""
+
+    hits: int
+    misses: int
+
+
+class Rejection(Part, frozen=True, kw_only=True):
+    """Why the source does not compile: the first real error, its place, and the patch that wrote that line (null: it is
+    upstream's, or could not be told). `origin` says so in words; `block` are the lines of the log to show."""
 
     kind: str
     message: str
     file: str | None
     line: int | None
     patch: str | None
-    origin: str
+    origin: str | None
     block: tuple[str, ...]
 
 
-def options(plan: Plan, toolchain: Toolchain) -> dict[str, Any]:
-    """Every resolved option with its value and where it came from."""
+class BuildDocument(Document, frozen=True, kw_only=True, tag="patchstack.build/1"):
+    """A build. Times are RFC 3339 in UTC, `seconds` is the wall time of each part.
 
-    def one(value: Any, origin: str) -> dict[str, Any]:
-        return {"value": value, "from": origin}
+    `hit` (nothing was compiled), `out_dir` and `log` are there when it is printed, not in the file beside the binaries.
+    """
 
-    found: dict[str, Any] = {
-        "variant": one(plan.variant, plan.why),
-        "engine": one(plan.engine.endpoint, plan.engine.spec),
-        "platform": one(plan.platform.value, plan.platform.origin),
-        "targets": one(list(plan.targets.value), plan.targets.origin),
-        "jobs": one(plan.jobs.value, plan.jobs.origin),
-        "memory": one(plan.memory.value, plan.memory.origin),
-        "cpus": one(plan.cpus.value, plan.cpus.origin),
-        "time": one(plan.seconds.value, plan.seconds.origin),
-        "ccache": one(plan.ccache.value, plan.ccache.origin),
-        "toolchain": one(dict(toolchain.versions), toolchain.digest),
-    }
-    if plan.optional_targets is not None:
-        found["optional_targets"] = one(list(plan.optional_targets.value), plan.optional_targets.origin)
-    if plan.arch_setting is not None and plan.arch is not None:
-        found["arch"] = one(plan.arch.cmake, plan.arch_setting.origin)
-    if plan.image is not None:
-        found["image"] = {**one(plan.image.value, plan.image.origin), "digest": toolchain.image_digest}
-    if plan.toolkit is not None and plan.cuda:
-        found["toolkit"] = {**one(plan.toolkit.value, plan.toolkit.origin), "digest": toolchain.toolkit_digest}
-    for kind, settings in (("cmake", plan.cmake), ("compile", plan.compile)):
-        found[kind] = {name: one(setting.value, setting.origin) for name, setting in sorted(settings.items())}
-    return found
+    key: str
+    status: str
+    engine: EngineEntry
+    variant: str
+    platform: str
+    arch: str | None
+    source: SourceEntry
+    options: OptionsEntry
+    inputs: dict[str, Any]
+    notes: tuple[str, ...]
+    started: str
+    finished: str
+    wall_s: float
+    seconds: dict[str, float]
+    ccache: CcacheEntry | None
+    binaries: tuple[Binary, ...]
+    proofs: tuple[Proof, ...]
+    rejection: Rejection | None
+    hit: bool | msgspec.UnsetType = msgspec.UNSET
+    out_dir: str | msgspec.UnsetType = msgspec.UNSET
+    log: str | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def built(self) -> bool:
+        """Whether it compiled."""
+        return self.status == BUILT
+
+
+def options(plan: Plan, toolchain: Toolchain) -> OptionsEntry:
+    """Return every resolved option with its value and its origin."""
+
+    def one(value: Any, origin: str, digest: str | msgspec.UnsetType | None = msgspec.UNSET) -> OptionEntry:
+        return OptionEntry(value=value, origin=origin, digest=digest)
+
+    def each(settings: Mapping[str, Setting[str]]) -> dict[str, OptionEntry]:
+        return {name: one(setting.value, setting.origin) for name, setting in sorted(settings.items())}
+
+    optional, arch, image, toolkit = plan.optional_targets, plan.arch_setting, plan.image, plan.toolkit
+    return OptionsEntry(
+        variant=one(plan.variant, plan.why),
+        engine=one(plan.engine.endpoint, plan.engine.spec),
+        platform=one(plan.platform.value, plan.platform.origin),
+        targets=one(plan.targets.value, plan.targets.origin),
+        optional_targets=one(optional.value, optional.origin) if optional is not None else msgspec.UNSET,
+        jobs=one(plan.jobs.value, plan.jobs.origin),
+        memory=one(plan.memory.value, plan.memory.origin),
+        cpus=one(plan.cpus.value, plan.cpus.origin),
+        time=one(plan.seconds.value, plan.seconds.origin),
+        ccache=one(plan.ccache.value, plan.ccache.origin),
+        toolchain=one(dict(toolchain.versions), toolchain.digest),
+        arch=one(plan.arch.cmake, arch.origin) if arch is not None and plan.arch is not None else msgspec.UNSET,
+        image=one(image.value, image.origin, toolchain.image_digest) if image is not None else msgspec.UNSET,
+        toolkit=one(toolkit.value, toolkit.origin, toolchain.toolkit_digest)
+        if toolkit is not None and plan.cuda
+        else msgspec.UNSET,
+        cmake=each(plan.cmake),
+        compile=each(plan.compile),
+    )
 
 
 def make_record(
@@ -77,71 +179,39 @@ def make_record(
     binaries: Iterable[Binary],
     proofs: Iterable[Proof],
     rejection: Rejection | None,
-) -> dict[str, Any]:
-    """The record as it is stored. Times are RFC 3339 in UTC, `seconds` wall time of each part."""
-    return {
-        "schema": SCHEMA,
-        "key": key.hex,
-        "status": REJECTED if rejection is not None else BUILT,
-        "engine": {
-            "spec": plan.engine.spec,
-            "kind": plan.engine.kind,
-            "endpoint": plan.engine.endpoint,
-            "version": plan.engine.version,
-            "platform": plan.engine.platform,
-        },
-        "variant": plan.variant,
-        "platform": plan.platform.value,
-        "arch": plan.arch.cmake if plan.arch else None,
-        "source": {
-            "label": source.label,
-            "tree": source.tree,
-            "pin": source.base_commit,
-            "upstream": source.upstream,
-            "series": source.verdict,
-            "patches": [{"file": step.file, "sha256": step.sha256, "tree": step.tree} for step in source.steps],
-            "absent": list(source.absent),
-        },
-        "options": options(plan, toolchain),
-        "inputs": dict(key.inputs),
-        "notes": [*source.notes, *plan.notes],
-        "started": started,
-        "finished": finished,
-        "wall_s": round(sum(seconds.values()), 3),
-        "seconds": dict(seconds),
-        "ccache": dict(ccache) if ccache is not None else None,
-        "binaries": [{"name": one.name, "sha256": one.sha256, "size": one.size} for one in binaries],
-        "proofs": [{"id": one.id, "verdict": str(one.verdict), "detail": one.detail} for one in proofs],
-        "rejection": None
-        if rejection is None
-        else {
-            "kind": rejection.kind,
-            "message": rejection.message,
-            "file": rejection.file,
-            "line": rejection.line,
-            "patch": rejection.patch,
-            "origin": rejection.origin,
-            "block": list(rejection.block),
-        },
-    }
-
-
-def proofs_of(record: Mapping[str, Any]) -> tuple[Proof, ...]:
-    """The proofs of a record."""
-    return tuple(
-        Proof(id=str(one["id"]), verdict=Verdict(one["verdict"]), detail=str(one["detail"]))
-        for one in record.get("proofs", ())
+) -> BuildDocument:
+    """Return the record as it is stored. Times are RFC 3339 in UTC, `seconds` wall time of each part."""
+    return BuildDocument(
+        key=key.hex,
+        status=REJECTED if rejection is not None else BUILT,
+        engine=EngineEntry(
+            spec=plan.engine.spec,
+            kind=plan.engine.kind,
+            endpoint=plan.engine.endpoint,
+            version=plan.engine.version,
+            platform=plan.engine.platform,
+        ),
+        variant=plan.variant,
+        platform=plan.platform.value,
+        arch=plan.arch.cmake if plan.arch else None,
+        source=SourceEntry(
+            label=source.label,
+            tree=source.tree,
+            pin=source.base_commit,
+            upstream=source.upstream,
+            series=source.verdict,
+            patches=tuple(StepEntry(file=step.file, sha256=step.sha256, tree=step.tree) for step in source.steps),
+            absent=tuple(source.absent),
+        ),
+        options=options(plan, toolchain),
+        inputs=dict(key.inputs),
+        notes=(*source.notes, *plan.notes),
+        started=started,
+        finished=finished,
+        wall_s=round(sum(seconds.values()), 3),
+        seconds=dict(seconds),
+        ccache=CcacheEntry(hits=ccache["hits"], misses=ccache["misses"]) if ccache is not None else None,
+        binaries=tuple(binaries),
+        proofs=tuple(proofs),
+        rejection=rejection,
     )
-
-
-def binaries_of(record: Mapping[str, Any]) -> tuple[Binary, ...]:
-    """The binaries of a record."""
-    return tuple(
-        Binary(name=str(one["name"]), sha256=str(one["sha256"]), size=int(one["size"]))
-        for one in record.get("binaries", ())
-    )
-
-
-def bin_directory(stored: Stored) -> Path:
-    """Where the programs of a build are."""
-    return stored.directory / "bin"

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from patchstack.canonical import indented
+import msgspec
+
+from patchstack.builds.record.record import BuildDocument
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.atomic import put_in_place, replace_file, write_new
 from patchstack.files.lock import locked
@@ -28,11 +28,21 @@ _DRAFT = re.compile(rf"\.draft-[0-9a-f]{{12}}-(?P<tag>{TAG})(?:-[0-9a-f]{{6}})?(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A build in the store: its key, its directory, and its record as JSON (see `patchstack.builds.record.record`)."""
+    """A build in the store: its key, its directory, and its record."""
 
     key: str
     directory: Path
-    record: Mapping[str, Any]
+    record: BuildDocument
+
+    @property
+    def programs(self) -> Path:
+        """The directory of its programs and libraries."""
+        return self.directory / "bin"
+
+    def document(self, *, hit: bool) -> BuildDocument:
+        """Return the record as it is printed. `hit`: nothing was compiled."""
+        log = str(self.directory / LOG)
+        return msgspec.structs.replace(self.record, hit=hit, out_dir=str(self.directory), log=log)
 
     @property
     def bytes(self) -> int:
@@ -64,16 +74,14 @@ class Store:
         if not self.root.is_dir():
             return ()
         found = [self._load(path) for path in self.root.iterdir() if _KEY.match(path.name)]
-        return tuple(sorted(filter(None, found), key=lambda stored: str(stored.record.get("finished")), reverse=True))
+        return tuple(sorted(filter(None, found), key=lambda stored: stored.record.finished, reverse=True))
 
     def _load(self, directory: Path) -> Stored | None:
         try:
-            record = json.loads((directory / RECORD).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError):
-            return None  # a damaged record is no build: it is made again, and then replaced
-        return Stored(key=directory.name, directory=directory, record=record) if isinstance(record, dict) else None
+            record = msgspec.json.decode((directory / RECORD).read_bytes(), type=BuildDocument)
+        except (OSError, msgspec.MsgspecError):
+            return None  # no build, or a damaged record: the build is made again, and then replaced
+        return Stored(key=directory.name, directory=directory, record=record)
 
     @contextlib.contextmanager
     def alone(self, name: str, waiting: Callable[[str], None]) -> Iterator[None]:
@@ -95,9 +103,9 @@ class Store:
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    def commit(self, key: str, draft: Path, record: Mapping[str, Any]) -> Stored:
+    def commit(self, key: str, draft: Path, record: BuildDocument) -> Stored:
         """Put a draft in its place under its key, instead of what was there. To be called under the key's lock."""
-        write_new(draft / RECORD, indented(record))
+        write_new(draft / RECORD, record.indented)
         place = self.root / key
         if place.exists():
             old = draft.with_name(f"{draft.name}-old")
@@ -108,9 +116,9 @@ class Store:
             put_in_place(draft, place)
         return Stored(key=key, directory=place, record=record)
 
-    def amend(self, stored: Stored, record: Mapping[str, Any]) -> Stored:
+    def amend(self, stored: Stored, record: BuildDocument) -> Stored:
         """Replace the record of a build."""
-        replace_file(stored.directory / RECORD, indented(record))
+        replace_file(stored.directory / RECORD, record.indented)
         return Stored(key=stored.key, directory=stored.directory, record=record)
 
     def remove(self, stored: Stored) -> None:

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from patchstack.builds.inputs.key import Key, Toolchain, build_key
 from patchstack.builds.inputs.plan import Plan
 from patchstack.builds.inputs.source import Source
-from patchstack.builds.proofs.claim import Claim, ProgramOutput, Proof
+from patchstack.builds.proofs.claim import Claim, ProgramOutput
 from patchstack.builds.proofs.files import Binary, binaries
 from patchstack.builds.proofs.prove import find_cuobjdump, prove
 from patchstack.builds.record.provenance import write_provenance
-from patchstack.builds.record.record import BUILT, binaries_of, make_record, proofs_of
+from patchstack.builds.record.record import make_record
 from patchstack.builds.record.store import LOG, Store, Stored
 from patchstack.builds.run.recipe import ccache_rate
 from patchstack.builds.run.session import Session, SessionResult, Watch, open_session
@@ -100,12 +102,11 @@ def _usable(store: Store, key: Key, inputs: Inputs, watch: Watch) -> Stored | No
     found = store.find(key.hex)
     if found is None:
         return None
-    if found.record.get("status") == BUILT:
-        with_ccache = bool(found.record.get("options", {}).get("ccache", {}).get("value", True))
-        if with_ccache and inputs.plan.refuses_ccache:
+    if found.record.built:
+        if found.record.options.ccache.value and inputs.plan.refuses_ccache:
             watch.talk(f"the stored build {key.short} was made with ccache: made again without")
             return None
-        recorded = set(binaries_of(found.record))
+        recorded = set(found.record.binaries)
         if not recorded or recorded != set(_binaries(found.directory)):
             watch.talk(f"the stored build {key.short} is not what it was: made again")
             return None
@@ -124,7 +125,7 @@ def _binaries(directory: Path) -> tuple[Binary, ...]:
 def judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
     """Proofs that could not be judged for want of cuobjdump, and can be now, are judged. What takes a run of the
     programs is not: finding a build starts nothing."""
-    proofs = proofs_of(stored.record)
+    proofs = stored.record.proofs
     left = {proof.id for proof in proofs if proof.verdict is Verdict.INVALID} & _DISASSEMBLED
     if not left or (cuobjdump := find_cuobjdump()) is None:
         return stored
@@ -133,11 +134,7 @@ def judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
     if not now:
         return stored
     judged = tuple(now.get(proof.id, proof) for proof in proofs)
-    return store.amend(stored, {**stored.record, "proofs": _as_json(judged)})
-
-
-def _as_json(proofs: tuple[Proof, ...]) -> list[dict[str, str]]:
-    return [{"id": one.id, "verdict": str(one.verdict), "detail": one.detail} for one in proofs]
+    return store.amend(stored, msgspec.structs.replace(stored.record, proofs=judged))
 
 
 def claim(inputs: Inputs, session: Session | None = None) -> Claim:

@@ -191,8 +191,8 @@ def _against_locks(documents: list[Report]) -> list[Annotation]:
 def _outputs(inputs: Inputs, documents: list[Report], code: int) -> dict[str, str]:
     """What later steps may want to know; of one document, empty where there are several. A series that was compared
     with nothing does not hold, even where that was asked for."""
+    from patchstack.builds.record.record import BuildDocument
     from patchstack.cli.ci.inputs import Command
-    from patchstack.report.documents.build import BuildDocument
     from patchstack.report.documents.canary import CanaryDocument
     from patchstack.report.documents.verify import VerifyDocument
 

@@ -6,9 +6,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from patchstack.builds.record.record import BuildDocument
 from patchstack.document import Part, Printed
 from patchstack.errors import PatchstackError, UsageError
-from patchstack.report.documents.build import BuildDocument
 from patchstack.report.documents.canary import CanaryDocument
 from patchstack.report.documents.gates import GatesDocument
 from patchstack.report.documents.lint import LintDocument

@@ -10,7 +10,6 @@ from patchstack.builds.inputs.plan import Request
 from patchstack.builds.inputs.prepare import prepare
 from patchstack.builds.inputs.source import Source, with_absent
 from patchstack.builds.inputs.variant import Setting, Variants
-from patchstack.builds.record.record import BUILT, bin_directory
 from patchstack.builds.record.store import Store
 from patchstack.builds.run.build import build
 from patchstack.builds.run.session import NotJudged, Watch
@@ -169,8 +168,7 @@ class KeyedBuilds:
             stored, _ = build(inputs, self.engine, self.store, self.watch)
         except NotJudged as error:
             return NoTree(why=f"its build ended without an answer: {error.message}")
-        if stored.record["status"] != BUILT:
-            rejection = stored.record["rejection"]
-            return NoTree(why=f"it does not build: {rejection['message']}")
+        if stored.record.rejection is not None:
+            return NoTree(why=f"it does not build: {stored.record.rejection.message}")
         self.watch.phase("run")
-        return bin_directory(stored)
+        return stored.programs

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.builds.inputs.source import Source
-from patchstack.builds.record.record import BUILT, proofs_of
 from patchstack.builds.record.store import Stored
 from patchstack.errors import ConfigError, MissingError
 from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
@@ -152,18 +151,18 @@ def gated(
     before = built[-1] if built else None
     if built is not None:
         built.append(stored)
-    if stored.record["status"] != BUILT:
-        rejection = stored.record["rejection"]
+    rejection = stored.record.rejection
+    if rejection is not None:
         yield AcceptStep(
             name=f"build {which}",
             verdict=Verdict.FAIL,
-            detail=f"{rejection['file']}:{rejection['line']}: {rejection['message']}",
+            detail=f"{rejection.file}:{rejection.line}: {rejection.message}",
             evidence={"build": stored.key},
         )
         return
     proofs = [
         (proof.id, Verdict.PASS if proof.verdict is Verdict.INVALID and proof.id in terms.unproven else proof.verdict)
-        for proof in proofs_of(stored.record)
+        for proof in stored.record.proofs
     ]
     verdict = _together([one for _, one in proofs])
     bad = [name for name, one in proofs if one is not Verdict.PASS]
@@ -192,7 +191,7 @@ def _built(way: OnTheWay, commit: Commit, which: str, build: BuildOf) -> Stored:
 
 def _of_the_next(suite: Suite, judgement: Judgement, ready: Runner, after: Stored) -> Judgement:
     """A judgement over a transcript that changed, where the reference may be of the build after this one."""
-    if after.record["status"] != BUILT:
+    if not after.record.built:
         return judgement
     ((_, again),) = run_suite(suite, _referring_to(after, ready), of="before, against the candidate")
     if not still_the_same(again):

@@ -9,19 +9,21 @@ from typing import Any
 import pytest
 
 from patchstack.builds.proofs.prove import Proof
-from patchstack.builds.record.record import proofs_of
 from patchstack.builds.record.store import Store, Stored
 from patchstack.builds.run import build as building
 from patchstack.verdict import Verdict
+from tests.support.build_records import a_record
 
 KEY = "ab" * 32
 INPUTS: Any = SimpleNamespace()
 
 
 def stored(store: Store, **verdicts: str) -> Stored:
-    proofs = [{"id": name.replace("_", "-"), "verdict": one, "detail": "then"} for name, one in verdicts.items()]
+    proofs = tuple(
+        Proof(id=name.replace("_", "-"), verdict=Verdict(one), detail="then") for name, one in verdicts.items()
+    )
     with store.draft(KEY) as draft:
-        store.commit(KEY, draft, {"key": KEY, "status": "built", "proofs": proofs})
+        store.commit(KEY, draft, a_record(KEY, proofs=proofs))
     found = store.find(KEY)
     assert found is not None
     return found
@@ -49,7 +51,7 @@ def test_what_lacked_a_disassembler_is_judged_when_there_is_one(tmp_path: Path, 
     found = stored(store, exists="PASS", runs="INVALID", cuda_arch="INVALID", cuda_ptx="INVALID")
     judged = building.judged_again(store, found, INPUTS)
     assert proven == [{"cuobjdump": "cuobjdump", "run": None}]
-    assert [(one.id, str(one.verdict), one.detail) for one in proofs_of(judged.record)] == [
+    assert [(one.id, str(one.verdict), one.detail) for one in judged.record.proofs] == [
         ("exists", "PASS", "then"),
         ("runs", "INVALID", "then"),
         ("cuda-arch", "PASS", "now"),

@@ -9,10 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 from rich.console import Console
 
-from patchstack.builds.record.record import BUILT
+from patchstack.builds.record.record import BUILT, BuildDocument
 from patchstack.cli import gate as gate_command
 from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
 from patchstack.gates.judgement import Judgement
@@ -184,7 +185,8 @@ def of_builds() -> Table:
     source = {**BUILD["source"], "label": f"paged up to {PATCH}"}
     record = {**BUILD, "key": SHA, "source": source, "variant": "cuda-blackwell", "status": BUILT, "proofs": proofs}
     record |= {"finished": "2026-11-21T10:00:00Z", "rejection": None}
-    stored = some(record=record, bytes=123_456_789, directory=Path("/x"), key=SHA)
+    document = msgspec.convert(record, BuildDocument)
+    stored = some(document=lambda *, hit: document, bytes=123_456_789, directory=Path("/x"), key=SHA)
     return printed_by(build.print_builds, [stored], json=False)[0]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,11 +9,15 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from patchstack.builds.proofs.claim import Proof
 from patchstack.builds.record.store import RECORD, Store
 from patchstack.errors import MissingError, UsageError
 from patchstack.files import processes
+from patchstack.verdict import Verdict
+from tests.support.build_records import a_record
 from tests.support.namespaces import in_another, need_namespaces
 
 KEY, OTHER = "ab" * 32, "ac" * 32
@@ -24,7 +27,7 @@ def a_build(store: Store, key: str, finished: str = "2026-01-01T00:00:00+00:00",
     with store.draft(key) as draft:
         (draft / "bin").mkdir()
         (draft / "bin" / "tool").write_text(text)
-        store.commit(key, draft, {"key": key, "status": "built", "finished": finished})
+        store.commit(key, draft, a_record(key, finished=finished))
 
 
 def test_a_build_is_found_under_its_key_and_by_the_start_of_it(tmp_path: Path) -> None:
@@ -64,7 +67,7 @@ def test_a_build_made_again_takes_the_place_of_the_old_one(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [KEY]
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", "\0"])
+@pytest.mark.parametrize("damage", ["", "{", "[]", "\0", "{}", '{"schema": "patchstack.build/1", "status": "built"}'])
 def test_a_damaged_record_is_no_build(tmp_path: Path, damage: str) -> None:
     store = Store(tmp_path)
     a_build(store, KEY)
@@ -180,5 +183,8 @@ def test_an_amended_record_is_what_is_found_then(tmp_path: Path) -> None:
     a_build(store, KEY)
     found = store.find(KEY)
     assert found is not None
-    store.amend(found, {**found.record, "proofs": []})
-    assert json.loads((tmp_path / KEY / RECORD).read_text())["proofs"] == []
+    proof = Proof(id="exists", verdict=Verdict.PASS, detail="tool")
+    store.amend(found, msgspec.structs.replace(found.record, proofs=(proof,)))
+    again = store.find(KEY)
+    assert again is not None
+    assert again.record.proofs == (proof,)

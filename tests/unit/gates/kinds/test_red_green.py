@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from patchstack.observe.protocol import Model
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Node
+from tests.support.build_records import a_record
 from tests.support.programs import a_bench, program
 
 GREEN, RED = "echo '3 tests passed'", "echo 'shape FAILED'; exit 1"
@@ -148,16 +148,7 @@ def test_the_build_without_the_code_may_be_a_stored_one(tmp_path: Path) -> None:
     key = "0123456789ab" * 5 + "cdef"
     program(tmp_path / "bin", "test-shape", GREEN)
     program(tmp_path / "builds" / key / "bin", "test-shape", RED)
-    record = {
-        "schema": "patchstack.build-record/1",
-        "key": key,
-        "status": "built",
-        "source": {"label": "x, 3 patches"},
-        "options": {},
-        "arch": None,
-        "platform": "linux/amd64",
-    }
-    (tmp_path / "builds" / key / "build.json").write_text(json.dumps(record))
+    (tmp_path / "builds" / key / "build.json").write_bytes(a_record(key).indented)
     spec = RedGreenSettings(
         program=Program(name="test-shape"), without=key[:12], red="FAILED", green=r"(\d+) tests passed"
     )
