@@ -33,6 +33,7 @@ contract: $(VENV)/.installed  ## imports run downward only
 docs: $(VENV)/.installed   ## write the generated reference and the screens in the docs
 	$(BIN)/python ci/architecture.py
 	$(BIN)/python ci/reference.py
+	$(BIN)/python ci/gate_kinds.py
 	$(BIN)/python ci/screens.py
 	$(BIN)/python ci/step_summary.py
 	$(BIN)/python ci/schemas.py
@@ -56,6 +57,7 @@ $(VENV)/.tools: ci/requirements/dist.txt
 check: lint types contract workflows   ## lint, types, import contract, workflows, and that reference and screens are up to date
 	$(BIN)/python ci/architecture.py --check
 	$(BIN)/python ci/reference.py --check
+	$(BIN)/python ci/gate_kinds.py --check
 	$(BIN)/python ci/screens.py --check
 	$(BIN)/python ci/step_summary.py --check
 	$(BIN)/python ci/schemas.py --check

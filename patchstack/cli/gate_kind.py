@@ -70,7 +70,7 @@ def kind_command(entry: Entry) -> Callable[..., None]:
 
 def _option(setting: Setting[Any]) -> inspect.Parameter:
     """A setting as Typer's option."""
-    info = typer.Option(setting.option_name, metavar=setting.metavar, help=setting.option_help or setting.help)
+    info = typer.Option(setting.option_name, metavar=setting.metavar, help=setting.help)
     if setting.must_be_given:
         return _parameter(setting.name, Annotated[setting.form.option, info])
     if setting.form.option is bool:

@@ -73,16 +73,17 @@ class Form(Protocol[T_co]):
 class Setting(Generic[T]):
     """One setting of a kind.
 
-    `default` is its value if it is not given; `help` says what it does, in one sentence. `required`: without it there
-    is a complaint. `in_suite` and `on_command_line` say where it exists. On the command line it is `flag` (by default
-    its name) and a value shown as `metavar`; `option_required`, `option_default` and `option_help` are for an option
-    that differs in that from the suite's key.
+    `default` is its value if it is not given; `help` says what it does, in one sentence; `unit` is what a number
+    counts. `required`: without it there is a complaint. `in_suite` and `on_command_line` say where it exists. On the
+    command line it is `flag` (by default its name) and a value shown as `metavar`; `option_required` and
+    `option_default` are for an option that differs in that from the suite's key.
     """
 
     name: str
     form: Form[T]
     default: T
     help: str
+    unit: str = ""
     metavar: str | None = None
     flag: str = ""
     required: bool = False
@@ -90,7 +91,6 @@ class Setting(Generic[T]):
     on_command_line: bool = True
     option_required: bool | None = None
     option_default: object = None
-    option_help: str = ""
 
     @property
     def option_name(self) -> str:
@@ -345,7 +345,7 @@ class Pattern:
 
     @property
     def written(self) -> str:
-        return " or ".join(("a regular expression", *self.words))
+        return " or ".join(("a regular expression", *(f"`{word}`" for word in self.words)))
 
     def read(self, node: Node, name: str, models: Models) -> str | None:
         return node.text(name) if node.node.get(name) in self.words else pattern(node, name)

@@ -31,13 +31,18 @@ MODEL = Setting[Model](
 )
 PROMPT = Setting[str](name="prompt", form=Text(), default="", required=True, metavar="TEXT", help="The prompt.")
 TOKENS = Setting[int](
-    name="tokens", form=Whole(1, 1 << 20), default=48, metavar="N", help="How many tokens are written."
+    name="tokens", form=Whole(1, 1 << 20), default=48, unit="tokens", metavar="N", help="How many tokens are written."
 )
 CONTEXT = Setting[int](
-    name="context", form=Whole(16, 1 << 24), default=4096, metavar="N", help="The context's size, in tokens."
+    name="context",
+    form=Whole(16, 1 << 24),
+    default=4096,
+    unit="tokens",
+    metavar="N",
+    help="The context's size, in tokens.",
 )
 GPU_LAYERS = Setting[int](
-    name="gpu_layers", form=Whole(0, 9999), default=99, metavar="N", help="How many layers are on a GPU."
+    name="gpu_layers", form=Whole(0, 9999), default=99, unit="layers", metavar="N", help="How many layers are on a GPU."
 )
 SEED = Setting[int](name="seed", form=Whole(0, (1 << 32) - 1), default=1, metavar="N", help="The sampler's seed.")
 FLASH_ATTENTION = Setting[str](
@@ -70,7 +75,7 @@ SENTINEL = Setting[str | None](
     help="The line that shows that no output was lost; none: there is none.",
 )
 SECONDS = Setting[int](
-    name="seconds", form=Whole(1, 86_400), default=600, metavar="N", help="How long one run may take."
+    name="seconds", form=Whole(1, 86_400), default=600, unit="seconds", metavar="N", help="How long one run may take."
 )
 TRIES = Setting[int](
     name="tries", form=Whole(1, 20), default=5, metavar="N", help="How often a run that cannot be judged is tried."

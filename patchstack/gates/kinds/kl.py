@@ -105,7 +105,9 @@ TEXT = Setting[bytes](
     metavar="FILE",
     help="The text, at least two contexts of tokens.",
 )
-CONTEXT = Setting[int](name="context", form=Whole(8, 1 << 20), default=512, metavar="N", help="The context, in tokens.")
+CONTEXT = Setting[int](
+    name="context", form=Whole(8, 1 << 20), default=512, unit="tokens", metavar="N", help="The context, in tokens."
+)
 CHUNKS = Setting[int | None](
     name="chunks",
     form=Whole(1, 10**6),
@@ -114,12 +116,18 @@ CHUNKS = Setting[int | None](
     help="How many contexts of the text [default: all].",
 )
 BATCH = Setting[int](
-    name="batch", form=Whole(1, 1 << 20), default=512, metavar="N", help="The batch of both sides, in tokens."
+    name="batch",
+    form=Whole(1, 1 << 20),
+    default=512,
+    unit="tokens",
+    metavar="N",
+    help="The batch of both sides, in tokens.",
 )
 UBATCH = Setting[int | None](
     name="ubatch",
     form=Whole(1, 1 << 20),
     default=None,
+    unit="tokens",
     metavar="N",
     help="The physical batch of both sides [default: the batch].",
 )
@@ -146,12 +154,13 @@ BASE_ENV = Setting[Environment](
     help="The base's variables, instead of --env (repeat).",
 )
 MEAN_LIMIT = Setting[float](
-    name="mean", form=positive(1e3), default=MEAN, metavar="NATS", help="What the mean must be below."
+    name="mean", form=positive(1e3), default=MEAN, unit="nats", metavar="NATS", help="What the mean must be below."
 )
 SAME_TOP_LIMIT = Setting[float](
     name="same_top",
     form=positive(100),
     default=SAME_TOP,
+    unit="percent",
     metavar="PERCENT",
     help="Where both must find the same token most probable.",
 )

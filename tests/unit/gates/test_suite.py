@@ -104,6 +104,20 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path) -> None:
     assert "name is missing" in told
 
 
+def test_the_workspace_file_is_parsed_once_and_its_suites_are_read_as_often_as_one_likes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = read_workspace(a_workspace(tmp_path, SUITES.replace("must: x", "mist: x")))
+    (tmp_path / "patchstack.yaml").unlink()
+    told = []
+    for _ in range(2):
+        with pytest.raises(ConfigError) as error:
+            read_suites(workspace)
+        told.append(error.value.problems)
+    assert told[0] == told[1]
+    assert len(told[0]) == 2
+
+
 def test_one_suite_is_the_one_meant_and_of_several_one_is_named(tmp_path: Path) -> None:
     path = a_workspace(tmp_path)
     suites = read_suites(read_workspace(path))
