@@ -9,7 +9,7 @@ import typer
 
 from patchstack.cli.complete import complete_number, complete_series
 from patchstack.cli.failures import talk
-from patchstack.cli.options import PatchesOption, WorkspaceOption, one_series, the_workspace
+from patchstack.cli.options import PatchesOption, StripOption, WorkspaceOption, one_series, the_workspace
 from patchstack.errors import UsageError
 from patchstack.report.text import counted, patch_count
 
@@ -25,14 +25,15 @@ def apply_command(
     ],
     patches: PatchesOption = None,
     at: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             "--at",
             metavar="N",
             autocompletion=complete_number,
-            help="Stop after the patch with this number (0: at the pin).",
+            help="Stop after the patch with this number, or this name (0: at the pin).",
         ),
     ] = None,
+    strip: StripOption = None,
     check: Annotated[bool, typer.Option("--check", help="Only see whether it applies; write nothing.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Finish what a killed run began to write.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.apply/1 document.")] = False,
@@ -46,7 +47,7 @@ def apply_command(
     *names, last = words
     directory = Path(last)
     if resume:
-        if names or patches or check or at is not None or json:
+        if names or patches or check or at is not None or json or strip is not None:
             raise UsageError("--resume takes a directory and nothing else", hint="patchstack apply --resume DIR")
         if not directory.is_dir():
             raise UsageError(f"{directory} is not a directory")
@@ -64,7 +65,7 @@ def apply_command(
         series = configured_series(config)
     if at is not None:
         series = series.up_to(at)
-    done = materialize(series, directory, check=check)
+    done = materialize(series, directory, check=check, strip=strip)
     if json:
         from json import dumps
 

@@ -108,7 +108,8 @@ def _named(ctx: typer.Context) -> set[str]:
 
 
 def _numbers(ctx: typer.Context) -> Iterator[tuple[str, str]]:
-    from patchstack.series.files.directory import number_of, patch_names, slug_of
+    from patchstack.series.files.names import number_of, slug_of
+    from patchstack.series.files.order import patch_names
 
     known = _section(ctx, "series")
     names = _named(ctx) & known.keys()

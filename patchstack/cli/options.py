@@ -47,6 +47,17 @@ PatchesOption = Annotated[
         readable=False,  # not Typer's words: reading it says why it cannot be read
     ),
 ]
+StripOption = Annotated[
+    int | None,
+    typer.Option(
+        "-p",
+        metavar="N",
+        min=0,
+        max=20,
+        help="Leave N directories out of the names in the patches, as git apply -pN "
+        "[default: 1, or the only depth at which every file exists].",
+    ),
+]
 WorkspaceOption = Annotated[
     Path | None,
     typer.Option("--workspace", metavar="FILE", help="The workspace file [default: the nearest patchstack.yaml]."),

@@ -15,6 +15,7 @@ from patchstack.cli.options import (
     PatchesOption,
     PinOption,
     SeriesArgument,
+    StripOption,
     UpstreamOption,
     WorkspaceOption,
     chosen_series,
@@ -49,6 +50,7 @@ def verify_command(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Go on after a patch that does not apply, leaving it out.")
     ] = False,
+    strip: StripOption = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print a patchstack.verify/1 document, one line a series.")
     ] = False,
@@ -82,6 +84,7 @@ def verify_command(
                     apply_only=apply_only,
                     tree_only=tree_only,
                     keep_going=keep_going,
+                    strip=strip,
                 )
             code = max(code, _reported(config, result, apply_only, json))
         except PatchstackError as error:

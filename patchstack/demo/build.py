@@ -15,7 +15,8 @@ from patchstack.demo.story import COARSE_KEYS, FORK, MOVED_ON, SHORT_LOG, UPSTRE
 from patchstack.demo.story import Commit as Chapter
 from patchstack.errors import UsageError
 from patchstack.git.objects import Objects, Repository
-from patchstack.series.files.directory import number_of, patch_names
+from patchstack.series.files.names import number_of
+from patchstack.series.files.order import patch_names
 from patchstack.series.history import read_fork
 from patchstack.series.mirror.export import ExportPolicy, carry_out, plan_export
 

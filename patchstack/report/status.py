@@ -8,7 +8,7 @@ from patchstack.git.patch.trailers import METADATA
 from patchstack.report.table import Give, Table
 from patchstack.report.text import counted
 from patchstack.report.verify import STATE_STYLES
-from patchstack.series.files.directory import spans
+from patchstack.series.files.names import spans
 from patchstack.series.lint.summary import LintState
 from patchstack.series.status.next_step import LockWord, MirrorWord
 from patchstack.series.status.status import ForkState, LockState, Mirror, Pin, SeriesStatus

@@ -1,109 +1,35 @@
-"""A series on disk: the ordered patch files of one directory, and their names.
-
-This is the one module that knows the suffixes. `0007-fast-path.patch` is plain: git applies it. `.anchored` is a suffix
-of its own since git would apply such a patch to the wrong place and say OK.
-"""
+"""A series on disk: the ordered patch files of one directory."""
 
 from __future__ import annotations
 
 import os
-import re
 import stat
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchstack.errors import ConfigError
+from patchstack.git.overlay import TreeOverlay
 from patchstack.git.patch.mail import read_mail
+from patchstack.series.files.depth import DEFAULT, TooShallow, fitting_depths, looks_usual, rewritten
+from patchstack.series.files.mailbox import has_diff, is_cover, split_mails
+from patchstack.series.files.names import choose_by_name, is_anchored, number_of, packed_as, spans, stem_of, title_of
+from patchstack.series.files.order import Listed, NotApplied, patch_names, read_order
+from patchstack.series.lock import FILE_NAME as LOCK
 from patchstack.workspace import SeriesConfig
-
-_PLAIN, _ANCHORED = ".patch", ".anchored"
-_SUFFIXES = (_PLAIN, _ANCHORED)
-_LOOKS = (_PLAIN, ".diff", _ANCHORED)
-_NUMBER = re.compile(r"(\d+)(?=[-_.])")
-_NUMBERED = re.compile(r"\d{4}-")
-_LONGEST = 64  # as `git format-patch` is told to cut names
-
-
-def is_patch(file: str) -> bool:
-    """Whether a file of that name is a patch of the series."""
-    return file.endswith(_SUFFIXES)
-
-
-def is_anchored(file: str) -> bool:
-    """Whether a patch of that name is anchored."""
-    return file.endswith(_ANCHORED)
-
-
-def looks_like_patch(file: str) -> bool:
-    """Whether a file that is no patch of the series has a name that a person could take for one."""
-    return _NUMBERED.match(file) is not None and any(look in file.lower() for look in _LOOKS)
-
-
-def number_of(file: str) -> int | None:
-    """Return the number in a file's name; None if it has none."""
-    found = _NUMBER.match(file)
-    return int(found.group(1)) if found else None
-
-
-def slug_of(file: str) -> str:
-    """Return a numbered file's name without number and suffix; empty for a name that has no more."""
-    stem, found = _stem(file), _NUMBER.match(file)
-    return stem[found.end() + 1 :] if found else stem
-
-
-def title_of(file: str) -> str:
-    """Return a subject for a patch without mail head, from its file name."""
-    return _NUMBER.sub("", _stem(file), count=1).replace("-", " ").replace("_", " ").strip()
-
-
-def make_name(number: int | None, slug: str, *, anchored: bool) -> str:
-    """Return the name that export gives a patch. One that is on its way to a number has none in its name."""
-    numbered = slug if number is None else f"{number:04d}-{slug}"
-    return numbered + (_ANCHORED if anchored else _PLAIN)
-
-
-def cut_slug(number: int, slug: str) -> str:
-    """Return a slug as `git format-patch` cuts it. git counts its own suffix and one character more, whatever suffix
-    the file gets from us."""
-    return slug[: _LONGEST - len(make_name(number, "", anchored=False)) - 1]
-
-
-def in_form(file: str, *, anchored: bool) -> str:
-    """Return the name of a patch file with the suffix of the given form."""
-    return make_name(None, _stem(file), anchored=anchored)
-
-
-def patch_names(directory: Path) -> list[str]:
-    """Return the names of a directory's patch files in apply order: sorted byte by byte.
-
-    Raises `ConfigError` for a directory that cannot be listed.
-    """
-    try:
-        return sorted((name for name in os.listdir(directory) if is_patch(name)), key=os.fsencode)
-    except OSError as error:
-        raise ConfigError(f"{directory} cannot be listed: {error.strerror}") from error
-
-
-def has_patches(directory: Path) -> bool:
-    """Whether a directory exists and holds patch files. Raises `ConfigError` for one that cannot be listed."""
-    return directory.is_dir() and bool(patch_names(directory))
-
-
-def _stem(file: str) -> str:
-    return file.rsplit(".", 1)[0]
-
 
 # git apply reads no patch of this size or more (apply.c, MAX_APPLY_SIZE).
 LARGEST_PATCH = 1024 * 1024 * 1023
-_SPANS = 12  # as many as a person reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchFile:
-    """One file of a series. `number` is the number in its name (None for a name without one), never a position.
+    """One patch of a series. `file` is its name below the directory; that of one patch of a mailbox ends with `#` and
+    the patch's place in it. `number` is the number in that name (None for a name without one), never a position.
 
-    `commit` is the fork commit its head names, if any; `data` is None where the file is too large to be a patch.
+    `commit` is the fork commit its head names, if any; `data` is its text, unpacked, with names for -p1, or None if the
+    file is too large to be a patch. `strip` is the N of `-pN` if a `series` file gave it.
     """
 
     file: str
@@ -111,6 +37,7 @@ class PatchFile:
     subject: str
     commit: str | None
     data: bytes | None
+    strip: int | None = None
 
     @property
     def anchored(self) -> bool:
@@ -119,101 +46,187 @@ class PatchFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """The patches of a directory in apply order: sorted by file name, byte by byte."""
+    """The patches of a directory in apply order. `left` are files of the directory that are not applied; `notes` say
+    what was found out about the others."""
 
     name: str
     directory: Path
     patches: tuple[PatchFile, ...]
+    left: tuple[NotApplied, ...] = ()
+    notes: tuple[str, ...] = ()
 
-    def up_to(self, number: int) -> Series:
-        """The series up to and including the patch of that number; 0 is the pin, with no patches, unless a patch has
-        that number. Raises `ConfigError` if no patch has it."""
-        for position, patch in enumerate(self.patches, 1):
-            if patch.number == number:
-                return Series(name=self.name, directory=self.directory, patches=self.patches[:position])
-        if number == 0:
-            return Series(name=self.name, directory=self.directory, patches=())
-        numbers = spans(patch.number for patch in self.patches if patch.number is not None) or "none"
-        raise ConfigError(
-            f"{self.name}: no patch has number {number}", hint=f"the numbers are {numbers or 'none'}; 0 is the pin"
-        )
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must know of the files, in sentences."""
+        return (*self.notes, *(f"{one.file} is not applied: {one.reason}" for one in self.left))
+
+    def up_to(self, which: int | str) -> Series:
+        """Return the series up to and including one patch: of that number, or of that name. 0 is the pin, with no
+        patches, unless a patch has that number. Raises `ConfigError` if no patch, or more than one, is meant."""
+        place = self.place_of(which)
+        return replace(self, patches=self.patches[: place + 1])
+
+    def place_of(self, which: int | str) -> int:
+        """Return the position of a patch, from 0, by number or name; -1 for 0 if no patch has that number. Raises
+        `ConfigError` if no patch, or more than one, is meant."""
+        if isinstance(which, str) and not which.isdigit():
+            files = [patch.file for patch in self.patches]
+            named = choose_by_name(which, files)
+            if named is None:
+                raise ConfigError(f"{self.name}: no patch is named {which}", hint=self._numbers())
+            return named
+        number = int(which)
+        found = [place for place, patch in enumerate(self.patches) if patch.number == number]
+        if len(found) > 1:
+            files = [self.patches[place].file for place in found]
+            raise ConfigError(
+                f"{self.name}: more than one patch has number {number}",
+                problems=files,
+                hint=f"say which by its name: {stem_of(files[0])}",
+            )
+        if found or number == 0:
+            return found[0] if found else -1
+        raise ConfigError(f"{self.name}: no patch has number {number}", hint=f"{self._numbers()}; 0 is the pin")
+
+    def _numbers(self) -> str:
+        numbers = spans(patch.number for patch in self.patches if patch.number is not None)
+        return f"the numbers are {numbers or 'none'}"
+
+    @property
+    def shared_numbers(self) -> frozenset[int]:
+        """The numbers that more than one patch has."""
+        counts = Counter(patch.number for patch in self.patches if patch.number is not None)
+        return frozenset(number for number, count in counts.items() if count > 1)
+
+    def at_depth(self, tree: TreeOverlay, strip: int | None = None) -> Series:
+        """Return the series with the names in its patches for -p1: from the depth `strip`, or else from the only depth
+        at which all files are in the tree, if it is not 1. What a `series` file says of a patch goes first.
+
+        Raises `ConfigError` for names that have not so many directories.
+        """
+        free = [patch for patch in self.patches if patch.strip is None and not patch.anchored and patch.data]
+        if strip is None:
+            if all(looks_usual(patch.data or b"") for patch in free):
+                return self
+            depths = fitting_depths([patch.data or b"" for patch in free], tree)
+            if DEFAULT in depths or len(depths) != 1:
+                return self
+            strip = depths[0]
+            note = f"names are read with -p{strip}: it is the only depth at which every file exists (-p N to choose)"
+            return replace(self._with_depth(strip), notes=(*self.notes, note))
+        return self._with_depth(strip)
+
+    def _with_depth(self, strip: int) -> Series:
+        problems: list[str] = []
+        patches = [
+            patch if patch.anchored or patch.strip is not None else _at_depth(patch, strip, problems)
+            for patch in self.patches
+        ]
+        if problems:
+            raise ConfigError(f"the patches of {self.directory} cannot be read with -p{strip}", problems=problems)
+        return replace(self, patches=tuple(patches))
+
+
+def _at_depth(patch: PatchFile, strip: int, problems: list[str]) -> PatchFile:
+    """A patch whose names begin at a depth, with names for -p1; as it is, with a complaint, if they are too short."""
+    try:
+        return patch if patch.data is None else replace(patch, data=rewritten(patch.data, strip))
+    except TooShallow as shallow:
+        problems.append(f"{patch.file}: {shallow}")
+        return patch
 
 
 def configured_series(config: SeriesConfig) -> Series:
     """Read the patches of a configured series. Raises what `load_series` raises; if there are no patches yet, the hint
     is how to get them."""
-    if config.patches.is_dir() and has_patches(config.patches):
+    if config.patches.is_dir() and patch_names(config.patches):
         return load_series(config.patches, config.name)
     hint = None
     if config.listed and config.fork is not None:
         hint = f"patchstack export {config.name} writes them from the fork"
     elif config.listed:
         hint = f"name the fork with fork: and fork_ref: in patchstack.yaml, then run patchstack export {config.name}"
-    if hint is None or (config.patches.exists() and not config.patches.is_dir()):
+    if hint is None or (config.patches.exists() and (not config.patches.is_dir() or os.listdir(config.patches))):
         return load_series(config.patches, config.name)
     raise ConfigError(f"there are no patches in {config.patches}", hint=hint)
 
 
 def load_series(directory: Path, name: str | None = None) -> Series:
-    """Read every `*.patch` and `*.anchored` of a directory.
+    """Read the patches of a directory, in the order that `read_order` finds.
 
-    Raises `ConfigError` for a directory that is not there or holds no patches, and, all at once, for files that cannot
-    be read and numbers that two files share.
+    Raises `ConfigError` for a directory that does not exist or holds no patches and, all at once, for files that cannot
+    be read; `MissingError` if the order cannot be known or a listed file does not exist.
     """
     name = name or directory.name
     if not directory.is_dir():
         raise ConfigError(f"{directory} is not a directory", hint="name the directory that holds the .patch files")
-    names = patch_names(directory)
-    if not names:
+    exported = (directory / LOCK).exists()
+    order = read_order(directory, ordered=exported)
+    if not order.files:
         raise ConfigError(f"there are no patches in {directory}", hint="a series is a directory of *.patch files")
     problems: list[str] = []
     patches: list[PatchFile] = []
-    for file in names:
+    covers: list[NotApplied] = []
+    for listed in order.files:
+        strip = DEFAULT if listed.strip is None else listed.strip
         try:
-            patches.append(_load(directory / file))
+            patches += [_at_depth(patch, strip, problems) for patch in _load(directory, listed, covers)]
         except OSError as error:
-            problems.append(f"{file}: {error.strerror or error}")
-    problems += _shared_numbers(patches)
+            problems.append(f"{listed.file}: {error.strerror or error}")
+    series = Series(name=name, directory=directory, patches=tuple(patches), left=(*covers, *order.left))
+    if exported:
+        problems += [
+            f"number {number} is taken by more than one patch: "
+            + ", ".join(patch.file for patch in patches if patch.number == number)
+            for number in sorted(series.shared_numbers)
+        ]
     if problems:
         raise ConfigError(f"the patches of {directory} cannot be used", problems=problems)
-    return Series(name=name, directory=directory, patches=tuple(patches))
+    if not patches:
+        told = [f"{one.file}: {one.reason}" for one in covers]
+        raise ConfigError(f"there are no patches in {directory}", problems=told)
+    return series
 
 
-def _load(path: Path) -> PatchFile:
+def _load(directory: Path, listed: Listed, covers: list[NotApplied]) -> Iterator[PatchFile]:
+    """The patches of one file: of a mailbox one a mail. Cover letters go to `covers`."""
+    path = directory / listed.file
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise OSError("not a regular file")
-    data = path.read_bytes() if status.st_size < LARGEST_PATCH else None
+    if status.st_size >= LARGEST_PATCH:
+        yield _patch(listed.file, listed.strip, None)
+        return
+    data = path.read_bytes()
+    if packed_as(path.name) is not None:
+        data = _unpacked(path.name, data)
+    mails = [(1, data)] if is_anchored(path.name) else split_mails(data)
+    for place, (line, mail) in enumerate(mails, 1):
+        file = listed.file if len(mails) == 1 else f"{listed.file}#{place}"
+        if is_cover(mail, number_of(listed.file) if len(mails) == 1 else None):
+            covers.append(NotApplied(file=file, reason="it is a cover letter: it holds no diff"))
+        elif len(mails) > 1 and not has_diff(mail):
+            covers.append(NotApplied(file=file, reason=f"the mail at line {line} holds no diff"))
+        else:
+            yield _patch(file, listed.strip, mail)
+
+
+def _patch(file: str, strip: int | None, data: bytes | None) -> PatchFile:
     mail = read_mail(data or b"")
     return PatchFile(
-        file=path.name,
-        number=number_of(path.name),
-        subject=mail.subject or title_of(path.name),
+        file=file,
+        number=number_of(file) if "#" not in file else None,
+        subject=mail.subject or title_of(file),
         commit=mail.commit,
         data=data,
+        strip=strip,
     )
 
 
-def _shared_numbers(patches: list[PatchFile]) -> list[str]:
-    by_number: dict[int, list[str]] = {}
-    for patch in patches:
-        if patch.number is not None:
-            by_number.setdefault(patch.number, []).append(patch.file)
-    return [
-        f"number {number} is taken by more than one patch: {', '.join(files)}"
-        for number, files in by_number.items()
-        if len(files) > 1
-    ]
+def _unpacked(file: str, data: bytes) -> bytes:
+    from patchstack.series.files.packed import Unpackable, unpack
 
-
-def spans(numbers: Iterable[int]) -> str:
-    """Numbers for a sentence: `0001-0004, 0006`."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    told = [f"{a:04d}" if a == b else f"{a:04d}-{b:04d}" for a, b in runs]
-    more = [f"{len(told) - _SPANS} more"] if len(told) > _SPANS else []
-    return ", ".join([*told[:_SPANS], *more])
+    try:
+        return unpack(file, data)
+    except Unpackable as refused:
+        raise OSError(str(refused)) from refused

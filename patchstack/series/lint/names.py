@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from patchstack.git.patch.mail import read_mail
-from patchstack.series.files.directory import cut_slug, looks_like_patch, make_name, slug_of
+from patchstack.series.files.names import cut_slug, looks_like_patch, make_name, slug_of
 from patchstack.series.lint.rule import Finding, LintedPatch, Rule, Subject, named, shown
 
 ID = "names"
@@ -19,7 +19,7 @@ def check(subject: Subject) -> Iterator[Finding]:
         yield from _suffix(patch)
     for file in subject.others:
         if looks_like_patch(file):
-            message = "it looks like a patch, but only *.patch and *.anchored are applied"
+            message = "it looks like a patch, but its suffix is none of a patch, so it is not applied"
             yield Finding(rule=ID, file=file, line=1, message=message)
 
 

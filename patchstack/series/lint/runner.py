@@ -11,7 +11,8 @@ from pathlib import Path
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit, Objects
 from patchstack.git.patch.text import read_text
-from patchstack.series.files.directory import Series, is_patch
+from patchstack.series.files.directory import Series
+from patchstack.series.files.names import is_patch
 from patchstack.series.lint import (
     additive,
     anchored,

@@ -17,6 +17,7 @@ from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
 from patchstack.git.patch.diff import named_paths
 from patchstack.git.trees import PathChange, compare_trees
+from patchstack.series.files.depth import deepest, looks_usual, named_at
 from patchstack.series.files.directory import Series
 from patchstack.series.verify.prefix_trees import Link, apply_series
 from patchstack.tasks import task
@@ -34,11 +35,12 @@ class Materialized:
 
 
 @task("applying the series")
-def materialize(series: Series, directory: Path, *, check: bool = False) -> Materialized:
+def materialize(series: Series, directory: Path, *, check: bool = False, strip: int | None = None) -> Materialized:
     """Apply a series to the files of a directory (a plain one or a work tree's root; no index is touched).
 
     Raises `UsageError` for a directory that cannot serve, `NotHeldError` where a patch does not apply; then nothing was
-    written. Files are replaced one by one behind a journal: a run killed in between is finished by the next.
+    written. Files are replaced one by one behind a journal: a run killed in between is finished by the next. `strip` is
+    the N of `-p N`.
     """
     if not directory.is_dir():
         raise UsageError(f"{directory} is not a directory", hint="name the source directory to apply the patches to")
@@ -48,7 +50,9 @@ def materialize(series: Series, directory: Path, *, check: bool = False) -> Mate
                 f"an earlier apply was killed while it wrote into {directory}",
                 hint=f"patchstack apply --resume {directory} finishes what it began; then its patches are applied",
             )
-        links, changes, contents = _compute(series, directory)
+        objects = Objects()
+        series, base = _read_ground(objects, series, directory, strip)
+        links, changes, contents = _compute(objects, series, base, directory)
         if not check:
             install(directory, contents)
     named = [(change, os.fsdecode(change.path)) for change in changes]
@@ -57,16 +61,29 @@ def materialize(series: Series, directory: Path, *, check: bool = False) -> Mate
         created=tuple(path for change, path in named if change.old is None),
         changed=tuple(path for change, path in named if change.old is not None and change.new is not None),
         removed=tuple(path for change, path in named if change.new is None),
-        warnings=tuple(
-            f"{link.patch.file}: {text}" for link in links if link.outcome for text in link.outcome.warnings
+        warnings=(
+            *series.warnings,
+            *(f"{link.patch.file}: {text}" for link in links if link.outcome for text in link.outcome.warnings),
         ),
     )
 
 
-def _compute(series: Series, directory: Path) -> tuple[tuple[Link, ...], list[PathChange], list[Change]]:
-    """Apply the series to what stands in the directory, in memory. Raises `NotHeldError` where it does not apply."""
-    objects = Objects()
-    base = _read(objects, directory, {path for patch in series.patches for path in named_paths(patch.data or b"")})
+def _read_ground(objects: Objects, series: Series, directory: Path, strip: int | None) -> tuple[Series, str]:
+    """The series with names for -p1, and a tree of the files that it names."""
+    texts = [patch.data or b"" for patch in series.patches]
+    if strip is None and not all(map(looks_usual, texts)):
+        anywhere = {path for data in texts for depth in range(deepest(data) + 1) for path in named_at(data, depth)}
+        series = series.at_depth(TreeOverlay(objects, _read(objects, directory, anywhere)))
+    elif strip is not None:
+        series = series.at_depth(TreeOverlay(objects, EMPTY_TREE), strip)
+    paths = {path for patch in series.patches for path in named_paths(patch.data or b"")}
+    return series, _read(objects, directory, paths)
+
+
+def _compute(
+    objects: Objects, series: Series, base: str, directory: Path
+) -> tuple[tuple[Link, ...], list[PathChange], list[Change]]:
+    """Apply the series to a tree of the directory's files, in memory. Raises `NotHeldError` if it does not apply."""
     with Applier(objects, base) as applier:
         links = apply_series(applier, series)
         failed = next((link for link in links if not link.applied), None)

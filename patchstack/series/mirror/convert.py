@@ -14,7 +14,8 @@ from patchstack.files.atomic import put_in_place, refuse_occupied
 from patchstack.git.apply import Applier
 from patchstack.git.format import formatting
 from patchstack.git.objects import Commit, Objects, Repository
-from patchstack.series.files.directory import Series, in_form, load_series
+from patchstack.series.files.directory import Series, load_series
+from patchstack.series.files.names import in_form
 from patchstack.series.history import read_fork
 from patchstack.series.lock import Lock
 from patchstack.series.mirror.checkout import check_out

@@ -15,7 +15,10 @@ from patchstack.git.format import FormattedCommit, formatting, patch_ids
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import TreeOverlay
 from patchstack.git.trees import compare_trees
-from patchstack.series.files.directory import PatchFile, Series, has_patches, load_series, make_name, number_of
+from patchstack.series.files.directory import PatchFile, Series, load_series
+from patchstack.series.files.names import make_name, number_of
+from patchstack.series.files.order import has_patches
+from patchstack.series.files.quilt import FILE_NAME as QUILT
 from patchstack.series.history import ForkHistory
 from patchstack.series.lint import paths
 from patchstack.series.lock import FILE_NAME, Lock, LockedPatch, read_lock, render_lock
@@ -227,8 +230,20 @@ def _refuse_paths(
 
 def _existing(directory: Path, name: str) -> Series:
     """The series as it is; an empty one where there is none yet."""
+    if (directory / QUILT).is_file():
+        raise ConfigError(
+            f"{directory} has a series file of quilt: export would not keep it",
+            hint=f"patchstack init --patches {directory} --adopt CLONE makes a fork and a mirror of it elsewhere",
+        )
     if has_patches(directory):
-        return load_series(directory, name)
+        series = load_series(directory, name)
+        if series.shared_numbers:
+            raise ConfigError(
+                f"{directory} has patches that share a number",
+                problems=[patch.file for patch in series.patches if patch.number in series.shared_numbers],
+                hint=f"patchstack init --patches {directory} --adopt CLONE makes a fork and a mirror of it elsewhere",
+            )
+        return series
     if directory.exists() and not directory.is_dir():
         raise ConfigError(f"{directory} is not a directory")
     return Series(name=name, directory=directory, patches=())

@@ -12,7 +12,8 @@ from pathlib import Path
 from patchstack.errors import Exit, NotHeldError, PatchstackError
 from patchstack.git.objects import Commit, Objects, parse_commit
 from patchstack.git.remote import Cache, shown_url
-from patchstack.series.files.directory import Series, has_patches, load_series
+from patchstack.series.files.directory import Series, load_series
+from patchstack.series.files.order import has_patches
 from patchstack.series.lint.summary import LintState, lint_state
 from patchstack.series.lock import Lock, read_lock
 from patchstack.series.sources import Sources, open_sources

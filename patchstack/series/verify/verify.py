@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit, Objects
+from patchstack.git.overlay import TreeOverlay
 from patchstack.git.remote import Cache
 from patchstack.series.files.directory import Series, configured_series
 from patchstack.series.history import ForkHistory
@@ -113,7 +114,7 @@ def _concluded(
         holds=holds,
         first_problem=problem,
         drift=drift,
-        warnings=_warnings(links),
+        warnings=(*series.warnings, *_warnings(links)),
     )
 
 
@@ -168,9 +169,11 @@ def prove(
     apply_only: bool = False,
     tree_only: bool = False,
     keep_going: bool = False,
+    strip: int | None = None,
 ) -> Verification:
     """Verify one series as configured. `expect_tree` is held against the last tree on top of a fork, and instead of a
-    lock; `apply_only` compares with nothing. Raises what loading, opening and verifying raise."""
+    lock; `apply_only` compares with nothing; `strip` is the N of `-p N`. Raises what loading, opening and verifying
+    raise."""
     return prove_and_keep(
         config,
         cache,
@@ -178,6 +181,7 @@ def prove(
         apply_only=apply_only,
         tree_only=tree_only,
         keep_going=keep_going,
+        strip=strip,
     ).verification
 
 
@@ -189,6 +193,7 @@ def prove_and_keep(
     apply_only: bool = False,
     tree_only: bool = False,
     keep_going: bool = False,
+    strip: int | None = None,
 ) -> VerifiedSeries:
     """As `prove`, and what was opened for it stays open: for whoever goes on with the trees."""
     series = configured_series(config)
@@ -211,5 +216,6 @@ def prove_and_keep(
         tree=None if apply_only else expect_tree,
         tree_only=tree_only,
     )
+    series = series.at_depth(TreeOverlay(sources.objects, sources.base.tree), strip)
     verification = verify(sources.objects, series, sources.base, expectation, keep_going=keep_going)
     return VerifiedSeries(series=series, sources=sources, verification=verification)

@@ -29,7 +29,7 @@ from patchstack.git.objects import Commit
 from patchstack.git.remote import Cache
 from patchstack.observe.from_build import programs_of
 from patchstack.observe.runner import Runner
-from patchstack.series.files.directory import has_patches
+from patchstack.series.files.order import has_patches
 from patchstack.series.verify.verify import prove
 from patchstack.tasks import clock, task
 from patchstack.verdict import Verdict, exit_code

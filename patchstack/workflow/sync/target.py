@@ -14,7 +14,8 @@ from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import SUBMODULE
 from patchstack.git.remote import Cache, Remote
 from patchstack.git.trees import compare_trees
-from patchstack.series.files.directory import PatchFile, Series, is_patch
+from patchstack.series.files.directory import PatchFile, Series
+from patchstack.series.files.names import is_patch
 from patchstack.series.history import ForkHistory
 from patchstack.series.lock import FILE_NAME, Lock
 from patchstack.series.mirror.checkout import refuse_name

@@ -10,20 +10,19 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import ConfigError
-from patchstack.series.files import directory as names
-from patchstack.series.files.directory import (
+from patchstack.series.files import names
+from patchstack.series.files.names import (
     cut_slug,
-    has_patches,
     in_form,
     is_anchored,
     is_patch,
     looks_like_patch,
     make_name,
     number_of,
-    patch_names,
     slug_of,
     title_of,
 )
+from patchstack.series.files.order import has_patches, patch_names
 from tests.support.checkout import ROOT
 
 
@@ -50,7 +49,7 @@ def test_a_name_is_read(file: str, number: int | None, slug: str, title: str) ->
 
 
 @pytest.mark.parametrize(
-    "file", ["series.lock", "0001-x.patch.orig", "0001-x.diff", "0001-x.PATCH", "patch", "README.md"]
+    "file", ["series.lock", "0001-x.patch.orig", "0001-x.diff~", "0001-x.PATCH", "patch", "README.md"]
 )
 def test_other_files_are_no_patches(file: str) -> None:
     assert not is_patch(file)
@@ -80,10 +79,10 @@ def test_numbers_of_five_digits_leave_less_for_the_slug() -> None:
 
 def test_patches_of_a_directory_are_in_the_order_of_their_bytes(tmp_path: Path) -> None:
     assert not has_patches(tmp_path)
-    for file in ("0002-b.patch", "0001-a.anchored", "0010-c.patch", "series.lock", "0003-x.diff", "Ü.patch", "z.patch"):
+    for file in ("0002-b.patch", "0001-a.anchored", "0010-c.diff", "series.lock", "0003-x.dif", "Ü.patch", "z.patch"):
         (tmp_path / file).touch()
     found = patch_names(tmp_path)
-    assert found == ["0001-a.anchored", "0002-b.patch", "0010-c.patch", "z.patch", "Ü.patch"]
+    assert found == ["0001-a.anchored", "0002-b.patch", "0010-c.diff", "z.patch", "Ü.patch"]
     assert has_patches(tmp_path)
     assert not has_patches(tmp_path / "series.lock")
     assert not has_patches(tmp_path / "none")
@@ -91,7 +90,7 @@ def test_patches_of_a_directory_are_in_the_order_of_their_bytes(tmp_path: Path) 
         patch_names(tmp_path / "none")
 
 
-_SUFFIX = re.compile(r"\.(?:patch|anchored)(?![\w.])")
+_SUFFIX = re.compile(r"(?<![a-z])\.(?:patch|diff|mbox|anchored)(?![\w.])")
 
 # What is no name of a patch in a series: git's names in a scratch directory, and what patches may not add to a tree.
 _OTHERS = {
@@ -129,7 +128,7 @@ def test_one_module_knows_the_suffixes() -> None:
         if (held := suffixes(path.read_text(encoding="utf-8")))
     }
     home = Path(names.__file__).relative_to(package).as_posix()
-    assert found.pop(home) == [".anchored", ".patch"]
+    assert found.pop(home) == [".anchored", ".diff", ".mbox", ".patch"]
     assert found == _OTHERS, f"{home} knows the suffixes of patch files: ask it"
 
 

@@ -179,7 +179,7 @@ def test_an_anchored_patch_is_followed_to_its_exact_place(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Change-2-of-a-kernel.patch", "the file name has no number: it starts with four digits and a dash"),
+        ("0002b-Change-2-of-a-kernel.patch", "the file name has no number: it starts with four digits and a dash"),
         ("02-Change-2-of-a-kernel.patch", "the number 02 does not have four digits (0002)"),
     ],
 )
@@ -273,11 +273,11 @@ def test_an_insertion_without_context_is_told_to_be_anchored(linted: Linted) -> 
     ]
 
 
-@pytest.mark.parametrize("name", ["0004-More.diff", "0004-More.patch.orig", "0004-More.PATCH"])
+@pytest.mark.parametrize("name", ["0004-More.diff~", "0004-More.patch.orig", "0004-More.PATCH"])
 def test_a_file_that_only_looks_like_a_patch_is_named(linted: Linted, name: str) -> None:
     result = linted(by_hand=lambda fork: write_series(fork.series, {name: b"x", "series.lock": b"x", "README": b"x"}))
     assert [(f.rule, f.file, f.message) for f in result.findings] == [
-        ("names", name, "it looks like a patch, but only *.patch and *.anchored are applied")
+        ("names", name, "it looks like a patch, but its suffix is none of a patch, so it is not applied")
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from patchstack.series.files.directory import spans
+from patchstack.series.files.names import spans
 from patchstack.series.status.next_step import NOTHING, LockWord, Situation, next_step
 
 

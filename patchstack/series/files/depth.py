@@ -1,0 +1,224 @@
+"""At which depth the names in a patch begin: the N of `git apply -pN`.
+
+All readers here take names as git writes them: `a/src/x.c`, to be read with -p1. A patch of another depth gets its
+names written so, line for line; nothing else in it changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from patchstack.git.overlay import TreeOverlay
+from patchstack.git.patch.diff import HUNK_HEADER, unescaped
+
+DEFAULT = 1
+_DEEPEST = 20
+_EPOCH = re.compile(rb"\t(?:1969-12-31|1970-01-01) ")
+_DATE = re.compile(rb" +\d{4}-\d\d-\d\d \d\d:.*\Z")
+_MOVED = re.compile(rb"(?:rename|copy) (?:from|to) ")
+_HEADER = re.compile(
+    rb"(?:index |old mode |new mode |new file mode |deleted file mode |rename |copy |(?:dis)?similarity index )"
+)
+_USUAL = re.compile(rb'^(?:--- (?:"?a/|/dev/null)|diff --git "?a/)', re.MULTILINE)
+_ANY = re.compile(rb"^(?:diff --git |--- [^\n]*\n\+\+\+ )", re.MULTILINE)
+
+
+class TooShallow(Exception):
+    """A name with fewer directories than are to be left out."""
+
+    def __init__(self, name: bytes, depth: int, line: int) -> None:
+        text = name.decode("utf-8", "replace")
+        super().__init__(f"line {line}: the name {text} does not have {depth} directories to leave out (-p {depth})")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Diff:
+    """Where one diff names its file: indices of lines, from 0."""
+
+    git: int | None = None
+    old: int | None = None
+    new: int | None = None
+    moved: list[int] = field(default_factory=list)
+    makes: bool = False
+    deletes: bool = False
+
+
+def looks_usual(data: bytes) -> bool:
+    """Whether the first diff of a patch names its file as git does: with a/ before it."""
+    return _USUAL.search(data) is not None or _ANY.search(data) is None
+
+
+def rewritten(data: bytes, depth: int) -> bytes:
+    """Return a patch whose names begin at `depth`, with names for -p1. Raises `TooShallow`."""
+    if depth == DEFAULT:
+        return data
+    lines = data.split(b"\n")
+    for diff in _diffs(lines):
+        if diff.git is not None:
+            pair = _pair(lines[diff.git][11:], depth)
+            if pair is not None:
+                lines[diff.git] = b"diff --git " + b" ".join(
+                    _placed(name, depth, side, diff.git) for name, side in zip(pair, (b"a/", b"b/"), strict=True)
+                )
+        for at in diff.moved if depth else ():
+            # git leaves one directory less out of these.
+            head = _MOVED.match(lines[at])
+            assert head is not None
+            lines[at] = head.group(0) + _shortened(lines[at][head.end() :], depth - 1, depth - 1, at)
+        for place, side in ((diff.old, b"a/"), (diff.new, b"b/")):
+            if place is not None and not _is_null(lines[place]):
+                lines[place] = lines[place][:4] + _placed(lines[place][4:], depth, side, place)
+    return b"\n".join(lines)
+
+
+def fitting_depths(patches: Sequence[bytes], tree: TreeOverlay) -> list[int]:
+    """Return each depth at which every file that the patches change is in the tree, or made by an earlier patch."""
+    named = [(lines, _diffs(lines)) for lines in (data.split(b"\n") for data in patches)]
+    steps = [_step(lines, diff) for lines, diffs in named for diff in diffs]
+    deepest = max((name.count(b"/") for names, _, _ in steps for name in names), default=0)
+    return [depth for depth in range(min(deepest, _DEEPEST) + 1) if _fits(steps, tree, depth)]
+
+
+def named_at(data: bytes, depth: int) -> set[bytes]:
+    """Return the paths that a patch names, at a depth."""
+    lines = data.split(b"\n")
+    found = {_cut(name, depth) for diff in _diffs(lines) for name in _step(lines, diff)[0]}
+    return {name for name in found if name}
+
+
+def deepest(data: bytes) -> int:
+    """Return how many directories the deepest name of a patch has, at most 20."""
+    lines = data.split(b"\n")
+    return min(max((name.count(b"/") for diff in _diffs(lines) for name in _step(lines, diff)[0]), default=0), _DEEPEST)
+
+
+_Step = tuple[list[bytes], bool, bool]
+
+
+def _step(lines: list[bytes], diff: _Diff) -> _Step:
+    """The names in one diff, whole, and whether it makes or deletes its file."""
+    names = [
+        _plain(lines[place][4:]) for place in (diff.old, diff.new) if place is not None and not _is_null(lines[place])
+    ]
+    if not names and diff.git is not None:
+        pair = _pair(lines[diff.git][11:], DEFAULT) or _pair(lines[diff.git][11:], 0)
+        names = [_plain(name) for name in pair or ()]
+    return names, diff.makes, diff.deletes
+
+
+def _fits(steps: Sequence[_Step], tree: TreeOverlay, depth: int) -> bool:
+    made: dict[bytes, bool] = {}
+
+    def exists(path: bytes) -> bool:
+        if path in made:
+            return made[path]
+        return tree.obstacle(path) is None and tree.entry(path) is not None
+
+    for names, makes, deletes in steps:
+        paths = [path for path in (_cut(name, depth) for name in names) if path]
+        if len(paths) < len(names):
+            return False
+        if not makes and paths and not any(map(exists, paths)):
+            return False
+        made.update((path, not deletes) for path in paths)
+    return True
+
+
+def _diffs(lines: list[bytes]) -> list[_Diff]:
+    """Every diff in a patch. What is inside of hunks is not looked at: a removed line may look like a name."""
+    found: list[_Diff] = []
+    at = 0
+    while at < len(lines):
+        if lines[at].startswith(b"diff --git "):
+            diff = _Diff(git=at)
+            at += 1
+            while at < len(lines) and _HEADER.match(lines[at]):
+                diff.makes |= lines[at].startswith((b"new file ", b"copy "))
+                diff.deletes |= lines[at].startswith(b"deleted ")
+                if _MOVED.match(lines[at]):
+                    diff.moved.append(at)
+                at += 1
+        elif _begins(lines, at) and lines[at + 2 : at + 3] and lines[at + 2].startswith(b"@@ -"):
+            diff = _Diff()
+        else:
+            at += 1
+            continue
+        if _begins(lines, at):
+            diff.old, diff.new = at, at + 1
+            diff.makes |= _is_null(lines[at]) or _EPOCH.search(lines[at]) is not None
+            diff.deletes |= _is_null(lines[at + 1]) or _EPOCH.search(lines[at + 1]) is not None
+            at += 2
+        at = _after_hunks(lines, at)
+        found.append(diff)
+    return found
+
+
+def _begins(lines: list[bytes], at: int) -> bool:
+    return at + 1 < len(lines) and lines[at].startswith(b"--- ") and lines[at + 1].startswith(b"+++ ")
+
+
+def _after_hunks(lines: list[bytes], at: int) -> int:
+    while at < len(lines) and (header := HUNK_HEADER.match(lines[at])):
+        old, new = (1 if count is None else int(count) for count in (header[2], header[4]))
+        at += 1
+        while at < len(lines) and (old > 0 or new > 0 or lines[at].startswith(b"\\")):
+            sign = lines[at][:1]
+            if sign not in (b" ", b"+", b"-", b"\\", b"", b"\r"):
+                break
+            old -= sign in (b" ", b"-", b"", b"\r")
+            new -= sign in (b" ", b"+", b"", b"\r")
+            at += 1
+    return at
+
+
+def _pair(text: bytes, depth: int) -> tuple[bytes, bytes] | None:
+    """The two names of a `diff --git` line, as written: the only split after which both are one file at a depth, or
+    else the only split there is."""
+    text = text.rstrip(b"\r")
+    if text[:1] == b'"':
+        end = re.match(rb'"(?:[^"\\]|\\.)*"', text)
+        return (end.group(0), text[end.end() + 1 :]) if end and text[end.end() : end.end() + 1] == b" " else None
+    spaces = [at for at, byte in enumerate(text) if byte == 0x20]
+    splits = [(text[:at], text[at + 1 :]) for at in spaces]
+    same = [pair for pair in splits if _cut(_plain(pair[0]), depth) == _cut(_plain(pair[1]), depth) != b""]
+    found = same or splits
+    return found[0] if len(found) == 1 else None
+
+
+def _is_null(line: bytes) -> bool:
+    return re.match(rb"(?:---|\+\+\+) /dev/null\s*(?:\t|\r?\Z)", line) is not None
+
+
+def _placed(name: bytes, depth: int, side: bytes, at: int) -> bytes:
+    """A name, as written, of which -p1 leaves what `depth` leaves of the given one."""
+    if depth:
+        return _shortened(name, depth - 1, depth, at)
+    return b'"' + side + name[1:] if name[:1] == b'"' else side + name
+
+
+def _shortened(name: bytes, count: int, least: int, at: int) -> bytes:
+    """A name, as written, without its first `count` directories; it must have at least `least`."""
+    quoted = name[:1] == b'"'
+    rest = name[1:] if quoted else name
+    if _plain(name).count(b"/") < least:
+        raise TooShallow(_plain(name), least, at + 1)
+    for _ in range(count):
+        rest = rest.partition(b"/")[2]
+    return b'"' + rest if quoted else rest
+
+
+def _plain(name: bytes) -> bytes:
+    """A name as it is, without quotes, date or revision."""
+    name = name.rstrip(b"\r")
+    if name[:1] == b'"' and (end := re.match(rb'"((?:[^"\\]|\\.)*)"', name)):
+        return unescaped(end.group(1))
+    return _DATE.sub(b"", name.split(b"\t", 1)[0]).rstrip(b" ")
+
+
+def _cut(name: bytes, depth: int) -> bytes:
+    """A name without its first directories; empty if it has too few."""
+    for _ in range(depth):
+        name = name.partition(b"/")[2]
+    return name.lstrip(b"/")

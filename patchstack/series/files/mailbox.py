@@ -1,0 +1,33 @@
+"""Mailboxes: several patches in one file, and cover letters, which hold no diff."""
+
+from __future__ import annotations
+
+import re
+
+# As `git mailsplit` finds a mail: a From line with a time and a year, and a header below it.
+_MAIL = re.compile(rb"^From [^\n]*\d:\d\d:\d\d \d{4}\r?\n(?=[A-Za-z][A-Za-z0-9-]*:[ \t])", re.MULTILINE)
+_DIFF = re.compile(rb"^(?:diff --git |--- [^\n]*\n\+\+\+ |@@ -\d|GIT binary patch|Binary files |Index: )", re.MULTILINE)
+_COVER = re.compile(rb"^Subject:[^\n]*\[[^]\n]*\b0+/\d+\]", re.MULTILINE | re.IGNORECASE)
+_HEAD = 64 * 1024
+
+
+def split_mails(data: bytes) -> list[tuple[int, bytes]]:
+    """Return the mails of a mailbox in order, each with the 1-based line that it begins at. A file that is no mailbox,
+    or has one mail, is returned whole."""
+    starts = [found.start() for found in _MAIL.finditer(data)] if b"\nFrom " in data else []
+    if len(starts) < 2 or data[: starts[0]].strip():
+        return [(1, data)]
+    ends = [*starts[1:], len(data)]
+    return [(data.count(b"\n", 0, start) + 1, data[start:end]) for start, end in zip(starts, ends, strict=True)]
+
+
+def has_diff(data: bytes) -> bool:
+    """Whether a text has something that could be meant for a diff."""
+    return _DIFF.search(data.replace(b"\r\n", b"\n") if b"\r\n" in data else data) is not None
+
+
+def is_cover(data: bytes, number: int | None) -> bool:
+    """Whether a text is a cover letter: it says something, but has no diff, and number 0 is in the name of its file or
+    in its subject."""
+    numbered = number == 0 or _COVER.search(data[:_HEAD]) is not None
+    return numbered and bool(data.strip()) and not has_diff(data)

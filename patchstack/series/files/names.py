@@ -1,0 +1,133 @@
+"""Names of patch files: suffixes, numbers, slugs. This is the one module that knows the suffixes.
+
+`0007-fast-path.patch` is plain: git applies it. `.anchored` is a suffix of its own since git would apply such a patch
+to the wrong place and say OK. Export writes these two. Series of other people also have `.diff`, mailboxes, and packed
+files: `0007-fast-path.patch.gz`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from patchstack.errors import ConfigError
+
+_PLAIN, _ANCHORED, _DIFF, _MAILBOX = ".patch", ".anchored", ".diff", ".mbox"
+_PACKED = (".gz", ".xz", ".bz2")
+_ZSTANDARD = ".zst"
+_TEXTS = (_PLAIN, _DIFF, _MAILBOX)
+_SUFFIXES = (_ANCHORED, *_TEXTS, *(text + packed for text in _TEXTS for packed in (*_PACKED, _ZSTANDARD)))
+_LOOKS = (_PLAIN, _DIFF, _ANCHORED)
+# `git format-patch -v2` writes v2-0007-fast-path.patch.
+_NUMBER = re.compile(r"(?:v\d+-)?(\d+)(?=[-_.])")
+_DIGITS = re.compile(r"(?:v\d+-)?\d")
+_NUMBERED = re.compile(r"\d{4}-")
+_LONGEST = 64  # as `git format-patch` is told to cut names
+_SPANS = 12  # as many as a person reads
+
+
+def is_patch(file: str) -> bool:
+    """Whether a file of that name is a patch of the series."""
+    return file.endswith(_SUFFIXES)
+
+
+def is_anchored(file: str) -> bool:
+    """Whether a patch of that name is anchored."""
+    return file.endswith(_ANCHORED)
+
+
+def packed_as(file: str) -> str | None:
+    """Return how a file of that name is packed: `gz`, `xz`, `bz2` or `zst`; None for a plain file."""
+    found = next((suffix for suffix in (*_PACKED, _ZSTANDARD) if file.endswith(suffix)), None)
+    return found and found[1:]
+
+
+def looks_like_patch(file: str) -> bool:
+    """Whether a file that is no patch of the series has a name that a person could take for one."""
+    return _NUMBERED.match(file) is not None and any(look in file.lower() for look in _LOOKS)
+
+
+def number_of(file: str) -> int | None:
+    """Return the number in a file's name; None if it has none."""
+    found = _NUMBER.match(_base(file))
+    return int(found.group(1)) if found else None
+
+
+def begins_with_number(file: str) -> bool:
+    """Whether a file's name begins with digits, so that names sorted are patches in order."""
+    return _DIGITS.match(_base(file)) is not None
+
+
+def slug_of(file: str) -> str:
+    """Return a numbered file's name without number and suffix; empty for a name that has no more."""
+    stem, found = stem_of(file), _NUMBER.match(_base(file))
+    return stem[found.end() + 1 :] if found else stem
+
+
+def title_of(file: str) -> str:
+    """Return a subject for a patch without mail head, from its file name."""
+    return _NUMBER.sub("", stem_of(file), count=1).replace("-", " ").replace("_", " ").strip()
+
+
+def stem_of(file: str) -> str:
+    """Return a file's name without directories and suffix."""
+    base = _base(file)
+    suffix = next((suffix for suffix in _SUFFIXES if base.endswith(suffix)), "")
+    return base[: len(base) - len(suffix)]
+
+
+def make_name(number: int | None, slug: str, *, anchored: bool) -> str:
+    """Return the name that export gives a patch. One that is on its way to a number has none in its name."""
+    numbered = slug if number is None else f"{number:04d}-{slug}"
+    return numbered + (_ANCHORED if anchored else _PLAIN)
+
+
+def cut_slug(number: int, slug: str) -> str:
+    """Return a slug as `git format-patch` cuts it. git counts its own suffix and one character more, whatever suffix
+    the file gets from us."""
+    return slug[: _LONGEST - len(make_name(number, "", anchored=False)) - 1]
+
+
+def in_form(file: str, *, anchored: bool) -> str:
+    """Return the name of a patch file with the suffix of the given form."""
+    return make_name(None, stem_of(file), anchored=anchored)
+
+
+def unpacked_name(file: str) -> str:
+    """Return the name of a file once it is unpacked."""
+    packed = packed_as(file)
+    return file[: -len(packed) - 1] if packed else file
+
+
+def choose_by_name(which: str, files: Sequence[str]) -> int | None:
+    """Return the position of the file that a word names: a whole name, a name without suffix, or the beginning of one
+    name only; None if it names no file.
+
+    Raises `ConfigError` for a word that several names begin with.
+    """
+    for names in ([*files], [_base(file) for file in files], [stem_of(file) for file in files]):
+        if names.count(which) == 1:
+            return names.index(which)
+    found = [place for place, file in enumerate(files) if _base(file).startswith(which) and which]
+    if len(found) > 1:
+        raise ConfigError(
+            f"{which} is the beginning of more than one name", problems=[files[place] for place in found[:_SPANS]]
+        )
+    return found[0] if found else None
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Numbers for a sentence: `0001-0004, 0006`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    told = [f"{a:04d}" if a == b else f"{a:04d}-{b:04d}" for a, b in runs]
+    more = [f"{len(told) - _SPANS} more"] if len(told) > _SPANS else []
+    return ", ".join([*told[:_SPANS], *more])
+
+
+def _base(file: str) -> str:
+    return file.rsplit("/", 1)[-1]

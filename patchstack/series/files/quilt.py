@@ -1,0 +1,70 @@
+"""The `series` file of a quilt directory: which patches, in which order, with which options (quilt(1), patchfns)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import ConfigError
+
+FILE_NAME = "series"
+_COMMENT = re.compile(r"(?:^|\s+)#.*")
+_STRIP = re.compile(r"-p(\d{1,2}|ab)\Z")
+_PARTS = re.compile(r"(?:^|/)\.\.?(?:/|\Z)|^/|//|/\Z|\0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of a `series` file. `file` may be in a subdirectory. `strip` is the N of `-pN`; None if the line has no
+    such option. `line` counts from 1."""
+
+    file: str
+    strip: int | None
+    line: int
+
+
+def read_quilt(path: Path) -> tuple[Entry, ...]:
+    """Return the entries of a `series` file, in order.
+
+    Raises `ConfigError` with every line that cannot be used: options that change what is applied, names that leave the
+    directory, names given twice.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+    problems: list[str] = []
+    entries: list[Entry] = []
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        words = _COMMENT.sub("", line).split()
+        if not words:
+            continue
+        file, *options = words
+        strip, refused = _options(options)
+        problems += [f"line {number}: {file}: {complaint}" for complaint in refused]
+        if _PARTS.search(file):
+            problems.append(f"line {number}: {file}: a name of a file below this directory is needed")
+        elif file in lines:
+            problems.append(f"line {number}: {file}: line {lines[file]} has it already")
+        else:
+            lines[file] = number
+            entries.append(Entry(file=file, strip=strip, line=number))
+    if problems:
+        raise ConfigError(f"{path} cannot be used", problems=problems)
+    return tuple(entries)
+
+
+def _options(words: list[str]) -> tuple[int | None, list[str]]:
+    """The N of `-pN`, and complaints. `-pab` is quilt's way to say: -p1, names that begin with a/ and b/."""
+    strip: int | None = None
+    refused: list[str] = []
+    for word in words:
+        if found := _STRIP.match(word):
+            strip = 1 if found[1] == "ab" else int(found[1])
+        elif word in ("-R", "--reverse"):
+            refused.append("-R takes the patch back: leave it out of the series, or reverse the file (interdiff)")
+        else:
+            refused.append(f"option {word} is not known here: it may change what the patch does")
+    return strip, refused

@@ -1,0 +1,11 @@
+"""quilt and GNU patch as judges of what other people's tools make of a series."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+needs_quilt = pytest.mark.skipif(
+    shutil.which("quilt") is None or shutil.which("patch") is None, reason="quilt and patch are not installed here"
+)
