@@ -14,12 +14,13 @@ from patchstack.tasks import counted, task
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """One patch and what became of it. `outcome` is None where it was not tried; `before` and `after` are the trees
-    around it, equal where it was not applied."""
+    around it, equal where it was not applied. `fuzz` says that it would apply with fuzz, as quilt does it."""
 
     patch: PatchFile
     outcome: Outcome | None
     before: str
     after: str
+    fuzz: bool = False
 
     @property
     def applied(self) -> bool:
@@ -37,11 +38,21 @@ def apply_series(applier: Applier, series: Series, *, keep_going: bool = False) 
                 links.append(Link(patch=patch, outcome=None, before=tree, after=tree))
                 continue
             outcome = apply_in_turn(applier, patch)
+            fuzz = False
+            if not outcome.applied and not patch.anchored and patch.data is not None:
+                outcome, fuzz = _diagnosed(applier, patch.data, outcome)
             after = outcome.tree or tree
-            links.append(Link(patch=patch, outcome=outcome, before=tree, after=after))
+            links.append(Link(patch=patch, outcome=outcome, before=tree, after=after, fuzz=fuzz))
             tree = after
             stopped = not outcome.applied and not keep_going
     return tuple(links)
+
+
+def _diagnosed(applier: Applier, data: bytes, outcome: Outcome) -> tuple[Outcome, bool]:
+    from patchstack.git.diagnose import diagnose
+
+    found = diagnose(applier.objects, applier.overlay, data, outcome)
+    return found.outcome, found.fuzz
 
 
 def apply_in_turn(applier: Applier, patch: PatchFile) -> Outcome:

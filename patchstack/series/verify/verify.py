@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Commit, Objects
@@ -217,5 +218,17 @@ def prove_and_keep(
         tree_only=tree_only,
     )
     series = series.at_depth(TreeOverlay(sources.objects, sources.base.tree), strip)
-    verification = verify(sources.objects, series, sources.base, expectation, keep_going=keep_going)
+    verification, links = verify_links(sources.objects, series, sources.base, expectation, keep_going=keep_going)
+    fuzzy = [link.patch.file for link in links if link.fuzz]
+    if fuzzy:
+        verification = replace(verification, warnings=(*verification.warnings, _refresh(config, fuzzy, strip)))
     return VerifiedSeries(series=series, sources=sources, verification=verification)
+
+
+def _refresh(config: SeriesConfig, files: Sequence[str], strip: int | None) -> str:
+    """The sentence on patches that need fuzz, with the command that refreshes them."""
+    others = f" and {len(files) - 1} more need" if len(files) > 1 else " needs"
+    depth = [] if strip is None else ["-p", str(strip)]
+    words = ["patchstack", "refresh", "--patches", str(config.patches), "--upstream", config.upstream]
+    command = shlex.join([*words, "--pin", config.pin, *depth, f"{config.patches}-refreshed"])
+    return f"{files[0]}{others} fuzz, which git apply does not do; refreshed copies: {command}"

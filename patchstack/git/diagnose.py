@@ -1,0 +1,93 @@
+"""Say more of a patch that does not apply: damage to its text, fuzz that it would need, white space that changed.
+
+Looks only at patches that were refused, so the way of those that apply is not made longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from patchstack.git.apply import Fault, Outcome, Problem
+from patchstack.git.objects import Objects
+from patchstack.git.overlay import EXECUTABLE, FILE, TreeOverlay
+from patchstack.git.patch.damage import find_damage
+from patchstack.git.patch.fuzz import Placed, place_with_fuzz
+from patchstack.git.patch.text import PatchedFile, read_text
+
+_LARGEST = 16 * 1024 * 1024
+_DAMAGES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The outcome with more said in its problems, and whether the whole patch would apply with fuzz."""
+
+    outcome: Outcome
+    fuzz: bool
+
+
+def diagnose(objects: Objects, overlay: TreeOverlay, data: bytes, outcome: Outcome) -> Diagnosis:
+    """Look at a patch that was refused on a tree, and say in its problems what would help."""
+    damages = find_damage(data)
+    if damages and outcome.problems[0].fault is Fault.MALFORMED:
+        first, *others = outcome.problems
+        said = "; ".join(f"line {damage.line}: {damage.what}" for damage in damages[:_DAMAGES])
+        more = f"; and {len(damages) - _DAMAGES} more" if len(damages) > _DAMAGES else ""
+        told = replace(first, detail=f"{first.detail}: {said}{more}", line=damages[0].line)
+        return Diagnosis(outcome=replace(outcome, problems=(told, *others)), fuzz=False)
+    files = read_text(data).files
+    words = {file.path.decode("utf-8", "replace"): _words(objects, overlay, file) for file in files}
+    problems = tuple(_with(problem, words.get(problem.path)) for problem in outcome.problems)
+    conflicts = [problem for problem in problems if problem.fault is Fault.CONFLICT]
+    fuzz = len(conflicts) == len(problems) and all(_FUZZ in problem.detail for problem in conflicts)
+    return Diagnosis(outcome=replace(outcome, problems=problems), fuzz=fuzz)
+
+
+_FUZZ = "applies with fuzz"
+
+
+def _with(problem: Problem, words: tuple[str, ...] | None) -> Problem:
+    if not words or problem.fault is not Fault.CONFLICT:
+        return problem
+    return replace(problem, detail="; ".join([problem.detail, *words]))
+
+
+def _words(objects: Objects, overlay: TreeOverlay, file: PatchedFile) -> tuple[str, ...]:
+    """What can be said of a file's hunks; nothing if they fit, or fit nowhere."""
+    if file.old is None or not file.hunks or overlay.obstacle(file.old) is not None:
+        return ()
+    entry = overlay.entry(file.old)
+    if entry is None or entry[0] not in (FILE, EXECUTABLE):
+        return ()
+    content = objects.blob(entry[1], file.old.decode("utf-8", "replace"))
+    if len(content) > _LARGEST:
+        return ()
+    return (*_bare(file), *_fuzzy(content, file))
+
+
+def _bare(file: PatchedFile) -> Sequence[str]:
+    hunk = next((one for one in file.hunks if one.bare and one.old_start > 1), None)
+    if hunk is None or not all(one.bare for one in file.hunks):
+        return ()
+    return (
+        "the diff has no context (-U0), so no tool can tell where its lines belong: make it again with git diff -U3, "
+        "or as an anchored patch",
+    )
+
+
+def _fuzzy(content: bytes, file: PatchedFile) -> Sequence[str]:
+    placed = place_with_fuzz(content, file.hunks)
+    if isinstance(placed, Placed):
+        return [
+            f"hunk {number} {_FUZZ} {place.fuzz} at line {place.line}: refresh it"
+            for number, place in enumerate(placed.places, 1)
+            if place.fuzz
+        ]
+    if isinstance(place_with_fuzz(content, file.hunks, most=0, key=_folded), Placed):
+        return ("it differs from the file in white space only: did tabs become blanks?",)
+    return ()
+
+
+def _folded(line: bytes) -> bytes:
+    return b" ".join(line.split())
