@@ -17,7 +17,7 @@ from patchstack.cost.floors import (
     kv_token_bytes,
     prefill_floors,
 )
-from patchstack.cost.weights import Group, Step, weigh
+from patchstack.cost.weights import Group, StepSize, weigh
 from patchstack.errors import MissingError, UsageError
 from patchstack.verdict import Verdict
 
@@ -124,7 +124,7 @@ def _decode(work: Workload, row: Measured, bandwidth: float) -> Compared:
     read = floor.bytes - row.streams * kv_read_bytes(work.layout, work.options, row.prompt) + row.streams * grown
     measured = row.decode_seconds / row.generated
     what = f"decode, {row.prompt} to {row.prompt + row.generated} tokens"
-    return judge(work, row.source, what, row.streams, measured, read, bandwidth, row.streams)
+    return over_floor(work, row.source, what, row.streams, measured, read, bandwidth, row.streams)
 
 
 def _prefill(work: Workload, row: Measured, bandwidth: float, peaks: dict[str, float]) -> Compared:
@@ -132,7 +132,7 @@ def _prefill(work: Workload, row: Measured, bandwidth: float, peaks: dict[str, f
     total = row.prompt * sequences
     weights = 0.0
     for begin in range(0, total, work.options.ubatch):
-        step = Step(tokens=min(work.options.ubatch, total - begin), outputs=0, routing=work.routing)
+        step = StepSize(tokens=min(work.options.ubatch, total - begin), outputs=0, routing=work.routing)
         weights += sum(one.step_bytes for one in weigh(work.placed, step))
         if begin > 1 << 20:  # the rest is as what was counted
             weights *= total / begin
@@ -165,10 +165,10 @@ def _prefill(work: Workload, row: Measured, bandwidth: float, peaks: dict[str, f
             assumption="the peaks of the machine" if invalid else "",
             bound=f"at least {operations / row.prefill_seconds:.2f} times the peaks given" if invalid else "",
         )
-    return judge(work, row.source, what, row.streams, row.prefill_seconds, read, bandwidth, work.options.ubatch)
+    return over_floor(work, row.source, what, row.streams, row.prefill_seconds, read, bandwidth, work.options.ubatch)
 
 
-def judge(
+def over_floor(
     work: Workload, source: str, what: str, streams: int, measured: float, read: float, bandwidth: float, tokens: float
 ) -> Compared:
     """Return a time over the floor of the bytes it must read. `tokens` of a step decide how many experts are read."""
@@ -178,7 +178,7 @@ def judge(
     experts = sum(one.tensor.bytes for one in work.placed if one.routed and one.group is Group.EXPERTS)
     routed = sum(
         one.step_bytes
-        for one in weigh(work.placed, Step(tokens=tokens, routing=work.routing))
+        for one in weigh(work.placed, StepSize(tokens=tokens, routing=work.routing))
         if one.group is Group.EXPERTS
     )
     left = measured * bandwidth - (read - routed)
@@ -218,4 +218,4 @@ def compare_part(work: Workload, text: str, bandwidth: float) -> Compared:
     if not read:
         raise MissingError(f"{text!r}: a step reads nothing of {name}")
     only = replace(work, placed=[one for one in work.placed if one.group.value == name])
-    return judge(only, "--part", name, streams, seconds, read, bandwidth, streams)
+    return over_floor(only, "--part", name, streams, seconds, read, bandwidth, streams)

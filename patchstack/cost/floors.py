@@ -14,7 +14,7 @@ from patchstack.cost.architecture import Layout
 from patchstack.cost.experts import Routing
 from patchstack.cost.memory import key_bytes, state_rows_more, value_bytes
 from patchstack.cost.server_options import ServerOptions
-from patchstack.cost.weights import Group, Placed, Step, read_bytes, weigh
+from patchstack.cost.weights import Group, Placed, StepSize, read_bytes, weigh
 
 KV_READ, KV_WRITTEN, STATE = "KV read", "KV written", "state read and written"
 
@@ -74,7 +74,7 @@ def decode_floor(work: Workload, streams: int, length: int, bandwidth: float) ->
     """Return the floor of a decode step. `bandwidth` in bytes a second."""
     layout, options = work.layout, work.options
     tokens = streams * (1 + options.draft_tokens)
-    step = Step(
+    step = StepSize(
         tokens=tokens, outputs=tokens, routing=work.routing, drafting=options.self_drafting and layout.draft_blocks > 0
     )
     parts: dict[str, float] = {}
@@ -146,7 +146,7 @@ def _prefill(
     work: Workload, before: int, tokens: int, last: bool, bandwidth: float, peaks: Mapping[str, float]
 ) -> PrefillFloor:
     layout, options = work.layout, work.options
-    step = Step(tokens=tokens, outputs=1 if last else 0, routing=work.routing)
+    step = StepSize(tokens=tokens, outputs=1 if last else 0, routing=work.routing)
     weights = sum(row.step_bytes for row in weigh(work.placed, step))
     kv = kv_read_bytes(layout, options, before + tokens) + tokens * kv_token_bytes(layout, options)
     total = weights + kv + 2 * layout.state_bytes
@@ -164,7 +164,7 @@ def _prefill(
     )
 
 
-def _operations(work: Workload, step: Step, before: int) -> dict[str, float]:
+def _operations(work: Workload, step: StepSize, before: int) -> dict[str, float]:
     """Operations by peak: two for a weight and a token, `4·heads·d·ℓ` for attention (causal: half of the ubatch
     itself), and four for an element of a recurrent state and a token."""
     found: dict[str, float] = {}

@@ -125,7 +125,7 @@ class GroupBytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class StepSize:
     """What a step processes: `tokens` in all. `outputs`: of how many the head gives logits. `drafting`: the draft block
     runs too."""
 
@@ -135,7 +135,7 @@ class Step:
     drafting: bool = False
 
 
-def weigh(placed: Sequence[Placed], step: Step) -> tuple[GroupBytes, ...]:
+def weigh(placed: Sequence[Placed], step: StepSize) -> tuple[GroupBytes, ...]:
     """Return the bytes by group and type, in the order of `Group`. A tied head is a row of its own, with no bytes in
     the file."""
     found: dict[tuple[Group, str], list[float]] = {}
@@ -157,7 +157,7 @@ def weigh(placed: Sequence[Placed], step: Step) -> tuple[GroupBytes, ...]:
     )
 
 
-def read_bytes(one: Placed, step: Step) -> float:
+def read_bytes(one: Placed, step: StepSize) -> float:
     """Return the bytes of a tensor that a step reads.
 
     Experts: the expected distinct ones. Tables of embeddings: a row a token. The head: once, if there are outputs. The

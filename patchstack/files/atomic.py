@@ -20,7 +20,7 @@ def refuse_occupied(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
+def signals_blocked() -> Iterator[None]:
     """Let signals that would end us wait until the block is done."""
     waiting = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waiting)

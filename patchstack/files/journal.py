@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.errors import ConfigError, MissingError, UsageError
-from patchstack.files.atomic import link_or_copy, put_in_place, sync_directory, undisturbed, write_new
-from patchstack.files.lock import alone_in
+from patchstack.files.atomic import link_or_copy, put_in_place, signals_blocked, sync_directory, write_new
+from patchstack.files.lock import locked_directory
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -38,7 +38,7 @@ def replace_files(directory: Path, files: Mapping[str, bytes | None]) -> None:
         directory.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MissingError(f"{directory.parent} cannot be made: {error.strerror}") from error
-    with alone_in(directory.parent, "patchstack export"):
+    with locked_directory(directory.parent, "patchstack export"):
         try:
             shutil.rmtree(fresh, ignore_errors=True)
             if directory.is_dir():
@@ -68,7 +68,7 @@ def sweep_leftover(directory: Path) -> None:
     """Remove what a run that was killed left beside a directory. Raises `UsageError` where another run is at work."""
     fresh = _beside(directory.resolve())
     if os.path.lexists(fresh):
-        with alone_in(fresh.parent, "patchstack export"):
+        with locked_directory(fresh.parent, "patchstack export"):
             shutil.rmtree(fresh, ignore_errors=True)
 
 
@@ -139,7 +139,7 @@ def install(directory: Path, changes: Sequence[Change]) -> None:
     except BaseException:
         shutil.rmtree(stage, ignore_errors=True)
         raise
-    with undisturbed():
+    with signals_blocked():
         try:
             _carry_out(directory, stage, steps)
         except OSError as error:
@@ -150,7 +150,7 @@ def install(directory: Path, changes: Sequence[Change]) -> None:
 
 def resume(directory: Path) -> int:
     """Finish what a killed run began; gives the number of paths it was about, 0 where there was none."""
-    with alone_in(directory, WHO):
+    with locked_directory(directory, WHO):
         stage = directory / STAGE
         if not unfinished(directory):
             _clear(stage)
@@ -158,7 +158,7 @@ def resume(directory: Path) -> int:
         steps = _read_journal(stage)
         for step in steps:
             _refuse_outside(directory, step.path, stage)
-        with undisturbed():
+        with signals_blocked():
             try:
                 _carry_out(directory, stage, steps)
             except OSError as error:

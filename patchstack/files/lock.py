@@ -37,7 +37,7 @@ def locked(file: Path, busy: Callable[[str], None] | None = None) -> Iterator[in
 
 
 @contextlib.contextmanager
-def alone_in(directory: Path, what: str) -> Iterator[int]:
+def locked_directory(directory: Path, what: str) -> Iterator[int]:
     """Hold the lock of a directory and yield its descriptor. `what` names those who take it, for messages.
 
     Raises `UsageError` if another process holds it, `MissingError` if the directory cannot be opened.

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from patchstack.files.atomic import undisturbed
+from patchstack.files.atomic import signals_blocked
 from patchstack.files.durations import recalled_duration, remember_duration
 from patchstack.report.streams import beside, quiet, terminal
 from patchstack.report.text import printable
@@ -61,7 +61,7 @@ class TaskScreen:
             print(printable(task.name), file=self._stream, flush=True)
         if self._ticker is None:
             self._ticker = threading.Thread(target=self._tick, name="patchstack-tasks", daemon=True)
-            with undisturbed():  # signals are for the main thread: this one inherits that they are blocked
+            with signals_blocked():  # signals are for the main thread: this one inherits that they are blocked
                 self._ticker.start()
 
     def ended(self, tasks: Sequence[Task]) -> None:

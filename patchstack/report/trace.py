@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from patchstack.llama.traces.contradictions import Finding
+from patchstack.llama.traces.contradictions import LogCheck
 from patchstack.llama.traces.reading import Trace
 from patchstack.report.streams import VERDICTS
 from patchstack.report.table import Give, Table, print_table
@@ -188,7 +188,7 @@ def print_checks(traced: Traced, *, everything: bool = False) -> None:
     print(verdict_line(traced.name, traced.checked))
 
 
-def finding_table(found: Sequence[Finding]) -> Table:
+def finding_table(found: Sequence[LogCheck]) -> Table:
     """Checks with both sides."""
     rows = [(one.trace, one.what, verdict_of_finding(one).value, one.said, one.found) for one in found]
     return Table(

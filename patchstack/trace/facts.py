@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from patchstack.llama.traces.contradictions import RECORDS, Finding
+from patchstack.llama.traces.contradictions import RECORDS, LogCheck
 from patchstack.llama.traces.formats import (
     ADMISSION,
     FORCE_GRAPHS,
@@ -43,7 +43,7 @@ class Fact:
     invalid: str = ""
 
 
-def facts(reading: Reading, findings: Sequence[Finding]) -> tuple[Fact, ...]:
+def facts(reading: Reading, findings: Sequence[LogCheck]) -> tuple[Fact, ...]:
     """Return the figures of a log, in the order of its traces, llama.cpp's own last."""
     found = []
     for trace in reading.traces:
@@ -61,7 +61,7 @@ def figures_of(trace: Trace) -> Figures | None:
     return None if trace.overflowed else recounted(trace)
 
 
-def _of_trace(trace: Trace, broken: Sequence[Finding]) -> Iterator[Fact]:
+def _of_trace(trace: Trace, broken: Sequence[LogCheck]) -> Iterator[Fact]:
     figures = figures_of(trace)
     if figures is not None and not has_routes(trace):
         yield from _of_summary(trace, figures, broken)
@@ -71,7 +71,7 @@ def _of_trace(trace: Trace, broken: Sequence[Finding]) -> Iterator[Fact]:
         yield from _of_drafts(trace, broken)
 
 
-def _of_summary(trace: Trace, figures: Figures, broken: Sequence[Finding]) -> Iterator[Fact]:
+def _of_summary(trace: Trace, figures: Figures, broken: Sequence[LogCheck]) -> Iterator[Fact]:
     counters = {key: value for key, value in figures.counters.items() if key not in ("lines", "dropped")}
     steps = counters.get("steps", 0)
     whole = "" if trace.summaries else _why(broken, RECORDS)
@@ -92,7 +92,7 @@ def _of_summary(trace: Trace, figures: Figures, broken: Sequence[Finding]) -> It
         )
 
 
-def _of_paged(trace: Trace, broken: Sequence[Finding]) -> Iterator[Fact]:
+def _of_paged(trace: Trace, broken: Sequence[LogCheck]) -> Iterator[Fact]:
     for (event,), count in sorted(trace.by("event").items(), key=lambda item: (-item[1], str(item[0]))):
         yield Fact(
             trace=trace.name, name=f"event {event}", value=f"{count:,}", note="records", invalid=_why(broken, RECORDS)
@@ -103,7 +103,7 @@ def _of_paged(trace: Trace, broken: Sequence[Finding]) -> Iterator[Fact]:
         yield Fact(trace=trace.name, name="places with blocks held at the end", value=str(len(held)), note=note)
 
 
-def _of_drafts(trace: Trace, broken: Sequence[Finding]) -> Iterator[Fact]:
+def _of_drafts(trace: Trace, broken: Sequence[LogCheck]) -> Iterator[Fact]:
     invalid = _why(broken, RECORDS)
     for (kind,), count in sorted(trace.by("kind").items(), key=str):
         yield Fact(trace=trace.name, name=f"records of {kind}", value=f"{count:,}", invalid=invalid)
@@ -129,7 +129,7 @@ def _has(trace: Trace, key: str) -> bool:
     return any(value != "-" for (value,) in trace.by(key)) if key in trace.keys else False
 
 
-def _of_log(log: Log, denied: Sequence[Finding]) -> Iterator[Fact]:
+def _of_log(log: Log, denied: Sequence[LogCheck]) -> Iterator[Fact]:
     for (what, of_request), time in log.times.items():
         seconds = time.milliseconds / 1000
         tokens = "" if time.tokens is None else f" / {time.tokens:,} tokens"
@@ -166,7 +166,7 @@ def acceptance_note(line: Acceptance) -> str:
     return text
 
 
-def _why(broken: Sequence[Finding], key: str) -> str:
+def _why(broken: Sequence[LogCheck], key: str) -> str:
     """Why a figure may not be used: the contradiction that it rests on."""
     found = next((one for one in broken if key in one.spoils), None)
     if found is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from patchstack.errors import MissingError, UsageError
-from patchstack.llama.traces.contradictions import RECORDS, Finding, findings
+from patchstack.llama.traces.contradictions import RECORDS, LogCheck, findings
 from patchstack.llama.traces.expectations import Answer, Expectation, answer
 from patchstack.llama.traces.reader import Reader
 from patchstack.llama.traces.reading import Reading, Trace
@@ -140,7 +140,7 @@ def _read_to(reader: Reader, file: IO[bytes], end: int | None, progress: Task, n
 _OF = {True: Verdict.PASS, False: Verdict.FAIL, None: Verdict.INVALID}
 
 
-def verdict_of_finding(finding: Finding) -> Verdict:
+def verdict_of_finding(finding: LogCheck) -> Verdict:
     """PASS if it holds, FAIL for a contradiction, INVALID if the log does not show it."""
     return _OF[finding.holds]
 
@@ -150,7 +150,7 @@ def verdict_of_answer(answer: Answer) -> Verdict:
     return _OF[answer.holds]
 
 
-def usable(findings: Sequence[Finding]) -> bool:
+def usable(findings: Sequence[LogCheck]) -> bool:
     """Whether every figure of the log may be used: nothing in it contradicts."""
     return not any(one.holds is False for one in findings)
 
@@ -161,7 +161,7 @@ class Traced:
 
     sources: tuple[Source, ...]
     reading: Reading
-    findings: tuple[Finding, ...]
+    findings: tuple[LogCheck, ...]
     facts: tuple[Fact, ...]
     answers: tuple[Answer, ...]
     decode_tokens: int

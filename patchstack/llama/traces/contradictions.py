@@ -34,7 +34,7 @@ RECORDS = "records"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class LogCheck:
     """One check of one trace. `said` and `found` are both sides, in words and values; `holds` is None if the log does
     not show it. `spoils` is what may not be used if it does not hold: `RECORDS`, or keys of the summary."""
 
@@ -46,12 +46,12 @@ class Finding:
     spoils: tuple[str, ...] = ()
 
 
-def findings(reading: Reading) -> tuple[Finding, ...]:
+def findings(reading: Reading) -> tuple[LogCheck, ...]:
     """Return every check of a log, those that hold among them, in the order of the traces."""
     return tuple(_findings(reading))
 
 
-def _findings(reading: Reading) -> Iterator[Finding]:
+def _findings(reading: Reading) -> Iterator[LogCheck]:
     speculation = bool(reading.log.requests or reading.log.runs or reading.trace(SPEC_SHAPE.name))
     for trace in reading.traces:
         yield from _readable(trace)
@@ -74,11 +74,11 @@ def _findings(reading: Reading) -> Iterator[Finding]:
                 yield from _admission(summary, speculation=speculation)
         yield from _within_records(trace)
     for problem in reading.log.disagreeing:
-        yield Finding(
+        yield LogCheck(
             trace="llama.cpp", what="figures of a line", said=problem, found="", holds=False, spoils=("acceptance",)
         )
     if reading.torn or reading.other_names:
-        yield Finding(
+        yield LogCheck(
             trace="log",
             what="records that can be read",
             said=f"names of records in lines too long to keep: {reading.torn:,}",
@@ -87,7 +87,7 @@ def _findings(reading: Reading) -> Iterator[Finding]:
             spoils=(RECORDS,),
         )
     if reading.unended is not None:
-        yield Finding(
+        yield LogCheck(
             trace=reading.unended,
             what="a last line with its end",
             said="the last line is a record",
@@ -98,9 +98,9 @@ def _findings(reading: Reading) -> Iterator[Finding]:
 
 def _finding(
     trace: str, what: str, said: tuple[str, int], found: tuple[str, int], *, spoils: tuple[str, ...], most: bool = False
-) -> Finding:
+) -> LogCheck:
     holds = said[1] >= found[1] if most else said[1] == found[1]
-    return Finding(
+    return LogCheck(
         trace=trace,
         what=what,
         said=f"{said[0]} {said[1]:,}",
@@ -114,9 +114,9 @@ def _many(records: int) -> str:
     return "1 record" if records == 1 else f"{records:,} records"
 
 
-def _readable(trace: Trace) -> Iterator[Finding]:
+def _readable(trace: Trace) -> Iterator[LogCheck]:
     for problem in trace.unreadable:
-        yield Finding(
+        yield LogCheck(
             trace=trace.name,
             what="records that can be read",
             said=f"lines that name one: {problem.count:,}, the first is line {problem.line:,}",
@@ -125,7 +125,7 @@ def _readable(trace: Trace) -> Iterator[Finding]:
             spoils=(RECORDS,),
         )
     if trace.odd:
-        yield Finding(
+        yield LogCheck(
             trace=trace.name,
             what="graphs hold each tensor once",
             said=f"graphs with one twice, or with a name that is cut, as no other graph has it: {trace.odd:,}",
@@ -133,7 +133,7 @@ def _readable(trace: Trace) -> Iterator[Finding]:
             holds=None,
         )
     if trace.overflowed:
-        yield Finding(
+        yield LogCheck(
             trace=trace.name,
             what="shapes that fit the table",
             said=_many(trace.records),
@@ -142,9 +142,9 @@ def _readable(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def _lines(trace: Trace) -> Iterator[Finding]:
+def _lines(trace: Trace) -> Iterator[LogCheck]:
     if not trace.summaries:
-        yield Finding(
+        yield LogCheck(
             trace=trace.name,
             what="lines against the summary",
             said="no summary",
@@ -163,7 +163,7 @@ def _lines(trace: Trace) -> Iterator[Finding]:
     )
 
 
-def _records_against_summary(trace: Trace) -> Iterator[Finding]:
+def _records_against_summary(trace: Trace) -> Iterator[LogCheck]:
     counted = recounted(trace) if trace.summaries and trace.records else None
     if counted is None or trace.overflowed:
         return
@@ -173,7 +173,7 @@ def _records_against_summary(trace: Trace) -> Iterator[Finding]:
     for key, histogram in counted.histograms.items():
         told = said.histograms.get(key, Histogram(()))
         holds = told == histogram if complete else _within(histogram, told)
-        yield Finding(
+        yield LogCheck(
             trace=trace.name,
             what=f"{key} of the records",
             said=f"the summary says {str(told) or 'none'}",
@@ -183,7 +183,7 @@ def _records_against_summary(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def _counters_against(name: str, said: Figures, counted: Figures, *, complete: bool) -> Iterator[Finding]:
+def _counters_against(name: str, said: Figures, counted: Figures, *, complete: bool) -> Iterator[LogCheck]:
     keys = [*counted.counters, *(key for key in said.counters if complete and _is_count(name, key, counted))]
     for key in dict.fromkeys(keys):
         yield _finding(
@@ -224,7 +224,7 @@ def _within(part: Histogram, whole: Histogram) -> bool:
     return all(count <= has.get(bucket, 0) for bucket, count in part.buckets)
 
 
-def _within_summary(summary: Summary) -> Iterator[Finding]:
+def _within_summary(summary: Summary) -> Iterator[LogCheck]:
     """What one summary says of itself."""
     name, counters = summary.format.name, summary.counters
     if "other" in counters:
@@ -277,7 +277,7 @@ def _within_summary(summary: Summary) -> Iterator[Finding]:
     yield from _histograms(summary)
 
 
-def _histograms(summary: Summary) -> Iterator[Finding]:
+def _histograms(summary: Summary) -> Iterator[LogCheck]:
     """A histogram has as many values as there were calls, and their sum lies within its edges."""
     name, counters = summary.format.name, summary.counters
     for key, histogram in summary.histograms.items():
@@ -300,10 +300,10 @@ _TOTALS = {
 }
 
 
-def _total(name: str, key: str, histogram: Histogram, total: str, value: int) -> Finding:
+def _total(name: str, key: str, histogram: Histogram, total: str, value: int) -> LogCheck:
     most = histogram.most
     holds = histogram.least <= value and (most is None or value <= most)
-    return Finding(
+    return LogCheck(
         trace=name,
         what=f"{total} within {key}",
         said=f"{total} {value:,}",
@@ -313,7 +313,7 @@ def _total(name: str, key: str, histogram: Histogram, total: str, value: int) ->
     )
 
 
-def _sum(summary: Summary, whole: str, parts: list[str]) -> Finding:
+def _sum(summary: Summary, whole: str, parts: list[str]) -> LogCheck:
     there = [key for key in parts if key in summary.counters]
     return _finding(
         summary.format.name,
@@ -342,7 +342,7 @@ def decode_only(counters: Mapping[str, int], histograms: Mapping[str, Histogram]
     return range(least, min(prompt.zeros, decode.total - decode.zeros) + 1)
 
 
-def _decode_only(summary: Summary, *, speculation: bool) -> Iterator[Finding]:
+def _decode_only(summary: Summary, *, speculation: bool) -> Iterator[LogCheck]:
     """The counter of steps with decode tokens alone, against what the histograms allow."""
     name, counters = summary.format.name, summary.counters
     said = counters.get("decode_only_steps")
@@ -352,7 +352,7 @@ def _decode_only(summary: Summary, *, speculation: bool) -> Iterator[Finding]:
         steps = counters.get("steps", 0)
         told = f"exactly {low:,}" if low == high else f"at least {low:,} and at most {high:,}"
         holds = said in possible
-        yield Finding(
+        yield LogCheck(
             trace=name,
             what="decode_only_steps against the histograms",
             said=f"decode_only_steps {said:,}",
@@ -362,7 +362,7 @@ def _decode_only(summary: Summary, *, speculation: bool) -> Iterator[Finding]:
         )
 
 
-def _admission(summary: Summary, *, speculation: bool) -> Iterator[Finding]:
+def _admission(summary: Summary, *, speculation: bool) -> Iterator[LogCheck]:
     """The notebook's summary of a server's steps."""
     counters = summary.counters
     yield from _histograms(summary)
@@ -371,7 +371,7 @@ def _admission(summary: Summary, *, speculation: bool) -> Iterator[Finding]:
         yield _sum(summary, "waiting_prompt_slots", ["started_prompt_slots", "continued_prompt_slots"])
 
 
-def _steps(trace: Trace) -> Iterator[Finding]:
+def _steps(trace: Trace) -> Iterator[LogCheck]:
     """Steps are numbered from 1, without a gap, in each process."""
     steps = trace.steps
     if steps is None:
@@ -386,7 +386,7 @@ def _steps(trace: Trace) -> Iterator[Finding]:
     total = sum(n * (n + 1) // 2 for n in lengths)
     squares = sum(n * (n + 1) * (2 * n + 1) // 6 for n in lengths)
     holds = (total, squares) == (steps.total, steps.squares)
-    yield Finding(
+    yield LogCheck(
         trace=trace.name,
         what="steps are numbered without a gap",
         said=_many(steps.count),
@@ -399,7 +399,7 @@ def _steps(trace: Trace) -> Iterator[Finding]:
     )
 
 
-def _paged(trace: Trace) -> Iterator[Finding]:
+def _paged(trace: Trace) -> Iterator[LogCheck]:
     if not trace.summaries:
         return
     said = summed(trace.summaries)
@@ -435,7 +435,7 @@ def _paged(trace: Trace) -> Iterator[Finding]:
             )
 
 
-def _within_records(trace: Trace) -> Iterator[Finding]:
+def _within_records(trace: Trace) -> Iterator[LogCheck]:
     """What each record says of itself: a value that follows from others of it."""
     rules = _RULES.get(trace.name)
     if rules is None:
@@ -451,7 +451,7 @@ def _within_records(trace: Trace) -> Iterator[Finding]:
         checked += count
         for key, told in wanted(numbers).items():
             if numbers[key] != told:
-                yield Finding(
+                yield LogCheck(
                     trace=trace.name,
                     what=f"{key} of {_many(count)}",
                     said=f"{key} {numbers[key]:,}",
@@ -460,7 +460,7 @@ def _within_records(trace: Trace) -> Iterator[Finding]:
                     spoils=(RECORDS,),
                 )
     if checked:
-        yield Finding(trace=trace.name, what=what, said=_many(checked), found="looked at", holds=True)
+        yield LogCheck(trace=trace.name, what=what, said=_many(checked), found="looked at", holds=True)
 
 
 def _spec_rule(values: Mapping[str, int]) -> dict[str, int]:

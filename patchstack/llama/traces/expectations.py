@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from patchstack.errors import UsageError
-from patchstack.llama.traces.contradictions import RECORDS, Finding
+from patchstack.llama.traces.contradictions import RECORDS, LogCheck
 from patchstack.llama.traces.formats import FORMATS, ROUTE_KEYS, TENSOR_KEYS, TYPE_KEYS
 from patchstack.llama.traces.graphs import folded
 from patchstack.llama.traces.reading import MORE, Reading, Trace
@@ -105,7 +105,7 @@ def _pattern(key: str, value: str) -> str:
     return folded(value) if key in TENSOR_KEYS else value
 
 
-def answer(expectation: Expectation, reading: Reading, findings: Iterable[Finding]) -> Answer:
+def answer(expectation: Expectation, reading: Reading, findings: Iterable[LogCheck]) -> Answer:
     """Return what a log says of an expectation. Raises `UsageError` if it could mean two of the log's traces."""
     named = [one for one in reading.traces if expectation.trace in (None, one.name)]
     keys = [key for key, _ in expectation.terms]
@@ -154,7 +154,7 @@ def _count(trace: Trace, expectation: Expectation) -> int:
     )
 
 
-def _judged(expectation: Expectation, trace: Trace, count: int, spoiled: Sequence[Finding]) -> Answer:
+def _judged(expectation: Expectation, trace: Trace, count: int, spoiled: Sequence[LogCheck]) -> Answer:
     def told(holds: bool | None, counted: int | None, why: str) -> Answer:
         return Answer(expectation=expectation, holds=holds, count=counted, why=why)
 
@@ -179,7 +179,7 @@ def _judged(expectation: Expectation, trace: Trace, count: int, spoiled: Sequenc
     return told(None, count, f"{count:,} of the first {trace.records:,} records of {trace.name}, and {rest}")
 
 
-def _of_summary(expectation: Expectation, trace: Trace, spoiled: Sequence[Finding]) -> int | None:
+def _of_summary(expectation: Expectation, trace: Trace, spoiled: Sequence[LogCheck]) -> int | None:
     """The count by the summary, which holds all calls: of a route, or of a type, alone."""
     if not trace.summaries or len(expectation.terms) != 1:
         return None

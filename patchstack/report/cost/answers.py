@@ -14,7 +14,7 @@ from patchstack.cost.memory import Loaded, allocate, largest_context, most_slots
 from patchstack.cost.prefix.records import Log, read_log
 from patchstack.cost.sensitivity import elasticities, vary
 from patchstack.cost.ssm import memory_lengths, split, sweep, threshold_of_share
-from patchstack.cost.weights import Step, weigh
+from patchstack.cost.weights import StepSize, weigh
 from patchstack.errors import Exit, MissingError, UsageError
 from patchstack.report.cost import document as parts
 from patchstack.report.cost.document import model_part, options_part
@@ -112,7 +112,7 @@ def _about(
 def weights_answer(subject: Subject, tokens: int) -> CostDocument:
     """Bytes by group, for a step of so many tokens."""
     drafting = subject.options.self_drafting
-    step = Step(tokens=tokens, routing=subject.routing, drafting=drafting)
+    step = StepSize(tokens=tokens, routing=subject.routing, drafting=drafting)
     rows = weigh(subject.placed, step)
     return replace(
         _about(subject, steps=True), weights=parts.weights_part(subject.placed, rows, subject.routing, tokens)

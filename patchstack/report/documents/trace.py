@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from patchstack.document import Document, Part
-from patchstack.llama.traces.contradictions import Finding
+from patchstack.llama.traces.contradictions import LogCheck
 from patchstack.llama.traces.reading import Points, Trace
 from patchstack.llama.traces.recount import summed
 from patchstack.trace.compare import Comparison, Pair
@@ -241,7 +241,7 @@ def _sources(traced: Traced) -> tuple[TraceSource, ...]:
     return tuple(TraceSource(name=one.name, bytes=one.size, changed=one.changed) for one in traced.sources)
 
 
-def _check(finding: Finding) -> TraceCheck:
+def _check(finding: LogCheck) -> TraceCheck:
     return TraceCheck(
         trace=finding.trace,
         what=finding.what,

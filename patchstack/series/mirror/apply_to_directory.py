@@ -11,7 +11,7 @@ from pathlib import Path
 
 from patchstack.errors import NotHeldError, UsageError
 from patchstack.files.journal import STAGE, WHO, Change, install, unfinished
-from patchstack.files.lock import alone_in
+from patchstack.files.lock import locked_directory
 from patchstack.git.apply import Applier
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
@@ -44,7 +44,7 @@ def materialize(series: Series, directory: Path, *, check: bool = False, strip: 
     """
     if not directory.is_dir():
         raise UsageError(f"{directory} is not a directory", hint="name the source directory to apply the patches to")
-    with alone_in(directory, WHO):
+    with locked_directory(directory, WHO):
         if unfinished(directory):
             raise UsageError(
                 f"an earlier apply was killed while it wrote into {directory}",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.errors import MissingError, UsageError
-from patchstack.files.lock import alone_in
+from patchstack.files.lock import locked_directory
 from patchstack.git.remote import Cache
 from patchstack.workflow.sync.state import FILE_NAME, SyncState, load_state, save_state
 from patchstack.workflow.sync.worktree import SyncTree
@@ -78,7 +78,7 @@ class Bench:
                 ignore.write_text("*\n")
         except OSError as error:
             raise MissingError(f"{self.directory} cannot be made: {error.strerror}") from error
-        with alone_in(self.directory, WHO):
+        with locked_directory(self.directory, WHO):
             try:
                 yield
             finally:

@@ -8,7 +8,7 @@ import pytest
 
 from patchstack.cost.experts import Routing
 from patchstack.cost.model import read_model
-from patchstack.cost.weights import Group, Step, place, weigh
+from patchstack.cost.weights import Group, StepSize, place, weigh
 from tests.support import tiny_gguf
 from tests.support.gguf_header import Shape, Value, hybrid_35b, qwen3_32b, write_shape
 
@@ -57,7 +57,7 @@ def test_the_groups_of_a_real_file_sum_to_it(tmp_path: Path, architecture: tiny_
     model = read_model(tiny_gguf.write_model(tmp_path / "model.gguf", architecture))
     placed = place(model)
     assert all(one.group is not Group.OTHER for one in placed)
-    rows = weigh(placed, Step(tokens=1, routing=Routing(experts=8, used=2)))
+    rows = weigh(placed, StepSize(tokens=1, routing=Routing(experts=8, used=2)))
     assert sum(one.file_bytes for one in rows) == model.tensor_bytes
     assert sum(one.tensors for one in rows) == len(model.tensors)
 
@@ -66,7 +66,7 @@ def test_a_tied_head_is_read_whole_and_its_table_in_rows(tmp_path: Path) -> None
     keys, shapes = qwen3_32b()
     untied = read_model(write_shape(tmp_path / "untied.gguf", keys, shapes))
     tied = read_model(write_shape(tmp_path / "tied.gguf", keys, [one for one in shapes if one.name != "output.weight"]))
-    step = Step(tokens=3, routing=Routing())
+    step = StepSize(tokens=3, routing=Routing())
     head = {one.group: one for one in weigh(place(tied), step)}[Group.HEAD]
     assert (head.file_bytes, head.type, head.step_bytes) == (0, "q4_K", 151936 * 5120 // 256 * 144)
     table = {one.group: one for one in weigh(place(untied), step)}[Group.EMBEDDINGS]
@@ -77,11 +77,11 @@ def test_the_draft_block_is_read_only_when_it_drafts(tmp_path: Path) -> None:
     placed = place(read_model(write_shape(tmp_path / "model.gguf", *hybrid_35b(vocab=600))))
     routing = Routing(experts=256, used=8)
     for drafting in (False, True):
-        rows = weigh(placed, Step(tokens=1, routing=routing, drafting=drafting))
+        rows = weigh(placed, StepSize(tokens=1, routing=routing, drafting=drafting))
         assert bool(sum(one.step_bytes for one in rows if one.group is Group.DRAFT)) is drafting
 
 
 def test_no_outputs_no_head(tmp_path: Path) -> None:
     placed = place(read_model(write_shape(tmp_path / "model.gguf", *hybrid_35b(vocab=600))))
-    rows = weigh(placed, Step(tokens=9, routing=Routing(experts=256, used=8), outputs=0))
+    rows = weigh(placed, StepSize(tokens=9, routing=Routing(experts=256, used=8), outputs=0))
     assert sum(one.step_bytes for one in rows if one.group is Group.HEAD) == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import MissingError, UsageError
-from patchstack.files.lock import alone_in, locked
+from patchstack.files.lock import locked, locked_directory
 from patchstack.process import run
 
 
@@ -81,24 +81,30 @@ def test_a_program_that_was_not_given_it_does_not(tmp_path: Path) -> None:
 
 def test_a_directory_in_use_is_refused_with_the_name_of_its_users(tmp_path: Path) -> None:
     words = f"another patchstack export is at work in {re.escape(str(tmp_path))}"
-    with alone_in(tmp_path, "patchstack export"):
-        with pytest.raises(UsageError, match=words) as raised, alone_in(tmp_path, "patchstack export"):
+    with locked_directory(tmp_path, "patchstack export"):
+        with pytest.raises(UsageError, match=words) as raised, locked_directory(tmp_path, "patchstack export"):
             pytest.fail("two hold it")
         assert raised.value.hint == "wait for it"
-    with alone_in(tmp_path, "patchstack export"):
+    with locked_directory(tmp_path, "patchstack export"):
         assert list(tmp_path.iterdir()) == []
 
 
 def test_only_a_directory_can_be_held_as_one(tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="none cannot be opened: No such file"), alone_in(tmp_path / "none", "x"):
+    with (
+        pytest.raises(MissingError, match="none cannot be opened: No such file"),
+        locked_directory(tmp_path / "none", "x"),
+    ):
         pytest.fail("it does not exist")
     (tmp_path / "file").touch()
-    with pytest.raises(MissingError, match="file cannot be opened: Not a directory"), alone_in(tmp_path / "file", "x"):
+    with (
+        pytest.raises(MissingError, match="file cannot be opened: Not a directory"),
+        locked_directory(tmp_path / "file", "x"),
+    ):
         pytest.fail("it is a file")
 
 
 def test_an_error_of_the_block_lets_go_of_the_lock(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="of the block"), alone_in(tmp_path, "x"):
+    with pytest.raises(OSError, match="of the block"), locked_directory(tmp_path, "x"):
         raise OSError("of the block")
-    with alone_in(tmp_path, "x"):
+    with locked_directory(tmp_path, "x"):
         pass

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from patchstack.llama.traces.contradictions import Finding, decode_only, findings
+from patchstack.llama.traces.contradictions import LogCheck, decode_only, findings
 from patchstack.llama.traces.log_figures import mean_length
 from patchstack.llama.traces.reading import Reading, Trace
 from tests.support.trace_logs import (
@@ -26,7 +26,7 @@ def only(reading: Reading) -> Trace:
     return trace
 
 
-def broken(reading: Reading) -> list[Finding]:
+def broken(reading: Reading) -> list[LogCheck]:
     return [one for one in findings(reading) if one.holds is not True]
 
 

@@ -17,7 +17,7 @@ from patchstack.cli.main import app
 from patchstack.errors import MissingError, NotHeldError, UsageError
 from patchstack.files import journal as installing
 from patchstack.files.journal import STAGE, Change, install, resume, unfinished
-from patchstack.files.lock import alone_in
+from patchstack.files.lock import locked_directory
 from patchstack.series.files.directory import load_series
 from patchstack.series.mirror.apply_to_directory import materialize
 from tests.support.builders import (
@@ -266,7 +266,7 @@ def dies_on_journal(path: Path, missing_ok: bool = False) -> None:
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     fork = a_fork(tmp_path, 1)
-    with alone_in(tmp_path, "x"), pytest.raises(UsageError, match="another patchstack apply is at work"):
+    with locked_directory(tmp_path, "x"), pytest.raises(UsageError, match="another patchstack apply is at work"):
         materialize(load_series(fork.series), tmp_path)
 
 
