@@ -44,6 +44,7 @@ COMMANDS = {
     "bisect": Lazy(
         "patchstack.cli.bisect:bisect_command", "The patch or upstream commit that makes a command fail.", _MORE
     ),
+    "refresh": Lazy("patchstack.cli.refresh:refresh_command", "Copies of patches that need fuzz, without it.", _MORE),
     "apply": Lazy("patchstack.cli.apply:apply_command", "Put a series onto a source directory.", _MORE),
     "trace": Lazy("patchstack.cli.trace.app:trace_app", "What a log of llama.cpp says, counted.", _MORE),
     "gpu": Lazy("patchstack.cli.gpu:gpu_app", "The machine that has the GPU.", _MORE),

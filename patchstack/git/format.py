@@ -42,6 +42,10 @@ _CONFIG = (
     *("-c", "diff.suppressBlankEmpty=false", "-c", "core.attributesFile=/dev/null", "-c", "core.quotePath=true"),
     *("-c", "diff.ignoreSubmodules=none", "-c", "i18n.logOutputEncoding=UTF-8", "-c", "core.abbrev=40"),
 )
+_DIFF_OPTIONS = (
+    *("--full-index", "--binary", "--no-ext-diff", "--no-textconv", "--find-renames", "-l0", "--src-", "--dst-", "-O"),
+    *("--no-relative", "--diff-algorithm", "--indent-", "--inter-hunk-", "--submodule", "--no-color", "--ignore-sub"),
+)
 _HEAD = re.compile(rb"From [0-9a-f]{40} ")
 _FUNCTION = re.compile(rb"^(@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@).*$", re.MULTILINE)
 _SLUG = re.compile(r"\d+-(.*)\.patch\Z")
@@ -112,6 +116,12 @@ def formatting(
                 before = commits[first - 1].oid if first else base
                 jobs[first] = pool.submit(_write, root, before, commits[first:end], options, anchored=anchored)
         yield Formatting(commits, known, jobs)
+
+
+def diff_trees(root: Path, old: str, new: str) -> bytes:
+    """Return the diff of two trees as `formatting` writes it, from a repository of ours that has them."""
+    chosen = [option for option in _OPTIONS if option.startswith(_DIFF_OPTIONS)]
+    return _git(root, "diff-tree", "-r", "--patch", *chosen, "--unified=3", old, new, config=_CONFIG)
 
 
 def format_digest(*, context: int, anchored: bool) -> str:

@@ -99,6 +99,14 @@ def unpacked_name(file: str) -> str:
     return file[: -len(packed) - 1] if packed else file
 
 
+def refreshed_name(file: str) -> str:
+    """Return the name of a patch in a copy that is neither packed nor a mailbox."""
+    box, mark, place = file.rpartition("#")
+    if mark:
+        return f"{box[: len(box) - len(_base(box))]}{stem_of(box)}-{int(place):04d}{_PLAIN}"
+    return unpacked_name(file)
+
+
 def choose_by_name(which: str, files: Sequence[str]) -> int | None:
     """Return the position of the file that a word names: a whole name, a name without suffix, or the beginning of one
     name only; None if it names no file.

@@ -193,7 +193,7 @@ def check_out(
         branch = branch if at is None else f"{branch}-at-{at}"
         head = commits[-1][0] if commits else base.oid
         tree = links[-1].after if links else base.tree
-        added = list(_added(objects, base.tree, [link.after for link in links]))
+        added = list(added_objects(objects, base.tree, [link.after for link in links]))
         store = destination.make(branch, head, base.oid)
         for oid in added:
             write_object(store, oid, *objects.read(oid))
@@ -295,7 +295,7 @@ def _made_from_mails(objects: Objects, links: Sequence[Link], base: Commit) -> l
     return commits
 
 
-def _added(objects: Objects, base: str, trees: Sequence[str]) -> Iterator[str]:
+def added_objects(objects: Objects, base: str, trees: Sequence[str]) -> Iterator[str]:
     """Every tree and blob that the series adds to the pin's, each once."""
     seen = {base}
     before = base

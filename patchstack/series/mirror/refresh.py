@@ -1,0 +1,205 @@
+"""Refreshed copies of a series: patches that need fuzz, with the context that the files have. The originals stay."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import NotHeldError
+from patchstack.files.atomic import put_in_place, refuse_occupied
+from patchstack.git.apply import Applier, Outcome
+from patchstack.git.diagnose import diagnose
+from patchstack.git.format import diff_trees
+from patchstack.git.objects import Commit, Objects
+from patchstack.git.overlay import EXECUTABLE, FILE
+from patchstack.git.patch.fuzz import Placed, place_with_fuzz
+from patchstack.git.patch.text import PatchedFile, read_text
+from patchstack.git.scratch import bare_repository, write_object
+from patchstack.series.files.directory import PatchFile, Series, load_series
+from patchstack.series.files.names import refreshed_name
+from patchstack.series.files.quilt import FILE_NAME as QUILT
+from patchstack.series.mirror.checkout import added_objects
+from patchstack.series.verify.prefix_trees import apply_in_turn, apply_series
+from patchstack.tasks import task
+
+_LEAD = re.compile(rb"(?:Index: [^\n]*\n=+\n|diff -[^\n]*\n|=+\n)*\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FuzzyHunk:
+    """A hunk that was placed with fuzz: its file, its number from 1, the line of the file where it went."""
+
+    path: str
+    hunk: int
+    line: int
+    fuzz: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshedFile:
+    """One patch of the copy: its name, that of the original, and the hunks that needed fuzz; none if it is a copy."""
+
+    file: str
+    original: str
+    hunks: tuple[FuzzyHunk, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refreshed:
+    """A copy that was written, and the tree that it gives without fuzz, which is that of the originals with fuzz."""
+
+    directory: Path
+    files: tuple[RefreshedFile, ...]
+    tree: str
+
+    @property
+    def changed(self) -> int:
+        """How many patches needed fuzz."""
+        return sum(bool(file.hunks) for file in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    patch: PatchFile
+    before: str
+    after: str
+    hunks: tuple[FuzzyHunk, ...]
+
+
+@task("refreshing the patches")
+def refresh(objects: Objects, series: Series, base: Commit, directory: Path) -> Refreshed:
+    """Write the series to a new directory; patches that need fuzz, up to 2, with the context of the files before them.
+
+    Raises `UsageError` for a directory that is not empty, `NotHeldError` with all patches that do not apply even so,
+    and those without context: nothing was written. The copy is applied strictly before it is at its place.
+    """
+    refuse_occupied(directory)
+    steps = _steps(objects, series, base)
+    names = [refreshed_name(patch.file) for patch in series.patches]
+    with bare_repository(objects.directories) as root:
+        for oid in added_objects(objects, base.tree, [step.after for step in steps]):
+            write_object(root / "objects", oid, *objects.read(oid))
+        texts = [
+            _head(step.patch.data or b"") + diff_trees(root, step.before, step.after)
+            if step.hunks
+            else step.patch.data or b""
+            for step in steps
+        ]
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent) as temporary:
+        draft = Path(temporary, "patches")
+        for name, text in zip(names, texts, strict=True):
+            (draft / name).parent.mkdir(parents=True, exist_ok=True)
+            (draft / name).write_bytes(text)
+        if names != sorted(names) or (series.directory / QUILT).is_file() or len(set(names)) < len(names):
+            (draft / QUILT).write_bytes(b"".join(os.fsencode(name) + b"\n" for name in names))
+        with Applier(objects, base.tree) as applier:
+            given = [link.after for link in apply_series(applier, load_series(draft, series.name))]
+        if given != [step.after for step in steps]:
+            raise NotHeldError("the copy would not give what the patches give with fuzz; nothing was written")
+        put_in_place(draft, directory)
+    files = tuple(
+        RefreshedFile(file=name, original=step.patch.file, hunks=step.hunks)
+        for name, step in zip(names, steps, strict=True)
+    )
+    return Refreshed(directory=directory, files=files, tree=given[-1])
+
+
+def _steps(objects: Objects, series: Series, base: Commit) -> list[_Step]:
+    """What each patch makes of the tree before it. Raises `NotHeldError` with all that do not apply."""
+    steps: list[_Step] = []
+    problems: list[str] = []
+    with Applier(objects, base.tree) as applier:
+        for patch in series.patches:
+            before = applier.overlay.write()
+            outcome = apply_in_turn(applier, patch)
+            hunks: tuple[FuzzyHunk, ...] = ()
+            if not outcome.applied:
+                found = None if patch.anchored or patch.data is None else _with_fuzz(applier, patch.data)
+                if found is None:
+                    problems += _problems(applier, patch, outcome)
+                    continue
+                hunks = found
+            problems += [f"{patch.file}: {text}" for text in outcome.warnings]
+            steps.append(_Step(patch=patch, before=before, after=applier.overlay.write(), hunks=hunks))
+    if problems:
+        raise NotHeldError(
+            "not every patch can be refreshed; nothing was written",
+            problems=problems,
+            hint="mend these by hand first; a patch after one of them may fail because of it",
+        )
+    return steps
+
+
+def _problems(applier: Applier, patch: PatchFile, outcome: Outcome) -> list[str]:
+    if patch.data is not None and not patch.anchored:
+        outcome = diagnose(applier.objects, applier.overlay, patch.data, outcome).outcome
+    return [f"{patch.file}: {problem.detail}" for problem in outcome.problems]
+
+
+def _with_fuzz(applier: Applier, data: bytes) -> tuple[FuzzyHunk, ...] | None:
+    """Apply a patch with fuzz, all of it, and return the hunks that needed some; None, with nothing applied, if it
+    cannot be."""
+    found: list[FuzzyHunk] = []
+    edits: list[tuple[PatchedFile, int, bytes]] = []
+    files = read_text(data).files
+    named = [name for file in files for name in {file.old, file.new} - {None}]
+    if not files or len(set(named)) < len(named):
+        return None
+    for file in files:
+        edit = _edit(applier, file, found)
+        if edit is None:
+            return None
+        edits.append((file, *edit))
+    for file, _, _ in edits:
+        if file.old is not None and file.old != file.new and not file.copied:
+            applier.overlay.remove(file.old)
+    for file, mode, content in edits:
+        if file.new is not None:
+            applier.overlay.put(file.new, mode, applier.objects.add("blob", content))
+    return tuple(found) or None
+
+
+def _edit(applier: Applier, file: PatchedFile, found: list[FuzzyHunk]) -> tuple[int, bytes] | None:
+    """Mode and content that one diff gives, with the hunks that needed fuzz added to `found`; None if it cannot be."""
+    overlay, path = applier.overlay, file.path
+    if file.binary or any(overlay.obstacle(name) is not None for name in (file.old, file.new) if name is not None):
+        return None
+    content, mode = b"", FILE
+    if file.old is not None:
+        entry = overlay.entry(file.old)
+        if entry is None or entry[0] not in (FILE, EXECUTABLE):
+            return None
+        mode, content = entry[0], applier.objects.blob(entry[1], path.decode("utf-8", "replace"))
+    if file.new is not None and file.new != file.old and overlay.entry(file.new) is not None:
+        return None
+    for line in file.modes:
+        if line.startswith((b"new mode ", b"new file mode ")):
+            if line.split()[-1] not in _MODES:
+                return None
+            mode = _MODES[line.split()[-1]]
+    placed = place_with_fuzz(content, file.hunks)
+    if not isinstance(placed, Placed) or (file.new is None and placed.content):
+        return None
+    name = path.decode("utf-8", "replace")
+    found += [
+        FuzzyHunk(path=name, hunk=number, line=place.line, fuzz=place.fuzz)
+        for number, place in enumerate(placed.places, 1)
+        if place.fuzz
+    ]
+    return mode, placed.content
+
+
+_MODES = {b"100644": FILE, b"100755": EXECUTABLE}
+
+
+def _head(data: bytes) -> bytes:
+    """What a patch says before its first diff."""
+    files: Sequence[PatchedFile] = read_text(data).files
+    lines = data.split(b"\n")[: files[0].number - 1] if files else []
+    head = b"".join(line + b"\n" for line in lines)
+    return _LEAD.sub(b"", head)
