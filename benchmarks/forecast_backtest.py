@@ -28,8 +28,9 @@ from patchstack.upstream.canary.functions import function_at, functions
 from patchstack.upstream.canary.strict_chain import StrictChain
 from patchstack.upstream.forecast.forecast import AHEAD, CONTEXT, NEAR, expected
 from patchstack.upstream.forecast.line_map import Range, before, behind, distance
+from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.patch_edits import OwnEdits
-from patchstack.upstream.merge.text import Edit, edits, is_binary
+from patchstack.upstream.merge.text import edits, is_binary
 
 DAY = 86_400
 

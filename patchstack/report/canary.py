@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from patchstack.report.table import Give, Table
 from patchstack.report.text import counted, patch_count
 from patchstack.upstream.canary.landed import drop_reason
-from patchstack.upstream.canary.result import APPLIES, Canary, CanaryPatch, State, breaking
+from patchstack.upstream.canary.result import APPLIES, Broken, Canary, CanaryPatch, State, breaking
 
 _STYLES = {
     **{state.value: "red" for state in State},
@@ -128,8 +128,16 @@ def _blamed(result: Canary) -> Iterator[str]:
             broken = patch.first_broken
             assert broken is not None
             if not broken.root:
-                yield f"    {_number(patch)} cascade, because of {_short(result, broken.caused_by or '')}"
+                because = " and ".join(_short(result, one) for one in broken.causes)
+                yield f"    {_number(patch)} cascade, because of {because}{_together(broken)}"
                 continue
-            yield f"    {_number(patch)} root: {patch.subject}"
+            yield f"    {_number(patch)} root: {patch.subject}{_together(broken)}"
             for line in broken.lines:
                 yield f"        {line}"
+
+
+def _together(broken: Broken) -> str:
+    """The earlier commits that it takes as well."""
+    if not broken.together:
+        return ""
+    return f" (only together with {', '.join(commit.label for commit in broken.together)}; neither breaks it alone)"

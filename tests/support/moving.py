@@ -73,11 +73,11 @@ def states(document: dict[str, Any]) -> list[str]:
 
 
 def told_by_git(fork: Fork, directory: Path) -> list[tuple[str, list[str]]]:
-    """Every commit after the pin, with the patches that a chain of strict applies leaves out there."""
+    """The pin and every commit after it, with the patches that a chain of strict applies leaves out there."""
     oracle = the_oracle(directory / "oracle", fork.upstream, fork.repo)
     listed = fork.upstream.git("rev-list", "--reverse", "--first-parent", f"{fork.pin}..main").split()
     found = []
-    for commit in listed:
+    for commit in (fork.pin, *listed):
         tree, failed = fork.upstream.tree(commit), []
         for path in sorted(fork.series.iterdir()):
             after = oracle.apply(tree, path.read_bytes())

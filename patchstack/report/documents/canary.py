@@ -44,10 +44,13 @@ class BreakingEntry(CommitEntry, frozen=True, kw_only=True):
 
 
 class BrokenEntry(CommitEntry, frozen=True, kw_only=True):
-    """The first commit that breaks a patch: at its `root`, or only because of another patch, `caused_by`."""
+    """The first commit that breaks a patch: at its `root`, or only because of other patches, `causes` (`caused_by` is
+    the first). `together` are earlier commits without which this one would not break it."""
 
     root: bool
     caused_by: str | None
+    causes: tuple[str, ...] = ()
+    together: tuple[CommitEntry, ...] = ()
     lines: tuple[str, ...]
 
 
@@ -69,7 +72,8 @@ class LikeEntry(Part, frozen=True, kw_only=True):
 
 
 class CanaryPatchEntry(Part, frozen=True, kw_only=True):
-    """A row of the table. `line` is the line of the patch file that does not fit, from 1."""
+    """A row of the table. `line` is the line of the patch file that does not fit, from 1. `remains` are the hunks of a
+    patch that landed in part which upstream does not contain."""
 
     file: str
     number: int | None
@@ -82,6 +86,7 @@ class CanaryPatchEntry(Part, frozen=True, kw_only=True):
     first_broken: BrokenEntry | None
     detail: str
     problems: tuple[str, ...]
+    remains: tuple[str, ...] = ()
     line: int | None = None
     renamed: tuple[RenamedEntry, ...]
     collides: tuple[CommitEntry, ...]
@@ -177,6 +182,7 @@ def _patch(patch: CanaryPatch) -> CanaryPatchEntry:
         first_broken=_broken(patch.first_broken) if patch.first_broken is not None else None,
         detail=patch.detail,
         problems=tuple(patch.problems),
+        remains=patch.remains,
         line=patch.line,
         renamed=tuple(RenamedEntry(old=old, new=new) for old, new in patch.renamed),
         collides=tuple(map(_commit, patch.collides)),
@@ -203,6 +209,8 @@ def _broken(broken: Broken) -> BrokenEntry:
     return BrokenEntry(
         root=broken.root,
         caused_by=broken.caused_by,
+        causes=broken.causes,
+        together=tuple(map(_commit, broken.together)),
         lines=tuple(broken.lines),
         **msgspec.structs.asdict(_commit(broken.commit)),
     )

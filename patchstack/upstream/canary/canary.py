@@ -10,12 +10,15 @@ from patchstack.series.files.directory import PatchFile, Series
 from patchstack.tasks import counted, task
 from patchstack.upstream.canary.causes import Culprits
 from patchstack.upstream.canary.diagnose import Diagnoser, Diagnosis
-from patchstack.upstream.canary.landed import SAME_LINES, Landing, drop_reason
+from patchstack.upstream.canary.landed import SAME_LINES, Landing, commit_named, drop_reason
 from patchstack.upstream.canary.result import Broken, Canary, CanaryPatch, Likeness, State
 from patchstack.upstream.canary.stale import Staleness
 from patchstack.upstream.canary.strict_chain import ChainRun, StrictChain
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 from patchstack.upstream.merge.moved_directories import MovedDirectories
+
+_IN_THE_TREE = ("tree", "reverse", "hunks")
+_NOT_AT_PIN = "it does not apply at its own pin: see patchstack verify"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,16 +104,21 @@ class _Rows:
 
     def row(self, index: int, broken: Broken | None) -> CanaryPatch:
         """What becomes of one patch."""
-        patch, own = self._patches[index], self._diagnoser.own
+        patch = self._patches[index]
         applied = self._run.applied[index]
         like = self._landed(index, applied)
         found = None if applied else self._diagnoser.diagnose(self._tip, index)
+        remains = self._remains(index, found, like)
+        if remains == () and (like is None or like.how in ("title", "similar")):
+            like = self._landing.by_hunks(index)
         led = self._led(index)
-        state, told = self._state(index, found, like, led)
-        if not own.applies(index):
-            told = ["it does not apply to the pin either: see patchstack verify", *told]
+        state, told = self._state(index, found, like, remains, led)
+        if state is State.FAILS_AT_PIN:
+            found = self._diagnoser.diagnose(self._range.pin.tree, index)
         landed = state is State.LANDED
-        collides = self._collides(index) if found is not None and not landed else ()
+        failing = None if landed or state is State.FAILS_AT_PIN else found
+        collides = self._collides(index) if failing is not None else ()
+        beside = self._beside(failing, like, remains, collides, led) if failing is not None else ()
         return CanaryPatch(
             file=patch.file,
             number=patch.number,
@@ -118,16 +126,26 @@ class _Rows:
             state=state,
             strict=None if patch.anchored else self._strict(index, found),
             threeway=self._threeway(index, landed=landed and like is not None and like.how == "tree"),
-            caused_by=self._patches[found.causes[0]].file if found and found.causes and not landed else None,
-            causes=tuple(self._patches[one].file for one in found.causes) if found and not landed else (),
-            detail="; ".join([*told, *self._beside(found, like, collides, led, landed=landed)]),
+            caused_by=self._patches[failing.causes[0]].file if failing is not None and failing.causes else None,
+            causes=tuple(self._patches[one].file for one in failing.causes) if failing is not None else (),
+            detail="; ".join([*told, *beside]),
             problems=tuple(told),
+            remains=remains if state is State.PARTLY_LANDED and remains is not None else (),
             line=found.reasons[0].line if found is not None and not landed else None,
             renamed=(*(found.renamed if found is not None else ()), *led),
             collides=collides,
             like=like,
             first_broken=broken,
         )
+
+    def _remains(self, index: int, found: Diagnosis | None, like: Likeness | None) -> tuple[str, ...] | None:
+        """The hunks that upstream has not taken of a patch that fails; None where it has taken nothing that tells."""
+        if found is None or not self._range.commits or not self._diagnoser.own.applies(index):
+            return None
+        if like is not None and like.how in _IN_THE_TREE:
+            return ()
+        taken = self._landing.taken(index)
+        return taken.remains if taken.some or (like is not None and _did_it(like)) else None
 
     def _landed(self, index: int, applied: bool) -> Likeness | None:
         """What upstream has of a patch, or has that is like it."""
@@ -153,19 +171,42 @@ class _Rows:
         return tuple(found)
 
     def _state(
-        self, index: int, found: Diagnosis | None, like: Likeness | None, led: Sequence[tuple[str, str]]
+        self,
+        index: int,
+        found: Diagnosis | None,
+        like: Likeness | None,
+        remains: Sequence[str] | None,
+        led: Sequence[tuple[str, str]],
     ) -> tuple[State, list[str]]:
-        if like is not None and (like.how in ("tree", "reverse", "patch-id") or _mostly(like)):
+        if like is not None and (like.how in _IN_THE_TREE or (found is not None and remains == ())):
             return State.LANDED, [drop_reason(like)]
+        at_pin = self._diagnoser.own.applies(index)
+        if found is not None and not at_pin:
+            return State.FAILS_AT_PIN, self._at_pin(index)
         if found is not None:
-            return found.state, [reason.detail for reason in found.reasons]
+            told = [reason.detail for reason in found.reasons]
+            return State.PARTLY_LANDED if remains is not None else found.state, told
+        if not at_pin:
+            return (State.OFFSET if self._run.offset[index] else State.CLEAN), [_NOT_AT_PIN]
         if self._range.commits:
             stale = [*_follow(led), *self._stale.around(index), *self._names.get(index, ())]
             if stale:
                 return State.STALE, stale
         if self._run.offset[index]:
-            return State.OFFSET, [f"its lines stand {_lines(self._run.offset[index])}"]
+            return State.OFFSET, [f"its lines are {_lines(self._run.offset[index])}"]
         return State.CLEAN, []
+
+    def _at_pin(self, index: int) -> list[str]:
+        """Why a patch does not apply to the pin: upstream has not moved there."""
+        pin = self._range.pin.tree
+        places = set(self._diagnoser.chain.places(index))
+        before = [
+            self._patches[one].file
+            for one in range(index)
+            if not self._diagnoser.own.applies(one) and places & set(self._diagnoser.chain.places(one))
+        ]
+        told = [_NOT_AT_PIN, *(reason.detail for reason in self._diagnoser.diagnose(pin, index).reasons)]
+        return [*told, f"{', '.join(before)} before it fails there too, in the same files"] if before else told
 
     def _strict(self, index: int, found: Diagnosis | None) -> str:
         if found is not None:
@@ -187,23 +228,25 @@ class _Rows:
 
     def _beside(
         self,
-        found: Diagnosis | None,
+        found: Diagnosis,
         like: Likeness | None,
+        remains: Sequence[str] | None,
         collides: Sequence[UpstreamCommit],
         led: Sequence[tuple[str, str]],
-        *,
-        landed: bool,
     ) -> list[str]:
-        """What else is to be said of a patch."""
+        """What else is to be said of a patch that fails."""
         said: list[str] = []
-        if found is None or landed:
-            return said
+        if remains is not None and like is not None and like.commit is not None and like.how == "patch-id":
+            said.append(f"{commit_named(like.commit)} took all of it, and it was changed since")
+        if remains is not None and like is not None and like.commit is not None and like.how == "similar":
+            said.append(f"{commit_named(like.commit)} has {like.score:.0%} of its lines")
+        said += [f"remains: {hunk}" for hunk in remains or ()]
         said += [f"{old} is {new} now" for old, new in found.renamed]
         said += _follow(led)
         if found.causes:
             said.append(f"only because of {', '.join(self._patches[one].file for one in found.causes)}")
         elif found.also:
-            said.append(f"it stands on {', '.join(self._patches[one].file for one in found.also)} as well")
+            said.append(f"it needs {', '.join(self._patches[one].file for one in found.also)} as well")
         if collides and not found.causes:
             named = [f"{commit.label} ({_title(commit)})" for commit in collides[:3]]
             more = f" and {len(collides) - 3} more" if len(collides) > 3 else ""
@@ -216,8 +259,9 @@ class _Rows:
         return said
 
 
-def _mostly(like: Likeness) -> bool:
-    return like.how == "similar" and like.score >= SAME_LINES
+def _did_it(like: Likeness) -> bool:
+    """Whether an upstream commit made a patch's change, or most of it."""
+    return like.how == "patch-id" or (like.how == "similar" and like.score >= SAME_LINES)
 
 
 def _follow(led: Sequence[tuple[str, str]]) -> list[str]:

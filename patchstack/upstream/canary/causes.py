@@ -13,7 +13,8 @@ from patchstack.upstream.canary.line_owners import Owned, owned_after, unowned
 from patchstack.upstream.canary.strict_chain import Standing
 from patchstack.upstream.canary.touched_paths import TouchedPaths
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
-from patchstack.upstream.merge.text import Edit, edits, is_binary
+from patchstack.upstream.merge.histogram import Edit
+from patchstack.upstream.merge.text import edits, is_binary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

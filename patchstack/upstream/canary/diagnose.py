@@ -4,7 +4,7 @@ it."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from patchstack.git.objects import Objects
@@ -14,11 +14,11 @@ from patchstack.upstream.canary.line_owners import Ownership
 from patchstack.upstream.canary.result import State
 from patchstack.upstream.canary.strict_chain import Slot, StrictChain
 from patchstack.upstream.history import UpstreamCommit
+from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.patch import new_files
 from patchstack.upstream.merge.patch_edits import OwnEdits
 from patchstack.upstream.merge.renames import find_rename
 from patchstack.upstream.merge.series import Carrier, Verdicts, Way
-from patchstack.upstream.merge.text import Edit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,8 @@ class Diagnoser:
         self._pin = TreeOverlay(objects, pin_tree)
         self._pin_tree = pin_tree
         self._base: list[Slot] = list(chain.touched.entries(pin_tree))
-        self._carrier = Carrier(self.own)
-        self._carried: dict[tuple[tuple[Entry | None, ...], Way], Verdicts] = {}
+        self._carrier = Carrier(self.own, self._base)
+        self._carried: dict[tuple[Entry | None, ...], Verdicts] = {}
         self._dependent: dict[int, bool] = {}
         self._moved: dict[str, dict[bytes, tuple[bytes, Entry]]] = {}
         self._found: dict[tuple[str, int], Diagnosis] = {}
@@ -58,12 +58,25 @@ class Diagnoser:
             self._found[key] = self._diagnosed(tree, index)
         return self._found[key]
 
-    def carried(self, tree: str, way: Way = Way.MERGED) -> Verdicts:
+    def carried(self, tree: str) -> Verdicts:
         """What becomes of every patch's own change on a tree of upstream, three-way."""
-        key = (self._entries(tree), way)
+        key = self._entries(tree)
         if key not in self._carried:
-            self._carried[key] = self._carrier.carry(way, self._base, key[0], self._slots(tree))
+            self._carried[key] = self._carrier.merged(key, self._slots(tree))
         return self._carried[key]
+
+    def supposed(self, tree: str) -> tuple[bool | None, ...]:
+        """Whether each patch merges onto a tree, three-way: see `Carrier.supposed`."""
+        return self._carrier.supposed(self.chain.touched.entries(tree), self._slots(tree))
+
+    def merges_with(self, tree: str, others: Collection[int], index: int) -> bool:
+        """Whether a patch merges onto a tree if some patches before it, which collide there, are laid in."""
+        self._carrier.merged(self._entries(tree), self._slots(tree))
+        return self._carrier.merges_with(others, index)
+
+    def merges_laid(self, tree: str, index: int) -> bool:
+        """Whether a patch merges onto a tree if all patches before it are laid in."""
+        return bool(self._alone(Way.LAID, tree, index)[0])
 
     def changed(self, tree: str, index: int) -> bool:
         """Whether a tree of upstream has other contents than the pin at any path of a patch."""
@@ -72,8 +85,10 @@ class Diagnoser:
 
     def landed_at(self, tree: str, index: int) -> bool:
         """Whether one patch's own change changes nothing on a tree of upstream."""
-        there = self.chain.touched.entries(tree)
-        return bool(self._carrier.carry(Way.BARE, self._base, there, self._slots(tree), only=index).nothing[index])
+        return bool(self._alone(Way.BARE, tree, index)[1])
+
+    def _alone(self, way: Way, tree: str, index: int) -> tuple[bool | None, bool | None]:
+        return self._carrier.alone(way, self.chain.touched.entries(tree), self._slots(tree), index)
 
     def _entries(self, tree: str) -> tuple[Entry | None, ...]:
         return tuple(self.chain.touched.entries(tree))
@@ -108,7 +123,7 @@ class Diagnoser:
         owned = Counter(owner for found in owners for owner in found)
         state, also = State.CONFLICT, tuple(sorted(owned))
         gone = {reason.path for reason in reasons if reason.fault == "missing-file"}
-        lost = [path for path in sorted(gone) if self.at_pin(path) is not None and path not in self._made(index)]
+        lost = [path for path in sorted(gone) if self.at_pin(path) is not None and not self._made(path, index)]
         moved = self.moved(tree)
         if lost:
             state = State.RENAMED_SOURCE if any(path in moved for path in lost) else State.DELETED_SOURCE
@@ -128,14 +143,12 @@ class Diagnoser:
         """Whether the patch would do but for those it stands on: its own change merges three-way onto upstream; or all
         places that do not fit are theirs, and with them laid in it merges, or upstream changed nothing there."""
         if all(owners) and (
-            self.carried(tree, Way.LAID).clean[index]
-            or not any(self._edits_in(tree, index, reason) for reason in reasons)
+            self.merges_laid(tree, index) or not any(self._edits_in(tree, index, reason) for reason in reasons)
         ):
             return True
         if self._leans(index):
             return False
-        there = self.chain.touched.entries(tree)
-        return bool(self._carrier.carry(Way.BARE, self._base, there, self._slots(tree), only=index).clean[index])
+        return bool(self._alone(Way.BARE, tree, index)[0])
 
     def _leans(self, index: int) -> bool:
         """Whether a patch changes lines, or files, that patches before it made: without them it merges nowhere."""
@@ -149,14 +162,10 @@ class Diagnoser:
             )
         return self._dependent[index]
 
-    def _made(self, index: int) -> set[bytes]:
-        """Paths that patches before this one make or remove: what is there is the series' doing."""
-        return {
-            path
-            for before in range(index)
-            for path, change in self.own.of(before).items()
-            if change.old is None or change.new is None
-        }
+    def _made(self, path: bytes, index: int) -> bool:
+        """Whether a patch before this one makes or removes a path: what is there is the series' doing."""
+        changes = (self.own.of(before)[path] for before in self.ownership.touching(path, index))
+        return any(change.old is None or change.new is None for change in changes)
 
     def _owners(self, reason: Reason, index: int) -> frozenset[int]:
         """The patches before this one on whose work a place stands that does not fit."""
@@ -165,7 +174,7 @@ class Diagnoser:
         span = self._span(reason, index)
         if span is not None:
             return self.ownership.of_lines(reason.path, index, *span)
-        if reason.diff is not None and reason.path not in self._made(index):
+        if reason.diff is not None and not self._made(reason.path, index):
             return frozenset()  # upstream's own file, gone or come
         return self.ownership.touching(reason.path, index)
 

@@ -1,5 +1,5 @@
-"""Has upstream a patch already, or something like it? By what it would still change, backwards, by patch-id, by lines
-and by title."""
+"""Has upstream a patch already, or something like it? By what it would still change, backwards, hunk by hunk, by
+patch-id, by lines and by title."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
-from patchstack.git.patch.diff import Hunk
-from patchstack.git.patch.hunks import place_hunks
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import PatchFile
 from patchstack.upstream.canary.causes import Culprits
@@ -24,12 +22,14 @@ from patchstack.upstream.canary.similarity import (
     rare,
     words,
 )
+from patchstack.upstream.canary.taken import Taken, TakenHunks, applies_backwards
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange, tree_before
 from patchstack.upstream.merge.edits import Lines, compare, merge_edits
-from patchstack.upstream.merge.text import Edit, is_binary
+from patchstack.upstream.merge.histogram import Edit
+from patchstack.upstream.merge.text import is_binary
 
 SAME_LINES = 0.6
-"""From this part of a patch's changed lines on, an upstream commit counts as the patch, landed with changes."""
+"""From this part of a patch's changed lines on, an upstream commit counts as the patch, taken with changes."""
 _FEW_LINES = 3
 _SAME_WORDS, _FEW_WORDS = 0.6, 3
 
@@ -50,6 +50,7 @@ class Landing:
         self._range = range_
         self._diagnoser = diagnoser
         self._culprits = culprits
+        self._hunks = TakenHunks(diagnoser)
         self._ids: dict[int, frozenset[str]] = {}
         self._lines: dict[int, ChangedLines] = {}
         self._own_lines: dict[int, ChangedLines] = {}
@@ -68,6 +69,14 @@ class Landing:
         if self._backwards(tip, index):
             return self._since("reverse", index)
         return None
+
+    def taken(self, index: int) -> Taken:
+        """What upstream's tip has of a patch, hunk by hunk."""
+        return self._hunks.of(self._range.tip.tree, index)
+
+    def by_hunks(self, index: int) -> Likeness:
+        """For a patch of which the tip has every hunk: the commit that brought the last of them."""
+        return self._since("hunks", index)
 
     def same(self, index: int) -> Likeness | None:
         """The commit that makes the same change by patch-id, under any diff algorithm."""
@@ -178,6 +187,8 @@ class Landing:
     def _there(self, how: str, tree: str, index: int) -> bool:
         if how == "tree":
             return self._diagnoser.landed_at(tree, index)
+        if how == "hunks":
+            return not self._hunks.of(tree, index).remains
         return self._backwards(tree, index)
 
     def _backwards(self, tree: str, index: int) -> bool:
@@ -194,11 +205,10 @@ class Landing:
                 return False
             if diff.old != diff.new and back is not None:
                 return False
-            if there is not None and there[0] not in (FILE, EXECUTABLE):
+            if there is not None and (there[0] not in (FILE, EXECUTABLE) or there[0] != (diff.new_mode or there[0])):
                 return False
-            lines = list(chain.lines(there[1])) if there is not None else [b""]
-            hunks = tuple(_reversed(hunk) for hunk in diff.hunks)
-            if len(place_hunks(lines, hunks)) < len(hunks) or (diff.old is None and lines != [b""]):
+            lines = chain.lines(there[1]) if there is not None else [b""]
+            if not applies_backwards(lines, diff.hunks):
                 return False
         return True
 
@@ -239,22 +249,9 @@ def drop_reason(like: Likeness) -> str:
     """Why a patch can go, in the words for `--why`."""
     if like.commit is None:
         return "upstream had it at the pin already"
-    where = f"upstream {like.commit.label} ({like.commit.oid[:12]}, {like.commit.date})"
-    if like.how == "similar":
-        return f"landed with changes as {where}: {like.score:.0%} of its lines"
-    return f"landed as {where}"
+    return f"landed as {commit_named(like.commit)}"
 
 
-def _reversed(hunk: Hunk) -> Hunk:
-    return Hunk(
-        old_start=hunk.new_start,
-        new_start=hunk.old_start,
-        before=hunk.after,
-        after=hunk.before,
-        context=hunk.context,
-        trailing=hunk.trailing,
-        before_no_newline=hunk.after_no_newline,
-        after_no_newline=hunk.before_no_newline,
-        line=hunk.line,
-        header=hunk.header,
-    )
+def commit_named(commit: UpstreamCommit) -> str:
+    """An upstream commit by its label, id and day."""
+    return f"upstream {commit.label} ({commit.oid[:12]}, {commit.date})"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.patch_edits import OwnEdits
-from patchstack.upstream.merge.text import Edit
 
 NOBODY = -1
 
@@ -50,10 +50,18 @@ class Ownership:
     def __init__(self, own: OwnEdits) -> None:
         self._own = own
         self._owned: dict[bytes, list[tuple[int, Owned]]] = {}
+        self._users: dict[bytes, list[int]] = {}
+        for index in range(len(own)):
+            for path in own.of(index):
+                self._users.setdefault(path, []).append(index)
 
     def touching(self, path: bytes, before: int) -> frozenset[int]:
         """The patches before an index that change a path."""
-        return frozenset(index for index in range(before) if path in self._own.of(index))
+        return frozenset(index for index in self._users.get(path, ()) if index < before)
+
+    def changing(self, path: bytes) -> Sequence[int]:
+        """All patches that change a path, in order."""
+        return self._users.get(path, ())
 
     def of_lines(self, path: bytes, index: int, start: int, end: int) -> frozenset[int]:
         """The patches before an index whose lines, or whose removals between them, are some lines of the file that a
@@ -69,10 +77,8 @@ class Ownership:
         known = self._owned.get(path)
         if known is None:
             known = self._owned[path] = []
-            for index in range(len(self._own)):
-                change = self._own.of(index).get(path)
-                if change is None:
-                    continue
+            for index in self.changing(path):
+                change = self._own.of(index)[path]
                 lines, after = self._own.lines(change.old), self._own.lines(change.new)
                 if after is None:
                     continue

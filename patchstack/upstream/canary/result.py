@@ -15,6 +15,8 @@ class State(StrEnum):
     OFFSET = "offset"
     STALE = "stale"
     LANDED = "landed"
+    PARTLY_LANDED = "partly-landed"
+    FAILS_AT_PIN = "fails-at-pin"
     CONFLICT = "conflict"
     DELETED_SOURCE = "deleted-source"
     RENAMED_SOURCE = "renamed-source"
@@ -28,10 +30,11 @@ APPLIES = frozenset({State.CLEAN, State.OFFSET, State.STALE})
 class Likeness:
     """An upstream commit that does what a patch does, or something like it.
 
-    `how` is `tree` (the patch changes nothing there any more), `reverse` (it applies backwards), `patch-id` (the same
-    change), `similar` (`score` of its changed lines are the commit's) or `title` (both touch a file, and `score` of the
-    words of the commit's title that tell it from others are in the patch's). All but the last count as landed.
-    `commit` is None for a change that upstream had at the pin already.
+    `how` is `tree` (the patch changes nothing there any more), `reverse` (it applies backwards), `hunks` (upstream's
+    tree contains every hunk), `patch-id` (the same change), `similar` (`score` of its changed lines are the commit's)
+    or `title` (both touch a file, and `score` of the words of the commit's title that tell it from others are in the
+    patch's). The first three tell what is in upstream's tree, the others what a commit once did. `commit` is None for a
+    change that upstream had at the pin already.
     """
 
     how: str
@@ -41,13 +44,23 @@ class Likeness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """The first commit at which a patch fails. `root` tells whether it fails there by itself; else `caused_by` is the
-    patch before it whose failure takes it along. `lines` show what collides."""
+    """The first commit at which a patch fails.
+
+    `together` are earlier commits without which that commit would not break it, oldest first; empty if it does so
+    alone. `root` tells whether the patch fails there by itself; else `causes` are the patches whose failure takes it
+    along. `lines` show what collides.
+    """
 
     commit: UpstreamCommit
+    together: tuple[UpstreamCommit, ...]
     root: bool
-    caused_by: str | None
+    causes: tuple[str, ...]
     lines: tuple[str, ...]
+
+    @property
+    def caused_by(self) -> str | None:
+        """The first of the causes."""
+        return self.causes[0] if self.causes else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +72,8 @@ class CanaryPatch:
     (it changes nothing there) or `conflict`; None for one that does not apply to the pin.
     `caused_by` is the patch to which a cascade goes back first, `causes` all of them. `renamed` are files that moved:
     the name at the pin and the one now. `collides` are the commits whose lines are in the way, the most lines first.
-    `line` is the 1-based line of the patch file that does not fit; None for one that applies, or if it is not known.
+    `remains` are the hunks of a patch that landed in part which upstream's tree does not contain. `line` is the 1-based
+    line of the patch file that does not fit; None for one that applies, or if it is not known.
     """
 
     file: str
@@ -72,6 +86,7 @@ class CanaryPatch:
     causes: tuple[str, ...]
     detail: str
     problems: tuple[str, ...]
+    remains: tuple[str, ...]
     line: int | None
     renamed: tuple[tuple[str, str], ...]
     collides: tuple[UpstreamCommit, ...]

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from pygit2.enums import DiffOption
 
 from patchstack.upstream.merge.edits import Lines, compare
-from patchstack.upstream.merge.text import Edit, edits
+from patchstack.upstream.merge.histogram import Edit
+from patchstack.upstream.merge.text import myers
 
 # What `git diff --diff-algorithm` can write, as far as libgit2 knows it. Both sides are compared anew: how the patch
 # file was written does not matter.
@@ -49,6 +50,11 @@ def bare_lines(text: bytes) -> list[bytes]:
     return text.translate(None, _BLANKS.replace(b"\n", b"")).split(b"\n")
 
 
+def says_something(line: bytes) -> bool:
+    """Whether a line has letters enough to be known by them: a brace has not."""
+    return len(line.translate(None, _NO_LETTERS)) >= _TELLING
+
+
 def _bare(text: bytes) -> int:
     return len(text.translate(None, _BLANKS))
 
@@ -58,7 +64,7 @@ def _id(changes: Sequence[Change], algorithm: DiffOption) -> str:
     for path, old, new in sorted(changes):
         before, after = old.split(b"\n"), new.split(b"\n")
         digest.update(path + b"\0")
-        found = edits(old + b"\n", new + b"\n", algorithm)
+        found = myers(old + b"\n", new + b"\n", algorithm)
         at = 0
         for edit in found:
             _feed(digest, before[max(at, edit.at - _CONTEXT) : edit.at], b" ")
@@ -89,7 +95,7 @@ def changed_lines(changes: Iterable[tuple[Lines, Lines, Sequence[Edit] | None]])
             ):
                 for line in lines:
                     bare = b"".join(line.split())
-                    if len(bare.translate(None, _NO_LETTERS)) >= _TELLING:
+                    if says_something(bare):
                         counted[sign, bare] += 1
     return counted
 

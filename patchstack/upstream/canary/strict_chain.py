@@ -7,7 +7,7 @@ file. Whatever is not a plain text diff over regular files goes to `Applier`, an
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -21,6 +21,7 @@ from patchstack.series.files.directory import PatchFile
 from patchstack.series.verify.prefix_trees import apply_patch
 from patchstack.upstream.canary.touched_paths import OBSTRUCTED, TouchedPaths
 from patchstack.upstream.merge.patch import Picker
+from patchstack.upstream.replay import Replay
 
 Content = str | int
 """A blob by its id, or a content made here by its number."""
@@ -55,12 +56,14 @@ class _Step:
 class _Contents:
     """Lines of contents, those used last kept, and how those that were made here came about."""
 
-    LIMIT = 400_000
+    LIMIT = 300_000_000  # bytes of memory, about
+    _LINE, _SHARED = 41, 8  # bytes of a line of its own beside its text, and of one that another content has as well
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._kept: OrderedDict[Content, list[bytes]] = OrderedDict()
-        self._count = 0
+        self._weights: dict[Content, int] = {}
+        self._weight = 0
         self._made: list[tuple[Content | None, FileDiff]] = []
         self._results: dict[tuple[Content | None, int], tuple[Content | None, int]] = {}
 
@@ -91,12 +94,13 @@ class _Contents:
             self._kept.move_to_end(at)
         else:
             assert isinstance(at, str)
-            found = self._objects.blob(at).split(b"\n")
-            self._keep(at, found)
+            text = self._objects.blob(at)
+            found = text.split(b"\n")
+            self._keep(at, found, len(text) + self._LINE * len(found))
         for number in reversed(trail):
             found = list(found)
             place_hunks(found, self._made[number][1].hunks)
-            self._keep(number, found)
+            self._keep(number, found, self._SHARED * len(found))
         return found
 
     def blob(self, content: Content) -> str:
@@ -110,29 +114,30 @@ class _Contents:
             return None, 0
         self._made.append((content, diff))
         number = len(self._made) - 1
-        self._keep(number, lines)
+        self._keep(number, lines, self._SHARED * len(lines))
         offsets = [at - max(hunk.new_start - 1, 0) for at, hunk in zip(places, diff.hunks, strict=True)]
         return number, max(offsets, key=abs, default=0) if diff.old is not None else 0
 
-    def _keep(self, content: Content, lines: list[bytes]) -> None:
+    def _keep(self, content: Content, lines: list[bytes], weight: int) -> None:
         self._kept[content] = lines
-        self._count += len(lines)
-        while self._count > self.LIMIT and len(self._kept) > 1:
-            self._count -= len(self._kept.popitem(last=False)[1])
+        self._weights[content] = weight
+        self._weight += weight
+        while self._weight > self.LIMIT and len(self._kept) > 1:
+            self._weight -= self._weights[self._kept.popitem(last=False)[0]]
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A chain on its way over a tree: what stood at the touched paths, and what stands there now."""
+    """What a chain over a tree has made of the paths of one patch when it comes to it."""
 
     chain: StrictChain
     tree: str
-    base: list[Slot]
-    state: list[Slot]
+    index: int
+    given: tuple[Slot, ...]
 
     def slot(self, path: bytes) -> Slot:
-        """Mode and content at a path."""
-        return self.state[self.chain.touched.place[path]]
+        """Mode and content at a path of the patch."""
+        return self.given[self.chain.places(self.index).index(self.chain.touched.place[path])]
 
     def lines(self, path: bytes) -> list[bytes] | None:
         """The lines of a regular file, not to be changed; None for anything else."""
@@ -158,8 +163,8 @@ class StrictChain:
         named = [_paths(patch, diffs) for patch, diffs in zip(patches, parsed, strict=True)]
         self.touched = TouchedPaths(objects, {path for paths in named for path in paths})
         place = self.touched.place
-        self._places = [tuple(place[path] for path in sorted(paths)) for paths in named]
         crowded = _crowded(set(place))
+        self._places = [tuple(place[path] for path in sorted(paths | _around(paths, crowded))) for paths in named]
         number = 0
         for diffs, paths in zip(parsed, named, strict=True):
             steps = None
@@ -171,8 +176,10 @@ class StrictChain:
                 number += len(steps)
             self._steps.append(steps)
         self._given: dict[tuple[int, tuple[Slot, ...]], _Edits | None] = {}
+        self._tree = ""
+        self._replay: Replay[Slot, tuple[bool, int]] = Replay(self._places, self._tried)
+        self._supposed: Replay[Slot, tuple[bool, int]] = Replay(self._places, self._tried)
         self._last: tuple[list[Slot], ChainRun] | None = None
-        self._states: tuple[list[Slot], list[list[Slot]]] | None = None
 
     def __enter__(self) -> StrictChain:
         return self
@@ -186,35 +193,45 @@ class StrictChain:
     def run(self, tree: str) -> ChainRun:
         """The chain over a tree. Raises `MissingObject` where the content of a touched file is not to be had."""
         base: list[Slot] = list(self.touched.entries(tree))
-        if self._last is not None and self._last[0] == base:
-            return self._last[1]
-        run, _ = self._chain(tree, base, len(self._patches))
-        self._last = base, run
-        return run
+        if self._last is None or self._last[0] != base:
+            self._tree = tree
+            results = self._replay.run(base)
+            run = ChainRun(applied=tuple(one[0] for one in results), offset=tuple(one[1] for one in results))
+            self._last = base, run
+        return self._last[1]
+
+    def supposed(self, tree: str) -> tuple[bool, ...]:
+        """Whether each patch applies in a chain over a tree that is asked for beside the others: trees that follow each
+        other here may be far from those that `run` gets."""
+        self._tree = tree
+        return tuple(one[0] for one in self._supposed.run(list(self.touched.entries(tree))))
 
     def journal(self, tree: str) -> list[Journal | None]:
         """What every patch changes in a chain over a tree; None for one that fails."""
-        base: list[Slot] = list(self.touched.entries(tree))
-        state = list(base)
-        found: list[Journal | None] = []
-        for index in range(len(self._patches)):
-            edits, _ = self._tried(tree, base, state, index)
-            found.append(None if edits is None else tuple((place, state[place], slot) for place, slot in edits))
-            for place, slot in edits or ():
-                state[place] = slot
-        return found
+        run, replay = self.run(tree), self._replay
+        return [
+            tuple(
+                (place, old, new)
+                for place, old, new in zip(places, replay.inputs[index], replay.outputs[index], strict=True)
+                if old != new
+            )
+            if run.applied[index]
+            else None
+            for index, places in enumerate(self._places)
+        ]
+
+    def places(self, index: int) -> tuple[int, ...]:
+        """The places of the paths on which the verdict on a patch depends."""
+        return self._places[index]
 
     def standing(self, tree: str, index: int) -> Standing:
         """What the chain has made of a tree when it comes to a patch."""
-        base: list[Slot] = list(self.touched.entries(tree))
-        if self._states is None or self._states[0] != base:
-            self._states = base, []
-            self._chain(tree, base, len(self._patches), self._states[1])
-        return Standing(self, tree, base, self._states[1][index])
+        self.run(tree)
+        return Standing(self, tree, index, self._replay.inputs[index])
 
     def outcome(self, standing: Standing, index: int) -> Outcome:
         """What applying one patch there gives, with reasons."""
-        tree = self._materialized(standing.tree, standing.base, standing.state).write()
+        tree = self._materialized(standing.tree, index, standing.given).write()
         return apply_patch(self._open(tree), self._patches[index])
 
     def data(self, index: int) -> bytes:
@@ -230,37 +247,29 @@ class StrictChain:
         """The lines of a content, not to be changed."""
         return self._contents.lines(content)
 
-    def _chain(
-        self, tree: str, base: list[Slot], count: int, states: list[list[Slot]] | None = None
-    ) -> tuple[ChainRun, list[Slot]]:
-        """The chain over the first patches. `states` gets what stands before each."""
-        state = list(base)
-        applied: list[bool] = []
-        offsets: list[int] = []
-        for index in range(count):
-            if states is not None:
-                states.append(list(state))
-            edits, offset = self._tried(tree, base, state, index)
-            applied.append(edits is not None)
-            offsets.append(offset)
-            for place, slot in edits or ():
-                state[place] = slot
-        return ChainRun(applied=tuple(applied), offset=tuple(offsets)), state
+    def _tried(self, index: int, given: tuple[Slot, ...]) -> tuple[tuple[Slot, ...], tuple[bool, int]]:
+        """What a patch leaves at its places, and whether it applies, with its largest offset."""
+        places = self._places[index]
+        edits, offset = self._edits(index, places, given)
+        if edits is None:
+            return given, (False, 0)
+        state = dict(zip(places, given, strict=True)) | dict(edits)
+        return tuple(state[place] for place in places), (True, offset)
 
-    def _tried(self, tree: str, base: list[Slot], state: list[Slot], index: int) -> tuple[_Edits | None, int]:
+    def _edits(self, index: int, places: tuple[int, ...], given: tuple[Slot, ...]) -> tuple[_Edits | None, int]:
         """What a patch changes at which places, None where it fails; and its largest offset."""
         steps = self._steps[index]
         if steps is not None:
             try:
-                return self._stepped(steps, state)
+                return self._stepped(steps, dict(zip(places, given, strict=True)))
             except Unsupported:
                 pass
-        key = (index, tuple(state[place] for place in self._places[index]))
+        key = (index, given)
         if key not in self._given:
-            self._given[key] = self._handed_on(self._materialized(tree, base, state).write(), index)
+            self._given[key] = self._handed_on(self._materialized(self._tree, index, given).write(), index)
         return self._given[key], 0
 
-    def _stepped(self, steps: tuple[_Step, ...], state: list[Slot]) -> tuple[_Edits | None, int]:
+    def _stepped(self, steps: tuple[_Step, ...], state: Mapping[int, Slot]) -> tuple[_Edits | None, int]:
         removed: list[tuple[int, Slot]] = []
         made: list[tuple[int, Slot]] = []
         largest = 0
@@ -325,15 +334,16 @@ class StrictChain:
             self._applier.restart(tree)
         return self._applier
 
-    def _materialized(self, tree: str, base: list[Slot], state: list[Slot]) -> TreeOverlay:
+    def _materialized(self, tree: str, index: int, given: tuple[Slot, ...]) -> TreeOverlay:
+        """A tree with what a patch finds at its places."""
         overlay = TreeOverlay(self._objects, tree)
-        changed = [place for place, slot in enumerate(state) if slot != base[place]]
-        for place in changed:
-            before, now = base[place], state[place]
-            if now is None and before is not None and before[0] != OBSTRUCTED:
+        base = self.touched.entries(tree)
+        changed = [(place, slot) for place, slot in zip(self._places[index], given, strict=True) if slot != base[place]]
+        for place, slot in changed:
+            before = base[place]
+            if slot is None and before is not None and before[0] != OBSTRUCTED:
                 overlay.remove(self.touched.paths[place])
-        for place in changed:
-            slot = state[place]
+        for place, slot in changed:
             if slot is not None and slot[0] != OBSTRUCTED:
                 overlay.put(self.touched.paths[place], slot[0], self._contents.blob(slot[1]))
         return overlay
@@ -365,3 +375,13 @@ def _crowded(paths: set[bytes]) -> set[bytes]:
             if parent in paths:
                 found |= {path, parent}
     return found
+
+
+def _around(paths: set[bytes], crowded: set[bytes]) -> set[bytes]:
+    """The crowded paths that are directories of some paths, or lie in them."""
+    return {
+        other
+        for path in paths & crowded
+        for other in crowded
+        if other.startswith(path + b"/") or path.startswith(other + b"/")
+    }

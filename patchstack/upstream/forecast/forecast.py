@@ -23,8 +23,9 @@ from patchstack.upstream.canary.strict_chain import StrictChain
 from patchstack.upstream.forecast.line_map import Range, before, behind, distance
 from patchstack.upstream.history import UpstreamRange
 from patchstack.upstream.merge.edits import compare
+from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.patch_edits import OwnEdits
-from patchstack.upstream.merge.text import Edit, is_binary
+from patchstack.upstream.merge.text import is_binary
 
 AHEAD = 30
 """Days that the forecast looks ahead."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from patchstack.upstream.merge.text import Edit
+from patchstack.upstream.merge.histogram import Edit
 
 Range = tuple[int, int]
 """Lines of a text, counted from 0: the first, and the one behind the last. Both alike: a place between two lines."""

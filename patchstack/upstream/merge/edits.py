@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from patchstack.upstream.merge.text import Change, Edit, Side, edits, overlay, refine
+from patchstack.upstream.merge.histogram import Edit, Places, histogram
+from patchstack.upstream.merge.text import Change, Side, myers, overlay, refine
 
 Lines = Sequence[bytes]
 """A text split at its newlines, without them: the last item is what follows the last newline."""
@@ -32,9 +33,12 @@ class MergedEdits:
     left: tuple[Edit, ...]
 
 
-def compare(old: Lines, new: Lines) -> tuple[Edit, ...]:
-    """The edits between two texts given as lines."""
-    return edits(_text(old), _text(new))
+def compare(old: Lines, new: Lines, index: Places | None = None) -> tuple[Edit, ...]:
+    """The edits between two texts given as lines. `index` is where the lines of the old text are, which saves time."""
+    if not old or not new:
+        return (Edit(0, len(old), 0, len(new)),) if old or new else ()
+    before, after = _text(old), _text(new)
+    return histogram(old, new, myers(before, after), index) if before != after else ()
 
 
 def merge_edits(
@@ -150,7 +154,7 @@ def without(theirs: Lines, ours: Lines, upstream: tuple[Edit, ...], patch: tuple
             found += [Edit(edit.at - start + there, edit.removed, edit.to, edit.added) for _, edit in members]
             continue
         old, new = theirs[there:theirs_end], ours[here:ours_end]
-        for edit in edits(_text(old), _text(new)):
+        for edit in compare(old, new):
             found.append(Edit(edit.at + there, edit.removed, edit.to + here, edit.added))
     return tuple(found)
 

@@ -9,8 +9,9 @@ from enum import StrEnum
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, Entry, TreeOverlay
 from patchstack.git.trees import PathChange, compare_trees
+from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.renames import find_rename
-from patchstack.upstream.merge.text import Collision, Edit, TextMerge, edits, is_binary, merge_texts
+from patchstack.upstream.merge.text import Collision, TextMerge, edits, is_binary, merge_texts
 
 EditsById = dict[tuple[str, str], tuple[Edit, ...]]
 

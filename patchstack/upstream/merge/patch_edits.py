@@ -10,8 +10,10 @@ from patchstack.git.patch.diff import FileDiff, Hunk
 from patchstack.git.patch.hunks import place_hunks
 from patchstack.upstream.canary.strict_chain import Content, Slot, StrictChain
 from patchstack.upstream.merge.edits import NEWLINE, Lines, compare
-from patchstack.upstream.merge.text import Edit, edits
+from patchstack.upstream.merge.histogram import Edit, Places, places
+from patchstack.upstream.merge.text import edits
 
+_INDEXED = 60  # texts whose lines are known by their places
 _LOOK = 200  # lines in which a NUL tells a binary file
 
 
@@ -37,6 +39,7 @@ class OwnEdits:
         self.chain = chain
         self._journal = chain.journal(pin_tree)
         self._compared: dict[tuple[Content, Content], tuple[Edit, ...]] = {}
+        self._indexed: dict[Content, Places] = {}
         self._texts: dict[Content, bool] = {}
         self._changes: list[dict[bytes, PathEdit] | None] = [None] * len(self._journal)
 
@@ -75,8 +78,18 @@ class OwnEdits:
             return ()
         key = (old[1], new[1])
         if key not in self._compared:
-            self._compared[key] = compare(before, after)
+            self._compared[key] = compare(before, after, self._places(old[1], before))
         return self._compared[key]
+
+    def _places(self, content: Content, lines: Lines) -> Places:
+        """Where the lines of a text are: mostly one text is compared with many."""
+        found = self._indexed.pop(content, None)
+        if found is None:
+            found = places(lines)
+            if len(self._indexed) >= _INDEXED:
+                del self._indexed[next(iter(self._indexed))]
+        self._indexed[content] = found
+        return found
 
     def _edit(self, path: bytes, old: Slot, new: Slot, diff: FileDiff | None) -> PathEdit:
         before, after = self.lines(old), self.lines(new)

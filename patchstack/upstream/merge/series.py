@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from patchstack.git.overlay import EXECUTABLE, FILE
 from patchstack.upstream.canary.strict_chain import Slot
 from patchstack.upstream.merge.edits import Lines, compare, merge_edits, without
+from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.patch_edits import OwnEdits, PathEdit
-from patchstack.upstream.merge.text import Edit
+from patchstack.upstream.replay import Replay
 
 _REGULAR = (FILE, EXECUTABLE)
 
 
 class Way(Enum):
-    """How a series is carried.
+    """How one patch is carried, apart from the series' run.
 
-    `MERGED`: each patch onto upstream with those before it that merge. `BARE`: onto upstream alone. `LAID`: onto
-    upstream with every patch before it, collisions settled (see `carry.lay`).
+    `BARE`: onto upstream alone. `LAID`: onto upstream with every patch before it, collisions settled (see
+    `merge_edits`).
     """
 
-    MERGED = "merged"
     BARE = "bare"
     LAID = "laid"
 
@@ -30,7 +31,7 @@ class Way(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts:
     """What becomes of every patch's own change: whether it merges, and whether it then changes nothing. None for a
-    patch that does not apply to the pin, and one that was not asked for."""
+    patch that does not apply to the pin."""
 
     clean: tuple[bool | None, ...]
     nothing: tuple[bool | None, ...]
@@ -46,6 +47,9 @@ class _File:
     left: tuple[Edit, ...]
 
 
+_ABSENT = _File(None, None, ())
+
+
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     file: _File
@@ -53,52 +57,90 @@ class _Outcome:
     nothing: bool
 
 
+_Verdict = tuple[bool | None, bool | None]
+
+
 class Carrier:
-    """Carries one series onto trees."""
+    """Carries one series onto trees. `pin` is what the pin has at the touched paths."""
 
-    def __init__(self, own: OwnEdits) -> None:
+    def __init__(self, own: OwnEdits, pin: Sequence[Slot]) -> None:
         self._own = own
+        self._pin = pin
+        place = own.chain.touched.place
+        self._paths = [tuple(own.of(index)) for index in range(len(own))]
+        places = [tuple(place[path] for path in paths) for paths in self._paths]
+        self._used = frozenset(one for found in places for one in found)
+        self._users: dict[bytes, list[int]] = {}
+        for index, paths in enumerate(self._paths):
+            for path in paths:
+                self._users.setdefault(path, []).append(index)
+        self._begun: dict[tuple[int, Slot], _File] = {}
+        self._replay: Replay[_File, _Verdict] = Replay(places, self._merged, operator.is_)
+        self._supposed: Replay[_File, _Verdict] = Replay(places, self._merged, operator.is_)
 
-    def carry(
-        self,
-        way: Way,
-        pin: Sequence[Slot],
-        there: Sequence[Slot],
-        moved: Mapping[bytes, Slot],
-        *,
-        only: int | None = None,
-    ) -> Verdicts:
-        """The verdicts on a tree. `pin` and `there` are what stands at the touched paths at the pin and in the tree;
-        `moved` what stands there under other names. `only` asks for one patch, and looks at its paths alone."""
+    def merged(self, there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> Verdicts:
+        """Each patch onto a tree with those before it that merge. `there` is what the tree has at the touched paths,
+        `moved` what it has under other names."""
+        results = self._replay.run(self._files(there, moved))
+        return Verdicts(clean=tuple(one[0] for one in results), nothing=tuple(one[1] for one in results))
+
+    def supposed(self, there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> tuple[bool | None, ...]:
+        """Whether each patch merges onto a tree that is asked for beside the others: trees that follow each other here
+        may be far from those that `merged` gets."""
+        return tuple(one[0] for one in self._supposed.run(self._files(there, moved)))
+
+    def _files(self, there: Sequence[Slot], moved: Mapping[bytes, Slot]) -> list[_File]:
+        paths = self._own.chain.touched.paths
+        return [
+            self._begin(place, moved.get(paths[place], slot)) if place in self._used else _ABSENT
+            for place, slot in enumerate(there)
+        ]
+
+    def merges_with(self, others: Collection[int], index: int) -> bool:
+        """Whether a patch merges in the last run of `merged`, if some before it were laid in though they collide."""
+        return bool(self._replay.result_if(others, self._laid, index)[0])
+
+    def alone(
+        self, way: Way, there: Sequence[Slot], moved: Mapping[bytes, Slot], index: int
+    ) -> tuple[bool | None, bool | None]:
+        """Whether one patch merges, and whether it then changes nothing."""
         place = self._own.chain.touched.place
-        paths = None if only is None else self._own.of(only).keys()
-        files: dict[bytes, _File] = {}
-        clean: list[bool | None] = []
-        nothing: list[bool | None] = []
-        for index in range(len(self._own) if only is None else only + 1):
-            if not self._own.applies(index):
-                clean.append(None)
-                nothing.append(None)
-                continue
-            changes = self._own.of(index)
-            if paths is not None:
-                changes = {path: change for path, change in changes.items() if path in paths}
-            for path in changes.keys() - files.keys():
-                at = place[path]
-                files[path] = self._begin(pin[at], moved.get(path, there[at]))
-            tried = {path: self._onto(files[path], change) for path, change in changes.items()}
-            merges = all(outcome.clean for outcome in tried.values())
-            clean.append(merges)
-            nothing.append(merges and all(outcome.nothing for outcome in tried.values()))
-            taken = way is Way.LAID or (way is Way.MERGED and merges)
-            for path, outcome in tried.items():
-                files[path] = outcome.file if taken else self._passed_over(files[path], changes[path])
-        return Verdicts(clean=tuple(clean), nothing=tuple(nothing))
+        files = {path: self._begin(place[path], moved.get(path, there[place[path]])) for path in self._paths[index]}
+        for before in sorted({one for path in files for one in self._users[path] if one < index}):
+            for path, change in self._own.of(before).items():
+                if path in files:
+                    laid = way is Way.LAID
+                    files[path] = (
+                        self._onto(files[path], change).file if laid else self._passed_over(files[path], change)
+                    )
+        return self._merged(index, tuple(files.values()))[1]
 
-    def _begin(self, base: Slot, ours: Slot) -> _File:
-        if base == ours:
-            return _File(ours, self._own.lines(ours), ())
-        return _File(ours, self._own.lines(ours), self._own.between(base, ours))
+    def _merged(self, index: int, given: tuple[_File, ...]) -> tuple[tuple[_File, ...], _Verdict]:
+        """A patch onto what it finds; where it does not merge, it is passed over."""
+        return self._tried(index, given, lay=False)
+
+    def _laid(self, index: int, given: tuple[_File, ...]) -> tuple[tuple[_File, ...], _Verdict]:
+        return self._tried(index, given, lay=True)
+
+    def _tried(self, index: int, given: tuple[_File, ...], *, lay: bool) -> tuple[tuple[_File, ...], _Verdict]:
+        if not self._own.applies(index):
+            return given, (None, None)
+        changes = tuple(self._own.of(index).values())
+        tried = [self._onto(file, change) for file, change in zip(given, changes, strict=True)]
+        clean = all(outcome.clean for outcome in tried)
+        verdict = clean, clean and all(outcome.nothing for outcome in tried)
+        if clean or lay:
+            return tuple(outcome.file for outcome in tried), verdict
+        return tuple(map(self._passed_over, given, changes)), verdict
+
+    def _begin(self, place: int, ours: Slot) -> _File:
+        key = place, ours
+        found = self._begun.get(key)
+        if found is None:
+            base = self._pin[place]
+            left = () if base == ours else self._own.between(base, ours)
+            found = self._begun[key] = _File(ours, self._own.lines(ours), left)
+        return found
 
     def _onto(self, file: _File, change: PathEdit) -> _Outcome:
         """One path of a patch onto what stands there (the table of `threeway._Merging`, in edits)."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
 
 import pygit2
 from pygit2.enums import DiffOption
+
+from patchstack.upstream.merge.histogram import Edit, Places, histogram
 
 _BINARY_LOOK = 8000  # git takes a file with a NUL in so many first bytes for binary (xdiff-interface.c)
 _NEAR = 3  # conflicts with so few common lines between them are one (xmerge.c, xdl_simplify_non_conflicts)
@@ -37,15 +38,6 @@ class TextMerge:
         return not self.collisions
 
 
-class Edit(NamedTuple):
-    """A change of one side: `removed` lines from line `at` of the old text, `added` from line `to` of the new one."""
-
-    at: int
-    removed: int
-    to: int
-    added: int
-
-
 class Side(Enum):
     """Who changed a place: one side, both in their own way, or both alike."""
 
@@ -70,8 +62,18 @@ def is_binary(data: bytes) -> bool:
     return b"\0" in data[:_BINARY_LOOK]
 
 
-def edits(old: bytes, new: bytes, flags: DiffOption = DiffOption.NORMAL) -> tuple[Edit, ...]:
-    """The changes that turn one text into another, in order, as git's Myers diff without context finds them."""
+def edits(old: bytes, new: bytes, index: Places | None = None) -> tuple[Edit, ...]:
+    """The changes that turn one text into another, in order, as git's merges find them (histogram). `index` is where
+    the lines of the old text are, which saves time."""
+    if old == new:
+        return ()
+    if not old or not new:
+        return (Edit(0, len(_lines(old)), 0, len(_lines(new))),)
+    return histogram(_lines(old), _lines(new), myers(old, new), index)
+
+
+def myers(old: bytes, new: bytes, flags: DiffOption = DiffOption.NORMAL) -> tuple[Edit, ...]:
+    """The changes that turn one text into another, in order, as `git diff` without context finds them."""
     if old == new:
         return ()
     patch = pygit2.Patch.create_from(old, new, context_lines=0, flag=flags | DiffOption.FORCE_TEXT)

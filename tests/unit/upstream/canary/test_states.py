@@ -39,7 +39,7 @@ def test_lines_that_moved_are_an_offset_and_apply(tmp_path: Path, run_cli: RunCl
     text = "new\nnew\n" + numbered(300)
     found = look(moved(tmp_path, None, ("Two lines on top", {"src/kernel.cu": text})), run_cli)
     assert states(found) == ["offset"] * 3
-    assert found["patches"][0]["detail"] == "its lines stand 2 lines further down"
+    assert found["patches"][0]["detail"] == "its lines are 2 lines further down"
     assert found["applies"]
 
 
@@ -113,7 +113,7 @@ def test_a_patch_that_upstream_breaks_as_well_is_no_cascade_but_names_what_it_st
     steps = (("One", kernel(l10="p1")), ("Two", kernel(l10="p2")))
     found = look(moved(tmp_path, steps, ("Line ten", kernel(l10="upstream"))), run_cli)
     assert states(found) == ["conflict", "conflict"]
-    assert "it stands on 0001-One.patch as well" in found["patches"][1]["detail"]
+    assert "it needs 0001-One.patch as well" in found["patches"][1]["detail"]
     assert found["patches"][1]["caused_by"] is None
 
 
@@ -121,7 +121,7 @@ def test_a_patch_on_top_of_one_that_applies_is_no_cascade_of_it(tmp_path: Path, 
     steps = (("One", kernel(l10="p1")), ("Two", kernel(l10="p1", l12="p2")))
     found = look(moved(tmp_path, steps, ("Below both", kernel(l15="upstream"))), run_cli)
     assert states(found) == ["clean", "conflict"]
-    assert "stands on" not in found["patches"][1]["detail"]
+    assert "as well" not in found["patches"][1]["detail"]
 
 
 def test_a_patch_whose_own_change_merges_is_a_cascade_though_upstream_stands_close_to_it_too(
@@ -165,12 +165,27 @@ def test_a_name_that_upstream_has_now_makes_a_patch_stale(tmp_path: Path, run_cl
     assert states(look(fork, run_cli, "--quick")) == ["clean"], "quick looks at the series' own files alone"
 
 
-def test_a_patch_that_does_not_apply_to_the_pin_is_said_to(tmp_path: Path, run_cli: RunCli) -> None:
-    fork = moved(tmp_path, None, ("Other", {"src/other.cpp": "x\n"}))
+def test_a_patch_that_does_not_apply_to_its_own_pin_is_not_blamed_on_upstream(tmp_path: Path, run_cli: RunCli) -> None:
+    fork = moved(tmp_path, None, ("Other", {"src/other.cpp": "x\n"}), ("Line thirty (#7)", kernel(l30="upstream")))
     fork.edit_patch(2, "line 19", "line nineteen")
-    second = look(fork, run_cli)["patches"][1]
-    assert (second["state"], second["threeway"]) == ("conflict", None)
-    assert second["detail"].startswith("it does not apply to the pin either: see patchstack verify")
+    for options in (("--blame", "--strict"), ("--blame",)):
+        found = look(fork, run_cli, *options)
+        assert states(found) == ["clean", "fails-at-pin", "conflict"]
+        second = found["patches"][1]
+        assert (second["threeway"], second["first_broken"], second["collides"]) == (None, None, [])
+        assert second["detail"].startswith("it does not apply at its own pin: see patchstack verify; src/kernel.cu: ")
+        assert "expected `line nineteen` at line 19, found `line 19`" in second["detail"]
+        assert second["line"] == fork.patch(2).read_bytes().split(b"\n").index(b" line nineteen") + 1
+        assert [one["patches"] for one in found["breaking"]] == [["0003-Change-3-of-a-kernel.patch"]]
+
+
+def test_what_fails_at_the_pin_before_a_patch_in_the_same_file_is_named(tmp_path: Path, run_cli: RunCli) -> None:
+    steps = (("One", kernel(l10="p1")), ("Two", kernel(l10="p2")))
+    fork = moved(tmp_path, steps, ("Other", {"src/other.cpp": "x\n"}))
+    fork.edit_patch(1, "line 9", "line nine")
+    found = look(fork, run_cli)
+    assert states(found) == ["fails-at-pin", "fails-at-pin"]
+    assert found["patches"][1]["detail"].endswith("0001-One.patch before it fails there too, in the same files")
 
 
 def test_a_mode_and_a_binary_file_are_judged_by_git(tmp_path: Path, run_cli: RunCli) -> None:

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patchstack.upstream.forecast.line_map import before, behind, distance
-from patchstack.upstream.merge.text import Edit, edits
+from patchstack.upstream.merge.histogram import Edit
+from patchstack.upstream.merge.text import edits
 
 LINES = st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=12)
 

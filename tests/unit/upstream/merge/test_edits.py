@@ -11,9 +11,9 @@ from patchstack.series.files.directory import load_series
 from patchstack.upstream.canary.diagnose import Diagnoser
 from patchstack.upstream.canary.strict_chain import StrictChain
 from patchstack.upstream.merge.edits import NEWLINE, compare, merge_edits, without
+from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.patch import Picker
-from patchstack.upstream.merge.series import Way
-from patchstack.upstream.merge.text import Edit, merge_texts
+from patchstack.upstream.merge.text import merge_texts
 from tests.conftest import RunCli
 from tests.support.builders import Changes, RepoBuilder, numbered, write_series
 from tests.support.moving import Steps, kernel, look, moved, states
@@ -87,7 +87,7 @@ def test_the_three_way_column_is_the_chain_of_merged_trees(tmp_path: Path) -> No
             onto = merged.tree or onto
         with StrictChain(objects, load_series(fork.series).patches) as chain:
             diagnoser = Diagnoser(objects, chain, trees[0])
-            assert list(diagnoser.carried(fork.upstream.tree("main"), Way.MERGED).clean) == expected, round_
+            assert list(diagnoser.carried(fork.upstream.tree("main")).clean) == expected, round_
         seen.update(expected)
     assert seen == {True, False}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,8 +11,9 @@ import pytest
 
 from patchstack.git.objects import Objects
 from patchstack.upstream.merge.patch import Clash, Merge, Picker
-from patchstack.upstream.merge.text import merge_texts
+from patchstack.upstream.merge.text import merge_texts, myers
 from tests.support.builders import Changes, Content, File, RepoBuilder, executable, numbered, run_git, snapshot, symlink
+from tests.support.texts import merged_by_git
 
 FILES: dict[str, Content] = {
     "src/kernel.cu": numbered(60),
@@ -51,7 +51,7 @@ class Case:
         """What cherry-pick makes of it: the tree, or None and every conflicting file as it leaves it."""
         run_git("worktree", "add", "-q", "--detach", self.work, self.onto, cwd=self.repo.path)
         picked = run_git(
-            *("cherry-pick", "--allow-empty", "--keep-redundant-commits", "-Xdiff-algorithm=myers", self.patch),
+            *("cherry-pick", "--allow-empty", "--keep-redundant-commits", self.patch),
             cwd=self.work,
             check=False,
         )
@@ -208,33 +208,54 @@ def test_union_keeps_both_insertions_and_leaves_other_collisions_as_ours() -> No
     assert len(merged.collisions) == 2
 
 
-def test_texts_merge_as_git_merge_file_merges_them(tmp_path: Path) -> None:
+def some(draw: random.Random, alphabet: list[bytes], most: int, least: int = 0) -> list[bytes]:
+    return [draw.choice(alphabet) for _ in range(draw.randint(least, most))]
+
+
+def changed(draw: random.Random, old: list[bytes], alphabet: list[bytes]) -> list[bytes]:
+    new = list(old)
+    for _ in range(draw.randint(0, 3)):
+        at = draw.randrange(len(new) + 1)
+        new[at : at + draw.randint(0, 3)] = some(draw, alphabet, 3)
+    return new
+
+
+def a_text(draw: random.Random, lines: list[bytes]) -> bytes:
+    return b"\n".join(lines) + (b"\n" if lines and draw.random() < 0.8 else b"")
+
+
+def test_texts_merge_as_git_merges_trees(tmp_path: Path) -> None:
     draw = random.Random(7)
-
-    def some(alphabet: list[bytes], most: int, least: int = 0) -> list[bytes]:
-        return [draw.choice(alphabet) for _ in range(draw.randint(least, most))]
-
-    def changed(old: list[bytes], alphabet: list[bytes]) -> list[bytes]:
-        new = list(old)
-        for _ in range(draw.randint(0, 3)):
-            at = draw.randrange(len(new) + 1)
-            new[at : at + draw.randint(0, 3)] = some(alphabet, 3)
-        return new
-
-    clean = 0
+    cases = []
     for _ in range(150):
         alphabet = [b"%c x" % letter for letter in b"abcdefghijklmnopqrstuvwxyz"[: draw.choice((3, 8, 26))]]
-        base = some(alphabet, 14)
-        texts = [
-            (b"\n".join(words) + (b"\n" if words and draw.random() < 0.8 else b""))
-            for words in (changed(base, alphabet), base, changed(base, alphabet))
-        ]
-        paths = [tmp_path / name for name in ("ours", "base", "theirs")]
-        for path, text in zip(paths, texts, strict=True):
-            path.write_bytes(text)
-        labels = [word for name in ("ours", "base", "theirs") for word in ("-L", name)]
-        told = subprocess.run(["git", "merge-file", "-p", *labels, *paths], capture_output=True)
-        merged = merge_texts(texts[1], texts[0], texts[2])
-        assert (merged.clean, merged.text) == (told.returncode == 0, told.stdout), texts
+        base = some(draw, alphabet, 14)
+        lines = (base, changed(draw, base, alphabet), changed(draw, base, alphabet))
+        cases.append((a_text(draw, lines[0]), a_text(draw, lines[1]), a_text(draw, lines[2])))
+    clean = 0
+    for number, (case, told) in enumerate(zip(cases, merged_by_git(tmp_path, cases), strict=True)):
+        merged = merge_texts(*case, (f"ours{number}", f"theirs{number}"))
+        assert (merged.clean, merged.text) == told, case
         clean += merged.clean
     assert 30 < clean < 140
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "clean"),
+    [
+        ("a}bbb", "a}-bcb}bb", "a}b-}bbb", True),
+        ("aa}bb", "aacb}}b", "ba}bb}c", False),
+        ("}aaaca", "}aaaca-b", "}caaaa", False),
+    ],
+)
+def test_where_the_diff_algorithm_decides_the_answer_is_git_s(
+    base: str, ours: str, theirs: str, clean: bool, tmp_path: Path
+) -> None:
+    texts = [b"".join(letter.encode() + b"\n" for letter in text) for text in (base, ours, theirs)]
+    one, two, three = texts
+    ((told, text),) = merged_by_git(tmp_path, [(one, two, three)])
+    merged = merge_texts(one, two, three, ("ours0", "theirs0"))
+    assert (merged.clean, merged.text) == (told, text)
+    assert told is clean
+    with_myers = merge_texts(one, two, three, found=(myers(one, two), myers(one, three)))
+    assert with_myers.clean is not clean, "Myers' diff gives another answer"

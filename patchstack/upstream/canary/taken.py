@@ -1,0 +1,149 @@
+"""Which hunks of a patch upstream's tree contains: all that a hunk adds is there, and nothing that it removes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from patchstack.git.overlay import Entry
+from patchstack.git.patch.diff import Hunk, Unsupported
+from patchstack.git.patch.hunks import place_hunks
+from patchstack.upstream.canary.diagnose import Diagnoser
+from patchstack.upstream.canary.similarity import says_something
+from patchstack.upstream.merge.edits import Lines
+from patchstack.upstream.merge.histogram import Edit
+from patchstack.upstream.merge.patch_edits import PathEdit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What a tree has of a patch. `some` says that it contains a hunk with lines that say something; `remains` are the
+    hunks that it does not contain, in words."""
+
+    some: bool
+    remains: tuple[str, ...]
+
+
+class TakenHunks:
+    """Compares the patches of a series with trees of upstream, hunk by hunk."""
+
+    def __init__(self, diagnoser: Diagnoser) -> None:
+        self._diagnoser = diagnoser
+        self._own = diagnoser.own
+
+    def of(self, tree: str, index: int) -> Taken:
+        """What a tree has of one patch, which applies to the pin."""
+        there = self._diagnoser.chain.touched.entries(tree)
+        moved = self._diagnoser.moved(tree)
+        some, remains = False, []
+        for path, change in self._own.of(index).items():
+            here = moved[path][1] if path in moved else there[self._diagnoser.chain.touched.place[path]]
+            for label, taken, telling in self._parts(path, change, here, index):
+                some = some or (taken and telling)
+                if not taken:
+                    remains.append(label)
+        return Taken(some=some, remains=tuple(remains))
+
+    def _parts(self, path: bytes, change: PathEdit, here: Entry | None, index: int) -> Iterator[tuple[str, bool, bool]]:
+        """The parts of a change of one file: what to call each, whether it is there, and whether it says anything."""
+        shown = path.decode("utf-8", "replace")
+        if change.new is None:
+            yield f"{shown}: the removal of the file", here is None, True
+            return
+        if change.old is not None and change.old[0] != change.new[0]:
+            yield f"{shown}: the mode {change.new[0]:o}", here is not None and here[0] == change.new[0], False
+        lines, after = self._own.lines(here), self._own.lines(change.new)
+        if change.old is None:
+            if after is None or lines is None:
+                yield f"{shown}: the new file", here == change.new, True
+            else:
+                yield f"{shown}: the new file", _contains(lines, after), any(map(says_something, after))
+            return
+        before = self._own.lines(change.old)
+        if before is None or after is None or change.edits is None:
+            yield f"{shown}: the new content", here is not None and here[1] == change.new[1], True
+            return
+        theirs = self._own.between(change.old, here) if lines is not None else ()
+        for number, (start, end, hunk) in enumerate(self._hunks(path, change, index), 1):
+            edits = [edit for edit in change.edits if start <= edit.at and edit.at + edit.removed <= end]
+            header = f" ({hunk.header.decode('ascii', 'replace')})" if hunk is not None else f" (line {start + 1})"
+            changed = [line for edit in edits for line in _changed(edit, before, after)]
+            taken = lines is not None and (
+                all(self._has(path, edit, before, after, lines, theirs, index) for edit in edits)
+                or (hunk is not None and applies_backwards(lines, (hunk,)))
+            )
+            yield f"{shown}: hunk {number}{header}", taken, any(map(says_something, changed))
+
+    def _hunks(self, path: bytes, change: PathEdit, index: int) -> list[tuple[int, int, Hunk | None]]:
+        """The hunks of a change with their lines in the old file; edits where the patch's own hunks are not known."""
+        named = {diff.path: diff for diff in self._diagnoser.chain.steps(index) or ()}
+        diff = named.get(path)
+        if diff is not None and len(diff.hunks) == len(change.spans):
+            hunks = sorted(diff.hunks, key=lambda hunk: hunk.new_start)
+            return [(start, end, hunk) for (start, end), hunk in zip(change.spans, hunks, strict=True)]
+        return [(edit.at, edit.at + edit.removed, None) for edit in change.edits or ()]
+
+    def _has(
+        self, path: bytes, edit: Edit, before: Lines, after: Lines, here: Lines, theirs: Sequence[Edit], index: int
+    ) -> bool:
+        """Whether a text has what one edit makes, where upstream's own changes put its place."""
+        start, end = _region(edit, theirs)
+        place = list(here[start:end])
+        added = list(after[edit.to : edit.to + edit.added])
+        removed = [line for line in before[edit.at : edit.at + edit.removed] if line not in added]
+        if not any(map(says_something, _changed(edit, before, after))):
+            return place == added
+        if not added and self._diagnoser.ownership.of_lines(path, index, edit.at, edit.at + edit.removed):
+            return False  # it takes back lines of the series' own, which upstream never had
+        return _contains(place, added) and not any(says_something(line) and line in place for line in removed)
+
+
+def applies_backwards(lines: Lines, hunks: Sequence[Hunk]) -> bool:
+    """Whether hunks apply to a text backwards, as `git apply --reverse` would, and none of them forwards."""
+    turned = tuple(_reversed(hunk) for hunk in hunks)
+    try:
+        if len(place_hunks(list(lines), turned)) < len(turned):
+            return False
+        return not any(place_hunks(list(lines), (hunk,)) for hunk in hunks)
+    except Unsupported:
+        return False
+
+
+def _region(edit: Edit, theirs: Sequence[Edit]) -> tuple[int, int]:
+    """Where the old lines of an edit are in another version, with all that the other's edits make of them."""
+    first, last = edit.at, edit.at + edit.removed
+    shift = 0
+    start: int | None = None
+    for one in theirs:
+        if one.at > last:
+            break
+        if one.at + one.removed >= first and start is None:
+            start = min(first + shift, one.to)
+        shift += one.added - one.removed
+    touching = [one for one in theirs if one.at <= last and one.at + one.removed >= first]
+    end = last + shift
+    if touching:
+        end = max(end, touching[-1].to + touching[-1].added)
+    return (first + shift if start is None else start), end
+
+
+def _contains(lines: Sequence[bytes], wanted: Sequence[bytes]) -> bool:
+    """Whether lines are among others, in their order."""
+    found = iter(lines)
+    return all(line in found for line in wanted)
+
+
+def _changed(edit: Edit, before: Lines, after: Lines) -> list[bytes]:
+    return [*before[edit.at : edit.at + edit.removed], *after[edit.to : edit.to + edit.added]]
+
+
+def _reversed(hunk: Hunk) -> Hunk:
+    return replace(
+        hunk,
+        old_start=hunk.new_start,
+        new_start=hunk.old_start,
+        before=hunk.after,
+        after=hunk.before,
+        before_no_newline=hunk.after_no_newline,
+        after_no_newline=hunk.before_no_newline,
+    )

@@ -1,0 +1,68 @@
+"""Upstream's commits without those between them, in trees that never were: for asking which of them break a patch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from patchstack.git.objects import Objects
+from patchstack.git.overlay import EXECUTABLE, FILE, Entry, TreeOverlay
+from patchstack.git.trees import PathChange, compare_trees
+from patchstack.upstream.canary.touched_paths import TouchedPaths
+from patchstack.upstream.history import UpstreamCommit, UpstreamRange, tree_before
+from patchstack.upstream.merge.patch import Picker
+
+
+class Transplant:
+    """Puts commits of a range onto trees of upstream, at the paths that a series touches.
+
+    Contents are merged at those paths only. Elsewhere a change is taken if the tree has what the commit found: it
+    matters only for telling where a file went.
+    """
+
+    def __init__(self, objects: Objects, range_: UpstreamRange, touched: TouchedPaths) -> None:
+        self._objects = objects
+        self._range = range_
+        self._touched = touched
+        self._picker = Picker(objects)
+
+    def onto(self, tree: str, commits: Iterable[UpstreamCommit]) -> str | None:
+        """A tree with the changes of some commits, oldest first; None where one does not merge. Stays in memory."""
+        for commit in commits:
+            there = self._with(tree, commit)
+            if there is None:
+                return None
+            tree = there
+        return tree
+
+    def _with(self, tree: str, commit: UpstreamCommit) -> str | None:
+        before = tree_before(self._range, self._objects, commit)
+        if before == tree:
+            return commit.tree
+        result = TreeOverlay(self._objects, tree)
+        changes = list(compare_trees(self._objects, before, commit.tree))
+        for change in sorted(changes, key=lambda change: change.new is not None):  # room first
+            ours = result.entry(change.path) if result.obstacle(change.path) is None else None
+            if ours == change.old:
+                merged = change.new
+            elif change.path not in self._touched.place or ours == change.new:
+                continue
+            else:
+                merged = self._merged(change, ours)
+                if merged is None:
+                    return None
+            if merged is None:
+                result.remove(change.path)
+            elif result.obstacle(change.path) is None:
+                result.put(change.path, *merged)
+        return result.write()
+
+    def _merged(self, change: PathChange, ours: Entry | None) -> Entry | None:
+        """Three contents of one path merged; None where they collide."""
+        found = [one for one in (change.old, ours, change.new) if one is not None and one[0] in (FILE, EXECUTABLE)]
+        if len(found) < 3:
+            return None
+        base, mine, theirs = found
+        text = self._picker.texts(base[1], mine[1], theirs[1])
+        if not text.clean:
+            return None
+        return (theirs[0] if mine[0] == base[0] else mine[0]), self._objects.add("blob", text.text)
