@@ -69,15 +69,13 @@ def accept_command(
     found = the_workspace(workspace)
     config = one_series(found, [series] if series else ())
     terms = _terms(found, suite, without_gates, benchmark or (), unproven or ())
-    cache = open_cache(offline=offline)
+    cache, ledger = open_cache(offline=offline), Ledger(ledger_directory(found.root))
     way = open_candidates(config, cache, ref)
-    ledger = Ledger(ledger_directory(found.root))
     candidates = described(way)
     _warn(way, candidates, ledger)
     request = Request(variant=variant or None, arch=arch, image=image)
-    allow = terms.suite.allow if terms.suite is not None else ()
     with proving_machine(
-        found, config, engine, request, purpose="patchstack accept", allow=allow, offline=offline
+        found, config, engine, request, purpose="patchstack accept", allow=terms.allow, offline=offline
     ) as machine:
         if dry_run:
             _plan(way, terms, machine)

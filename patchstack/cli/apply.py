@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,10 @@ from patchstack.cli.failures import talk
 from patchstack.cli.options import PatchesOption, StripOption, WorkspaceOption, one_series, the_workspace
 from patchstack.errors import UsageError
 from patchstack.report.text import counted, patch_count
+
+if TYPE_CHECKING:
+    from patchstack.series.files.directory import Series
+    from patchstack.series.mirror.apply_to_directory import Materialized
 
 
 def apply_command(
@@ -40,8 +45,6 @@ def apply_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Put a series onto a source directory or a work tree: strictly, all patches or none. No index is touched."""
-    from patchstack.files.journal import resume as finish
-    from patchstack.series.files.directory import configured_series, load_series
     from patchstack.series.mirror.apply_to_directory import materialize
 
     *names, last = words
@@ -49,29 +52,42 @@ def apply_command(
     if resume:
         if names or patches or check or at is not None or json or strip is not None:
             raise UsageError("--resume takes a directory and nothing else", hint="patchstack apply --resume DIR")
-        if not directory.is_dir():
-            raise UsageError(f"{directory} is not a directory")
-        count = finish(directory)
-        print(f"finished: {count} paths" if count else f"nothing to finish in {directory}")
+        _finish(directory)
         return
     if len(names) > 1 or (names and patches):
         raise UsageError("give one series (or --patches DIR) and one directory")
     if patches is not None and workspace is not None:
         raise UsageError("give --patches or --workspace, not both")
+    series = _series(names, patches, workspace)
+    series = series if at is None else series.up_to(at)
+    _show(series.name, directory, materialize(series, directory, check=check, strip=strip), check=check, json=json)
+
+
+def _series(names: Sequence[str], patches: Path | None, workspace: Path | None) -> Series:
+    from patchstack.series.files.directory import configured_series, load_series
+
     if patches is not None:
-        series = load_series(patches, patches.resolve().name)
-    else:
-        config = one_series(the_workspace(workspace), names)
-        series = configured_series(config)
-    if at is not None:
-        series = series.up_to(at)
-    done = materialize(series, directory, check=check, strip=strip)
+        return load_series(patches, patches.resolve().name)
+    return configured_series(one_series(the_workspace(workspace), names))
+
+
+def _finish(directory: Path) -> None:
+    """`--resume`."""
+    from patchstack.files.journal import resume
+
+    if not directory.is_dir():
+        raise UsageError(f"{directory} is not a directory")
+    count = resume(directory)
+    print(f"finished: {count} paths" if count else f"nothing to finish in {directory}")
+
+
+def _show(name: str, directory: Path, done: Materialized, *, check: bool, json: bool) -> None:
     if json:
         from json import dumps
 
         document = {
             "schema": "patchstack.apply/1",
-            "series": series.name,
+            "series": name,
             "directory": str(directory),
             "check": check,
             "patch_count": done.patch_count,
@@ -85,6 +101,6 @@ def apply_command(
         verb = "apply to" if check else "applied to"
         what = patch_count(done.patch_count)
         counts = f"{counted(len(done.created), 'file')} made, {len(done.changed)} changed, {len(done.removed)} removed"
-        print(f"{series.name}: {what} {verb} {directory}: {counts}" + (" (nothing was written)" if check else ""))
+        print(f"{name}: {what} {verb} {directory}: {counts}" + (" (nothing was written)" if check else ""))
     for warning in done.warnings:
         talk(f"warning: {warning}")

@@ -29,8 +29,6 @@ from patchstack.files.places import cache_places
 if TYPE_CHECKING:
     from patchstack.git.objects import Objects
     from patchstack.workflow.bisect.bisect import Bisected, Builder
-    from patchstack.workflow.bisect.points import Row
-    from patchstack.workspace import SeriesConfig
 
 
 def bisect_command(
@@ -77,7 +75,7 @@ def bisect_command(
     """Find the first patch that makes a command fail, or the first upstream commit with the series on top. The command
     runs in a directory that holds the tree, without a shell."""
     from patchstack.workflow.bisect.bisect import bisect
-    from patchstack.workflow.bisect.points import between
+    from patchstack.workflow.bisect.points import row_of
 
     command = _words(run)
     if to is not None and (good is not None or bad is not None):
@@ -86,9 +84,7 @@ def bisect_command(
     if len(configs) > 1:
         raise UsageError("which series?", hint=f"name one of {', '.join(one.name for one in configs)}")
     with naming_clones(configs[0]):
-        row = _row(configs[0], to, offline=offline)
-    if to is None:
-        row = between(row, good, bad)
+        row = row_of(configs[0], open_cache(offline=offline), to, good=good, bad=bad)
     talk(row.what)
     seconds = _seconds(time)
     with contextlib.ExitStack() as held:
@@ -114,13 +110,6 @@ def _words(text: str) -> list[str]:
     if not words:
         raise UsageError("--run CMD is missing", hint="--run 'make test', say: it exits 0 where all is well")
     return words
-
-
-def _row(config: SeriesConfig, to: str | None, *, offline: bool) -> Row:
-    from patchstack.workflow.bisect.points import series_row, upstream_row
-
-    cache = open_cache(offline=offline)
-    return series_row(config, cache) if to is None else upstream_row(config, cache, to)
 
 
 def _seconds(text: str | None) -> float:

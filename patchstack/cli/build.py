@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,13 +31,11 @@ from patchstack.files.places import cache_places
 from patchstack.report.text import counted
 
 if TYPE_CHECKING:
-    from patchstack.builds.inputs.plan import Request
     from patchstack.builds.inputs.source import Source
-    from patchstack.builds.record.store import Store, Stored
-    from patchstack.builds.run.build import Inputs
-    from patchstack.engine.protocol import Engine
-    from patchstack.report.build import BuildScreen
-    from patchstack.workspace import SeriesConfig, Workspace
+    from patchstack.builds.record.store import Stored
+    from patchstack.builds.run.session import Session
+    from patchstack.workflow.build import BuildOrder
+    from patchstack.workspace import SeriesConfig
 
 
 def build_command(
@@ -109,143 +109,83 @@ def build_command(
 ) -> None:
     """Build pin + series for a GPU, in a container, and prove what came out. The same inputs are built once."""
     from patchstack.builds.inputs.plan import Request, parse_definitions
-    from patchstack.builds.proofs.claim import IDS
-    from patchstack.builds.record.store import Store
+    from patchstack.workflow.build import BuildOrder, check_proofs
 
-    store = Store(cache_places().builds)
-    if strangers := set(unproven or ()) - set(IDS):
-        raise UsageError(
-            f"--unproven {', '.join(sorted(strangers))}: no such proof", hint=f"there are {', '.join(IDS)}"
-        )
+    allowed = frozenset(unproven or ())
+    check_proofs(allowed)
     if list_ or gc:
-        _store(store, list_=list_, gc=gc, days=30.0 if older_than is None else older_than, json=json)
+        _store(list_=list_, gc=gc, days=30.0 if older_than is None else older_than, json=json)
         return
     if older_than is not None:
         raise UsageError("--older-than without --gc")
     request = Request(
-        variant=variant,
-        arch=arch,
-        platform=platform,
-        image=image,
-        toolkit=toolkit,
         cmake=parse_definitions(tuple(define or ()), "--define"),
         compile=parse_definitions(tuple(compile_define or ()), "--compile-define"),
         targets=tuple(target or ()),
-        jobs=jobs,
-        memory=_size(memory),
-        cpus=cpus,
-        seconds=_time(time),
-        ccache=ccache,
     )
+    request = replace(request, variant=variant, arch=arch, platform=platform, image=image, toolkit=toolkit)
+    request = replace(request, jobs=jobs, memory=_size(memory), cpus=cpus, seconds=_time(time), ccache=ccache)
     found = nearest_workspace(workspace)
-    made = _source(
-        series, source, at, offline=offline, workspace=workspace, patches=patches, upstream=upstream, pin=pin
-    )
-    code = _build(
-        request,
-        made,
-        open_chosen_engine(engine, found),
-        store,
-        found,
-        again=again,
-        keep=keep_container,
-        shell=shell,
-        unproven=frozenset(unproven or ()),
-        output=output,
-        json=json,
-        offline=offline,
-    )
+    given = {"SERIES": series, "--at": at, "--patches": patches, "--upstream": upstream, "--pin": pin}
+    made, config = _source(source, given, workspace, offline=offline)
+    with contextlib.closing(open_chosen_engine(engine, found)) as opened:
+        order = BuildOrder(source=made, config=config, request=request, engine=opened, workspace=found, offline=offline)
+        code = _build(order, allowed, output, again=again, keep=keep_container, shell=shell, json=json)
     if code:
         raise typer.Exit(int(code))
 
 
-def make(series: str, *, workspace: Path, engine: str, offline: bool) -> Exit:
-    """Build a series as its workspace says, and report it on stdout: `patchstack build SERIES`."""
-    from patchstack.builds.inputs.plan import Request
-    from patchstack.builds.record.store import Store
-
-    found = nearest_workspace(workspace)
-    return _build(
-        Request(),
-        _source(series, None, None, offline=offline, workspace=workspace, patches=None, upstream=None, pin=None),
-        open_chosen_engine(engine, found),
-        Store(cache_places().builds),
-        found,
-        again=False,
-        keep=False,
-        shell=False,
-        unproven=frozenset(),
-        output=None,
-        json=False,
-        offline=offline,
-    )
-
-
 def _source(
-    series: str | None,
-    directory: Path | None,
-    at: int | None,
-    *,
-    offline: bool,
-    workspace: Path | None,
-    patches: Path | None,
-    upstream: str | None,
-    pin: str | None,
+    directory: Path | None, given: Mapping[str, Any], workspace: Path | None, *, offline: bool
 ) -> tuple[Source, SeriesConfig | None]:
-    """The tree that was asked for."""
-    from patchstack.builds.inputs.source import directory_source, series_source
+    """The tree that was asked for: a directory, or what options by their names (`given`) say of a series."""
+    from patchstack.workflow.build import source_of
 
+    clash = [name for name, value in given.items() if value is not None]
+    if directory is not None and clash:
+        raise UsageError(f"--source is a whole tree: leave out {', '.join(clash)}")
+    cache = open_cache(offline=offline)
     if directory is not None:
-        given = {"SERIES": series, "--at": at, "--patches": patches, "--upstream": upstream, "--pin": pin}
-        if clash := [name for name, value in given.items() if value is not None]:
-            raise UsageError(f"--source is a whole tree: leave out {', '.join(clash)}")
-        return directory_source(directory), None
-    names = [series] if series else ()
-    configs = chosen_series(names, workspace, patches=patches, upstream=upstream, pin=pin)
-    if len(configs) > 1:
-        raise UsageError("which series?", hint=f"name one of {', '.join(one.name for one in configs)}")
+        return source_of(directory, (), cache, None)
+    names = [given["SERIES"]] if given["SERIES"] else ()
+    configs = chosen_series(
+        names,
+        workspace,
+        patches=given.get("--patches"),
+        upstream=given.get("--upstream"),
+        pin=given.get("--pin"),
+    )
     with naming_clones(configs[0]):
-        return series_source(configs[0], open_cache(offline=offline), at=at), configs[0]
+        return source_of(None, configs, cache, given.get("--at"))
 
 
 def _build(
-    request: Request,
-    made: tuple[Source, SeriesConfig | None],
-    engine: Engine,
-    store: Store,
-    workspace: Workspace | None,
+    order: BuildOrder,
+    unproven: frozenset[str],
+    output: Path | None,
     *,
     again: bool,
     keep: bool,
     shell: bool,
-    unproven: frozenset[str],
-    output: Path | None,
     json: bool,
-    offline: bool,
 ) -> Exit:
-    from patchstack.builds.inputs.prepare import prepare
-    from patchstack.builds.inputs.variant import load_variants, series_variant
-    from patchstack.builds.run.build import build
+    """Build with the progress on this terminal, and report; or open the shell."""
     from patchstack.report.build import BuildScreen, options_lines
+    from patchstack.workflow.build import build_order, open_build_shell
 
-    source, config = made
-    with contextlib.closing(engine):
-        inputs = prepare(
-            request,
-            source,
-            engine,
-            load_variants(workspace.variants if workspace else ()),
-            cache_places().toolchains,
-            talk,
-            default=series_variant(config) if config is not None else None,
-            offline=offline,
-        )
-        for line in options_lines(inputs):
-            talk(line)
-        with BuildScreen() as screen:
-            if shell:
-                return _shell(inputs, engine, store, screen)
-            stored, hit = build(inputs, engine, store, screen, again=again, keep=keep)
+    inputs = order.inputs(talk)
+    for line in options_lines(inputs):
+        talk(line)
+    with BuildScreen() as screen:
+        if shell:
+
+            def ready(session: Session) -> None:
+                screen.close()
+                talk(f"the tree is in {session.layout.source}; leave the shell to clear up")
+
+            open_build_shell(order, inputs, screen, ready=ready)
+            return Exit.HOLDS
+        stored, hit = build_order(order, inputs, screen, again=again, keep=keep)
     return _report(stored, hit=hit, unproven=unproven, output=output, json=json)
 
 
@@ -269,18 +209,6 @@ def _report(stored: Stored, *, hit: bool, unproven: frozenset[str], output: Path
     )
 
 
-def _shell(inputs: Inputs, engine: Engine, store: Store, screen: BuildScreen) -> Exit:
-    from patchstack.builds.run.session import open_session
-    from patchstack.process import attached
-
-    with open_session(engine, inputs.plan, inputs.toolchain, inputs.key, store, screen) as session:
-        session.send(inputs.source)
-        screen.close()
-        talk(f"the tree is in {session.layout.source}; leave the shell to clear up")
-        attached(engine.shell(session.job("shell", ("sh",))))
-    return Exit.HOLDS
-
-
 def _copy(binaries: Path, into: Path) -> None:
     """Copy a build's binaries and their links; what has their names there is replaced."""
     into.mkdir(parents=True, exist_ok=True)
@@ -289,10 +217,12 @@ def _copy(binaries: Path, into: Path) -> None:
         shutil.copy2(path, into / path.name, follow_symlinks=False)
 
 
-def _store(store: Store, *, list_: bool, gc: bool, days: float, json: bool) -> None:
+def _store(*, list_: bool, gc: bool, days: float, json: bool) -> None:
     """`--list` and `--gc`."""
+    from patchstack.builds.record.store import Store
     from patchstack.report.build import print_builds
 
+    store = Store(cache_places().builds)
     if gc:
         gone = store.older_than(days)
         freed = sum(stored.bytes for stored in gone)

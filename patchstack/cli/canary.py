@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patchstack.cli.failures import complain, talk
+from patchstack.cli.each_series import each_series
+from patchstack.cli.failures import talk
 from patchstack.cli.options import (
     OfflineOption,
     PatchesOption,
@@ -20,13 +21,11 @@ from patchstack.cli.options import (
     open_cache,
 )
 from patchstack.errors import Exit, PatchstackError, UsageError
-from patchstack.tasks import task
 
 if TYPE_CHECKING:
-    from patchstack.upstream.canary.canary import Question
     from patchstack.upstream.canary.result import Canary
     from patchstack.upstream.forecast.forecast import Forecast
-    from patchstack.upstream.history import Ahead
+    from patchstack.workspace import SeriesConfig
 
 
 def canary_command(
@@ -64,49 +63,35 @@ def canary_command(
 ) -> None:
     """Does the series apply to a newer upstream? Every patch: strict and three-way, in memory; and what is to blame."""
     from patchstack.upstream.canary.canary import Question
+    from patchstack.workflow.canary import look_ahead
 
+    _check_options(strict=strict, blame=blame, svg=svg, forecast=forecast, days=days)
+    configs = chosen_series(series or (), workspace, patches=patches, upstream=upstream, pin=pin)
+    if svg is not None and len(configs) > 1:
+        raise UsageError("--svg is for one series", hint=f"name one of {', '.join(one.name for one in configs)}")
+    question = Question(strict=strict, blame=blame, search=not quick)
+    cache = open_cache(offline=offline)
+
+    def look(config: SeriesConfig) -> Exit:
+        with naming_clones(config):
+            found, outlook = look_ahead(config, cache, to, question, days=days if forecast else None, what="--to")
+        return _reported(found, outlook, svg, as_json=json)
+
+    raise typer.Exit(int(each_series(configs, look, _print_error if json else None)))
+
+
+def _check_options(*, strict: bool, blame: bool, svg: Path | None, forecast: bool, days: int) -> None:
+    """Raise `UsageError` for options that do not go together."""
     if strict and not blame:
         raise UsageError("--strict is for --blame", hint="both columns are shown without it; add --blame, or leave it")
     if svg is not None and not forecast:
         raise UsageError("--svg is for --forecast", hint="add --forecast")
     if days < 1:
         raise UsageError(f"--days {days} is no number of days")
-    configs = chosen_series(series or (), workspace, patches=patches, upstream=upstream, pin=pin)
-    if svg is not None and len(configs) > 1:
-        raise UsageError("--svg is for one series", hint=f"name one of {', '.join(one.name for one in configs)}")
-    question = Question(strict=strict, blame=blame, search=not quick)
-    cache = open_cache(offline=offline)
-    code = Exit.HOLDS
-    from patchstack.upstream.history import open_ahead
-
-    for config in configs:
-        try:
-            with naming_clones(config):
-                with task(f"canary {config.name}"):
-                    ahead = open_ahead(config, cache, to, what="--to")
-                code = max(code, _looked(ahead, question, days if forecast else None, svg, as_json=json))
-        except PatchstackError as error:
-            if len(configs) == 1:
-                raise
-            complain(error.render(config.name))
-            if json:
-                _print_error(config.name, error)
-            code = max(code, error.exit_code)
-    raise typer.Exit(int(code))
 
 
-def _looked(ahead: Ahead, question: Question, days: int | None, svg: Path | None, *, as_json: bool) -> Exit:
-    """Look at one series, print what was found, and give its exit code."""
-    from patchstack.upstream.canary.canary import ask
-
-    ahead.objects.remember()
-    with task(f"canary {ahead.series.name}"):
-        found = ask(ahead.objects, ahead.series, ahead.range, ahead.upstream, question)
-    outlook: Forecast | None = None
-    if days is not None:
-        from patchstack.upstream.forecast.forecast import foresee
-
-        outlook = foresee(ahead.objects, ahead.repository, ahead.series, ahead.range, days=days)
+def _reported(found: Canary, outlook: Forecast | None, svg: Path | None, *, as_json: bool) -> Exit:
+    """Print what was found of one series, and give its exit code."""
     if as_json:
         from patchstack.report.documents.canary import canary_document
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +10,10 @@ import typer
 from patchstack.cli.complete import complete_number, complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
-from patchstack.errors import MissingError, UsageError
+from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from patchstack.git.remote import Cache
-    from patchstack.series.files.directory import Series
     from patchstack.series.mirror.checkout import CheckedOut
-    from patchstack.series.sources import Sources
     from patchstack.workspace import SeriesConfig
 
 
@@ -57,51 +53,16 @@ def checkout_command(
 
     A series without a lock gives the commits that git am would make of its patches, each author also its committer.
     """
-    from patchstack.series.files.directory import configured_series
-    from patchstack.series.lock import read_lock
-    from patchstack.series.mirror.checkout import check_out, pick_alone
+    from patchstack.workflow.checkout import CheckoutOrder, check_out_series
 
     if patch is not None and (at is not None or no_files):
         raise UsageError("--patch goes neither with --at nor with --no-files")
     config = one_series(the_workspace(workspace), [series])
-    loaded = configured_series(config)
-    if patch == 0 and not loaded.up_to(0).patches:
-        raise UsageError("--patch 0 is the pin, not a patch", hint="--at 0 checks out the pin")
-    lock = read_lock(config.patches)
-    cache = open_cache(offline=offline)
-    sources = _sources(config, cache, loaded, worktree_of)
-    made = check_out(
-        sources.objects,
-        loaded,
-        lock,
-        sources.base,
-        directory,
-        upstream=config.upstream,
-        branch=branch or (lock.branch if lock is not None else _branch(config)),
-        at=at if patch is None else patch,
-        files=not no_files,
-        worktree_of=worktree_of,
-    )
-    if patch is not None:
-        made = pick_alone(made, sources.base, patch)
-    _print(made, config, sources.base.oid, worktree_of)
-    if lock is None:
-        _without_lock(made, config, whole=patch is None and at is None)
-
-
-def _sources(config: SeriesConfig, cache: Cache, series: Series, clone: Path | None) -> Sources:
-    """The pin from the clone that the user names, if it has it; else from upstream."""
-    from patchstack.git.objects import NotARepository
-    from patchstack.git.remote import shown_url
-    from patchstack.series.sources import open_sources
-    from patchstack.workspace import is_url
-
-    if clone is not None and is_url(config.upstream):
-        with contextlib.suppress(MissingError, NotARepository):
-            sources = open_sources(cache, upstream=str(clone), pin=config.pin, series=series)
-            talk(f"note: {clone} has the pin: nothing is fetched from {shown_url(config.upstream)}")
-            return sources
-    return open_sources(cache, upstream=config.upstream, pin=config.pin, series=series)
+    order = CheckoutOrder(directory=directory, at=at, patch=patch, files=not no_files, clone=worktree_of, branch=branch)
+    made = check_out_series(config, order, open_cache(offline=offline), talk)
+    _print(made.branch, config, made.pin, worktree_of)
+    if not made.locked:
+        _without_lock(made.branch, config, whole=patch is None and at is None)
 
 
 def _print(made: CheckedOut, config: SeriesConfig, pin: str, clone: Path | None) -> None:
@@ -131,11 +92,3 @@ def _without_lock(made: CheckedOut, config: SeriesConfig, *, whole: bool) -> Non
         talk(
             f"next: fork: {made.directory} and fork_ref: {made.branch} in {FILE_NAME}; patchstack export {config.name}"
         )
-
-
-def _branch(config: SeriesConfig) -> str:
-    """A branch's name for a series whose lock does not tell it: the configured one, or the series' own."""
-    from patchstack.git.objects import FULL_ID
-
-    ref = (config.fork_ref or "").removeprefix("refs/heads/")
-    return ref if ref and ref != "HEAD" and not FULL_ID.match(ref) else config.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -30,33 +29,22 @@ def docs_command(
     decisions beside it. In a document the table of a series stands between the
     lines <!-- patchstack: series NAME --> and <!-- /patchstack -->.
     """
-    from patchstack.evidence.ledger import accepted_patches
-    from patchstack.files.atomic import replace_file
     from patchstack.report.markdown import metadata_table, placed
-    from patchstack.series.files.directory import configured_series
-    from patchstack.series.status.metadata import read_metadata
+    from patchstack.workflow.metadata import read_series_metadata
 
     if check and output is None:
         raise UsageError("--check needs a document", hint="--output FILE")
     found = the_workspace(workspace)
-    configs = found.select(series or ())
     beside = output.resolve().parent if output is not None else Path.cwd()
-    tables = {}
-    for config in configs:
-        patches = read_metadata(configured_series(config))
-        decisions = {
-            file: (id_, os.path.relpath(path.resolve(), beside))
-            for file, (id_, path) in accepted_patches(found.root / "ledger", config.patches).items()
-        }
-        tables[config.name] = metadata_table(patches, os.path.relpath(config.patches.resolve(), beside), decisions)
+    tables = {
+        one.name: metadata_table(one.patches, *one.seen_from(beside))
+        for one in read_series_metadata(found, found.select(series or ()))
+    }
     if output is None:
         titled = [f"## {name}\n\n{table}" if len(tables) > 1 else table for name, table in tables.items()]
         print("\n\n".join(titled))
         return
-    try:
-        old = output.read_bytes().decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise UsageError(f"{output} cannot be read: {error.strerror}", hint="name a document that is there") from error
+    old = _read(output)
     new = placed(old, str(output), tables, chosen=bool(series))
     if new == old:
         print(f"{output}: up to date")
@@ -65,8 +53,22 @@ def docs_command(
         talk(f"next: patchstack docs {' '.join([*(series or ()), '-o', str(output)])}")
         raise typer.Exit(int(Exit.DOES_NOT_HOLD))
     else:
-        try:
-            replace_file(output, new.encode("utf-8", "surrogateescape"))
-        except OSError as error:
-            raise MissingError(f"{output} cannot be written: {error.strerror}; nothing was changed") from error
-        print(f"{output}: written")
+        _write(output, new)
+
+
+def _read(document: Path) -> str:
+    try:
+        return document.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        hint = "name a document that is there"
+        raise UsageError(f"{document} cannot be read: {error.strerror}", hint=hint) from error
+
+
+def _write(document: Path, text: str) -> None:
+    from patchstack.files.atomic import replace_file
+
+    try:
+        replace_file(document, text.encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise MissingError(f"{document} cannot be written: {error.strerror}; nothing was changed") from error
+    print(f"{document}: written")

@@ -21,14 +21,13 @@ from patchstack.cli.options import (
 )
 from patchstack.cli.proving import connected
 from patchstack.errors import UsageError
-from patchstack.files.places import cache_places
 from patchstack.gates.registry import KINDS
 from patchstack.tasks import timed
 
 if TYPE_CHECKING:
     from patchstack.gates.suite import Suite
-    from patchstack.observe.runner import Runner
     from patchstack.report.gate import Checked
+    from patchstack.workflow.gates import Prepared
     from patchstack.workspace import Workspace
 
 
@@ -69,30 +68,36 @@ def run_command(
 ) -> None:
     """Run a suite on a build. What is known already is not run again; the verdict is drawn anew."""
     from patchstack.gates.suite import run_suite
-    from patchstack.report.gate import Checked, gate_line, print_checks
+    from patchstack.report.gate import Checked, gate_line
     from patchstack.verdict import exit_code
 
     found = the_workspace(workspace)
     chosen = _suite(found, suite).only(gates) if gates else _suite(found, suite)
     checks: list[Checked] = []
-    with _bench(found, build, bin, engine, image, chosen, again=again, partly=True) as (bench, what, unfit):
-        talk(f"suite {chosen.name} on {what}")
+    with _prepared(found, build, bin, engine, image, chosen, again=again, partly=True) as ready:
+        talk(f"suite {chosen.name} on {ready.what}")
         taken: list[tuple[str, float]] = []
-        for (gate, judgement), seconds in timed(run_suite(chosen, bench, unfit=unfit)):
+        for (gate, judgement), seconds in timed(run_suite(chosen, ready.runner, unfit=ready.unfit)):
             talk(gate_line(gate.name, judgement, seconds))
             checks.append(Checked(phase=chosen.name, check=gate.name, kind=gate.kind, judgement=judgement))
             taken.append((gate.name, seconds))
         tell_longest(taken)
     if report is not None:
-        _write(report, checks, what)
+        _write(report, checks, ready.what)
+    _print(checks, chosen.name, ready.what, json=json)
+    if code := exit_code(one.judgement.verdict for one in checks):
+        raise typer.Exit(int(code))
+
+
+def _print(checks: list[Checked], suite: str, what: str, *, json: bool) -> None:
     if json:
         from patchstack.report.documents.gates import gates_document
 
-        print(gates_document(checks, suite=chosen.name, programs=what).line)
-    else:
-        print_checks(checks)
-    if code := exit_code(one.judgement.verdict for one in checks):
-        raise typer.Exit(int(code))
+        print(gates_document(checks, suite=suite, programs=what).line)
+        return
+    from patchstack.report.gate import print_checks
+
+    print_checks(checks)
 
 
 @gate_app.command("list")
@@ -148,36 +153,25 @@ def record_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Take what a gate gives as its new reference. A changed transcript needs evidence that the model is the same."""
-    from datetime import UTC, datetime
-
-    from patchstack.gates.reference.admissible import EVIDENCE, allowed
-    from patchstack.gates.reference.record import base_of, changed, references, write_references
-    from patchstack.gates.suite import run_suite
     from patchstack.report.gate import gate_line
+    from patchstack.workflow.gates import record_gate, suite_to_record
 
     if not why.strip():
         raise UsageError("a reference without a reason is worth nothing", hint='--why "what changed, and why it may"')
     found = the_workspace(workspace)
-    whole = _suite(found, suite)
-    named = tuple(because or ())
-    chosen = whole.only([gate, *named])
-    if strangers := [one.name for one in chosen.gates if one.name in named and one.kind not in EVIDENCE]:
-        raise UsageError(f"gate {', '.join(strangers)} is no evidence", hint=f"one of kind {', '.join(EVIDENCE)} is")
-    with _bench(found, build, bin, engine, image, chosen, again=again) as (bench, what, _):
-        talk(f"recording {gate} from {what}")
-        judged = {}
-        for (ran, judgement), seconds in timed(run_suite(chosen, bench)):
-            talk(gate_line(ran.name, judgement, seconds))
-            judged[ran.name] = (ran, judgement)
-        entry, judgement = judged[gate]
-        taken = references(entry.kind, judgement)
-        replaced = changed(taken)
-        told = allowed(judged[gate], replaced, [judged[name] for name in named], bench) if replaced else ""
-        base = base_of(entry.settings, bench.files.key)
-    stamp = f"{datetime.now(UTC):%Y-%m-%d}: {why.strip()}" + (f" ({told})" if told else "")
-    if base is not None:
-        taken = (*taken, base)
-    write_references(found.path, whole.name, gate, taken, stamp)
+    whole, named = _suite(found, suite), tuple(because or ())
+    chosen = suite_to_record(whole, gate, named)
+    with _prepared(found, build, bin, engine, image, chosen, again=again) as ready:
+        talk(f"recording {gate} from {ready.what}")
+        taken = record_gate(
+            found.path,
+            chosen,
+            gate,
+            ready.runner,
+            because=named,
+            why=why.strip(),
+            told=lambda name, judgement, seconds: talk(gate_line(name, judgement, seconds)),
+        )
     for one in taken:
         print(f"{whole.name}/{gate} {'.'.join(one.keys)}: {one.old if one.old is not None else 'nothing'} -> {one.new}")
 
@@ -209,7 +203,7 @@ def _suite(workspace: Workspace, name: str | None) -> Suite:
 
 
 @contextlib.contextmanager
-def _bench(
+def _prepared(
     workspace: Workspace,
     build: str | None,
     directory: Path | None,
@@ -219,52 +213,18 @@ def _bench(
     *,
     again: bool,
     partly: bool = False,
-) -> Iterator[tuple[Runner, str, str | None]]:
-    """A bench for a build or a directory on a machine that is fit for the suite, with the workspace's observations; and
-    what it is of, in words. With `partly` it may be one without GPUs: then the third says why."""
-    from patchstack.builds.record.store import Store
-    from patchstack.machine.gpu.lock import GpuTaken
-    from patchstack.observe.exclusive import NotFit
-    from patchstack.observe.from_build import chosen_build, engine_of, programs_of
-    from patchstack.observe.layout import Programs, uses_gpu
-    from patchstack.workflow.machine import open_runner
+) -> Iterator[Prepared]:
+    """Open the engine, and a runner of the build or directory on a machine that is fit for the suite."""
+    from patchstack.workflow.gates import prepare_suite, programs_meant
 
-    if build is not None and directory is not None:
-        raise UsageError("give --build or --bin, not both")
-    stored = None if directory is not None else chosen_build(Store(cache_places().builds), build, None)
-    spec = engine or (engine_of(stored) if stored is not None else "host")
-    with connected(spec, workspace) as connection:
-        about = connection.engine.about()
-        if stored is not None:
-            programs = programs_of(stored, isolated=about.isolated, image=image)
-            what = f"build {stored.key[:12]} ({stored.record.source.label}) on {about.spec}"
-        else:
-            assert directory is not None
-            gpus = uses_gpu(directory)
-            programs = Programs(directory=directory, platform=about.platform, image=image, gpus=gpus)
-            what = f"{directory} on {about.spec}"
-        if about.isolated and programs.image is None:
-            raise UsageError(f"{about.spec} runs containers: of which image?", hint="--image NAME")
-        standing = functools.partial(
-            open_runner,
-            connection,
-            programs,
-            observations=workspace.root / "evidence",
-            purpose=f"patchstack gate run {suite.name}",
-            allow=suite.allow,
-            again=again,
-        )
-        with contextlib.ExitStack() as stack:
-            unfit = None
-            try:
-                bench = stack.enter_context(standing(gpus=any(gate.gpu for gate in suite.gates)))
-            except (NotFit, GpuTaken) as error:
-                if not partly:
-                    raise
-                complain(f"{error.render()}\n")
-                unfit = error.message
-                bench = stack.enter_context(standing(gpus=False))
-            yield bench, what, unfit
+    chosen = programs_meant(build, directory)
+    with (
+        connected(engine or chosen.engine, workspace) as connection,
+        prepare_suite(connection, workspace, chosen, suite, image=image, again=again, partly=partly) as ready,
+    ):
+        if ready.refusal is not None:
+            complain(f"{ready.refusal}\n")
+        yield ready
 
 
 def _write(directory: Path, checks: list[Checked], what: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,37 +35,32 @@ def kind_command(entry: Entry) -> Callable[..., None]:
     """Import a kind and make its command: a function that Typer reads as it reads one written by hand."""
     kind = entry.load()
 
-    def command(
-        bin: Path,  # noqa: A002  (the option's name)
-        engine: str | None,
-        image: str | None,
-        again: bool,
-        json: bool,
-        **options: Any,
-    ) -> None:
-        from patchstack.gates.settings import values_of_options
-        from patchstack.workflow.gates import run_alone
+    def command(**options: Any) -> None:
+        _run(kind, options)
 
-        values, refuse = values_of_options(kind.settings, options)
-        settings = kind.make(values)
-        refuse()
-        with connected(engine or "host", nearest_workspace(None)) as connection:
-            judgement = run_alone(kind, settings, connection, bin, image=image, again=again)
-        raise typer.Exit(int(_finish(judgement, kind, json=json)))
-
-    first = [_parameter("bin", BinOption)]
-    own = [_option(setting) for setting in kind.settings if setting.on_command_line]
-    last = [
-        _parameter("engine", EngineOption, None),
-        _parameter("image", ImageOption, None),
-        _parameter("again", AgainOption, False),
-        _parameter("json", JsonOption, False),
-    ]
-    parameters = [*first, *own, *last]
+    parameters = [_parameter("bin", BinOption)]
+    parameters += [_option(setting) for setting in kind.settings if setting.on_command_line]
+    parameters += [_parameter("engine", EngineOption, None), _parameter("image", ImageOption, None)]
+    parameters += [_parameter("again", AgainOption, False), _parameter("json", JsonOption, False)]
     command.__doc__ = kind.about
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what inspect reads
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     return command
+
+
+def _run(kind: Kind[Any], options: Mapping[str, Any]) -> None:
+    """Read the settings, run the gate, print its judgement, and leave with the exit code it stands for."""
+    from patchstack.gates.settings import values_of_options
+    from patchstack.workflow.gates import run_alone
+
+    values, refuse = values_of_options(kind.settings, options)
+    settings = kind.make(values)
+    refuse()
+    with connected(options["engine"] or "host", nearest_workspace(None)) as connection:
+        judgement = run_alone(
+            kind, settings, connection, options["bin"], image=options["image"], again=options["again"]
+        )
+    raise typer.Exit(int(_finish(judgement, kind, json=options["json"])))
 
 
 def _option(setting: Setting[Any]) -> inspect.Parameter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
 from patchstack.errors import UsageError
 from patchstack.report.streams import terminal
+
+if TYPE_CHECKING:
+    from patchstack.evidence.ledger import Decision
 
 RefArgument = Annotated[str, typer.Argument(metavar="REF", help="A commit of the fork, or a range A..B.")]
 SeriesOption = Annotated[
@@ -59,19 +62,14 @@ def ledger_command(
 ) -> None:
     """What was accepted and rejected, and why; with words, those that are about them."""
     from patchstack.evidence.ledger import Ledger
-    from patchstack.report.ledger import decision_document, decision_lines, print_decisions
+    from patchstack.report.ledger import decision_document, print_decisions
     from patchstack.workflow.candidate.candidate import ledger_directory
 
     ledger = Ledger(ledger_directory(the_workspace(workspace).root))
     if show is not None:
         if words:
             raise UsageError("--show is one decision: leave out the words")
-        decision = ledger.named(show)
-        if json:
-            print(one_line(decision_document(decision)))
-            return
-        for line in decision_lines(decision, diff=diff):
-            print(line)
+        _show(ledger.named(show), diff=diff, json=json)
         return
     if diff:
         raise UsageError("--diff without --show", hint="--show ID names the decision")
@@ -85,3 +83,14 @@ def ledger_command(
             talk("hint: 'patchstack ledger --show ID' prints the whole reason of a decision")
     else:
         talk("no decisions yet" if not words else f"no decision is about {' '.join(words)}")
+
+
+def _show(decision: Decision, *, diff: bool, json: bool) -> None:
+    """All of one decision."""
+    from patchstack.report.ledger import decision_document, decision_lines
+
+    if json:
+        print(one_line(decision_document(decision)))
+        return
+    for line in decision_lines(decision, diff=diff):
+        print(line)

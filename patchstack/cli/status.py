@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patchstack.cli.failures import complain, talk
+from patchstack.cli.each_series import each_series
+from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, SeriesArgument, WorkspaceOption, open_cache, the_workspace
-from patchstack.errors import Exit, PatchstackError
+from patchstack.errors import Exit
+
+if TYPE_CHECKING:
+    from patchstack.series.status.status import SeriesStatus
+    from patchstack.workspace import SeriesConfig
 
 
 def status_command(
@@ -25,38 +30,36 @@ def status_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Show where each series stands: pin, fork, mirror, lock, numbers, surface, and what to do next. Writes nothing."""
-    from patchstack.report.documents.status import status_document
-    from patchstack.report.status import next_line, patches_table, status_lines, surface_table
-    from patchstack.report.table import print_table
-    from patchstack.report.text import printable
     from patchstack.series.status.status import read_status
 
     configs = the_workspace(workspace).select(series or ())
     cache = open_cache(offline=offline)
-    code = Exit.HOLDS
-    for position, config in enumerate(configs):
-        try:
-            status = read_status(config, cache, now=datetime.now(UTC), patches=patches)
-        except PatchstackError as error:
-            if len(configs) == 1:
-                raise
-            complain(error.render(config.name))
-            code = max(code, error.exit_code)
-            continue
-        code = max(code, status.exit_code)
+
+    def look(config: SeriesConfig) -> Exit:
+        status = read_status(config, cache, now=datetime.now(UTC), patches=patches)
         if json:
+            from patchstack.report.documents.status import status_document
+
             print(status_document(status).line, flush=True)
-            continue
-        print(printable("\n".join([*[""] * (position > 0), *status_lines(status)])))
-        if patches:
-            print()
-            print_table(patches_table(status))
-            print()
-        if surface:
-            print()
-            print_table(surface_table(status.surface))
-            print()
-        print(printable(next_line(status)), flush=True)
-        for warning in status.warnings:
-            talk(f"warning: {warning}")
-    raise typer.Exit(int(code))
+        else:
+            _show(status, first=config is configs[0], patches=patches, surface=surface)
+        return status.exit_code
+
+    raise typer.Exit(int(each_series(configs, look)))
+
+
+def _show(status: SeriesStatus, *, first: bool, patches: bool, surface: bool) -> None:
+    """Print one series; an empty line parts it from the one before."""
+    from patchstack.report.status import next_line, patches_table, status_lines, surface_table
+    from patchstack.report.table import print_table
+    from patchstack.report.text import printable
+
+    print(printable("\n".join([*([] if first else [""]), *status_lines(status)])))
+    tables = [*([patches_table(status)] if patches else []), *([surface_table(status.surface)] if surface else [])]
+    for table in tables:
+        print()
+        print_table(table)
+        print()
+    print(printable(next_line(status)), flush=True)
+    for warning in status.warnings:
+        talk(f"warning: {warning}")

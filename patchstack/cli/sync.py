@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,18 +77,8 @@ def sync_command(
 ) -> None:
     """Bring the fork onto a newer upstream commit, on a new branch in a repository of its own. The fork's branch is
     never touched, and the pin moves with --accept alone. Without an option: where the sync stands."""
-    chosen = {
-        "--to": to is not None,
-        "--continue": continue_,
-        "--skip": skip,
-        "--drop": bool(drop),
-        "--retry": bool(retry),
-        "--abort": abort,
-        "--accept": accept,
-    }
-    given = [name for name, is_given in chosen.items() if is_given]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other", hint="one step at a time")
+    steps = {"--to": to is not None, "--continue": continue_, "--skip": skip, "--drop": drop, "--retry": retry}
+    _check_steps([name for name, given in {**steps, "--abort": abort, "--accept": accept}.items() if given])
     if bool(drop) != (why is not None) or (why is not None and not why.strip()):
         raise UsageError("--drop N and --why TEXT go together", hint="the reason is recorded; a year on it is wanted")
     if to is None and (worktree is not None or branch is not None):
@@ -110,6 +100,12 @@ def sync_command(
         talk(f"{bench.config.name}: the pin is {to} already: nothing to do")
         return
     _show(state, json=json)
+
+
+def _check_steps(given: Sequence[str]) -> None:
+    """Raise `UsageError` for several steps at once."""
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other", hint="one step at a time")
 
 
 def _bench(series: str | None, workspace: Path | None, *, offline: bool) -> Bench:

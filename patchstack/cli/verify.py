@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.each_series import each_series
 from patchstack.cli.failures import complain, talk
 from patchstack.cli.options import (
     OfflineOption,
@@ -60,41 +62,31 @@ def verify_command(
     """Prove that pin + series = fork: the tree after every patch, against the commit it mirrors. Writes nothing."""
     from patchstack.series.verify.verify import prove
 
+    _check_expectations(expect, expect_tree, apply_only=apply_only, tree_only=tree_only)
+    configs = chosen_series(
+        series or (), workspace, patches=patches, upstream=upstream, pin=pin, fork=fork, fork_ref=fork_ref
+    )
+    configs = _expecting(configs, expect) if expect is not None else configs
+    if expect_tree is not None and len(configs) > 1:
+        raise UsageError("--expect-tree is for one series", hint="name the series it belongs to")
+    cache = open_cache(offline=offline)
+    verified = functools.partial(prove, cache=cache, expect_tree=expect_tree, strip=strip)
+
+    def look(config: SeriesConfig) -> Exit:
+        with naming_clones(config), task(f"verify {config.name}", key=f"verify {config.patches.absolute()}"):
+            result = verified(config, apply_only=apply_only, tree_only=tree_only, keep_going=keep_going)
+        return _reported(config, result, apply_only, json)
+
+    raise typer.Exit(int(each_series(configs, look, _print_error if json else None)))
+
+
+def _check_expectations(expect: str | None, expect_tree: str | None, *, apply_only: bool, tree_only: bool) -> None:
+    """Raise `UsageError` for options that do not go together."""
     if expect_tree is not None and not _TREE.match(expect_tree):
         raise UsageError(f"--expect-tree {expect_tree} is not a full tree id of 40 hexadecimal digits")
     if apply_only and (expect_tree is not None or tree_only or expect is not None):
         hint = "leave out --expect, --expect-tree and --tree-only, or it"
         raise UsageError("--apply-only compares with nothing", hint=hint)
-    configs = chosen_series(
-        series or (), workspace, patches=patches, upstream=upstream, pin=pin, fork=fork, fork_ref=fork_ref
-    )
-    if expect is not None:
-        configs = _expecting(configs, expect)
-    if expect_tree is not None and len(configs) > 1:
-        raise UsageError("--expect-tree is for one series", hint="name the series it belongs to")
-    code = Exit.HOLDS
-    cache = open_cache(offline=offline)
-    for config in configs:
-        try:
-            with naming_clones(config), task(f"verify {config.name}", key=f"verify {config.patches.absolute()}"):
-                result = prove(
-                    config,
-                    cache,
-                    expect_tree=expect_tree,
-                    apply_only=apply_only,
-                    tree_only=tree_only,
-                    keep_going=keep_going,
-                    strip=strip,
-                )
-            code = max(code, _reported(config, result, apply_only, json))
-        except PatchstackError as error:
-            if len(configs) == 1:
-                raise
-            complain(error.render(config.name))
-            if json:
-                _print_error(config.name, error)
-            code = max(code, error.exit_code)
-    raise typer.Exit(int(code))
 
 
 def _expecting(configs: Sequence[SeriesConfig], expect: str) -> tuple[SeriesConfig, ...]:

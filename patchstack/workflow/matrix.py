@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from patchstack.builds.inputs.variant import Variants
+from patchstack.builds.inputs.variant import Variants, load_variants
 from patchstack.errors import UsageError
-from patchstack.gates.suite import NO_SUITES
+from patchstack.gates.suite import NO_SUITES, read_suites
+from patchstack.workspace import Workspace
 
 # GitHub's free runners for public repositories, by platform.
 RUNNERS = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}
@@ -19,6 +20,33 @@ _DEFAULT = "cpu"
 
 # The word for no variant: an input that is left empty means the default.
 NOTHING = "none"
+
+
+def runners_of(given: Iterable[str]) -> dict[str, str]:
+    """The labels of runners by platform: GitHub's, and over them those given as `OS/ARCH=LABEL`.
+
+    Raises `UsageError`.
+    """
+    runners = dict(RUNNERS)
+    for text in given:
+        platform, equals, label = text.partition("=")
+        if not equals or not label or platform not in RUNNERS:
+            raise UsageError(f"--runner {text} is not OS/ARCH=LABEL", hint=f"OS/ARCH is {' or '.join(RUNNERS)}")
+        runners[platform] = label
+    return runners
+
+
+def workspace_matrix(
+    workspace: Workspace | None, *, variants: Sequence[str], suites: Sequence[str], runners: Mapping[str, str]
+) -> list[dict[str, str]]:
+    """The matrix of a workspace's variants and suites, or of the variants alone that patchstack ships. Raises what
+    `matrix` and `read_suites` raise; without suites asked for, they are not read."""
+    if workspace is None:
+        return matrix(load_variants(()), (), (), variants=variants, suites=suites, runners=runners)
+    configured = [one.variant for one in workspace.series if one.variant is not None]
+    known = [one.name for one in read_suites(workspace)] if suites else []
+    own = load_variants(workspace.variants)
+    return matrix(own, configured, known, variants=variants, suites=suites, runners=runners)
 
 
 def matrix(

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from patchstack.cli.options import WorkspaceOption, nearest_workspace
-from patchstack.errors import MissingError, UsageError
+from patchstack.errors import MissingError
 
 
 def matrix_command(
@@ -36,25 +36,14 @@ def matrix_command(
     """Variants × suites as a matrix for jobs: `{"include": [{variant, arch, platform, runner, suite, args}, …]}`."""
     from json import dumps
 
-    from patchstack.builds.inputs.variant import load_variants
-    from patchstack.gates.suite import read_suites
     from patchstack.report.github import write_values
-    from patchstack.workflow.matrix import RUNNERS, matrix
+    from patchstack.workflow.matrix import runners_of, workspace_matrix
 
-    found = nearest_workspace(workspace)
-    runners = dict(RUNNERS)
-    for given in runner or ():
-        platform, equals, label = given.partition("=")
-        if not equals or not label or platform not in RUNNERS:
-            raise UsageError(f"--runner {given} is not OS/ARCH=LABEL", hint=f"OS/ARCH is {' or '.join(RUNNERS)}")
-        runners[platform] = label
-    jobs = matrix(
-        load_variants(found.variants if found else ()),
-        [name for name in (one.variant for one in (found.series if found else ())) if name is not None],
-        [one.name for one in read_suites(found)] if found is not None and suite else [],
+    jobs = workspace_matrix(
+        nearest_workspace(workspace),
         variants=_words(variant),
         suites=_words(suite),
-        runners=runners,
+        runners=runners_of(runner or ()),
     )
     text = dumps({"include": jobs})
     if not output:

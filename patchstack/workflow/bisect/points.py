@@ -51,6 +51,12 @@ class Row:
     tree: Callable[[int], str | NoTree]
 
 
+def row_of(config: SeriesConfig, cache: Cache, to: str | None, *, good: int | None, bad: int | None) -> Row:
+    """The patches of a series between two numbers, or with `to` upstream's commits to that ref. Raises what
+    `series_row`, `upstream_row` and `between` raise."""
+    return between(series_row(config, cache), good, bad) if to is None else upstream_row(config, cache, to)
+
+
 def series_row(config: SeriesConfig, cache: Cache) -> Row:
     """The pin, and the tree after every patch. Raises `NotHeldError` where a patch does not apply."""
     proven = _applied(config, cache)

@@ -63,6 +63,11 @@ class Terms:
     benchmarks: tuple[Path, ...] = ()
     unproven: frozenset[str] = frozenset()
 
+    @property
+    def allow(self) -> tuple[str, ...]:
+        """The preflight checks that may fail."""
+        return self.suite.allow if self.suite is not None else ()
+
 
 def alike(candidates: Sequence[Candidate], ledger: Ledger) -> tuple[Likeness, ...]:
     """The rejected decisions that the candidates resemble: a warning, nothing more."""

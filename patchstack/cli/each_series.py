@@ -1,0 +1,33 @@
+"""Several series, one after the other: one that cannot be looked at does not stop the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from patchstack.cli.failures import complain
+from patchstack.errors import Exit, PatchstackError
+
+if TYPE_CHECKING:
+    from patchstack.workspace import SeriesConfig
+
+
+def each_series(
+    configs: Sequence[SeriesConfig],
+    look: Callable[[SeriesConfig], Exit],
+    failed: Callable[[str, PatchstackError], None] | None = None,
+) -> Exit:
+    """Look at every series, and give the worst exit code. An error is told with the series' name, and `failed` gets it
+    too; the error of a series that is alone is raised."""
+    code = Exit.HOLDS
+    for config in configs:
+        try:
+            code = max(code, look(config))
+        except PatchstackError as error:
+            if len(configs) == 1:
+                raise
+            complain(error.render(config.name))
+            if failed is not None:
+                failed(config.name, error)
+            code = max(code, error.exit_code)
+    return code

@@ -1,0 +1,80 @@
+"""Build a source on an engine, or open a shell where it would be built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.builds.inputs.plan import Request
+from patchstack.builds.inputs.prepare import prepare
+from patchstack.builds.inputs.source import Source, directory_source, series_source
+from patchstack.builds.inputs.variant import load_variants, series_variant
+from patchstack.builds.proofs.claim import IDS
+from patchstack.builds.record.store import Store, Stored
+from patchstack.builds.run.build import Inputs, build
+from patchstack.builds.run.session import Session, Watch, open_session
+from patchstack.engine.protocol import Engine
+from patchstack.errors import UsageError
+from patchstack.files.places import cache_places
+from patchstack.git.remote import Cache
+from patchstack.process import attached
+from patchstack.workspace import SeriesConfig, Workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOrder:
+    """What is built, where, and how. `config` is the series that the source comes from, if it comes from one."""
+
+    source: Source
+    config: SeriesConfig | None
+    request: Request
+    engine: Engine
+    workspace: Workspace | None
+    offline: bool = False
+
+    def inputs(self, tell: Callable[[str], None]) -> Inputs:
+        """All that the build is made from. Raises `UsageError`, `ImageMissing`, `MissingError`."""
+        return prepare(
+            self.request,
+            self.source,
+            self.engine,
+            load_variants(self.workspace.variants if self.workspace else ()),
+            cache_places().toolchains,
+            tell,
+            default=series_variant(self.config) if self.config is not None else None,
+            offline=self.offline,
+        )
+
+
+def source_of(
+    directory: Path | None, configs: Sequence[SeriesConfig], cache: Cache, at: int | None
+) -> tuple[Source, SeriesConfig | None]:
+    """The tree to build: a directory as it is, or a series up to a patch number. Raises `UsageError` for several
+    series."""
+    if directory is not None:
+        return directory_source(directory), None
+    if len(configs) > 1:
+        raise UsageError("which series?", hint=f"name one of {', '.join(one.name for one in configs)}")
+    return series_source(configs[0], cache, at=at), configs[0]
+
+
+def check_proofs(unproven: frozenset[str]) -> None:
+    """Raise `UsageError` for names that are no proofs."""
+    if strangers := unproven - set(IDS):
+        told = ", ".join(sorted(strangers))
+        raise UsageError(f"--unproven {told}: no such proof", hint=f"there are {', '.join(IDS)}")
+
+
+def build_order(order: BuildOrder, inputs: Inputs, watch: Watch, *, again: bool, keep: bool) -> tuple[Stored, bool]:
+    """Build what is ordered from its inputs, and say whether the build was here already."""
+    return build(inputs, order.engine, Store(cache_places().builds), watch, again=again, keep=keep)
+
+
+def open_build_shell(order: BuildOrder, inputs: Inputs, watch: Watch, *, ready: Callable[[Session], None]) -> None:
+    """Open a shell in the place where the order would be built. `ready` is called before the shell starts."""
+    store = Store(cache_places().builds)
+    with open_session(order.engine, inputs.plan, inputs.toolchain, inputs.key, store, watch) as session:
+        session.send(inputs.source)
+        ready(session)
+        attached(order.engine.shell(session.job("shell", ("sh",))))

@@ -1,0 +1,26 @@
+"""Look at one series on a newer upstream, and ahead of it."""
+
+from __future__ import annotations
+
+from patchstack.git.remote import Cache
+from patchstack.tasks import task
+from patchstack.upstream.canary.canary import Question, ask
+from patchstack.upstream.canary.result import Canary
+from patchstack.upstream.forecast.forecast import Forecast, foresee
+from patchstack.upstream.history import open_ahead
+from patchstack.workspace import SeriesConfig
+
+
+def look_ahead(
+    config: SeriesConfig, cache: Cache, to: str | None, question: Question, *, days: int | None, what: str
+) -> tuple[Canary, Forecast | None]:
+    """What becomes of a series on the upstream commit `to` (None: the newest), and with `days` a forecast from so many
+    days of upstream's past. `what` names `to` in errors. Raises what opening upstream raises."""
+    with task(f"canary {config.name}"):
+        ahead = open_ahead(config, cache, to, what=what)
+    ahead.objects.remember()
+    with task(f"canary {ahead.series.name}"):
+        found = ask(ahead.objects, ahead.series, ahead.range, ahead.upstream, question)
+    if days is None:
+        return found, None
+    return found, foresee(ahead.objects, ahead.repository, ahead.series, ahead.range, days=days)

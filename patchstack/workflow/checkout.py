@@ -1,0 +1,85 @@
+"""Recreate a fork's branch: open the pin where it is, then make the commits of the series on it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import MissingError, UsageError
+from patchstack.git.objects import FULL_ID, NotARepository
+from patchstack.git.remote import Cache, shown_url
+from patchstack.series.files.directory import Series, configured_series
+from patchstack.series.lock import read_lock
+from patchstack.series.mirror.checkout import CheckedOut, check_out, pick_alone
+from patchstack.series.sources import Sources, open_sources
+from patchstack.workspace import SeriesConfig, is_url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckoutOrder:
+    """Where the branch is made, and how much of the series: up to the number `at`, or the number `patch` alone on the
+    pin. `clone` is a repository that gets a work tree in `directory`, instead of a new repository there. `branch` None:
+    the fork's name."""
+
+    directory: Path
+    at: int | None = None
+    patch: int | None = None
+    files: bool = True
+    clone: Path | None = None
+    branch: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckoutResult:
+    """The branch, the pin that it is made on, and whether a lock told its commits."""
+
+    branch: CheckedOut
+    pin: str
+    locked: bool
+
+
+def check_out_series(
+    config: SeriesConfig, order: CheckoutOrder, cache: Cache, tell: Callable[[str], None]
+) -> CheckoutResult:
+    """Recreate the branch of a series. Raises `UsageError` for patch 0, and what loading, opening and `check_out`
+    raise."""
+    series = configured_series(config)
+    if order.patch == 0 and not series.up_to(0).patches:
+        raise UsageError("--patch 0 is the pin, not a patch", hint="--at 0 checks out the pin")
+    lock = read_lock(config.patches)
+    sources = _sources(config, cache, series, order.clone, tell)
+    made = check_out(
+        sources.objects,
+        series,
+        lock,
+        sources.base,
+        order.directory,
+        upstream=config.upstream,
+        branch=order.branch or (lock.branch if lock is not None else _branch(config)),
+        at=order.at if order.patch is None else order.patch,
+        files=order.files,
+        worktree_of=order.clone,
+    )
+    if order.patch is not None:
+        made = pick_alone(made, sources.base, order.patch)
+    return CheckoutResult(branch=made, pin=sources.base.oid, locked=lock is not None)
+
+
+def _sources(
+    config: SeriesConfig, cache: Cache, series: Series, clone: Path | None, tell: Callable[[str], None]
+) -> Sources:
+    """The pin from the clone that the user names, if it has it; else from upstream."""
+    if clone is not None and is_url(config.upstream):
+        with contextlib.suppress(MissingError, NotARepository):
+            sources = open_sources(cache, upstream=str(clone), pin=config.pin, series=series)
+            tell(f"note: {clone} has the pin: nothing is fetched from {shown_url(config.upstream)}")
+            return sources
+    return open_sources(cache, upstream=config.upstream, pin=config.pin, series=series)
+
+
+def _branch(config: SeriesConfig) -> str:
+    """A branch's name for a series whose lock does not tell it: the configured one, or the series' own."""
+    ref = (config.fork_ref or "").removeprefix("refs/heads/")
+    return ref if ref and ref != "HEAD" and not FULL_ID.match(ref) else config.name
