@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from patchstack.cli.complete import complete_gate, complete_suite
 from patchstack.cli.failures import complain, talk, tell_longest
 from patchstack.cli.gate_kind import AgainOption, ImageOption, kind_command
 from patchstack.cli.lazy import STYLE, Lazy, group_of
+from patchstack.cli.ledger import SignersOption
 from patchstack.cli.options import (
     EngineOption,
     WorkspaceOption,
@@ -26,6 +28,7 @@ from patchstack.gates.registry import KINDS
 from patchstack.tasks import timed
 
 if TYPE_CHECKING:
+    from patchstack.evidence.origin import Recorded
     from patchstack.gates.suite import Suite
     from patchstack.observe.runner import Runner
     from patchstack.report.gate import Checked
@@ -61,6 +64,7 @@ def run_command(
     engine: EngineOption = None,
     image: ImageOption = None,
     again: AgainOption = False,
+    signers: SignersOption = None,
     report: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write gate_summary.tsv, gates.md, junit.xml, gates.json.")
     ] = None,
@@ -75,7 +79,13 @@ def run_command(
     found = the_workspace(workspace)
     chosen = _suite(found, suite).only(gates) if gates else _suite(found, suite)
     checks: list[Checked] = []
-    with _bench(found, build, bin, engine, image, chosen, again=again, partly=True) as (bench, what, unfit):
+    recorded = _recorded(found, signers)
+    started = time.monotonic()
+    with _bench(found, build, bin, engine, image, chosen, again=again, partly=True, recorded=recorded) as (
+        bench,
+        what,
+        unfit,
+    ):
         talk(f"suite {chosen.name} on {what}")
         taken: list[tuple[str, float]] = []
         for (gate, judgement), seconds in timed(run_suite(chosen, bench, unfit=unfit)):
@@ -90,7 +100,7 @@ def run_command(
 
         print(gates_document(checks, suite=chosen.name, programs=what).line)
     else:
-        print_checks(checks)
+        print_checks(checks, time.monotonic() - started)
     if code := exit_code(one.judgement.verdict for one in checks):
         raise typer.Exit(int(code))
 
@@ -202,6 +212,14 @@ def summary_command(
         raise typer.Exit(int(code))
 
 
+def _recorded(workspace: Workspace, signers: str | None) -> Recorded | None:
+    from patchstack.workflow.ledger.recorded import recorded_evidence
+    from patchstack.workflow.ledger.signers import find_signers
+
+    listed = find_signers(signers, workspace.root) if signers is not None else None
+    return recorded_evidence(workspace.root, listed)
+
+
 def _suite(workspace: Workspace, name: str | None) -> Suite:
     from patchstack.gates.suite import find_suite, read_suites
 
@@ -219,6 +237,7 @@ def _bench(
     *,
     again: bool,
     partly: bool = False,
+    recorded: Recorded | None = None,
 ) -> Iterator[tuple[Runner, str, str | None]]:
     """A bench for a build or a directory on a machine that is fit for the suite, with the workspace's observations; and
     what it is of, in words. With `partly` it may be one without GPUs: then the third says why."""
@@ -249,7 +268,8 @@ def _bench(
             open_runner,
             connection,
             programs,
-            observations=workspace.root / "evidence",
+            observations=cache_places().observations,
+            recorded=recorded,
             purpose=f"patchstack gate run {suite.name}",
             allow=suite.allow,
             again=again,
