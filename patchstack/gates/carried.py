@@ -14,7 +14,8 @@ from typing import Any
 
 from patchstack.errors import ConfigError, MissingError
 from patchstack.gates.suite import Suite, find_suite, read_suites
-from patchstack.workspace import read_yaml
+from patchstack.workspace import Workspace, read_yaml
+from patchstack.workspace.mapping import Node
 
 SCHEMA = "patchstack.carried-suite/1"
 _MOST = 16 << 20  # bytes of a file that a gate names
@@ -72,7 +73,10 @@ def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: 
     # YAML has JSON's form, but for the escapes of letters beyond the first plane.
     text = json.dumps({"models": models, "suites": {name: entry}}, ensure_ascii=False)
     workspace.write_text(text, encoding="utf-8")
-    return find_suite(read_suites(workspace), name, workspace)
+    problems: list[str] = []
+    top = Node(read_yaml(workspace), workspace, "", problems)
+    parsed = Workspace(path=workspace, series=(), models=top.mapping("models"), suites=top.mapping("suites"))
+    return find_suite(read_suites(parsed), name, workspace)
 
 
 def carried_name(content: bytes) -> str:

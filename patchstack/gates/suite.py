@@ -7,12 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from patchstack.engine.protocol import EngineLost, EngineUnavailable
 from patchstack.errors import ConfigError, MissingError, UsageError
 from patchstack.gates.judgement import Judgement
-from patchstack.gates.kind import Kind
 from patchstack.gates.registry import KINDS, kind_of
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Model

@@ -153,7 +153,7 @@ class Decided:
             again=again,
             recorded=signed_evidence(self.root, signers) if signers is not None else None,
         )
-        suite = find_suite(read_suites(workspace.path), None, workspace.path)
+        suite = find_suite(read_suites(workspace), None, workspace.path)
         return accept(
             way,
             described(way),

@@ -136,12 +136,14 @@ def _other_variant(name: str, inputs: Mapping[str, Any], variants: Variants) -> 
         variant = variants.get(name)
     except PatchstackError:
         return f"{name} is not in the workspace now"
-    now = {
+    now: dict[str, object] = {
         "recipe": RECIPE_VERSION,
         "cmake": {key: setting.value for key, setting in variant.cmake.items()},
         "compile": {key: setting.value for key, setting in variant.compile.items()},
         "targets": sorted(set(variant.targets.value)) if variant.targets is not None else [],
         "architecture": variant.arch.value if variant.arch is not None else None,
     }
+    if variant.optional_targets is not None:
+        now["optional_targets"] = sorted(set(variant.optional_targets.value))
     other = [key for key, value in now.items() if inputs.get(key) != value]
     return f"{name} has other {', '.join(other)} now" if other else ""

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,6 +108,10 @@ def rerecord(
 
 def with_stdout(content: bytes) -> Callable[[Record], Record]:
     return lambda record: dataclasses.replace(record, blobs={**record.blobs, "stdout": content})
+
+
+def with_blobs(blobs: Mapping[str, bytes]) -> Callable[[Record], Record]:
+    return lambda record: dataclasses.replace(record, blobs=blobs)
 
 
 def with_ingredients(**changes: Any) -> Callable[[Record], Record]:
@@ -218,8 +222,8 @@ def swap_the_outputs_of_two_gates(made: Decided) -> None:
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     one, other = records_of(made, decision, "mark")
     blobs = {key: made.evidence.read(evidence["records"][key]).blobs for key in (one, other)}
-    for key, theirs in ((one, blobs[other]), (other, blobs[one])):
-        rerecord(made, evidence, key, lambda record, theirs=theirs: dataclasses.replace(record, blobs=theirs))
+    rerecord(made, evidence, one, with_blobs(blobs[other]))
+    rerecord(made, evidence, other, with_blobs(blobs[one]))
     anew(made, decision, evidence)
 
 
