@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from patchstack.cli.complete import complete_gate, complete_suite
 from patchstack.cli.failures import complain, talk, tell_longest
 from patchstack.cli.gate_kind import AgainOption, ImageOption, kind_command
 from patchstack.cli.lazy import STYLE, Lazy, group_of
+from patchstack.cli.ledger import SignersOption
 from patchstack.cli.options import (
     EngineOption,
     WorkspaceOption,
@@ -25,6 +27,7 @@ from patchstack.gates.registry import KINDS
 from patchstack.tasks import timed
 
 if TYPE_CHECKING:
+    from patchstack.evidence.origin import Recorded
     from patchstack.gates.suite import Suite
     from patchstack.report.gate import Checked
     from patchstack.workflow.gates import Prepared
@@ -60,6 +63,7 @@ def run_command(
     engine: EngineOption = None,
     image: ImageOption = None,
     again: AgainOption = False,
+    signers: SignersOption = None,
     report: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write gate_summary.tsv, gates.md, junit.xml, gates.json.")
     ] = None,
@@ -74,7 +78,9 @@ def run_command(
     found = the_workspace(workspace)
     chosen = _suite(found, suite).only(gates) if gates else _suite(found, suite)
     checks: list[Checked] = []
-    with _prepared(found, build, bin, engine, image, chosen, again=again, partly=True) as ready:
+    recorded = _recorded(found, signers)
+    started = time.monotonic()
+    with _prepared(found, build, bin, engine, image, chosen, again=again, partly=True, recorded=recorded) as ready:
         talk(f"suite {chosen.name} on {ready.what}")
         taken: list[tuple[str, float]] = []
         for (gate, judgement), seconds in timed(run_suite(chosen, ready.runner, unfit=ready.unfit)):
@@ -84,12 +90,12 @@ def run_command(
         tell_longest(taken)
     if report is not None:
         _write(report, checks, ready.what)
-    _print(checks, chosen.name, ready.what, json=json)
+    _print(checks, chosen.name, ready.what, time.monotonic() - started, json=json)
     if code := exit_code(one.judgement.verdict for one in checks):
         raise typer.Exit(int(code))
 
 
-def _print(checks: list[Checked], suite: str, what: str, *, json: bool) -> None:
+def _print(checks: list[Checked], suite: str, what: str, seconds: float, *, json: bool) -> None:
     if json:
         from patchstack.report.documents.gates import gates_document
 
@@ -97,7 +103,7 @@ def _print(checks: list[Checked], suite: str, what: str, *, json: bool) -> None:
         return
     from patchstack.report.gate import print_checks
 
-    print_checks(checks)
+    print_checks(checks, seconds)
 
 
 @gate_app.command("list")
@@ -196,6 +202,14 @@ def summary_command(
         raise typer.Exit(int(code))
 
 
+def _recorded(workspace: Workspace, signers: str | None) -> Recorded | None:
+    from patchstack.workflow.ledger.recorded import recorded_evidence
+    from patchstack.workflow.ledger.signers import find_signers
+
+    listed = find_signers(signers, workspace.root) if signers is not None else None
+    return recorded_evidence(workspace.root, listed)
+
+
 def _suite(workspace: Workspace, name: str | None) -> Suite:
     from patchstack.gates.suite import find_suite, read_suites
 
@@ -213,6 +227,7 @@ def _prepared(
     *,
     again: bool,
     partly: bool = False,
+    recorded: Recorded | None = None,
 ) -> Iterator[Prepared]:
     """Open the engine, and a runner of the build or directory on a machine that is fit for the suite."""
     from patchstack.workflow.gates import prepare_suite, programs_meant
@@ -220,7 +235,9 @@ def _prepared(
     chosen = programs_meant(build, directory)
     with (
         connected(engine or chosen.engine, workspace) as connection,
-        prepare_suite(connection, workspace, chosen, suite, image=image, again=again, partly=partly) as ready,
+        prepare_suite(
+            connection, workspace, chosen, suite, image=image, again=again, partly=partly, recorded=recorded
+        ) as ready,
     ):
         if ready.refusal is not None:
             complain(f"{ready.refusal}\n")

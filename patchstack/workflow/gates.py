@@ -13,6 +13,7 @@ from typing import TypeVar
 from patchstack.builds.record.store import Store, Stored
 from patchstack.engine.protocol import About
 from patchstack.errors import UsageError
+from patchstack.evidence.origin import Recorded
 from patchstack.files.places import cache_places
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import Kind
@@ -111,6 +112,7 @@ def prepare_suite(
     image: str | None,
     again: bool,
     partly: bool,
+    recorded: Recorded | None = None,
 ) -> Iterator[Prepared]:
     """Open a runner on a machine that is fit for a suite, with the workspace's observations. With `partly` it may be a
     machine without a fit GPU. Raises `UsageError` for a container engine without an image; `NotFit`, `GpuTaken`."""
@@ -122,7 +124,8 @@ def prepare_suite(
         open_runner,
         connection,
         programs,
-        observations=workspace.root / "evidence",
+        observations=cache_places().observations,
+        recorded=recorded,
         purpose=f"patchstack gate run {suite.name}",
         allow=suite.allow,
         again=again,

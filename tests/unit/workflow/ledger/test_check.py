@@ -1,0 +1,19 @@
+"""What a clone carries is enough to draw every verdict again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.conftest import Places
+from tests.support.decided import decide
+
+
+def test_every_verdict_is_drawn_again_from_the_repository_alone(tmp_path: Path, places: Places) -> None:
+    made = decide(tmp_path / "w", places.cache)
+    found = made.check()
+    assert made.wrong() == []
+    assert found.holds
+    assert len(found.decisions) == 2
+    for one in found.decisions:
+        assert one.counts
+        assert "10 verdicts of gates, drawn again" in one.findings.derived
