@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from patchstack.cli.failures import talk
-from patchstack.cli.options import PatchesOption, open_cache
+from patchstack.cli.options import PatchesOption, StripOption, open_cache
 from patchstack.errors import UsageError
+
+if TYPE_CHECKING:
+    from patchstack.git.remote import Cache
+    from patchstack.series.mirror.discover import Found
 
 
 def init_command(
     fork: Annotated[str | None, typer.Option(metavar="REPO", help="The fork's clone.")] = None,
-    fork_ref: Annotated[str | None, typer.Option(metavar="REF", help="The fork's branch.")] = None,
+    fork_ref: Annotated[
+        str | None, typer.Option(metavar="REF", help="The fork's branch [with --adopt: the series' name].")
+    ] = None,
     upstream: Annotated[
         str | None, typer.Option(metavar="REPO", help="The upstream's repository: a path or URL.")
     ] = None,
@@ -23,29 +29,108 @@ def init_command(
         typer.Option(metavar="SHA", help="The upstream commit the fork starts from [default: the merge base]."),
     ] = None,
     patches: PatchesOption = None,
+    adopt: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLONE", help="With --patches: make a branch of this clone from them, and a mirror of it here."
+        ),
+    ] = None,
+    strip: StripOption = None,
     name: Annotated[str | None, typer.Option(help="The series' name [default: the branch's or directory's].")] = None,
 ) -> None:
     """Write patchstack.yaml here, or add a series to it: from a fork's branch, or from a directory of patches."""
-    from patchstack.series.mirror.discover import from_fork, from_patches
     from patchstack.workspace import FILE_NAME, add_series
 
-    cache = open_cache(offline=False)
-    if fork is not None:
-        if fork_ref is None:
-            raise UsageError("--fork needs --fork-ref", hint="--fork REPO --fork-ref BRANCH")
-        found = from_fork(cache, fork=fork, fork_ref=fork_ref, upstream=upstream, pin=pin, name=name, patches=patches)
-        counted, next_step = "commits above it", f"patchstack export {found.config.name}"
-    elif patches is not None:
-        if upstream is None or pin is None:
-            raise UsageError("--patches needs --upstream and --pin", hint="--patches DIR --upstream REPO --pin SHA")
-        found = from_patches(cache, patches=patches, upstream=upstream, pin=pin, name=name)
-        counted, next_step = "patches", f"patchstack verify {found.config.name} --apply-only"
-    else:
-        raise UsageError("from what?", hint="--fork REPO --fork-ref BRANCH, or --patches DIR --upstream REPO --pin SHA")
     path = Path(FILE_NAME)
     there = path.exists()
+    cache = open_cache(offline=False)
+    if adopt is not None:
+        if patches is None or pin is None or fork is not None:
+            hint = "--patches DIR --adopt CLONE --pin SHA"
+            raise UsageError("--adopt needs --patches and --pin, and makes the fork itself", hint=hint)
+        _adopt(cache, path, patches, adopt, upstream=upstream, pin=pin, name=name, branch=fork_ref, strip=strip)
+        return
+    if strip is not None:
+        raise UsageError("-p is for --adopt: without it the workspace keeps no depth", hint="add --adopt CLONE")
+    found, counted, next_step = _find(
+        cache, fork=fork, fork_ref=fork_ref, upstream=upstream, pin=pin, patches=patches, name=name
+    )
     add_series(path, found.config)
     verb = "added to" if there else "written to"
     print(f"{found.config.name}: {verb} {path}")
     print(f"pin {found.pin.oid} ({found.pin.subject}), from {found.pin_from}; {found.count} {counted}")
     talk(f"next: {next_step}")
+
+
+def _find(
+    cache: Cache,
+    *,
+    fork: str | None,
+    fork_ref: str | None,
+    upstream: str | None,
+    pin: str | None,
+    patches: Path | None,
+    name: str | None,
+) -> tuple[Found, str, str]:
+    """The series, what was counted in it, and the next command."""
+    from patchstack.series.mirror.discover import from_fork, from_patches
+
+    if fork is not None:
+        if fork_ref is None:
+            raise UsageError("--fork needs --fork-ref", hint="--fork REPO --fork-ref BRANCH")
+        found = from_fork(cache, fork=fork, fork_ref=fork_ref, upstream=upstream, pin=pin, name=name, patches=patches)
+        return found, "commits above it", f"patchstack export {found.config.name}"
+    if patches is not None:
+        if upstream is None or pin is None:
+            raise UsageError("--patches needs --upstream and --pin", hint="--patches DIR --upstream REPO --pin SHA")
+        found = from_patches(cache, patches=patches, upstream=upstream, pin=pin, name=name)
+        return found, "patches", f"patchstack verify {found.config.name} --apply-only"
+    raise UsageError("from what?", hint="--fork REPO --fork-ref BRANCH, or --patches DIR --upstream REPO --pin SHA")
+
+
+def _adopt(
+    cache: Cache,
+    path: Path,
+    patches: Path,
+    clone: str,
+    *,
+    upstream: str | None,
+    pin: str,
+    name: str | None,
+    branch: str | None,
+    strip: int | None,
+) -> None:
+    """Adopt the patches, write the series down, and prove it from what was written."""
+    from patchstack.report.text import patch_count
+    from patchstack.report.verify import truth
+    from patchstack.series.mirror.adopt import adopt
+    from patchstack.series.mirror.discover import series_name
+    from patchstack.series.verify.verify import prove
+    from patchstack.workspace import add_series, read_workspace
+
+    name = name or series_name(patches.resolve().name)
+    if path.exists() and any(series.name == name for series in read_workspace(path).series):
+        raise UsageError(f"{path} has a series {name} already", hint="give another name with --name")
+    done = adopt(
+        cache,
+        patches=patches,
+        clone=clone,
+        upstream=upstream,
+        pin=pin,
+        name=name,
+        branch=branch or name,
+        strip=strip,
+    )
+    add_series(path, done.config)
+    for warning in done.warnings:
+        talk(f"warning: {warning}")
+    if done.config.waive:
+        talk(f"note: {path} waives the rule paths for {patch_count(len(done.config.waive))}: they came as they are")
+    print(f"{patches}: {patch_count(done.count)} on {done.pin.oid} give tree {done.tree}")
+    print(f"{clone}: new branch {done.config.fork_ref} at {done.head}, one commit a patch")
+    print(f"{done.config.patches}: its mirror, {patch_count(len(done.plan.files))} and series.lock")
+    [series] = [one for one in read_workspace(path).series if one.name == name]
+    print(truth(prove(series, cache)))
+    talk(
+        f"next: commit {path} and {done.config.patches}; work on {done.config.fork_ref}, then patchstack export {name}"
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 from patchstack.errors import MissingError
 from patchstack.git import run as git
 from patchstack.git.objects import Commit, object_id
+from patchstack.git.patch.heads import read_head
 from patchstack.git.scratch import bare_repository
 
 _COMMITTED = re.compile(rb"^committer .*> (-?\d{1,12} [+-]\d{4})$", re.MULTILINE)
@@ -47,8 +48,15 @@ class Author:
         if not read.ok:
             return NoCommit(reason=f"its mail cannot be read: {read.complaint}")
         fields = dict(_fields(read.stdout))
-        told = fields.get(b"Subject", b"") or subject.encode()
-        body = message.read_bytes() if b"Subject" in fields else b""
+        told, body = fields.get(b"Subject", b""), message.read_bytes()
+        if not told:
+            # No mail: a header of another tool, or prose.
+            other = read_head(data)
+            told, body = other.subject or subject.encode(), other.body
+            name, _, address = other.author.rpartition(b"<")
+            if other.author and b"Email" not in fields:
+                fields |= {b"Author": name.strip().strip(b'"'), b"Email": address.strip(b"> ")}
+            fields.setdefault(b"Date", other.date)
         # A time of its own form, which git takes for seconds since 1970 and nothing else.
         date = fields.get(b"Date", b"").decode("utf-8", "replace") or f"@{self._date}"
         who = git.isolated(

@@ -30,6 +30,11 @@ def add_series(path: Path, config: SeriesConfig) -> None:
     )
     if config.fork is not None:
         entry.update({"fork": _written(config.fork), "fork_ref": config.fork_ref})
+    if config.waive:
+        entry["waive"] = [
+            CommentedMap({"rule": one.rule, **({} if one.patch is None else {"patch": one.patch}), "why": one.why})
+            for one in config.waive
+        ]
     if path.exists():
         if any(series.name == config.name for series in read_workspace(path).series):
             raise UsageError(f"{path} has a series {config.name} already", hint="give another name with --name")

@@ -68,11 +68,12 @@ class NewRepository:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkTreeOf:
     """A new work tree of a repository that has the pin. The branch is made in it, and nothing of its own is changed:
-    a branch of that name that stands elsewhere is refused."""
+    a branch of that name that is at another commit is refused, with the hint `rename`."""
 
     borrows: ClassVar[bool] = False
     directory: Path
     repository: Path
+    rename: str = "--branch NAME gives it another name"
 
     def make(self, branch: str, head: str, base: str) -> Path:
         """See that the repository can take the branch."""
@@ -89,7 +90,7 @@ class WorkTreeOf:
         if at.ok and (stands := at.stdout.decode("ascii").strip()) != head:
             raise UsageError(
                 f"{self.repository} has a branch {branch} at {stands[:12]}; the series' is at {head[:12]}",
-                hint="--branch NAME gives it another name",
+                hint=self.rename,
             )
         return self.repository / found.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
 
@@ -189,7 +190,7 @@ def check_out(
         if lock is not None:
             commits = _recreate(series, lock, base, [link.after if link.applied else None for link in links])
         else:
-            commits = _made_from_mails(objects, links, base)
+            commits = commits_of_mails(objects, links, base)
         branch = branch if at is None else f"{branch}-at-{at}"
         head = commits[-1][0] if commits else base.oid
         tree = links[-1].after if links else base.tree
@@ -272,7 +273,7 @@ def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | No
     return commits
 
 
-def _made_from_mails(objects: Objects, links: Sequence[Link], base: Commit) -> list[tuple[str, bytes]]:
+def commits_of_mails(objects: Objects, links: Sequence[Link], base: Commit) -> list[tuple[str, bytes]]:
     """A commit for every patch, as `git am` would make it. All complaints at once."""
     problems: list[str] = []
     commits: list[tuple[str, bytes]] = []

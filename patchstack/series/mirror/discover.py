@@ -51,7 +51,7 @@ def from_fork(
     pin_from = "--pin"
     if pin is None:
         pin, pin_from = _merge_base(repository, fork_ref, upstream)
-    name = name or _name(fork_ref)
+    name = name or series_name(fork_ref)
     series = Series(name=name, directory=Path(), patches=())
     sources = open_sources(cache, upstream=upstream or fork, pin=pin, fork=fork, fork_ref=fork_ref, series=series)
     assert sources.fork is not None
@@ -72,7 +72,7 @@ def from_fork(
 @task("reading the patches")
 def from_patches(cache: Cache, *, patches: Path, upstream: str, pin: str, name: str | None) -> Found:
     """A series from a directory of patch files made by anyone's git. Raises what loading and opening raise."""
-    series = load_series(patches, name or _name(patches.resolve().name))
+    series = load_series(patches, name or series_name(patches.resolve().name))
     sources = open_sources(cache, upstream=upstream, pin=pin, series=series)
     config = SeriesConfig(
         name=series.name,
@@ -86,7 +86,7 @@ def from_patches(cache: Cache, *, patches: Path, upstream: str, pin: str, name: 
     return Found(config=config, pin=sources.base, count=len(series.patches), pin_from="--pin")
 
 
-def _name(text: str) -> str:
+def series_name(text: str) -> str:
     """A series name from a branch or directory name."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", text.rsplit("/", 1)[-1]).strip("-.")
     return name or "series"

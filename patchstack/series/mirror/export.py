@@ -123,7 +123,7 @@ def plan_export(
         known=memory.recall(fork.commits, old) if memory else None,
     ) as patches:
         # While git writes the patches: what needs none of them, then each as it comes.
-        complaints = _path_complaints(objects, base, fork.commits, policy.lint or LintPolicy())
+        complaints = path_complaints(objects, base, fork.commits, policy.lint or LintPolicy())
         unproven = _unproven(objects, base, patches.written(), anchored=policy.anchored)
         formatted = tuple(patches.written())
     if memory:
@@ -189,7 +189,7 @@ def _refuse_commits(fork: ForkHistory, base: Commit) -> None:
         )
 
 
-def _path_complaints(
+def path_complaints(
     objects: Objects, base: Commit, commits: Sequence[Commit], policy: LintPolicy
 ) -> list[tuple[int, str]]:
     """What the path policy has against commits: the commit's place, and the complaint."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from patchstack.git.format import diff_trees
 from patchstack.git.objects import Commit, Objects
 from patchstack.git.overlay import EXECUTABLE, FILE
 from patchstack.git.patch.fuzz import Placed, place_with_fuzz
+from patchstack.git.patch.heads import head_text
 from patchstack.git.patch.text import PatchedFile, read_text
 from patchstack.git.scratch import bare_repository, write_object
 from patchstack.series.files.directory import PatchFile, Series, load_series
@@ -25,8 +24,6 @@ from patchstack.series.files.quilt import FILE_NAME as QUILT
 from patchstack.series.mirror.checkout import added_objects
 from patchstack.series.verify.prefix_trees import apply_in_turn, apply_series
 from patchstack.tasks import task
-
-_LEAD = re.compile(rb"(?:Index: [^\n]*\n=+\n|diff -[^\n]*\n|=+\n)*\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +81,7 @@ def refresh(objects: Objects, series: Series, base: Commit, directory: Path) -> 
         for oid in added_objects(objects, base.tree, [step.after for step in steps]):
             write_object(root / "objects", oid, *objects.read(oid))
         texts = [
-            _head(step.patch.data or b"") + diff_trees(root, step.before, step.after)
+            head_text(step.patch.data or b"") + diff_trees(root, step.before, step.after)
             if step.hunks
             else step.patch.data or b""
             for step in steps
@@ -195,11 +192,3 @@ def _edit(applier: Applier, file: PatchedFile, found: list[FuzzyHunk]) -> tuple[
 
 
 _MODES = {b"100644": FILE, b"100755": EXECUTABLE}
-
-
-def _head(data: bytes) -> bytes:
-    """What a patch says before its first diff."""
-    files: Sequence[PatchedFile] = read_text(data).files
-    lines = data.split(b"\n")[: files[0].number - 1] if files else []
-    head = b"".join(line + b"\n" for line in lines)
-    return _LEAD.sub(b"", head)

@@ -1,0 +1,79 @@
+"""The text before the diffs of a patch that is no mail: a header of Mercurial or of Debian (DEP-3), or plain prose."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from patchstack.git.patch.text import read_text
+
+# What tools write right before a diff, which is about that diff alone.
+_LEAD = re.compile(rb"(?:(?:Index: [^\n]*|diff -[^\n]*|={5,})\n)*\Z")
+_MERCURIAL = re.compile(rb"# (User|Date) +([^\n]*)")
+_FIELD = re.compile(rb"(Description|Subject|Author|From):[ \t]*([^\n]*)", re.IGNORECASE)
+_PERSON = re.compile(rb"[^<>\n]*\S[ \t]*<[^<>\s]+>\Z")
+_LONGEST = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What a header says: the subject, the author as `Name <address>`, the date in a form that git reads; each is empty
+    if the header does not say it. `body` is the rest of the text."""
+
+    subject: bytes
+    author: bytes
+    date: bytes
+    body: bytes
+
+
+def head_text(data: bytes) -> bytes:
+    """Return what a patch says before its first diff; all of it if it has no diff."""
+    files = read_text(data).files
+    lines = data.split(b"\n")[: files[0].number - 1] if files else data.split(b"\n")
+    return _LEAD.sub(b"", b"".join(line + b"\n" for line in lines)) if files else data
+
+
+def read_head(data: bytes) -> Head:
+    """Read the header of a patch that is no mail. Does not raise: what is in no known form is body."""
+    text = head_text(data).replace(b"\r\n", b"\n")
+    if text.startswith(b"# HG changeset patch\n"):
+        return _mercurial(text)
+    subject = author = b""
+    rest: list[bytes] = []
+    for line in text.split(b"\n"):
+        found = _FIELD.match(line)
+        name = found[1].lower() if found else b""
+        value = found[2].strip() if found else b""
+        if name in (b"description", b"subject") and not subject and value:
+            subject = value
+            continue
+        if name in (b"author", b"from") and not author and _PERSON.match(value):
+            author = value
+        rest.append(b"" if line.strip() == b"." else line.removeprefix(b" ") if subject else line)
+    if len(subject) > _LONGEST:
+        subject, rest = b"", [subject, *rest]
+    return Head(subject=subject, author=author, date=b"", body=b"\n".join(rest).strip(b"\n"))
+
+
+def _mercurial(text: bytes) -> Head:
+    lines = text.split(b"\n")
+    comments = [line for line in lines if line.startswith(b"# ")]
+    said = {found[1]: found[2].strip() for line in comments if (found := _MERCURIAL.match(line))}
+    body = b"\n".join(line for line in lines if not line.startswith(b"#")).strip(b"\n")
+    subject, _, rest = body.partition(b"\n")
+    user = said.get(b"User", b"")
+    return Head(
+        subject=subject.strip(),
+        author=user if _PERSON.match(user) else b"",
+        date=_date(said.get(b"Date", b"")),
+        body=rest.strip(b"\n"),
+    )
+
+
+def _date(text: bytes) -> bytes:
+    """Seconds since 1970 and an offset west in seconds, as Mercurial writes them, as git reads them."""
+    found = re.fullmatch(rb"(\d{1,12}) (-?\d{1,6})", text)
+    if found is None:
+        return b""
+    minutes = -int(found[2]) // 60
+    return b"@%s %s%02d%02d" % (found[1], b"-" if minutes < 0 else b"+", abs(minutes) // 60, abs(minutes) % 60)

@@ -1,0 +1,145 @@
+"""Adopt a series that other tools made: a branch with one commit a patch, and its mirror in our form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import NotHeldError, UsageError
+from patchstack.files.atomic import refuse_occupied
+from patchstack.git import run as git
+from patchstack.git.apply import Applier
+from patchstack.git.objects import Commit, Objects, Repository
+from patchstack.git.overlay import TreeOverlay
+from patchstack.git.patch.damage import find_damage
+from patchstack.git.remote import Cache, shown_url
+from patchstack.git.scratch import write_object
+from patchstack.series.files.directory import Series, load_series
+from patchstack.series.history import read_fork
+from patchstack.series.lint import paths
+from patchstack.series.mirror.checkout import WorkTreeOf, added_objects, change, commits_of_mails, refuse_name
+from patchstack.series.mirror.export import ExportPlan, ExportPolicy, carry_out, path_complaints, plan_export
+from patchstack.series.sources import open_sources
+from patchstack.series.verify.prefix_trees import Link, apply_series
+from patchstack.tasks import task
+from patchstack.workspace import LintPolicy, SeriesConfig, Waiver, is_url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """An adopted series. `tree` is what the patches give as they came; `head` is the branch's new commit, `count` its
+    commits above the pin; `plan` is the mirror that was written. `warnings` are for the reader."""
+
+    config: SeriesConfig
+    pin: Commit
+    head: str
+    count: int
+    tree: str
+    plan: ExportPlan
+    warnings: tuple[str, ...]
+
+
+@task("adopting the patches")
+def adopt(
+    cache: Cache,
+    *,
+    patches: Path,
+    clone: str,
+    upstream: str | None,
+    pin: str,
+    name: str,
+    branch: str,
+    strip: int | None = None,
+) -> Adopted:
+    """Make a branch of `clone` from a directory of patches, one commit each above the pin, and write its mirror to
+    `patches/NAME`. What does not apply strictly is refused: nothing is written then.
+
+    Raises `UsageError` for a clone, branch or directory that cannot be had, `NotHeldError` with every patch that does
+    not apply, is empty, or has no context, and what loading and opening raise.
+    """
+    if is_url(clone):
+        raise UsageError("--adopt takes a clone on this machine", hint=f"git clone {shown_url(clone)}, and name that")
+    refuse_name(branch)
+    directory = Path("patches") / name
+    try:
+        refuse_occupied(directory)
+    except UsageError as error:
+        raise UsageError(error.message, hint="--name NAME gives the series, and its directory, another name") from error
+    if patches.resolve() in directory.resolve().parents:
+        raise UsageError(
+            f"the mirror goes to {directory}, and that is in {patches}", hint="run this in another directory"
+        )
+    repository = Repository.open(clone, Path(clone))
+    series = load_series(patches, name)
+    sources = open_sources(cache, upstream=upstream or clone, pin=pin, series=series)
+    objects, base = sources.objects, sources.base
+    series = series.at_depth(TreeOverlay(objects, base.tree), strip)
+    with Applier(objects, base.tree) as applier:
+        links = apply_series(applier, series)
+        try:
+            commits = commits_of_mails(objects, links, base)
+        except NotHeldError as error:
+            if any(link.fuzz for link in links):
+                error.hint = "patchstack refresh DIR with the same --patches and --pin writes copies that need no fuzz"
+            raise
+        _refuse(links)
+        head = commits[-1][0]
+        hint = "--fork-ref NAME gives it another name"
+        store = WorkTreeOf(directory=Path(clone), repository=Path(clone), rename=hint).make(branch, head, base.oid)
+        for oid in added_objects(objects, base.tree, [link.after for link in links]):
+            write_object(store, oid, *objects.read(oid))
+    for oid, raw in commits:
+        write_object(store, oid, "commit", raw)
+    objects.add_directory(store, repository.name)
+    fork = read_fork(repository, head, base, objects, branch=branch)
+    waivers = _waivers(objects, base, fork.commits)
+    plan = plan_export(objects, repository, name, directory, base, fork, ExportPolicy(waivers=waivers))
+    if plan.tree != links[-1].after:
+        raise NotHeldError(f"the mirror would give the tree {plan.tree}, the patches give {links[-1].after}")
+    if not git.read(Path(clone), "show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
+        change(Path(clone), "update-ref", f"refs/heads/{branch}", head, "")
+    carry_out(plan)
+    config = SeriesConfig(
+        name=name,
+        patches=directory,
+        upstream=upstream or clone,
+        pin=base.oid,
+        fork=clone,
+        fork_ref=branch,
+        expect="fork",
+        waive=waivers,
+    )
+    return Adopted(
+        config=config,
+        pin=base,
+        head=head,
+        count=len(commits),
+        tree=links[-1].after,
+        plan=plan,
+        warnings=(*series.warnings, *_left_out(series)),
+    )
+
+
+def _refuse(links: Sequence[Link]) -> None:
+    """Raise `NotHeldError` for patches that a branch cannot carry as they were meant."""
+    problems = [f"{link.patch.file}: {text}" for link in links if link.outcome for text in link.outcome.warnings]
+    problems += [f"{link.patch.file}: it changes nothing" for link in links if link.before == link.after]
+    if problems:
+        raise NotHeldError("not every patch can be adopted; nothing was written", problems=problems)
+
+
+def _left_out(series: Series) -> list[str]:
+    """Damage in patches that apply: git leaves such lines out."""
+    return [
+        f"{patch.file}: line {damage.line}: {damage.what}"
+        for patch in series.patches
+        for damage in find_damage(patch.data or b"")
+        if "git leaves it out" in damage.what
+    ]
+
+
+def _waivers(objects: Objects, base: Commit, commits: Sequence[Commit]) -> tuple[Waiver, ...]:
+    """Waivers for the patches that touch what patches here may not: they came so."""
+    places = {place for place, _ in path_complaints(objects, base, commits, LintPolicy())}
+    return tuple(Waiver(rule=paths.ID, patch=place + 1, why="adopted as it came") for place in sorted(places))
