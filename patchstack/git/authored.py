@@ -15,6 +15,7 @@ from patchstack.git.patch.heads import read_head
 from patchstack.git.scratch import bare_repository
 
 _COMMITTED = re.compile(rb"^committer .*> (-?\d{1,12} [+-]\d{4})$", re.MULTILINE)
+_DAY = re.compile(r"(?:\w{3}, )?\d{1,2} \w{3} \d{4}|\d{4}-\d\d-\d\d")
 _BLANKS = b" \t\r\n"  # what git's own isspace knows
 
 
@@ -59,6 +60,8 @@ class Author:
             fields.setdefault(b"Date", other.date)
         # A time of its own form, which git takes for seconds since 1970 and nothing else.
         date = fields.get(b"Date", b"").decode("utf-8", "replace") or f"@{self._date}"
+        if _DAY.fullmatch(date):
+            date += " 00:00:00 +0000"
         who = git.isolated(
             self._root,
             "var",
