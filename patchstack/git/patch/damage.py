@@ -32,9 +32,9 @@ def find_damage(data: bytes) -> tuple[Damage, ...]:
         data = data.replace(b"\r\n", b"\n")
     head = data.partition(b"\n\n")[0]
     if encoded := _ENCODING.search(head):
-        line = head.count(b"\n", 0, encoded.start()) + 1
+        place = head.count(b"\n", 0, encoded.start()) + 1
         kind = encoded[1].decode().lower()
-        found.append(Damage(line=line, what=f"the mail is {kind}, which git am decodes and git apply does not"))
+        found.append(Damage(line=place, what=f"the mail is {kind}, which git am decodes and git apply does not"))
     lines = data.split(b"\n")
     for at, line in enumerate(lines):
         header = HUNK_HEADER.match(line)

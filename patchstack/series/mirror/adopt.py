@@ -86,7 +86,7 @@ def adopt(
         _refuse(links)
         head = commits[-1][0]
         hint = "--fork-ref NAME gives it another name"
-        store = WorkTreeOf(directory=Path(clone), repository=Path(clone), rename=hint).make(branch, head, base.oid)
+        store = WorkTreeOf(directory=Path(clone), repository=Path(clone), way_out=hint).make(branch, head, base.oid)
         for oid in added_objects(objects, base.tree, [link.after for link in links]):
             write_object(store, oid, *objects.read(oid))
     for oid, raw in commits:

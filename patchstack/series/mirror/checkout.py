@@ -68,12 +68,12 @@ class NewRepository:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkTreeOf:
     """A new work tree of a repository that has the pin. The branch is made in it, and nothing of its own is changed:
-    a branch of that name that is at another commit is refused, with the hint `rename`."""
+    a branch of that name that is at another commit is refused, with the hint `way_out`."""
 
     borrows: ClassVar[bool] = False
     directory: Path
     repository: Path
-    rename: str = "--branch NAME gives it another name"
+    way_out: str = "--branch NAME gives it another name"
 
     def make(self, branch: str, head: str, base: str) -> Path:
         """See that the repository can take the branch."""
@@ -90,7 +90,7 @@ class WorkTreeOf:
         if at.ok and (stands := at.stdout.decode("ascii").strip()) != head:
             raise UsageError(
                 f"{self.repository} has a branch {branch} at {stands[:12]}; the series' is at {head[:12]}",
-                hint=self.rename,
+                hint=self.way_out,
             )
         return self.repository / found.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
 

@@ -18,7 +18,18 @@ from patchstack.series.files.depth import TooShallow, rewritten
 from patchstack.series.files.directory import load_series
 from patchstack.series.files.mailbox import split_mails
 from tests.conftest import RunCli
-from tests.support.builders import Fork, RepoBuilder, a_fork, edited, mail, new_file, run_git, write_series
+from tests.support.builders import (
+    Changes,
+    Fork,
+    RepoBuilder,
+    a_fork,
+    edited,
+    executable,
+    mail,
+    new_file,
+    run_git,
+    write_series,
+)
 from tests.support.oracle import STRICT, hermetic_environment
 
 DIFF = edited("docs/notes.txt", "@@ -1,3 +1,4 @@\n+zero\n one\n two\n three\n")
@@ -278,17 +289,15 @@ def test_names_of_another_depth_are_read_as_git_apply_reads_them(
     repo = RepoBuilder(directory / "repo")
     text = "".join(f"{n}\n" for n in range(9))
     pin = repo.commit("Base", {one: text})
-    after = repo.commit(
-        "Change",
-        {
-            "edit": {one: text.replace("4", "four")},
-            "plain": {one: text.replace("4", "four")},
-            "new": {other: "new\n"},
-            "gone": {one: None},
-            "rename": {one: None, other: text.replace("4", "four")},
-            "mode": {one: _executable(text)},
-        }[kind],
-    )
+    changes: dict[str, Changes] = {
+        "edit": {one: text.replace("4", "four")},
+        "plain": {one: text.replace("4", "four")},
+        "new": {other: "new\n"},
+        "gone": {one: None},
+        "rename": {one: None, other: text.replace("4", "four")},
+        "mode": {one: executable(text)},
+    }
+    after = repo.commit("Change", changes[kind])
     before = {0: "", 2: "x/", 3: "y/x/"}[depth]
     prefix = [f"--src-prefix={before}a/", f"--dst-prefix={before}b/"] if depth else ["--no-prefix"]
     patch = run_git("diff", *prefix, "-M", pin, after, cwd=repo.path).stdout
@@ -299,12 +308,6 @@ def test_names_of_another_depth_are_read_as_git_apply_reads_them(
         patch = b"\n".join(lines[next(n for n, line in enumerate(lines) if line.startswith(b"--- ")) :])
     assert _applied(repo.path, pin, patch, f"-p{depth}") == repo.tree(after)
     assert _applied(repo.path, pin, rewritten(patch, depth)) == repo.tree(after)
-
-
-def _executable(text: str) -> object:
-    from tests.support.builders import executable
-
-    return executable(text)
 
 
 def _applied(repo: Path, pin: str, patch: bytes, *options: str) -> str | None:
