@@ -11,7 +11,7 @@ import typer
 
 from patchstack.cli.complete import complete_suite, complete_variant
 from patchstack.cli.failures import talk, tell_longest
-from patchstack.cli.ledger import RefArgument, SeriesOption
+from patchstack.cli.ledger import RefArgument, SeriesOption, SignersOption
 from patchstack.cli.options import (
     EngineOption,
     OfflineOption,
@@ -24,7 +24,8 @@ from patchstack.cli.proving import proving_machine
 from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from patchstack.evidence.ledger import Candidate, Ledger
+    from patchstack.evidence.ledger import Candidate, Decision, Ledger
+    from patchstack.evidence.origin import Recorded
     from patchstack.workflow.candidate.accept import AcceptStep, Terms
     from patchstack.workflow.candidate.acceptance import Accepted
     from patchstack.workflow.candidate.candidate import OnTheWay
@@ -52,6 +53,11 @@ def accept_command(
     unproven: Annotated[
         list[str] | None, typer.Option(metavar="PROOF", help="Let this proof stay INVALID. Repeatable.")
     ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Observe everything anew, also what is known.")] = False,
+    sign: Annotated[
+        Path | None, typer.Option(metavar="KEY", help="Sign the decision with this key, as ssh-keygen has it.")
+    ] = None,
+    signers: SignersOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done, and what is known.")] = False,
     engine: EngineOption = None,
     image: Annotated[str | None, typer.Option(metavar="NAME", help="The container image.")] = None,
@@ -66,6 +72,8 @@ def accept_command(
     from patchstack.workflow.candidate.acceptance import accept
     from patchstack.workflow.candidate.candidate import described, ledger_directory, open_candidates
 
+    if sign is not None and not sign.is_file():
+        raise UsageError(f"there is no key {sign}", hint="ssh-keygen -t ed25519 -f KEY makes one")
     found = the_workspace(workspace)
     config = one_series(found, [series] if series else ())
     terms = _terms(found, suite, without_gates, benchmark or (), unproven or ())
@@ -74,14 +82,25 @@ def accept_command(
     candidates = described(way)
     _warn(way, candidates, ledger)
     request = Request(variant=variant or None, arch=arch, image=image)
+    recorded = _signed_evidence(found, signers)
     with proving_machine(
-        found, config, engine, request, purpose="patchstack accept", allow=terms.allow, offline=offline
+        found,
+        config,
+        engine,
+        request,
+        purpose="patchstack accept",
+        allow=terms.allow,
+        offline=offline,
+        again=again,
+        recorded=recorded,
     ) as machine:
         if dry_run:
             _plan(way, terms, machine)
             return
         with _steps() as told:
             done = accept(way, candidates, cache, terms, machine, ledger, why=why, told=told, decided=_decided)
+    if sign is not None and done.decision is not None:
+        _sign(done.decision, ledger, sign)
     _print(done, json=json)
     if code := exit_code(done.verdicts):
         raise typer.Exit(int(code))
@@ -97,6 +116,22 @@ def _terms(
         raise UsageError("--without-gates and --suite exclude each other")
     chosen = None if without_gates else find_suite(read_suites(workspace), suite, workspace.path)
     return Terms(suite=chosen, benchmarks=tuple(benchmarks), unproven=frozenset(unproven))
+
+
+def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | None:
+    """The recorded evidence that an acceptance may rest on: what allowed signers signed, else nothing."""
+    from patchstack.workflow.ledger.recorded import signed_evidence
+    from patchstack.workflow.ledger.signers import find_signers
+
+    if signers is None:
+        return None
+    return signed_evidence(workspace.root, find_signers(signers, workspace.root))
+
+
+def _sign(decision: Decision, ledger: Ledger, key: Path) -> None:
+    from patchstack.evidence.signing import sign
+
+    talk(f"signature: {sign(decision, ledger.directory, key)}")
 
 
 def _warn(way: OnTheWay, candidates: Sequence[Candidate], ledger: Ledger) -> None:

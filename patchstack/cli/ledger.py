@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,17 +13,27 @@ from patchstack.canonical import one_line
 from patchstack.cli.complete import complete_decision, complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
-from patchstack.errors import UsageError
+from patchstack.errors import Exit, UsageError
 from patchstack.report.streams import terminal
 
 if TYPE_CHECKING:
-    from patchstack.evidence.ledger import Decision
+    from patchstack.workspace import Workspace
 
 RefArgument = Annotated[str, typer.Argument(metavar="REF", help="A commit of the fork, or a range A..B.")]
 SeriesOption = Annotated[
     str | None,
     typer.Option(
         "--series", metavar="NAME", autocompletion=complete_series, help="The series [default: the only one]."
+    ),
+]
+
+
+SignersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--signers",
+        metavar="FILE|REF",
+        help="Who may sign: a file outside the tree, or a ref that has ledger/allowed_signers.",
     ),
 ]
 
@@ -57,23 +69,97 @@ def ledger_command(
         str | None, typer.Option(metavar="ID", autocompletion=complete_decision, help="All of one decision.")
     ] = None,
     diff: Annotated[bool, typer.Option("--diff", help="With --show: its diff as well.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Draw every verdict again from the repository alone, and check signatures.")
+    ] = False,
+    audit: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Observe N random records again on this machine.")
+    ] = None,
+    sign: Annotated[
+        str | None,
+        typer.Option(metavar="ID", autocompletion=complete_decision, help="Sign a decision with --key."),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --sign: the key, as ssh-keygen has it.")
+    ] = None,
+    signers: SignersOption = None,
+    require_signed: Annotated[
+        bool, typer.Option("--require-signed", help="With --check: each patch needs a signed decision.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print decisions, one document a line.")] = False,
+    verbose: Annotated[bool, typer.Option("--details", help="With --check: every fact, not only counts.")] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """What was accepted and rejected, and why; with words, those that are about them."""
+    asked = [
+        name for name, given in (("--show", show), ("--check", check), ("--audit", audit), ("--sign", sign)) if given
+    ]
+    if len(asked) > 1 or (asked and words):
+        raise UsageError(f"{asked[0]} is a question of its own: leave out {' '.join(asked[1:] or words or ())}")
+    if (diff and show is None) or (key is not None and sign is None) or ((signers or require_signed) and not check):
+        raise UsageError("--diff needs --show, --key needs --sign, --signers and --require-signed need --check")
+    if check:
+        _check(the_workspace(workspace), signers, require_signed=require_signed, json=json, details=verbose)
+    elif sign is not None:
+        _sign(the_workspace(workspace), sign, key)
+    elif show is not None:
+        _show(the_workspace(workspace), show, diff=diff, json=json)
+    else:
+        _list(the_workspace(workspace), words or (), json=json)
+
+
+def _check(workspace: Workspace, signers: str | None, *, require_signed: bool, json: bool, details: bool) -> None:
+    from patchstack.report.documents.ledger_check import ledger_check_document
+    from patchstack.report.ledger_check import print_check
+    from patchstack.workflow.ledger.check import check_ledger
+    from patchstack.workflow.ledger.signers import find_signers
+
+    if require_signed and signers is None:
+        raise UsageError(
+            "--require-signed needs the list of those who may sign", hint="--signers origin/main, or a file"
+        )
+    listed = find_signers(signers, workspace.root) if signers is not None else None
+    found = check_ledger(workspace, open_cache(offline=True), listed, require_signed=require_signed)
+    if json:
+        print(ledger_check_document(found).line)
+    else:
+        print_check(found, details=details)
+    if not found.holds:
+        raise typer.Exit(int(Exit.DOES_NOT_HOLD))
+
+
+def _sign(workspace: Workspace, named: str, key: Path | None) -> None:
+    from patchstack.evidence.ledger import Ledger
+    from patchstack.evidence.signing import sign
+    from patchstack.workflow.candidate.candidate import ledger_directory
+
+    if key is None:
+        raise UsageError("--sign needs a key", hint="--key ~/.ssh/id_ed25519")
+    ledger = Ledger(ledger_directory(workspace.root))
+    path = sign(ledger.named(named), ledger.directory, key)
+    print(path)
+    talk(f"next: commit {path}")
+
+
+def _show(workspace: Workspace, named: str, *, diff: bool, json: bool) -> None:
+    from patchstack.evidence.ledger import Ledger
+    from patchstack.report.ledger import decision_document, decision_lines
+    from patchstack.workflow.candidate.candidate import ledger_directory
+
+    decision = Ledger(ledger_directory(workspace.root)).named(named)
+    if json:
+        print(one_line(decision_document(decision)))
+        return
+    for line in decision_lines(decision, diff=diff):
+        print(line)
+
+
+def _list(workspace: Workspace, words: Sequence[str], *, json: bool) -> None:
     from patchstack.evidence.ledger import Ledger
     from patchstack.report.ledger import decision_document, print_decisions
     from patchstack.workflow.candidate.candidate import ledger_directory
 
-    ledger = Ledger(ledger_directory(the_workspace(workspace).root))
-    if show is not None:
-        if words:
-            raise UsageError("--show is one decision: leave out the words")
-        _show(ledger.named(show), diff=diff, json=json)
-        return
-    if diff:
-        raise UsageError("--diff without --show", hint="--show ID names the decision")
-    found = [one for one in ledger.read() if one.says(words or ())]
+    found = [one for one in Ledger(ledger_directory(workspace.root)).read() if one.says(words)]
     if json:
         for one in found:
             print(one_line(decision_document(one)))
@@ -83,14 +169,3 @@ def ledger_command(
             talk("hint: 'patchstack ledger --show ID' prints the whole reason of a decision")
     else:
         talk("no decisions yet" if not words else f"no decision is about {' '.join(words)}")
-
-
-def _show(decision: Decision, *, diff: bool, json: bool) -> None:
-    """All of one decision."""
-    from patchstack.report.ledger import decision_document, decision_lines
-
-    if json:
-        print(one_line(decision_document(decision)))
-        return
-    for line in decision_lines(decision, diff=diff):
-        print(line)

@@ -11,6 +11,7 @@ from patchstack.cli.options import open_chosen_engine
 
 if TYPE_CHECKING:
     from patchstack.builds.inputs.plan import Request
+    from patchstack.evidence.origin import Recorded
     from patchstack.workflow.machine import Connection, ProvingMachine
     from patchstack.workspace import SeriesConfig, Workspace
 
@@ -34,6 +35,8 @@ def proving_machine(
     purpose: str,
     allow: tuple[str, ...],
     offline: bool,
+    again: bool = False,
+    recorded: Recorded | None = None,
 ) -> Iterator[ProvingMachine]:
     """The machine for candidates of a series, with the build's progress on this terminal."""
     from patchstack.builds.inputs.variant import load_variants, series_variant
@@ -51,4 +54,6 @@ def proving_machine(
             allow=allow,
             offline=offline,
             watching=BuildScreen,
+            again=again,
+            recorded=recorded,
         )

@@ -1,4 +1,8 @@
-"""The ledger: candidates accepted and rejected, and why. One file a decision, named by its content."""
+"""The ledger: candidates accepted and rejected, and why. One file a decision, named by its content.
+
+A decision of format 2 names every record of its evidence with its digest, and holds what the verdicts are drawn from:
+they can be drawn again from the repository alone. One of format 1 does not; its outputs were not kept.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,12 @@ from typing import Any
 
 from patchstack.canonical import canonical, indented
 from patchstack.errors import ConfigError, MissingError, UsageError
+from patchstack.evidence.origin import NamedRecord
 from patchstack.files.atomic import replace_file
 from patchstack.series.lock import read_lock
 
-SCHEMA = "patchstack.decision/1"
+SCHEMA = "patchstack.decision/2"
+OLD_SCHEMA = "patchstack.decision/1"
 _NAME = re.compile(r"([0-9a-f]{40})\.json\Z")
 
 
@@ -44,7 +50,8 @@ class Candidate:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """A decision on one or more commits. `made` is RFC 3339 in UTC; `why` is a person's reason; `evidence` is what it
-    rests on, as JSON: build keys, proofs, gates with their verdicts and observation keys, benchmark results."""
+    rests on, as JSON (see `docs/reference/gate-json.md`). `supersedes` are the ids of earlier decisions on the same
+    commits that this one takes the place of. `format` is 1 or 2."""
 
     outcome: Outcome
     series: str
@@ -53,11 +60,23 @@ class Decision:
     candidates: tuple[Candidate, ...]
     tags: tuple[str, ...] = ()
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    supersedes: tuple[str, ...] = ()
+    format: int = 2
+
+    @property
+    def content(self) -> bytes:
+        """The canonical content, which names the decision and is what a signature is over."""
+        return canonical(_document(self), ascii=False)
+
+    @property
+    def commits(self) -> tuple[str, ...]:
+        """The commits that were decided on."""
+        return tuple(one.commit for one in self.candidates)
 
     @property
     def id(self) -> str:
         """The first 40 digits of the SHA-256 of the canonical content."""
-        return hashlib.sha256(_content(self)).hexdigest()[:40]
+        return hashlib.sha256(self.content).hexdigest()[:40]
 
     def says(self, words: Iterable[str]) -> bool:
         """Whether every word occurs in subjects, reason, tags, files or symbols, in any case."""
@@ -84,26 +103,30 @@ class Ledger:
     def read(self) -> tuple[Decision, ...]:
         """Every decision, the newest first. Raises `ConfigError` with all files that are damaged, or are not what their
         names say."""
-        if not self.directory.is_dir():
-            return ()
+        found, problems = self.look()
+        if problems:
+            raise ConfigError(
+                "the ledger has files that cannot be trusted", problems=problems, hint="git log -p -- ledger shows how"
+            )
+        return found
+
+    def look(self) -> tuple[tuple[Decision, ...], tuple[str, ...]]:
+        """Every decision that is what its name says, the newest first; and what is wrong with the other files."""
         found, problems = [], []
-        for path in sorted(self.directory.iterdir()):
+        for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
             match = _NAME.match(path.name)
             if match is None:
                 continue
             try:
                 decision = _decision(json.loads(path.read_text(encoding="utf-8")))
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 problems.append(f"{path}: {type(error).__name__}: {error}")
                 continue
             if decision.id != match.group(1):
                 problems.append(f"{path}: its content is not what it was named by")
+                continue
             found.append(decision)
-        if problems:
-            raise ConfigError(
-                "the ledger has files that cannot be trusted", problems=problems, hint="git log -p -- ledger shows how"
-            )
-        return tuple(sorted(found, key=lambda one: (one.made, one.id), reverse=True))
+        return tuple(sorted(found, key=lambda one: (one.made, one.id), reverse=True)), tuple(problems)
 
     def named(self, start: str) -> Decision:
         """The decision whose id starts so. Raises `MissingError` for none, `UsageError` for several."""
@@ -115,14 +138,40 @@ class Ledger:
         return found[0]
 
 
+def counting(decisions: Iterable[Decision]) -> dict[str, Decision]:
+    """Which decision counts for each commit: the newest that no other of the commit supersedes.
+
+    A decision supersedes only one that is older and on the same commits: what an older one says of its successors, or a
+    decision on other commits says, changes nothing.
+    """
+    given = sorted(decisions, key=lambda one: (one.made, one.id))
+    known = {one.id: one for one in given}
+    replaced = {
+        old
+        for one in given
+        for old in one.supersedes
+        if old in known and known[old].made <= one.made and known[old].commits == one.commits
+    }
+    return {commit: one for one in given if one.id not in replaced for commit in one.commits}
+
+
+def named_records(decisions: Iterable[Decision]) -> dict[str, NamedRecord]:
+    """The records that decisions of format 2 name, by key; one that several name is the newest decision's."""
+    found: dict[str, NamedRecord] = {}
+    for decision in sorted(decisions, key=lambda one: (one.made, one.id)):
+        records = decision.evidence.get("records", {}) if decision.format > 1 else {}
+        for key, digest in records.items() if isinstance(records, Mapping) else ():
+            found[str(key)] = NamedRecord(decision=decision.id, sha256=str(digest))
+    return found
+
+
 def accepted_patches(directory: Path, patches: Path) -> dict[str, tuple[str, Path]]:
     """Which decision of a ledger took each patch of an exported series in: by file, its id and its path. Commits that
     were not accepted, or were rewritten since, have none."""
     decisions = {
-        candidate.commit: decision.id
-        for decision in reversed(Ledger(directory).read())
+        commit: decision.id
+        for commit, decision in counting(Ledger(directory).read()).items()
         if decision.outcome is Outcome.ACCEPTED
-        for candidate in decision.candidates
     }
     lock = read_lock(patches) if decisions else None
     return {
@@ -132,19 +181,20 @@ def accepted_patches(directory: Path, patches: Path) -> dict[str, tuple[str, Pat
     }
 
 
-def _content(decision: Decision) -> bytes:
-    return canonical(_document(decision), ascii=False)
-
-
 def _document(decision: Decision) -> dict[str, Any]:
+    values = asdict(decision)
+    old = values.pop("format") == 1
+    if old:
+        del values["supersedes"]
     # Through JSON once: tuples are lists there, and the id must not depend on which of both it was.
-    found: dict[str, Any] = json.loads(json.dumps({"schema": SCHEMA, **asdict(decision)}))
+    found: dict[str, Any] = json.loads(json.dumps({"schema": OLD_SCHEMA if old else SCHEMA, **values}))
     return found
 
 
 def _decision(document: Mapping[str, Any]) -> Decision:
-    if document["schema"] != SCHEMA:
+    if document["schema"] not in (SCHEMA, OLD_SCHEMA):
         raise ValueError(f"schema {document['schema']}, not {SCHEMA}")
+    old = document["schema"] == OLD_SCHEMA
     return Decision(
         outcome=Outcome(document["outcome"]),
         series=str(document["series"]),
@@ -164,4 +214,6 @@ def _decision(document: Mapping[str, Any]) -> Decision:
         ),
         tags=tuple(map(str, document["tags"])),
         evidence=dict(document["evidence"]),
+        supersedes=() if old else tuple(map(str, document["supersedes"])),
+        format=1 if old else 2,
     )

@@ -1,92 +1,179 @@
-"""Observations on disk: one JSON file each, named by its key. Long outputs lie in the cache, by the sha256 of them."""
+"""Observations on disk: a JSON file each, with all that the key was made from. Outputs lie in a directory of their own.
+
+`Observations` is a cache: its files are named by key, and a newer observation replaces an older one. `Evidence` is for
+what decisions rest on: its files are named by content, and none is ever replaced.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from patchstack.canonical import indented
+from patchstack.errors import NotHeldError
+from patchstack.evidence.key import key_of
+from patchstack.evidence.outputs import SUFFIX, Outputs
 from patchstack.files.atomic import replace_file
 
-SCHEMA = "patchstack.observation/1"
-_INLINE = 8192
+SCHEMA = "patchstack.observation/2"
+OLD_SCHEMA = "patchstack.observation/1"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_MOST = 512 << 20  # bytes of one output that are unpacked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """An observation as it is kept. `blobs` are its outputs by name (`stdout`, `reply-0`, `file:base.txt`); `facts` all
-    else, as JSON."""
+    """An observation as it is kept. `ingredients` are what its key follows from, as JSON (see `key.Ingredients`);
+    `blobs` are its outputs by name (`stdout`, `reply-0`, `file:base.txt`); `facts` all else, as JSON."""
 
     key: str
+    ingredients: Mapping[str, Any]
     facts: Mapping[str, Any]
     blobs: Mapping[str, bytes]
 
 
+class BadRecord(NotHeldError):
+    """A record that is not what its name says, or that lacks an output. The message begins with what is wrong."""
+
+
 class Observations:
-    """Observations below a directory, long outputs below another."""
+    """Observations by key, below a directory; their outputs below another."""
 
     def __init__(self, directory: Path, outputs: Path) -> None:
         self.directory = directory
-        self.outputs = outputs
+        self.outputs = Outputs(outputs)
 
     def find(self, key: str) -> Record | None:
-        """The record of that key. One that is damaged, or whose outputs are not there (or not what they were), is none:
-        it is observed anew."""
+        """Return the record of that key. A damaged one, or one without its outputs, does not count as known."""
         try:
-            document = json.loads(self._path(key).read_text(encoding="utf-8"))
-            if document["schema"] != SCHEMA or document["key"] != key:
-                return None
-            blobs = {name: self._read(entry) for name, entry in document["outputs"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            record = _decoded(self._path(key).read_bytes(), self.outputs)
+        except (OSError, BadRecord):
             return None
-        if any(blob is None for blob in blobs.values()):
-            return None
-        return Record(
-            key=key, facts=document["facts"], blobs={name: blob for name, blob in blobs.items() if blob is not None}
-        )
+        return record if record.key == key else None
 
     def keep(self, record: Record) -> Path:
-        """Write a record down, whole or not at all, and give its file."""
+        """Write a record, whole or not at all, and return its file."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        document = {
-            "schema": SCHEMA,
-            "key": record.key,
-            "facts": dict(record.facts),
-            "outputs": {name: self._write(blob) for name, blob in record.blobs.items()},
-        }
         path = self._path(record.key)
-        replace_file(path, indented(document))
+        replace_file(path, _encoded(record, self.outputs))
         return path
 
     def _path(self, key: str) -> Path:
         return self.directory / f"{key}.json"
 
-    def _write(self, blob: bytes) -> dict[str, Any]:
-        digest = hashlib.sha256(blob).hexdigest()
-        entry: dict[str, Any] = {"sha256": digest, "size": len(blob)}
-        if len(blob) <= _INLINE:
-            try:
-                entry["text"] = blob.decode("utf-8")
-            except UnicodeDecodeError:
-                entry["base64"] = base64.b64encode(blob).decode("ascii")
-            return entry
-        self.outputs.mkdir(parents=True, exist_ok=True)
-        replace_file(self.outputs / digest, blob)
-        return entry
 
-    def _read(self, entry: Mapping[str, Any]) -> bytes | None:
-        if "text" in entry:
-            blob = str(entry["text"]).encode("utf-8")
-        elif "base64" in entry:
-            blob = base64.b64decode(str(entry["base64"]), validate=True)
-        else:
-            try:
-                blob = (self.outputs / Path(str(entry["sha256"])).name).read_bytes()
-            except OSError:
-                return None
-        return blob if hashlib.sha256(blob).hexdigest() == entry["sha256"] else None
+class Evidence:
+    """The records below a directory, by content: `records/SHA256.json`, and `outputs/SHA256.gz`.
+
+    Digests come from decisions, which are untrusted: what is no digest is not found.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.records = directory / "records"
+        self.outputs = Outputs(directory / "outputs")
+
+    def keep(self, record: Record) -> str:
+        """Keep a record, and return the SHA-256 of its file."""
+        content = _encoded(record, self.outputs)
+        digest = hashlib.sha256(content).hexdigest()
+        path = self.records / f"{digest}.json"
+        if not path.is_file() or path.read_bytes() != content:
+            self.records.mkdir(parents=True, exist_ok=True)
+            replace_file(path, content)
+        return digest
+
+    def read(self, digest: str) -> Record:
+        """Return the record of that digest, with everything in it held against its digests. Raises `BadRecord`."""
+        try:
+            if _DIGEST.fullmatch(digest) is None:
+                raise BadRecord("is not named by a digest")
+            content = (self.records / f"{digest}.json").read_bytes()
+        except OSError as error:
+            raise BadRecord(f"cannot be read: {error.strerror}") from error
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise BadRecord("has a content that is not its name")
+        return _decoded(content, self.outputs)
+
+    def digests(self) -> Iterator[str]:
+        """Return the names of all records, sorted, whatever is in them."""
+        return _names(self.records, ".json")
+
+    def output_digests(self) -> Iterator[str]:
+        """Return the names of all outputs, sorted, whatever is in them."""
+        return _names(self.outputs.directory, SUFFIX)
+
+    def old_keys(self) -> Iterator[str]:
+        """Return the keys of all records of format 1, sorted: these keep neither all outputs nor what their key was
+        made from."""
+        return _names(self.directory, ".json")
+
+    def old_problem(self, key: str) -> str | None:
+        """Return what is wrong with a record of format 1, as far as it can be told; None if nothing is."""
+        try:
+            document = json.loads((self.directory / f"{key}.json").read_bytes())
+            if document["schema"] != OLD_SCHEMA or document["key"] != key:
+                return "is not the record of format 1 that its name says"
+            for name, entry in document["outputs"].items():
+                kept = _old_output(entry)
+                if kept is not None and hashlib.sha256(kept).hexdigest() != entry["sha256"]:
+                    return f"has a {name} that is not of its digest"
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            return f"is damaged: {type(error).__name__}"
+        return None
+
+
+def _encoded(record: Record, outputs: Outputs) -> bytes:
+    """The file of a record, whose outputs are kept first."""
+    document = {
+        "schema": SCHEMA,
+        "key": record.key,
+        "ingredients": dict(record.ingredients),
+        "facts": dict(record.facts),
+        "outputs": {name: {"sha256": outputs.keep(blob), "size": len(blob)} for name, blob in record.blobs.items()},
+    }
+    return indented(document)
+
+
+def _decoded(content: bytes, outputs: Outputs) -> Record:
+    try:
+        document = json.loads(content)
+        schema, key, ingredients = document["schema"], document["key"], document["ingredients"]
+        facts, entries = document["facts"], document["outputs"]
+        if schema != SCHEMA:
+            raise BadRecord(f"has the schema {schema}, not {SCHEMA}")
+        if not isinstance(ingredients, dict) or not isinstance(facts, dict) or key_of(ingredients) != key:
+            raise BadRecord("has a key that does not follow from its ingredients")
+        blobs = {str(name): _output(str(name), entry, outputs) for name, entry in entries.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise BadRecord(f"is damaged: {type(error).__name__}: {error}") from error
+    return Record(key=key, ingredients=ingredients, facts=facts, blobs=blobs)
+
+
+def _output(name: str, entry: Mapping[str, Any], outputs: Outputs) -> bytes:
+    digest, size = str(entry["sha256"]), int(entry["size"])
+    content = outputs.read(digest, size) if size <= _MOST else None
+    if content is None:
+        raise BadRecord(f"lacks its {name}: no output of digest {digest[:12]} and {size} bytes")
+    return content
+
+
+def _old_output(entry: Mapping[str, Any]) -> bytes | None:
+    if "text" in entry:
+        return str(entry["text"]).encode("utf-8")
+    return base64.b64decode(str(entry["base64"]), validate=True) if "base64" in entry else None
+
+
+def _names(directory: Path, suffix: str) -> Iterator[str]:
+    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+        name = path.name.removesuffix(suffix)
+        if name != path.name and _DIGEST.fullmatch(name):
+            yield name

@@ -35,12 +35,12 @@ class CachePlaces:
 
     @property
     def observations(self) -> Path:
-        """Observations of runs outside a workspace."""
+        """What was observed on this machine, by key."""
         return self.root / "observations"
 
     @property
     def outputs(self) -> Path:
-        """Long outputs of observations, by their digests."""
+        """Outputs of observations, by their digests."""
         return self.root / "outputs"
 
     @property

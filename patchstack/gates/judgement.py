@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from patchstack.evidence.origin import Origin, Source
 from patchstack.observe.protocol import Attempt, Json
 from patchstack.verdict import Verdict
 
@@ -33,6 +34,16 @@ class Judgement:
         judged = [one for one in self.attempts if one.complaint is None]
         made = {one.key for one in judged if not one.recalled}
         return tuple(dict.fromkeys(one.key for one in judged if one.key not in made))
+
+    @property
+    def source(self) -> Source | None:
+        """Where what was judged comes from: now, if any of it was observed now; else recorded evidence, if any of it
+        is; else this machine's cache. Of several, the oldest. None if nothing was judged."""
+        found = [one.source for one in self.attempts if one.complaint is None]
+        for origin in (Origin.OBSERVED, Origin.RECORDED, Origin.RECALLED):
+            if of_it := [one for one in found if one.origin is origin]:
+                return min(of_it, key=lambda one: one.made)
+        return None
 
 
 def verdict_of(failure: Fault | ServerAnswers) -> Verdict:

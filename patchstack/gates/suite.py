@@ -7,12 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from patchstack.engine.protocol import EngineLost, EngineUnavailable
 from patchstack.errors import ConfigError, MissingError, UsageError
 from patchstack.gates.judgement import Judgement
-from patchstack.gates.kind import Kind
 from patchstack.gates.registry import KINDS, kind_of
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Model
@@ -96,21 +94,25 @@ def run_suite(
     if not suite.gates:
         raise UsageError(f"suite {suite.name} has no gates", hint="a suite that checks nothing would pass")
     for gate in suite.gates:
-        kind = kind_of(gate.kind)
         name = f"gate {gate.name} ({of or gate.kind})"
         with task(name, key=f"gate {gate.name} {gate.kind} {gate.settings!r}", announced=True) as this:
             if unfit is not None and gate.gpu:
                 judgement = Judgement(verdict=Verdict.INVALID, reason=unfit)
             else:
-                own = replace(runner.context, kind=kind.key, gpu=gate.gpu)
-                judgement = _judged(kind, gate, runner.within(own))
+                judgement = judge_gate(gate, runner)
             this.typical = bool(judgement.attempts) and not any(one.recalled for one in judgement.attempts)
         yield gate, judgement
 
 
-def _judged(kind: Kind[Any], gate: Gate, runner: Observer) -> Judgement:
+def judge_gate(gate: Gate, runner: Observer) -> Judgement:
+    """Observe a gate and judge. What is missing (a model, a program) makes it INVALID.
+
+    Raises `EngineLost` and `EngineUnavailable`.
+    """
+    kind = kind_of(gate.kind)
+    own = replace(runner.context, kind=kind.key, gpu=gate.gpu)
     try:
-        return kind.run(gate.settings, runner)
+        return kind.run(gate.settings, runner.within(own))
     except (EngineLost, EngineUnavailable):
         raise
     except MissingError as error:

@@ -14,6 +14,7 @@ from patchstack.builds.proofs.elf import DamagedElf, read_elf
 from patchstack.engine.archive import Entry
 from patchstack.engine.protocol import EnginePath, Volume
 from patchstack.errors import MissingError, UsageError
+from patchstack.observe.loaded import LoadedFiles
 from patchstack.observe.protocol import Invocation, Model
 from patchstack.observe.server_job import request_files
 
@@ -27,7 +28,7 @@ class Programs:
     """The files of a build that gates run. `directory` is its `bin` on this machine; `image` is what containers of it
     run in, `platform` what it was built for, `gpus` whether it wants them; `library_path` is where libraries are that
     it does not bring (a CUDA toolkit's), as a job sees it, and `paths` what a container must be given for that. `key`
-    is that of a stored build, and `name` says in words what it is."""
+    is that of a stored build, which its programs may carry, and `name` says in words what it is."""
 
     directory: Path
     platform: str
@@ -45,6 +46,10 @@ class Programs:
                 f"there are no programs: {self.directory} is no directory", hint="--bin names a build's bin"
             )
         return frozenset(path.name for path in self.directory.iterdir() if path.is_file())
+
+    def loaded(self) -> LoadedFiles:
+        """Return the reader of which files a program may load."""
+        return LoadedFiles(self.directory, self.names(), stamp=self.key)
 
     def digest(self) -> str:
         """SHA-256 over the names and contents of all of them, in hex."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from patchstack.engine.protocol import Ending
+from patchstack.evidence.origin import NOW, Origin, Source
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
@@ -68,8 +69,7 @@ class Reply:
 class Observation:
     """What a run gave. `key` names it: the digest of all that can change it. `code` is the exit code (128 + signal
     where a signal ended it); `overflowed`: a stream was longer than allowed, and the run was ended; `lost`: what it
-    gave could not all be written down. `files` are what was asked to be brought. `recalled`: it was known, and nothing
-    was run."""
+    gave could not all be written down. `files` are what was asked to be brought. `source` says where it comes from."""
 
     key: str
     ending: Ending
@@ -81,20 +81,30 @@ class Observation:
     lost: bool = False
     replies: tuple[Reply, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
-    recalled: bool = False
+    source: Source = NOW
+
+    @property
+    def recalled(self) -> bool:
+        """Whether it was known, and nothing was run."""
+        return self.source.origin is not Origin.OBSERVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try of an invocation. `complaint` is why it could not be judged; None for the one that can. `recalled`: the
-    observation was known, and nothing was run; `seconds` is the time of the run that made it."""
+    """One try of an invocation. `complaint` is why it could not be judged; None for the one that can. `source` says
+    where the observation comes from; `seconds` is the time of the run that made it."""
 
     what: str
     key: str
     code: int
     seconds: float
     complaint: str | None
-    recalled: bool = False
+    source: Source = NOW
+
+    @property
+    def recalled(self) -> bool:
+        """Whether the observation was known, and nothing was run."""
+        return self.source.origin is not Origin.OBSERVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

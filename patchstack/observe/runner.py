@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from patchstack.engine.archive import pack, unpack
 from patchstack.engine.protocol import About, Ending, Engine, Job, Limits, Outcome
 from patchstack.errors import MissingError
 from patchstack.evidence.key import Ingredients, observation_key
+from patchstack.evidence.origin import Origin, Recorded, Source
 from patchstack.evidence.store import Observations, Record
 from patchstack.observe.from_build import named_programs, shown
 from patchstack.observe.layout import Paths, Programs, mounted, run_entries, volumes
@@ -61,6 +63,8 @@ class _Station:
         self.about = engine.about()
         self.volume, self.kept = volumes()
         self.sent = False
+        self.loaded = programs.loaded()
+        self.others: dict[str, Programs] = {}
         self._digest: str | None = None
 
     def digest(self) -> str:
@@ -79,9 +83,9 @@ class Runner:
     """Runs a build's programs on an engine and keeps what they did: an `Observer`.
 
     `context` is what the runs have in common; it is never changed: `within` gives a view of the same runner with
-    another one. Volumes are made at the first run and removed by `close`. `observations` and `memory` are where
-    observations and digests of models are kept, `builds` where other builds are. `hardware` is the machine, in one
-    line.
+    another one. Volumes are made at the first run and removed by `close`. `observations` is this machine's cache of
+    observations, `recorded` the recorded evidence that counts as well (None: none does), `memory` where digests of
+    models are kept, `builds` where other builds are. `hardware` is the machine, in one line.
     """
 
     def __init__(
@@ -95,8 +99,10 @@ class Runner:
         hardware: str = "",
         again: bool = False,
         builds: Path | None = None,
+        recorded: Recorded | None = None,
     ) -> None:
         self.observations = observations
+        self.recorded = recorded
         self.memory = memory
         self.hardware = hardware
         self.again = again
@@ -143,6 +149,7 @@ class Runner:
             programs = named_programs(build, self.files, builds=self.builds, isolated=self.about.isolated)
         if programs.gpus and not self.files.gpus:
             raise MissingError(f"build {shown(build)} uses a GPU, and the one to be judged does not")
+        self._station.others[build if isinstance(build, str) else programs.key or str(programs.directory)] = programs
         return Runner(
             self.engine,
             programs,
@@ -152,7 +159,13 @@ class Runner:
             hardware=self.hardware,
             again=self.again,
             builds=self.builds,
+            recorded=self.recorded,
         )
+
+    @property
+    def others(self) -> Mapping[str, Programs]:
+        """The other builds that were asked for through this runner, by how they were named."""
+        return self._station.others
 
     def build_digest(self) -> str:
         return self._station.digest()
@@ -198,7 +211,8 @@ class Runner:
         return known["digest"]
 
     def observe(self, invocation: Invocation, *, complete: Complete, tries: int = 3, salt: str = "") -> Observed:
-        key = self._key(invocation, salt)
+        ingredients = self._ingredients(invocation, salt)
+        key = observation_key(ingredients)
         known = self._recalled(key) if not self.again else None
         if known is not None and complete(known) is None and all(self.has(name) for name in invocation.keeps):
             return Observed(observation=known, attempts=(_attempt(invocation, known, None),))
@@ -209,13 +223,13 @@ class Runner:
             complaint = _incomplete(seen, invocation) or complete(seen)
             attempts.append(_attempt(invocation, seen, complaint))
             if complaint is None:
-                self._keep(seen, invocation)
+                self._keep(seen, invocation, ingredients)
                 return Observed(observation=seen, attempts=tuple(attempts))
         return Observed(observation=None, attempts=tuple(attempts))
 
     def look(self, invocation: Invocation) -> Observation:
         """What the invocation gives now. It is run in any case, and not kept."""
-        return self._run(invocation, self._key(invocation, ""))
+        return self._run(invocation, observation_key(self._ingredients(invocation, "")))
 
     @property
     def _without(self) -> str:
@@ -224,27 +238,25 @@ class Runner:
 
     # The key
 
-    def _key(self, invocation: Invocation, salt: str) -> str:
+    def _ingredients(self, invocation: Invocation, salt: str) -> Ingredients:
         if invocation.program not in self.programs():
             raise MissingError(
                 f"{invocation.program} is not in {self.files.directory}",
                 hint="build it: --target, or targets: of the variant",
             )
-        return observation_key(
-            Ingredients(
-                programs=self.build_digest(),
-                program=invocation.program,
-                args=invocation.args,
-                env=invocation.env,
-                models={model.name: self._checked(model) for model in invocation.models},
-                inputs={name: hashlib.sha256(data).hexdigest() for name, data in invocation.inputs.items()},
-                keeps=invocation.keeps,
-                brings=invocation.brings,
-                requests=tuple(one_line([one.path, one.body]) for one in invocation.requests),
-                hardware=f"{self.hardware} {self.about.platform} {self.files.image or 'host'}{self._without}",
-                kind=self.context.kind,
-                salt=salt,
-            )
+        return Ingredients(
+            programs=self._station.loaded.by(invocation.program),
+            program=invocation.program,
+            args=invocation.args,
+            env=invocation.env,
+            models={model.name: self._checked(model) for model in invocation.models},
+            inputs={name: hashlib.sha256(data).hexdigest() for name, data in invocation.inputs.items()},
+            keeps=invocation.keeps,
+            brings=invocation.brings,
+            requests=tuple(one_line([one.path, one.body]) for one in invocation.requests),
+            hardware=f"{self.hardware} {self.about.platform} {self.files.image or 'host'}{self._without}",
+            kind=self.context.kind,
+            salt=salt,
         )
 
     def _checked(self, model: Model) -> str:
@@ -273,29 +285,13 @@ class Runner:
 
     def _recalled(self, key: str) -> Observation | None:
         record = self.observations.find(key)
-        if record is None:
-            return None
-        facts, blobs = record.facts, record.blobs
-        try:
-            return Observation(
-                key=key,
-                ending=Ending(facts["ending"]),
-                code=int(facts["code"]),
-                stdout=blobs["stdout"],
-                stderr=blobs["stderr"],
-                seconds=float(facts["seconds"]),
-                overflowed=bool(facts["overflowed"]),
-                replies=tuple(
-                    Reply(status=int(status), body=blobs[f"reply-{number}"])
-                    for number, status in enumerate(facts["replies"])
-                ),
-                files={name.removeprefix("file:"): blob for name, blob in blobs.items() if name.startswith("file:")},
-                recalled=True,
-            )
-        except (KeyError, ValueError, TypeError):
-            return None
+        if record is not None:
+            made = str(record.facts.get("made", ""))
+            return observation_of(record, Source(origin=Origin.RECALLED, made=made))
+        found = self.recorded.find(key) if self.recorded is not None else None
+        return observation_of(*found) if found is not None else None
 
-    def _keep(self, seen: Observation, invocation: Invocation) -> None:
+    def _keep(self, seen: Observation, invocation: Invocation, ingredients: Ingredients) -> None:
         facts: dict[str, Any] = {
             "ending": str(seen.ending),
             "code": seen.code,
@@ -304,18 +300,12 @@ class Runner:
             "replies": [reply.status for reply in seen.replies],
             "made": datetime.now(UTC).isoformat(timespec="seconds"),
             "what": invocation.what,
-            "kind": self.context.kind,
-            "argv": [invocation.program, *invocation.args],
-            "env": dict(invocation.env),
-            "models": {model.name: self.digest_of(model) for model in invocation.models},
-            "programs": self.build_digest(),
-            "hardware": self.hardware,
-            "platform": self.about.platform,
+            "kept": {name: self.size_of(name) for name in invocation.keeps},
         }
         blobs = {"stdout": seen.stdout, "stderr": seen.stderr}
         blobs |= {f"reply-{number}": reply.body for number, reply in enumerate(seen.replies)}
         blobs |= {f"file:{name}": data for name, data in seen.files.items()}
-        self.observations.keep(Record(key=seen.key, facts=facts, blobs=blobs))
+        self.observations.keep(Record(key=seen.key, ingredients=ingredients.document(), facts=facts, blobs=blobs))
 
     # Running
 
@@ -446,6 +436,29 @@ class _ServerTalk:
                 doing(f"{self._what}, request {asked} of {self._count}")
 
 
+def observation_of(record: Record, source: Source) -> Observation | None:
+    """Return the observation that a record keeps; None if it does not hold one."""
+    facts, blobs = record.facts, record.blobs
+    try:
+        return Observation(
+            key=record.key,
+            ending=Ending(facts["ending"]),
+            code=int(facts["code"]),
+            stdout=blobs["stdout"],
+            stderr=blobs["stderr"],
+            seconds=float(facts["seconds"]),
+            overflowed=bool(facts["overflowed"]),
+            replies=tuple(
+                Reply(status=int(status), body=blobs[f"reply-{number}"])
+                for number, status in enumerate(facts["replies"])
+            ),
+            files={name.removeprefix("file:"): blob for name, blob in blobs.items() if name.startswith("file:")},
+            source=source,
+        )
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
 def _incomplete(seen: Observation, invocation: Invocation) -> str | None:
     """Why a run cannot be judged, whatever was run."""
     if seen.ending is Ending.TIMED_OUT:
@@ -468,5 +481,5 @@ def _attempt(invocation: Invocation, seen: Observation, complaint: str | None) -
         code=seen.code,
         seconds=seen.seconds,
         complaint=complaint,
-        recalled=seen.recalled,
+        source=seen.source,
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
+from patchstack.evidence.origin import Origin
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import JudgementTable
 from patchstack.report.streams import VERDICTS, paint_words, terminal
@@ -15,8 +17,9 @@ from patchstack.report.text import counted, printable
 from patchstack.tasks import clock
 from patchstack.verdict import Verdict, verdict_line
 
-COLUMNS = ("phase", "check", "status", "actual", "expected", "details")
+COLUMNS = ("phase", "check", "status", "actual", "expected", "details", "source")
 _SHORT = 44
+_ORDER = (Origin.RECALLED, Origin.RECORDED, Origin.OBSERVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +42,34 @@ def gate_lines(kind: str, judgement: Judgement) -> Iterator[str]:
     lost = [one for one in judgement.attempts if one.complaint is not None]
     for one in lost:
         yield printable(f"  not judged: {one.what} (exit {one.code}, {one.seconds:.1f} s): {one.complaint}")
+    if judgement.source is not None:
+        yield f"  {judgement.source.words}"
 
 
 def gate_line(name: str, judgement: Judgement, seconds: float) -> str:
     """One gate of a suite, as it comes out, with the time that it took."""
-    known = bool(judgement.attempts) and all(one.recalled for one in judgement.attempts)
-    return f"{judgement.verdict:<7}  {name}  {clock(seconds)}" + (" (known from before)" if known else "")
+    source = judgement.source
+    told = f"  {source.words}" if source is not None else ""
+    return f"{judgement.verdict:<7}  {name}  {clock(seconds)}{told}"
 
 
-def print_checks(checks: Sequence[Checked]) -> None:
-    """The table of a suite, why gates did not pass, and the verdict of all."""
+def source_counts(checks: Iterable[Checked]) -> dict[Origin, int]:
+    """How many gates were judged by observations of each origin. Gates that could not be judged count nowhere."""
+    found = Counter(one.judgement.source.origin for one in checks if one.judgement.source is not None)
+    return {origin: found[origin] for origin in Origin}
+
+
+def closing_line(checks: Sequence[Checked], seconds: float | None = None) -> str:
+    """The last line of a suite: verdict, how many gates, where their observations come from, and the wall time in
+    seconds, if it is known."""
+    line = verdict_line(f"{checks[0].phase}: {counted(len(checks), 'gate')}", [one.judgement.verdict for one in checks])
+    counts = source_counts(checks)
+    told = [f"{counts[origin]} {origin}" for origin in _ORDER if counts[origin]]
+    return "; ".join([line, ", ".join([*told, *([clock(seconds)] if seconds is not None else [])])]).rstrip("; ")
+
+
+def print_checks(checks: Sequence[Checked], seconds: float | None = None) -> None:
+    """The table of a suite, why gates did not pass, and the verdict of all. `seconds` is the wall time."""
     shown = _short if terminal(sys.stdout) else str  # a pipe gets every cell in full
     rows = [
         [one.check, one.kind, str(one.judgement.verdict), shown(one.judgement.actual), shown(one.judgement.expected)]
@@ -61,8 +82,7 @@ def print_checks(checks: Sequence[Checked]) -> None:
         if one.judgement.verdict is not Verdict.PASS:
             print(paint_words(printable(f"{one.judgement.verdict}  {one.check}: {one.judgement.reason}"), sys.stdout))
     if checks:
-        what = f"{checks[0].phase}: {counted(len(checks), 'gate')}"
-        print(paint_words(printable(verdict_line(what, [one.judgement.verdict for one in checks])), sys.stdout))
+        print(paint_words(printable(closing_line(checks, seconds)), sys.stdout))
 
 
 def print_judgement_table(table: JudgementTable) -> None:
@@ -77,17 +97,19 @@ def tsv(checks: Iterable[Checked]) -> str:
     lines = ["\t".join(COLUMNS)]
     for one in checks:
         judgement = one.judgement
-        cells = (one.phase, one.check, str(judgement.verdict), judgement.actual, judgement.expected, judgement.reason)
+        where = (one.phase, one.check, str(judgement.verdict))
+        cells = (*where, judgement.actual, judgement.expected, judgement.reason, _source_cell(judgement))
         lines.append("\t".join(" ".join(printable(cell).split()) for cell in cells))
     return "\n".join(lines) + "\n"
 
 
 def markdown(checks: Iterable[Checked]) -> str:
     """A table for a pull request."""
-    lines = ["| gate | verdict | actual | expected | why |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| gate | verdict | actual | expected | why | source |", "| --- | --- | --- | --- | --- | --- |"]
     for one in checks:
         judgement = one.judgement
-        cells = (one.check, str(judgement.verdict), judgement.actual, judgement.expected, judgement.reason)
+        where = (one.check, str(judgement.verdict))
+        cells = (*where, judgement.actual, judgement.expected, judgement.reason, _source_cell(judgement))
         lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -107,12 +129,19 @@ def junit(checks: Sequence[Checked]) -> str:
         case = ElementTree.SubElement(
             suite, "testcase", classname=f"{one.phase}.{one.kind}", name=one.check, time=f"{seconds:.3f}"
         )
+        if judgement.source is not None:
+            properties = ElementTree.SubElement(case, "properties")
+            ElementTree.SubElement(properties, "property", name="source", value=_source_cell(judgement))
         if judgement.verdict is not Verdict.PASS:
             kind = "failure" if judgement.verdict is Verdict.FAIL else "error"
             ElementTree.SubElement(case, kind, message=printable(judgement.reason)).text = printable(
                 f"actual: {judgement.actual}\nexpected: {judgement.expected}"
             )
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _source_cell(judgement: Judgement) -> str:
+    return judgement.source.words if judgement.source is not None else ""
 
 
 def _short(text: str) -> str:

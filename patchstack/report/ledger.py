@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from patchstack.evidence.ledger import SCHEMA, Decision
+from patchstack.evidence.ledger import OLD_SCHEMA, SCHEMA, Decision
+from patchstack.evidence.origin import Origin, Source
 from patchstack.evidence.resemblance import Likeness
 from patchstack.report.table import Give, Table, print_table
 from patchstack.report.text import printable
@@ -37,6 +38,10 @@ def decision_lines(decision: Decision, *, diff: bool) -> Iterator[str]:
     yield f"{decision.outcome} {decision.id}"
     yield f"  series  {decision.series}"
     yield f"  made    {decision.made}"
+    if decision.format == 1:
+        yield "  format  1: outputs not kept, not re-derivable"
+    if decision.supersedes:
+        yield f"  instead of {', '.join(one[:12] for one in decision.supersedes)}"
     if decision.tags:
         yield f"  tags    {', '.join(decision.tags)}"
     for line in printable(decision.why).splitlines():
@@ -45,16 +50,33 @@ def decision_lines(decision: Decision, *, diff: bool) -> Iterator[str]:
         yield printable(f"  commit  {one.commit[:12]} {one.subject}")
         yield printable(f"          {', '.join(one.files)}")
     for step in decision.evidence.get("steps", ()):
-        yield printable(f"  {step.get('verdict', 'held'):<7} {step.get('name')}: {step.get('detail')}")
+        yield printable(f"  {step.get('verdict', 'held'):<7} {step.get('name')}: {step.get('detail')}{_source(step)}")
     if diff:
         for one in decision.candidates:
             yield ""
             yield from printable(one.diff).splitlines()
 
 
+def _source(step: Mapping[str, Any]) -> str:
+    """Where the observations of a step came from when it was decided, in words."""
+    source = step.get("source")
+    if not isinstance(source, Mapping):
+        return ""
+    try:
+        origin = Origin(str(source.get("origin")))
+    except ValueError:
+        return ""
+    told = Source(origin=origin, made=str(source.get("made", "")), decision=str(source.get("decision", "")))
+    return f"; {told.words}" if origin is not Origin.OBSERVED else "; observed for this decision"
+
+
 def decision_document(decision: Decision) -> dict[str, Any]:
     """A decision as JSON, with its id."""
-    return {"schema": SCHEMA, "id": decision.id, **asdict(decision)}
+    values = asdict(decision)
+    old = values.pop("format") == 1
+    if old:
+        del values["supersedes"]
+    return {"schema": OLD_SCHEMA if old else SCHEMA, "id": decision.id, **values}
 
 
 def likeness_line(likeness: Likeness) -> str:

@@ -16,6 +16,7 @@ from patchstack.builds.record.store import Store, Stored
 from patchstack.builds.run.build import Inputs, build
 from patchstack.builds.run.session import Watch
 from patchstack.engine.protocol import Engine
+from patchstack.evidence.origin import Known, Recorded
 from patchstack.evidence.store import Observations
 from patchstack.files.places import cache_places
 from patchstack.llama.compute_path import require_gpu
@@ -52,12 +53,13 @@ def open_runner(
     allow: Sequence[str] = (),
     again: bool = False,
     gpus: bool = True,
+    recorded: Recorded | None = None,
 ) -> Iterator[Runner]:
     """Open a runner for programs on a machine that is fit, its GPU locked if they use one (`gpus` False: none is
     theirs).
 
-    Observations are kept below `observations`; `purpose` is what others who want the GPU are told. Raises what
-    `fit_machine` and `require_gpu` raise.
+    Observations are kept below `observations`; `recorded` is recorded evidence that counts as well. `purpose` is what
+    others who want the GPU are told. Raises what `fit_machine` and `require_gpu` raise.
     """
     programs.names()  # said before anybody waits for a GPU
     cache = cache_places()
@@ -85,6 +87,7 @@ def open_runner(
                 hardware=machine,
                 again=again,
                 builds=cache.builds,
+                recorded=recorded,
             )
         )
         if programs.gpus and gpus:
@@ -98,7 +101,8 @@ class ProvingMachine:
     """Where candidates are built and gated.
 
     `default` is the variant if the request names neither variant nor architecture, `purpose` what others who want the
-    GPU are told, `allow` the preflight checks that may fail, `watching` opens what follows a build.
+    GPU are told, `allow` the preflight checks that may fail, `watching` opens what follows a build. With `again`,
+    nothing that is known counts. `recorded` is the recorded evidence that counts: only what allowed signers signed.
     """
 
     workspace: Workspace
@@ -110,6 +114,14 @@ class ProvingMachine:
     allow: tuple[str, ...]
     offline: bool
     watching: Callable[[], AbstractContextManager[Watch]]
+    again: bool = False
+    recorded: Recorded | None = None
+
+    @property
+    def known(self) -> Known:
+        """The observations that count as known."""
+        cache = cache_places()
+        return Known(cache=Observations(cache.observations, cache.outputs), recorded=self.recorded)
 
     @property
     def store(self) -> Store:
@@ -141,7 +153,9 @@ class ProvingMachine:
         return open_runner(
             self.connection,
             programs_of(stored, isolated=self.connection.engine.about().isolated),
-            observations=self.workspace.root / "evidence",
+            observations=cache_places().observations,
             purpose=self.purpose,
             allow=self.allow,
+            again=self.again,
+            recorded=self.recorded,
         )

@@ -173,7 +173,8 @@ def test_a_rejection_has_the_evidence_that_accept_saw(toy: Toy) -> None:
     loud = steps["gate quiet (candidate)"]
     assert (loud["verdict"], loud["kind"]) == ("FAIL", "command")
     assert steps["gate version (candidate)"]["verdict"] == "PASS"
-    assert all((toy.root / "evidence" / f"{key}.json").is_file() for key in loud["observations"])
+    records = json.loads(decision.read_text())["evidence"]["records"]
+    assert all((toy.root / "evidence" / "records" / f"{records[key]}.json").is_file() for key in loud["observations"])
     shown = run(toy, "ledger", "--show", decision.stem[:10])[1]
     assert "  FAIL    gate quiet (candidate): it prints what it must not" in shown
     (toy.root / "evidence" / "candidates" / f"{commit}.json").write_text("{")
@@ -365,20 +366,24 @@ def test_a_build_records_where_its_variant_came_from_as_build_does(toy: Toy, pla
 
 
 def test_a_step_says_which_observations_were_recalled(toy: Toy) -> None:
-    def steps() -> dict[str, tuple[int, int]]:
+    def steps(*more: str) -> dict[str, tuple[int, int]]:
         """By gate: how many observations it rests on, and how many of them were recalled."""
-        code, stdout, stderr = accept(toy, "--json")
+        code, stdout, stderr = accept(toy, "--json", *more)
         assert code == 0, stderr
         found = {step["name"]: step["evidence"] for step in json.loads(stdout)["steps"] if "gate" in step["name"]}
         assert all(set(one["recalled"]) <= set(one["observations"]) for one in found.values())
         return {name: (len(one["observations"]), len(one["recalled"])) for name, one in found.items()}
 
-    candidate(toy)
+    candidate(toy, MAIN.replace("return 0", 'puts("more"); return 0'))
     names = [f"gate {gate} ({which})" for which in ("before", "candidate") for gate in ("version", "quiet")]
     assert steps() == dict.fromkeys(names, (1, 0))
     (decision,) = (toy.root / "ledger").iterdir()
     written = json.loads(decision.read_text())["evidence"]["steps"]
     assert [step["recalled"] for step in written if step["name"] in names] == [[]] * 4
     assert run(toy, "ledger", "--show", decision.stem)[0] == 0
-    candidate(toy, MAIN.replace("return 0", "return   0"))
+    candidate(toy, MAIN.replace("return 0", 'puts("most"); return 0'))
     assert steps() == dict.fromkeys(names[:2], (1, 1)) | dict.fromkeys(names[2:], (1, 0))
+    candidate(toy, MAIN.replace("return 0", '/* why */ puts("most"); return 0'), "A comment")
+    assert steps() == dict.fromkeys(names, (1, 1)), "the programs are the same but for the key that they carry"
+    assert run(toy, "ledger", "--check")[0] == 0
+    assert steps("--again") == dict.fromkeys(names, (1, 0)), "with --again, nothing known counts"

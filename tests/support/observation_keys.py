@@ -1,8 +1,8 @@
 """Record what every kind of gate makes the keys of its observations from, while fixed suites run on fixed programs.
 
-`python -m tests.support.observation_keys` wrote `observation_keys.json` with the code of commit 24a75e8, before its
-modules moved. The file is never regenerated to make a test pass: its keys stand for the evidence that people have
-committed.
+`python -m tests.support.observation_keys` wrote `observation_keys_2.json` when the second scheme of keys was made. The
+file is never regenerated to make a test pass: its keys stand for the evidence that people have committed. A change that
+must change keys gets a scheme, and a file, of its own.
 The command adds the gates that the file lacks, and leaves the recorded ones as they are.
 """
 
@@ -32,7 +32,7 @@ from tests.support.fixed_engine import FixedEngine, write_programs
 __all__ = ["FILE", "KINDS", "RUNS", "Asked", "Ingredients", "Run", "key_of", "observation_key", "recorded"]
 
 
-FILE = DATA / "observation_keys.json"
+FILE = DATA / "observation_keys_2.json"
 SUITES = DATA / "observation_keys"
 IMAGE = f"sha256:{'1' * 64}"
 CPU = "linux/arm64; Neoverse V2; no gpu"

@@ -26,8 +26,10 @@ _MOST_SECTIONS = 1 << 16
 _MOST_NAMES = 16 << 20
 _MOST_TAGS = 1 << 20
 _LONGEST_STRING = 64 << 10
+_MOST_LIBRARIES = 4096
+_BUILD_ID = ".note.gnu.build-id"
 # Tags of the dynamic section (System V ABI, chapter 5; DT_FLAGS_1 and its DF_1_PIE are Solaris' and glibc's).
-_DT_NULL, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH, _DT_FLAGS_1 = 0, 5, 15, 29, 0x6FFFFFFB
+_DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH, _DT_FLAGS_1 = 0, 1, 5, 15, 29, 0x6FFFFFFB
 _DF_1_PIE = 0x08000000
 
 
@@ -40,13 +42,16 @@ class Elf:
     """An ELF file. `machine` is the ABI's name for it (`EM_X86_64`), or `machine 4711` for one without; `bits` 32 or
     64. `program`: it can be started (a library cannot). `sections` are the names of those that have content in the
     file; None where there is no section table (`strip --strip-section-headers`). `search_path` holds the entries of
-    RPATH and RUNPATH as they stand there."""
+    RPATH and RUNPATH as they stand there, `needed` the libraries it names. `build_id` is where the linker's build id is
+    in the file: offset and length in bytes; None if it has none."""
 
     machine: str
     bits: int
     program: bool
     sections: frozenset[str] | None
     search_path: tuple[str, ...]
+    needed: tuple[str, ...] = ()
+    build_id: tuple[int, int] | None = None
 
 
 def read_elf(path: Path) -> Elf | None:
@@ -74,37 +79,47 @@ def read_elf(path: Path) -> Elf | None:
 
 def _facts(elf: ELFFile, size: int) -> Elf:
     machine, kind = elf["e_machine"], elf["e_type"]
-    sections = _section_names(elf, size)
+    headers = _section_headers(elf, size)
+    names = _section_names(elf, headers)
     segments = _segments(elf, size)
-    search_path, flags = _dynamic(elf, segments, size)
+    search_path, needed, flags = _dynamic(elf, segments, size)
     interpreted = any(segment["p_type"] == "PT_INTERP" for segment in segments)
     return Elf(
         machine=machine if isinstance(machine, str) else f"machine {machine}",
         bits=elf.elfclass,
         # A position-independent program has a library's type: it asks for an interpreter, or is marked (static-pie).
         program=kind == "ET_EXEC" or (kind == "ET_DYN" and (interpreted or bool(flags & _DF_1_PIE))),
-        sections=sections,
+        sections=frozenset(name for name, header in names if header["sh_size"]) if headers else None,
         search_path=search_path,
+        needed=needed,
+        build_id=next(((header["sh_offset"], header["sh_size"]) for name, header in names if name == _BUILD_ID), None),
     )
 
 
-def _section_names(elf: ELFFile, size: int) -> frozenset[str] | None:
+def _section_headers(elf: ELFFile, size: int) -> list[Any]:
     count = elf.num_sections()
     if not count:
-        return None
+        return []
     headers = _table(elf, elf.structs.Elf_Shdr, elf["e_shoff"], elf["e_shentsize"], count, _MOST_SECTIONS, size)
     for header in headers:
         if header["sh_type"] not in ("SHT_NULL", "SHT_NOBITS"):
             _within(header["sh_offset"], header["sh_size"], size, "a section")
+    return headers
+
+
+def _section_names(elf: ELFFile, headers: list[Any]) -> list[tuple[str, Any]]:
+    """The sections that are in the file, each with its name."""
+    if not headers:
+        return []
     index = elf.get_shstrndx()
     if index >= len(headers):
         raise DamagedElf("has no names for its sections")
     names = _read(elf, headers[index]["sh_offset"], min(headers[index]["sh_size"], _MOST_NAMES))
-    return frozenset(
-        _string(names, header["sh_name"])
+    return [
+        (_string(names, header["sh_name"]), header)
         for header in headers
-        if header["sh_size"] and header["sh_type"] not in ("SHT_NULL", "SHT_NOBITS")
-    )
+        if header["sh_type"] not in ("SHT_NULL", "SHT_NOBITS")
+    ]
 
 
 def _segments(elf: ELFFile, size: int) -> list[Any]:
@@ -117,10 +132,10 @@ def _segments(elf: ELFFile, size: int) -> list[Any]:
     return segments
 
 
-def _dynamic(elf: ELFFile, segments: list[Any], size: int) -> tuple[tuple[str, ...], int]:
-    """The entries of RPATH and RUNPATH, and DT_FLAGS_1."""
+def _dynamic(elf: ELFFile, segments: list[Any], size: int) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    """The entries of RPATH and RUNPATH, the libraries of NEEDED, and DT_FLAGS_1."""
     layout = struct.Struct(("<" if elf.little_endian else ">") + ("QQ" if elf.elfclass == 64 else "II"))
-    strings, paths, flags = None, [], 0
+    strings, paths, libraries, flags = None, [], [], 0
     for segment in segments:
         if segment["p_type"] != "PT_DYNAMIC":
             continue
@@ -132,13 +147,19 @@ def _dynamic(elf: ELFFile, segments: list[Any], size: int) -> tuple[tuple[str, .
                 strings = value
             elif tag in (_DT_RPATH, _DT_RUNPATH):
                 paths.append(value)
+            elif tag == _DT_NEEDED:
+                libraries.append(value)
             elif tag == _DT_FLAGS_1:
                 flags = value
-    if not paths:
-        return (), flags
+    if not paths and not libraries:
+        return (), (), flags
     base = _file_offset(segments, strings)
-    found = [_string(_read(elf, base + at, min(_LONGEST_STRING, max(size - base - at, 0))), 0) for at in paths]
-    return tuple(entry for path in found for entry in path.split(":")), flags
+
+    def string(at: int) -> str:
+        return _string(_read(elf, base + at, min(_LONGEST_STRING, max(size - base - at, 0))), 0)
+
+    found = tuple(entry for at in paths for entry in string(at).split(":"))
+    return found, tuple(map(string, libraries[:_MOST_LIBRARIES])), flags
 
 
 def _file_offset(segments: list[Any], address: int | None) -> int:

@@ -10,15 +10,18 @@ import msgspec
 
 from patchstack.document import Document, Part
 from patchstack.errors import ConfigError, MissingError
+from patchstack.evidence.origin import Origin, Source
 from patchstack.gates.judgement import Judgement
 from patchstack.observe.protocol import Attempt
-from patchstack.report.gate import Checked
+from patchstack.report.gate import Checked, source_counts
 from patchstack.verdict import Verdict
 
 
 class AttemptEntry(Part, frozen=True, kw_only=True):
     """One run of a program: what it was for, the key of its observation, its exit code and wall time in seconds, why it
-    could not be judged (null if it could), and whether it was recalled instead of run."""
+    could not be judged (null if it could), and whether it was recalled instead of run. `source` says from where
+    (`observed` now, `recalled` from this machine's cache, `recorded` in evidence/), `made` when it was observed (empty:
+    now), `decision` which decision names it."""
 
     what: str
     key: str
@@ -26,6 +29,9 @@ class AttemptEntry(Part, frozen=True, kw_only=True):
     seconds: float
     complaint: str | None
     recalled: bool = False
+    source: Origin = Origin.OBSERVED
+    made: str = ""
+    decision: str = ""
 
 
 class GateEntry(Part, frozen=True, kw_only=True):
@@ -56,12 +62,15 @@ class GateDocument(Document, frozen=True, kw_only=True, tag="patchstack.gate/1")
 
 
 class GatesDocument(Document, frozen=True, kw_only=True, tag="patchstack.gates/1"):
-    """The judgements of a suite, of `programs`. `verdicts` counts each verdict."""
+    """The judgements of a suite, of `programs`. `verdicts` counts each verdict, `sources` the gates by where their
+    observations come from. `build` is the key of the build (null: the programs are tied to no series)."""
 
     suite: str
     programs: str
     verdicts: dict[str, int]
     gates: tuple[GateEntry, ...]
+    sources: dict[str, int] = msgspec.field(default_factory=dict)
+    build: str | None = None
 
 
 def gate_document(kind: str, judgement: Judgement) -> GateDocument:
@@ -77,13 +86,15 @@ def gate_document(kind: str, judgement: Judgement) -> GateDocument:
     )
 
 
-def gates_document(checks: Sequence[Checked], *, suite: str, programs: str) -> GatesDocument:
+def gates_document(checks: Sequence[Checked], *, suite: str, programs: str, build: str | None = None) -> GatesDocument:
     """Return the document of a suite: every gate's document, with its name."""
     return GatesDocument(
         suite=suite,
         programs=programs,
         verdicts={str(verdict): sum(one.judgement.verdict is verdict for one in checks) for verdict in Verdict},
         gates=tuple(map(_entry, checks)),
+        sources={str(origin): count for origin, count in source_counts(checks).items()},
+        build=build,
     )
 
 
@@ -112,7 +123,7 @@ def checks_of(document: GatesDocument) -> tuple[Checked, ...]:
                 actual=one.actual,
                 expected=one.expected,
                 details=one.details,
-                attempts=tuple(Attempt(**msgspec.structs.asdict(tried)) for tried in one.attempts),
+                attempts=tuple(map(_tried, one.attempts)),
             ),
         )
         for one in document.gates
@@ -127,6 +138,22 @@ def _attempt(one: Attempt) -> AttemptEntry:
         seconds=round(one.seconds, 3),
         complaint=one.complaint,
         recalled=one.recalled,
+        source=one.source.origin,
+        made=one.source.made,
+        decision=one.source.decision,
+    )
+
+
+def _tried(one: AttemptEntry) -> Attempt:
+    # A document of an older patchstack says only that something was recalled.
+    origin = Origin.RECALLED if one.recalled and one.source is Origin.OBSERVED else one.source
+    return Attempt(
+        what=one.what,
+        key=one.key,
+        code=one.code,
+        seconds=one.seconds,
+        complaint=one.complaint,
+        source=Source(origin=origin, made=one.made, decision=one.decision),
     )
 
 

@@ -10,24 +10,28 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from patchstack.builds.inputs.source import Source
+from patchstack.builds.inputs.source import Source as BuildSource
 from patchstack.builds.record.store import Stored
 from patchstack.errors import ConfigError, MissingError
 from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
+from patchstack.evidence.origin import Source
 from patchstack.evidence.resemblance import Likeness, resembling
+from patchstack.gates.carried import CarriedSuite
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.reference.model_unchanged import still_the_same
 from patchstack.gates.suite import Gate, Suite, run_suite
 from patchstack.git.objects import Commit
 from patchstack.git.remote import Cache
 from patchstack.observe.from_build import programs_of
+from patchstack.observe.layout import Programs
+from patchstack.observe.observer import Observer
 from patchstack.observe.runner import Runner
 from patchstack.series.files.order import has_patches
 from patchstack.series.verify.verify import prove
@@ -35,31 +39,34 @@ from patchstack.tasks import clock, task
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.candidate import OnTheWay
 
-BuildOf = Callable[[Source], Stored]
+BuildOf = Callable[[BuildSource], Stored]
 BenchOf = Callable[[Stored], AbstractContextManager[Runner]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptStep:
-    """One thing that must hold, and how it came out."""
+    """One thing that must hold, and how it came out. `source` is where its observations come from, if it has any."""
 
     name: str
     verdict: Verdict
     detail: str
     evidence: dict[str, Any] = field(default_factory=dict)
+    source: Source | None = None
 
 
 def step_line(step: AcceptStep, seconds: float) -> str:
     """A step for people, as it comes out, with the time that it took."""
-    return f"{step.verdict:<7}  {step.name}: {step.detail} ({clock(seconds)})"
+    source = f"; {step.source.words}" if step.source is not None else ""
+    return f"{step.verdict:<7}  {step.name}: {step.detail}{source} ({clock(seconds)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What is asked of a candidate: the suite (None: no gates), and files with benchmark results, each with a verdict
-    of its own."""
+    """What is asked of a candidate: the suite (None: no gates), also as the decision carries it, and files with
+    benchmark results, each with a verdict of its own."""
 
     suite: Suite | None
+    carried: CarriedSuite | None = None
     benchmarks: tuple[Path, ...] = ()
     unproven: frozenset[str] = frozenset()
 
@@ -97,23 +104,34 @@ def examine(way: OnTheWay, cache: Cache, terms: Terms, build: BuildOf, bench: Be
 
 
 def decide(
-    way: OnTheWay, candidates: Sequence[Candidate], steps: Sequence[AcceptStep], ledger: Ledger, *, why: str
+    way: OnTheWay, candidates: Sequence[Candidate], evidence: Mapping[str, Any], ledger: Ledger, *, why: str
 ) -> tuple[Decision, Path]:
-    """Write the acceptance down. To be called with steps that are all PASS."""
-    assert steps and all(step.verdict is Verdict.PASS for step in steps)
-    for known in ledger.read():
-        same = [one.commit for one in known.candidates] == [one.commit for one in candidates]
-        if known.outcome is Outcome.ACCEPTED and same:
+    """Write the acceptance. To be called with the evidence of steps that are all PASS.
+
+    A decision on the same commits that is of this format and rests on the same steps is taken instead of a new one. The
+    new one supersedes those on the same commits that were made before.
+    """
+    same = [one for one in ledger.read() if one.commits == tuple(one.commit for one in candidates)]
+    accepted = [one for one in same if one.outcome is Outcome.ACCEPTED and one.format == 2]
+    for known in accepted:
+        if _rests_on(known.evidence) == _rests_on(evidence):
             return known, ledger.write(known)
     decision = Decision(
         outcome=Outcome.ACCEPTED,
         series=way.config.name,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
-        why=why,
+        why=why or next((one.why for one in same if one.outcome is Outcome.ACCEPTED), ""),
         candidates=tuple(candidates),
-        evidence={"steps": [{"name": one.name, "detail": one.detail, **one.evidence} for one in steps]},
+        evidence=evidence,
+        supersedes=tuple(sorted(one.id for one in same)),
     )
     return decision, ledger.write(decision)
+
+
+def _rests_on(evidence: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a decision rests on: builds and suite. Observing the same again gives no new decision."""
+    builds = tuple(step.get("build") for step in evidence.get("steps", ()))
+    return evidence.get("suite"), builds
 
 
 def _mirrored(way: OnTheWay, cache: Cache) -> AcceptStep:
@@ -175,7 +193,14 @@ def gated(
         name=f"build {which}",
         verdict=verdict,
         detail=f"{stored.key[:12]}, " + (f"not proven: {', '.join(bad)}" if bad else f"{len(proofs)} proofs hold"),
-        evidence={"build": stored.key, "proofs": {name: str(one) for name, one in proofs}},
+        evidence={
+            "build": stored.key,
+            "which": which,
+            "inputs": dict(stored.record.inputs),
+            "variant": stored.record.variant,
+            "programs": programs_of(stored, isolated=False).loaded().all(),
+            "proofs": {name: str(one) for name, one in proofs},
+        },
     )
     if terms.suite is None or verdict is not Verdict.PASS:
         return
@@ -185,8 +210,9 @@ def gated(
         for gate, judgement in run_suite(terms.suite, ready, of=which):
             if then is not None and judgement.details.get("kl"):
                 after = _built(way, then, "candidate", build)
-                judgement = _of_the_next(terms.suite.only([gate.name]), judgement, ready, after)
-            yield _gate_step(gate, judgement, which, stored.key)
+                if after.record.built:
+                    judgement = of_the_next(terms.suite.only([gate.name]), judgement, _referring_to(after, ready))
+            yield _gate_step(gate, judgement, which, stored.key, ready.others)
 
 
 def _built(way: OnTheWay, commit: Commit, which: str, build: BuildOf) -> Stored:
@@ -194,11 +220,12 @@ def _built(way: OnTheWay, commit: Commit, which: str, build: BuildOf) -> Stored:
         return build(way.source(commit))
 
 
-def _of_the_next(suite: Suite, judgement: Judgement, ready: Runner, after: Stored) -> Judgement:
-    """A judgement over a transcript that changed, where the reference may be of the build after this one."""
-    if not after.record.built:
-        return judgement
-    ((_, again),) = run_suite(suite, _referring_to(after, ready), of="before, against the candidate")
+def of_the_next(suite: Suite, judgement: Judgement, referring: Observer) -> Judgement:
+    """Return the judgement over a transcript that changed, if the reference may be of the build after this one.
+
+    `suite` has the one gate; `referring` observes this build with that one as its reference.
+    """
+    ((_, again),) = run_suite(suite, referring, of="before, against the candidate")
     if not still_the_same(again):
         return judgement
     return dataclasses.replace(again, verdict=Verdict.PASS, reason=f"the reference is the candidate's; {again.reason}")
@@ -209,18 +236,28 @@ def _referring_to(build: Stored, ready: Runner) -> Runner:
     return ready.within(dataclasses.replace(ready.context, reference=programs_of(build, isolated=ready.about.isolated)))
 
 
-def _gate_step(gate: Gate, judgement: Judgement, which: str, key: str) -> AcceptStep:
+def _gate_step(gate: Gate, judgement: Judgement, which: str, key: str, others: Mapping[str, Programs]) -> AcceptStep:
+    source = judgement.source
     return AcceptStep(
         name=f"gate {gate.name} ({which})",
         verdict=judgement.verdict,
         detail=judgement.reason,
+        source=source,
         evidence={
             "build": key,
+            "which": which,
+            "gate": gate.name,
             "kind": gate.kind,
             "actual": judgement.actual,
             "expected": judgement.expected,
-            "observations": [one.key for one in judgement.attempts if one.complaint is None],
+            "observations": sorted({one.key for one in judgement.attempts if one.complaint is None}),
             "recalled": list(judgement.recalled),
+            "source": {"origin": str(source.origin), "made": source.made, "decision": source.decision}
+            if source is not None
+            else None,
+            "others": {
+                name: {"key": other.key, "programs": other.loaded().all()} for name, other in sorted(others.items())
+            },
         },
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from patchstack.evidence.ledger import Candidate, Decision, Ledger
 from patchstack.evidence.resemblance import Likeness
+from patchstack.evidence.store import Evidence
 from patchstack.git.remote import Cache
 from patchstack.series.history import check_pushed
 from patchstack.series.mirror.export import ExportPlan, carry_out
@@ -15,6 +16,7 @@ from patchstack.tasks import task, timed
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.accept import AcceptStep, Terms, alike, decide, examine
 from patchstack.workflow.candidate.candidate import OnTheWay
+from patchstack.workflow.candidate.evidence import carried_terms, evidence_of
 from patchstack.workflow.candidate.pending import keep
 from patchstack.workflow.export import plan_with_candidate
 from patchstack.workflow.machine import ProvingMachine
@@ -85,11 +87,14 @@ def accept(
     Raises what verifying, building, the engine and the export raise.
     """
     commits = tuple(one.commit for one in candidates)
+    kept = Evidence(machine.workspace.root / "evidence")
+    terms = carried_terms(machine.workspace.path, terms, kept)
     steps = _examined(way, cache, terms, machine, told)
+    evidence = evidence_of(way, terms, steps, kept, machine.known)
     if exit_code(step.verdict for step in steps):
-        keep(machine.workspace.root, way, steps)
+        keep(machine.workspace.root, way, evidence)
         return Accepted(series=way.config.name, commits=commits, steps=tuple(steps))
-    decision, file = decide(way, candidates, steps, ledger, why=why)
+    decision, file = decide(way, candidates, evidence, ledger, why=why)
     decided(file)
     with task("export"):
         plan = plan_with_candidate(way, cache)

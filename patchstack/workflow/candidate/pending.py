@@ -6,29 +6,26 @@ A file `evidence/candidates/COMMIT.json`, named by the last commit; examining th
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from patchstack.canonical import indented
 from patchstack.files.atomic import replace_file
-from patchstack.workflow.candidate.accept import AcceptStep
 from patchstack.workflow.candidate.candidate import OnTheWay
 
-SCHEMA = "patchstack.examined/1"
+SCHEMA = "patchstack.examined/2"
 
 
-def keep(root: Path, way: OnTheWay, steps: Sequence[AcceptStep]) -> Path:
-    """Write down, below the workspace's directory, how every step came out."""
+def keep(root: Path, way: OnTheWay, evidence: Mapping[str, Any]) -> Path:
+    """Write down, below the workspace's directory, how every step came out: the evidence of a decision."""
     document = {
         "schema": SCHEMA,
         "series": way.config.name,
         "commits": [one.oid for one in way.new],
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "steps": [
-            {"name": one.name, "verdict": str(one.verdict), "detail": one.detail, **one.evidence} for one in steps
-        ],
+        "evidence": dict(evidence),
     }
     path = _path(root, way)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +39,7 @@ def recall(root: Path, way: OnTheWay) -> dict[str, Any]:
     try:
         document = json.loads(_path(root, way).read_text(encoding="utf-8"))
         known = document["schema"] == SCHEMA and document["commits"] == [one.oid for one in way.new]
-        return {"made": str(document["made"]), "steps": list(document["steps"])} if known else {}
+        return {"made": str(document["made"]), **document["evidence"]} if known else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 

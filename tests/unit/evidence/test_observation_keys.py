@@ -1,8 +1,7 @@
 """The keys of observations keep their values: evidence from before a refactoring is found after it.
 
-`tests/data/observation_keys.json` was made with the code of commit 24a75e8; `tests/support/observation_keys.py` says
-how. It is never regenerated to make a test pass. If a test here fails, committed evidence is lost: change the code, not
-the file.
+`tests/support/observation_keys.py` says how `tests/data/observation_keys_2.json` was made. It is never regenerated to
+make a test pass. If a test here fails, committed evidence is lost: change the code, not the file.
 """
 
 from __future__ import annotations

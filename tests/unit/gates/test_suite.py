@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from xml.etree import ElementTree
 import pytest
 
 from patchstack.errors import ConfigError, NotHeldError, UsageError
+from patchstack.evidence.origin import Origin, Source
+from patchstack.files.places import cache_places
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.reference.record import Reference, changed, references, write_references
 from patchstack.gates.registry import KINDS, kind_of
@@ -142,7 +145,9 @@ def test_a_run_tells_every_gate_and_exits_by_the_worst(tmp_path: Path) -> None:
     assert code == 4
     assert "INVALID  gone: gone is not in " in stdout
     lines = stderr.splitlines()
-    assert lines[1:3] == ["gate hello (command)", "PASS     hello  0.0 s (known from before)"]
+    assert lines[1] == "gate hello (command)"
+    assert re.fullmatch(r"PASS     hello  0.0 s  recalled from this machine's cache \([-\d]+ [:\d]+\)", lines[2])
+    assert re.search(r"^INVALID  quick: 3 gates: 2 PASS, 1 INVALID; 2 recalled, \d\.\d s$", stdout, re.MULTILINE)
     assert lines[5] == "gate gone (command)"
     assert lines[6].startswith("INVALID  gone  0.")
     program(tmp_path / "bin", "hello", "echo hello; echo world")
@@ -150,7 +155,7 @@ def test_a_run_tells_every_gate_and_exits_by_the_worst(tmp_path: Path) -> None:
     assert code == 1, "a FAIL goes before an INVALID"
     assert "FAIL" in stdout
     lines = (tmp_path / "out" / "gate_summary.tsv").read_text().splitlines()
-    assert lines[0] == "phase\tcheck\tstatus\tactual\texpected\tdetails"
+    assert lines[0] == "phase\tcheck\tstatus\tactual\texpected\tdetails\tsource"
     assert [line.split("\t")[:3] for line in lines[1:]] == [
         ["quick", "hello", "PASS"],
         ["quick", "silent", "FAIL"],
@@ -158,7 +163,12 @@ def test_a_run_tells_every_gate_and_exits_by_the_worst(tmp_path: Path) -> None:
     ]
     again = run(tmp_path, "summary", "out")
     assert again[0] == 1
-    assert again[1] == stdout
+    assert again[1].splitlines()[:-1] == stdout.splitlines()[:-1]
+    assert stdout.splitlines()[-1].startswith(again[1].splitlines()[-1]), "all but the time"
+    junit = (tmp_path / "out" / "junit.xml").read_text()
+    assert junit.count('<properties><property name="source" value="observed now" /></properties>') == 1
+    assert junit.count('name="source" value="recalled from this machine') == 1, "both ask the same of the same program"
+    assert "| observed now |" in (tmp_path / "out" / "gates.md").read_text()
     (tmp_path / "out" / "gates.json").write_text("{")
     assert run(tmp_path, "summary", "out")[0] == 2
 
@@ -169,7 +179,8 @@ def test_what_is_known_is_answered_without_running(tmp_path: Path) -> None:
     for _ in range(3):
         assert run(tmp_path, "run", "--bin", "bin", "hello", "silent")[0] == 0
     assert (tmp_path / "count").read_text().count("run") == 1, "both gates ask the same of the same program"
-    assert len(list((tmp_path / "evidence").glob("*.json"))) == 1
+    assert len(list(cache_places().observations.glob("*.json"))) == 1
+    assert not (tmp_path / "evidence").exists(), "evidence is what decisions rest on"
     changed_suite = SUITES.replace("must_not: world", "must_not: hello")
     a_workspace(tmp_path, changed_suite)
     assert run(tmp_path, "run", "--bin", "bin", "silent")[0] == 1, "the verdict is drawn anew"
@@ -192,7 +203,8 @@ def test_the_document_says_which_attempts_were_recalled(tmp_path: Path) -> None:
     document = json.loads(path.read_text())
     assert [one.recalled for check in checks for one in check.judgement.attempts] == [True, True]
     for gate in document["gates"]:
-        del gate["attempts"][0]["recalled"]
+        for name in ("recalled", "source", "made", "decision"):
+            del gate["attempts"][0][name]
     path.write_text(json.dumps(document))
     checks = checks_of(read_gates_document(path))
     assert [one.recalled for check in checks for one in check.judgement.attempts] == [False, False]
@@ -201,7 +213,8 @@ def test_the_document_says_which_attempts_were_recalled(tmp_path: Path) -> None:
 
 def test_a_key_is_recalled_if_no_attempt_of_the_gate_ran_it() -> None:
     def attempt(key: str, *, recalled: bool, complaint: str | None = None) -> Attempt:
-        return Attempt(what="w", key=key, code=0, seconds=1.0, complaint=complaint, recalled=recalled)
+        source = Source(origin=Origin.RECALLED) if recalled else Source()
+        return Attempt(what="w", key=key, code=0, seconds=1.0, complaint=complaint, source=source)
 
     attempts = (
         attempt("known", recalled=True),
@@ -226,10 +239,10 @@ def a_judgement(verdict: Verdict = Verdict.FAIL, **details: object) -> Judgement
 
 def test_the_files_for_others_are_whole_whatever_the_texts_hold() -> None:
     checks = [Checked(phase="s", check="g", kind="command", judgement=a_judgement(verdict)) for verdict in Verdict]
-    assert [len(line.split("\t")) for line in tsv(checks).splitlines()] == [6] * 4
-    assert markdown(checks).splitlines()[2].count(" | ") == 4
+    assert [len(line.split("\t")) for line in tsv(checks).splitlines()] == [7] * 4
+    assert markdown(checks).splitlines()[2].count(" | ") == 5
     assert "a \\| b c" in markdown(checks)
-    suite = ElementTree.fromstring(junit(checks))  # noqa: S314  (our own)
+    suite = ElementTree.fromstring(junit(checks))  # noqa: S314  (our own XML)
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
 
 

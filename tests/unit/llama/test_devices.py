@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from patchstack.files.places import cache_places
 from tests.conftest import Patchstack
 from tests.support import smi
 from tests.support.compiled import DEVICE_CODE, compile_c
@@ -83,8 +84,8 @@ def test_it_is_asked_anew_each_time(
         assert patchstack("gate", "run", "fast", "--bin", "bin") == 0
     assert (workspace / "asked").read_text() == "--list-devices\n" * 2
     assert (workspace / "ran").read_text() == "hello\n"  # kept, as ever
-    kept = [json.loads(path.read_text()) for path in (workspace / "evidence").glob("*.json")]
-    assert [one["facts"]["what"] for one in kept if one["facts"]["argv"][0] == "llama-completion"] == []
+    kept = [json.loads(path.read_text()) for path in cache_places().observations.glob("*.json")]
+    assert [one["facts"]["what"] for one in kept if one["ingredients"]["program"] == "llama-completion"] == []
     tool(workspace, "Available devices:")
     assert patchstack("gate", "run", "fast", "--bin", "bin") == 4
 

@@ -6,6 +6,7 @@ import io
 
 import pytest
 
+from patchstack.evidence.origin import Origin, Source
 from patchstack.gates.judgement import Judgement
 from patchstack.observe.protocol import Attempt
 from patchstack.report.gate import Checked, gate_line, print_checks
@@ -15,7 +16,8 @@ LONG = "plain=" + "0123456789abcdef" * 4 + " paged=" + "fedcba9876543210" * 4
 
 
 def attempt(*, recalled: bool) -> Attempt:
-    return Attempt(what="plain", key="k", code=0, seconds=41.0, complaint=None, recalled=recalled)
+    source = Source(origin=Origin.RECALLED, made="2026-11-20T08:15:30+00:00") if recalled else Source()
+    return Attempt(what="plain", key="k", code=0, seconds=41.0, complaint=None, source=source)
 
 
 def checked(actual: str, expected: str) -> Checked:
@@ -49,9 +51,12 @@ def test_a_terminal_gets_the_start_of_what_is_long(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("attempts", "line"),
     [
-        ((attempt(recalled=False),), "PASS     greedy  12 s"),
-        ((attempt(recalled=True), attempt(recalled=False)), "PASS     greedy  12 s"),
-        ((attempt(recalled=True), attempt(recalled=True)), "PASS     greedy  12 s (known from before)"),
+        ((attempt(recalled=False),), "PASS     greedy  12 s  observed now"),
+        ((attempt(recalled=True), attempt(recalled=False)), "PASS     greedy  12 s  observed now"),
+        (
+            (attempt(recalled=True), attempt(recalled=True)),
+            "PASS     greedy  12 s  recalled from this machine's cache (2026-11-20 08:15)",
+        ),
         ((), "PASS     greedy  12 s"),
     ],
 )

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.files.durations import recalled_duration, remember_duration
+from patchstack.files.places import cache_places
 from patchstack.report import tasks as screen
 from patchstack.report.streams import choose, manners, printing
 from patchstack.report.tasks import TaskScreen, fitted, what, when
@@ -230,14 +231,16 @@ def test_a_terminal_sees_each_gate_as_it_runs_and_then_its_verdict_and_time(gate
     assert all(re.match(r"gate (?:slow|fast) \(command\)", line) and len(line) < 80 for line in lines)
     assert re.search(r"\x1b\[32mPASS\x1b\[0m     slow  [2-9]", told)
     standing = left_standing(told)
-    assert re.fullmatch(r"PASS     slow  [\d.]+ s", standing[1])
-    assert re.fullmatch(r"PASS     fast  [\d.]+ s", standing[2])
+    assert re.fullmatch(r"PASS     slow  [\d.]+ s  observed now", standing[1])
+    assert re.fullmatch(r"PASS     fast  [\d.]+ s  observed now", standing[2])
     assert re.fullmatch(r"slow took [\d.]+ s of [\d.]+ s", standing[3])
-    assert standing[-1] == "PASS  quick: 2 gates: 2 PASS"
+    assert re.fullmatch(r"PASS  quick: 2 gates: 2 PASS; 2 observed, [\d.]+ s", standing[-1])
     again = on_terminal((*RUN, "--again"), gates)
     assert re.match(r"gate slow \(command\): .*  [\d.]+ s of about [\d.]+ s", live_lines(again)[0])
     known = left_standing(on_terminal(RUN, gates))
-    assert known[1:3] == ["PASS     slow  0.0 s (known from before)", "PASS     fast  0.0 s (known from before)"]
+    cached = r"recalled from this machine's cache \([-\d]+ [:\d]+\)"
+    assert re.fullmatch(rf"PASS     slow  0.0 s  {cached}", known[1])
+    assert re.fullmatch(rf"PASS     fast  0.0 s  {cached}", known[2])
 
 
 def test_durations_are_kept_in_the_cache_and_nowhere_else(gates: Path, places: Places) -> None:
@@ -245,11 +248,11 @@ def test_durations_are_kept_in_the_cache_and_nowhere_else(gates: Path, places: P
     kept = list((places.cache / "durations").iterdir())
     assert len(kept) == 1
     assert 2 < float(kept[0].read_text()) < 30
-    before = sorted(path.name for path in (gates / "evidence").rglob("*.json"))
+    before = sorted(path.name for path in cache_places().observations.rglob("*.json"))
     kept[0].write_text("7777.0\n")
     assert piped(*RUN, "--again", cwd=gates).returncode == 0
-    assert sorted(path.name for path in (gates / "evidence").rglob("*.json")) == before, "no part of a key"
-    assert "7777" not in "".join(path.read_text() for path in (gates / "evidence").rglob("*.json"))
+    assert sorted(path.name for path in cache_places().observations.rglob("*.json")) == before, "no part of a key"
+    assert "7777" not in "".join(path.read_text() for path in cache_places().observations.rglob("*.json"))
 
 
 def test_a_pipe_gets_a_line_at_the_start_and_at_the_end_of_each_gate(gates: Path) -> None:
@@ -258,9 +261,9 @@ def test_a_pipe_gets_a_line_at_the_start_and_at_the_end_of_each_gate(gates: Path
     lines = re.sub(r"\d\.\d s", "N s", done.stderr).splitlines()
     assert lines[1:] == [
         "gate slow (command)",
-        "PASS     slow  N s",
+        "PASS     slow  N s  observed now",
         "gate fast (command)",
-        "PASS     fast  N s",
+        "PASS     fast  N s  observed now",
         "slow took N s of N s",
     ]
     assert done.stdout.splitlines()[0].split() == ["gate", "kind", "verdict", "actual", "expected"]

@@ -1,0 +1,49 @@
+"""Outputs of observations, by content: a gzip file each, named by the SHA-256 of what is in it.
+
+Runs that print the same share a file. `zcat FILE | sha256sum` gives its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from pathlib import Path
+
+from patchstack.files.atomic import replace_file
+
+SUFFIX = ".gz"
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class Outputs:
+    """The outputs below a directory, which need not exist."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def path(self, digest: str) -> Path:
+        """Return the file of that content. The digest comes from a record: only the last part of a path counts."""
+        return self.directory / f"{Path(digest).name}{SUFFIX}"
+
+    def keep(self, content: bytes) -> str:
+        """Keep content, if it is not kept yet, and return its digest."""
+        digest = hashlib.sha256(content).hexdigest()
+        if self.read(digest, len(content)) is None:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            packer = zlib.compressobj(9, zlib.DEFLATED, _GZIP)
+            replace_file(self.path(digest), packer.compress(content) + packer.flush())
+        return digest
+
+    def read(self, digest: str, size: int) -> bytes | None:
+        """Return the content of that digest and size in bytes; None if it is missing or something else.
+
+        No more than `size` bytes are unpacked: the file is untrusted input.
+        """
+        try:
+            packed = self.path(digest).read_bytes()
+            unpacker = zlib.decompressobj(_GZIP)
+            content = unpacker.decompress(packed, max(size, 0) + 1)
+        except (OSError, zlib.error, OverflowError, ValueError):
+            return None
+        whole = unpacker.eof and not unpacker.unused_data and len(content) == size
+        return content if whole and hashlib.sha256(content).hexdigest() == digest else None

@@ -1,0 +1,141 @@
+"""Signatures of decisions, in the format and through the program that git uses: `ssh-keygen -Y`.
+
+What is signed is the canonical content of a decision, which holds the digest of every record, and these hold the
+digests of their outputs. It also names upstream, pin, series and commits, so a signature of another repository's
+decision says nothing of this one's. The namespace is our own: a signature of a commit, or of anything else, does not
+count as one of a decision.
+
+Signatures lie beside the decision, `ID.DIGEST.sig`: several people can sign one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from patchstack.errors import MissingError, UsageError
+from patchstack.evidence.ledger import Decision
+from patchstack.files.atomic import replace_file
+from patchstack.process import Finished, clean_environment, run
+
+NAMESPACE = "patchstack-decision"
+_PROGRAM = "ssh-keygen"
+_LARGEST = 64 << 10  # bytes of a signature
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signers:
+    """A list of allowed signers, as `ssh-keygen` reads it (see ALLOWED SIGNERS in its manual), and where it is from, in
+    words."""
+
+    content: bytes
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """A signature of a decision. `problem` is why it is none, or does not count; None if it counts. `by` is the signer
+    as the list of allowed signers names them; empty if that is not known. `broken`: it is not a signature over this
+    content at all, whoever made it."""
+
+    path: Path
+    by: str = ""
+    problem: str | None = None
+    broken: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether an allowed signer made it."""
+        return self.problem is None
+
+
+def sign(decision: Decision, directory: Path, key: Path) -> Path:
+    """Sign a decision with a private key, or a public one whose private key an agent holds; return the file.
+
+    Raises `UsageError` for a decision of format 1 or a key that does not sign, `MissingError` without ssh-keygen.
+    """
+    if decision.format < 2:
+        raise UsageError(
+            f"decision {decision.id[:12]} is of format 1: it does not hold the digests of its evidence",
+            hint="patchstack accept COMMIT decides anew, in format 2",
+        )
+    if not key.is_file():
+        raise UsageError(f"there is no key {key}", hint="ssh-keygen -t ed25519 -f KEY makes one")
+    done = _ssh_keygen("sign", "-f", str(key.absolute()), "-n", NAMESPACE, stdin=decision.content)
+    if not done.ok or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
+        told = done.complaint.splitlines()[-1] if done.complaint else f"ssh-keygen exits with {done.code}"
+        raise UsageError(f"{key} does not sign: {told}", hint="a key with a passphrase signs through ssh-agent")
+    path = directory / f"{decision.id}.{hashlib.sha256(done.stdout).hexdigest()[:16]}.sig"
+    replace_file(path, done.stdout)
+    return path
+
+
+def signatures(decision: Decision, directory: Path, signers: Signers | None) -> tuple[Signature, ...]:
+    """Return the signatures of a decision, each held against its content and the list; without a list none counts.
+
+    The time that counts is when the decision was made, as a commit's is for git: a key that expired later still counts.
+    Raises `MissingError` if there is a signature and no ssh-keygen.
+    """
+    pattern = re.compile(rf"{decision.id}\.[0-9a-f]{{16}}\.sig\Z")
+    paths = sorted(path for path in directory.glob("*.sig") if pattern.match(path.name))
+    return tuple(_checked(path, decision, signers) for path in paths)
+
+
+def strays(directory: Path, known: Iterator[str]) -> tuple[Path, ...]:
+    """Return the signature files that are of no decision."""
+    ids = set(known)
+    found = sorted(directory.glob("*.sig")) if directory.is_dir() else []
+    return tuple(path for path in found if path.name.partition(".")[0] not in ids)
+
+
+def _checked(path: Path, decision: Decision, signers: Signers | None) -> Signature:
+    try:
+        if path.stat().st_size > _LARGEST:
+            return Signature(path=path, problem="it is too large for a signature", broken=True)
+    except OSError as error:
+        return Signature(path=path, problem=f"it cannot be read: {error.strerror}", broken=True)
+    signature = str(path.absolute())
+    done = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", signature, stdin=decision.content)
+    if not done.ok:
+        return Signature(path=path, problem="it is no signature over this decision in our namespace", broken=True)
+    if signers is None:
+        return Signature(path=path, problem="no list of allowed signers was given")
+    when = _verify_time(decision.made)
+    if when is None:
+        return Signature(path=path, problem="the decision does not say when it was made", broken=True)
+    with tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
+        listed = Path(directory) / "allowed_signers"
+        listed.write_bytes(signers.content)
+        common = ("-f", str(listed), "-s", signature, f"-Overify-time={when}")
+        found = _ssh_keygen("find-principals", *common)
+        names = [one for one in re.split(r"[,\n]", found.stdout.decode("utf-8", "replace")) if one.strip()]
+        if not found.ok or not names:
+            return Signature(path=path, problem=f"its key is not in {signers.where}, or was not valid on {when[:8]}")
+        for name in names:
+            done = _ssh_keygen("verify", *common, "-I", name, "-n", NAMESPACE, stdin=decision.content)
+            if done.ok:
+                return Signature(path=path, by=name)
+    return Signature(path=path, by=names[0], problem=f"{signers.where} does not let {names[0]} sign decisions")
+
+
+def _verify_time(made: str) -> str | None:
+    try:
+        return datetime.fromisoformat(made).astimezone(UTC).strftime("%Y%m%d%H%M%S")
+    except ValueError:
+        return None
+
+
+def _ssh_keygen(what: str, *args: str, stdin: bytes = b"") -> Finished:
+    environment = clean_environment({"TZ": "UTC"}, network=True)
+    try:
+        return run([_PROGRAM, "-Y", what, *args], env=environment, stdin=stdin, timeout=60)
+    except MissingError as error:
+        raise MissingError(
+            "ssh-keygen is not installed here, and signatures are made and checked with it",
+            hint="install OpenSSH's client (8.9 or newer): apt install openssh-client",
+        ) from error

@@ -1,0 +1,115 @@
+"""A suite as a decision carries it: its entry in the workspace file, the digests of its models, and the files it names.
+
+So the verdicts of the decision can be drawn again when the workspace file says something else. It is kept as JSON, and
+read by the same code as the workspace file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from patchstack.errors import ConfigError, MissingError
+from patchstack.gates.suite import Suite, find_suite, read_suites
+from patchstack.workspace import Workspace, read_yaml
+from patchstack.workspace.mapping import Node
+
+SCHEMA = "patchstack.carried-suite/1"
+_MOST = 16 << 20  # bytes of a file that a gate names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedSuite:
+    """A suite by its name, and as JSON. The order of keys is that of the workspace file: it is that of states."""
+
+    name: str
+    content: bytes
+
+
+def carry(workspace: Path, name: str, keep: Callable[[bytes], str]) -> CarriedSuite:
+    """Return the suite of a workspace file as a decision carries it. `keep` takes the contents of the files that its
+    gates name, and returns their digests. Raises `ConfigError` for a file that is too large to be carried."""
+    document = read_yaml(workspace, comments=False)
+    entry = document["suites"][name]
+    files = {}
+    for text in sorted(set(_texts(entry))):
+        content = _named_file(workspace.parent, text)
+        if content is not None:
+            files[text] = {"sha256": keep(content), "size": len(content)}
+    models = {
+        model: {"path": model, **{key: one[key] for key in ("sha256", "what") if key in one}}
+        for model, one in (document.get("models") or {}).items()
+    }
+    whole = {"schema": SCHEMA, "suite": name, "entry": entry, "models": models, "files": files}
+    return CarriedSuite(name=name, content=json.dumps(whole, default=str, ensure_ascii=False).encode())
+
+
+def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: Path) -> Suite:
+    """Return the suite that a decision carries, with its files below an empty directory. `read` returns the content of
+    a digest and size.
+
+    Raises `ConfigError` for one that cannot be used, `MissingError` if a file is missing.
+    """
+    try:
+        document = json.loads(content)
+        if document["schema"] != SCHEMA:
+            raise ConfigError(f"the suite has the schema {document['schema']}, not {SCHEMA}")
+        name, entry, models = str(document["suite"]), document["entry"], document["models"]
+        files = {str(path): (str(one["sha256"]), int(one["size"])) for path, one in document["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"the suite is damaged: {type(error).__name__}") from error
+    for path, (digest, size) in files.items():
+        found = read(digest, size) if size <= _MOST else None
+        if found is None:
+            raise MissingError(f"the file {path} of the suite is missing")
+        if not _inside(path):
+            raise ConfigError(f"the suite names a file outside its directory: {path}")
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        (directory / path).write_bytes(found)
+    workspace = directory / "patchstack.yaml"
+    # YAML has JSON's form, but for the escapes of letters beyond the first plane.
+    text = json.dumps({"models": models, "suites": {name: entry}}, ensure_ascii=False)
+    workspace.write_text(text, encoding="utf-8")
+    problems: list[str] = []
+    top = Node(read_yaml(workspace), workspace, "", problems)
+    parsed = Workspace(path=workspace, series=(), models=top.mapping("models"), suites=top.mapping("suites"))
+    return find_suite(read_suites(parsed), name, workspace)
+
+
+def carried_name(content: bytes) -> str:
+    """Return the name of a suite that a decision carries; empty if it has none."""
+    try:
+        return str(json.loads(content)["suite"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+
+
+def _named_file(root: Path, text: str) -> bytes | None:
+    """The content of a file below the workspace's directory; None for a text that names none."""
+    if not text or len(text) > 255 or "\n" in text or "\0" in text or not _inside(text):
+        return None
+    path = root / text
+    if not path.is_file():
+        return None
+    if path.stat().st_size > _MOST:
+        raise ConfigError(f"{text} is larger than {_MOST >> 20} MiB, which evidence does not carry")
+    return path.read_bytes()
+
+
+def _inside(text: str) -> bool:
+    path = PurePosixPath(text)
+    return not path.is_absolute() and ".." not in path.parts and path.name not in ("", "patchstack.yaml")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)

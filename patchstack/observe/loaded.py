@@ -1,0 +1,128 @@
+"""Which files of a build a program may load, and their digests: what the key of an observation counts of a build.
+
+A program loads the libraries that it names (`NEEDED`), and those name others. ggml also loads backends while it runs,
+and any program can load a library whose name it holds or makes up. So these count as loaded as well:
+
+- `libggml-*`: backends, which ggml looks for beside the program;
+- a library whose name occurs in a file that is loaded;
+- a library that no file of the build names: it can only be there to be loaded while a program runs;
+- every file that is neither a program nor a library.
+
+Other programs, and libraries that only other programs name, do not count. Of a program that is no ELF file (a script)
+nothing is known: every file counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from patchstack.builds.proofs.elf import DamagedElf, Elf, read_elf
+from patchstack.errors import MissingError
+
+_PIECE = 1 << 22
+
+
+class LoadedFiles:
+    """The files of a directory of programs, read once. `stamp` is the build key, which programs carry."""
+
+    def __init__(self, directory: Path, names: Iterable[str], stamp: str | None = None) -> None:
+        self._directory = directory
+        self._names = frozenset(names)
+        self._stamp = stamp.encode() if stamp else b""
+        self._elves: dict[str, Elf | None] | None = None
+        self._digests: dict[Path, str] = {}
+
+    def by(self, program: str) -> dict[str, str]:
+        """Return the files that a program may load, itself among them, with their digests."""
+        return {name: self.digest(name) for name in sorted(self._loaded(program))}
+
+    def all(self) -> dict[str, str]:
+        """Return every file with its digest."""
+        return {name: self.digest(name) for name in sorted(self._names)}
+
+    def digest(self, name: str) -> str:
+        """Return the SHA-256 of a file's content, in hex.
+
+        The build's key and the linker's build id count as zeros: both change with any change of the source, and a
+        library that is otherwise the same does the same.
+        """
+        path = (self._directory / name).resolve()
+        if path not in self._digests:
+            elf = self._read().get(name)
+            self._digests[path] = _digest(path, self._stamp, elf.build_id if elf is not None else None)
+        return self._digests[path]
+
+    def _loaded(self, program: str) -> frozenset[str]:
+        elves = self._read()
+        if elves.get(program) is None:
+            return self._names
+        libraries = {name for name, elf in elves.items() if elf is not None and not elf.program}
+        named = {one for elf in elves.values() if elf is not None for one in elf.needed if one in self._names}
+        # By content: a library often has several names, and programs name one of them.
+        needed = {self.digest(name) for name in named}
+        start = {program, *(name for name in self._names if elves.get(name) is None)}
+        start |= {name for name in libraries if name.startswith("libggml-") or self.digest(name) not in needed}
+        found: set[str] = set()
+        while start:
+            name = start.pop()
+            if name in found:
+                continue
+            found.add(name)
+            elf = elves.get(name)
+            if elf is not None:
+                start |= {one for one in elf.needed if one in self._names}
+                start |= self._mentioned(self._directory / name, libraries - found)
+        return frozenset(found)
+
+    def _mentioned(self, path: Path, libraries: Iterable[str]) -> set[str]:
+        """Return the libraries whose names a file holds."""
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return {name for name in libraries if content.find(name.encode() + b"\0") >= 0}
+
+    def _read(self) -> Mapping[str, Elf | None]:
+        """Return what each file says of itself; None for one that is no ELF file, or cannot be read as one."""
+        if self._elves is None:
+            self._elves = {name: _elf(self._directory / name) for name in self._names}
+        return self._elves
+
+
+def _elf(path: Path) -> Elf | None:
+    try:
+        return read_elf(path)
+    except DamagedElf:
+        return None
+    except MissingError:  # no pyelftools: nothing is known of any file, so every file counts
+        return None
+
+
+def _digest(path: Path, stamp: bytes, build_id: tuple[int, int] | None) -> str:
+    whole = hashlib.sha256()
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            return whole.hexdigest()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            at = 0
+            for start, length in sorted(_masked(content, stamp, build_id)):
+                start, end = max(start, at), start + length
+                _update(whole, content, at, start)
+                whole.update(bytes(max(0, end - start)))
+                at = max(at, end)
+            _update(whole, content, at, len(content))
+    return whole.hexdigest()
+
+
+def _masked(content: mmap.mmap, stamp: bytes, build_id: tuple[int, int] | None) -> list[tuple[int, int]]:
+    found = [build_id] if build_id is not None else []
+    at = content.find(stamp) if stamp else -1
+    while at >= 0:
+        found.append((at, len(stamp)))
+        at = content.find(stamp, at + len(stamp))
+    return found
+
+
+def _update(whole: hashlib._Hash, content: mmap.mmap, start: int, end: int) -> None:
+    for at in range(start, end, _PIECE):
+        whole.update(content[at : min(at + _PIECE, end)])

@@ -1,0 +1,154 @@
+"""Answer a gate's questions from records alone: nothing is run, and the gate draws its verdict again.
+
+A record answers an invocation if all that the invocation says is in it, and if every file that its program may have
+loaded is one of the build at hand. What it ran on is in the record too, but nobody can tell from here whether it did.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from patchstack.canonical import canonical, one_line
+from patchstack.errors import MissingError
+from patchstack.evidence.origin import Origin, Source
+from patchstack.evidence.store import Record
+from patchstack.observe.layout import Programs
+from patchstack.observe.observer import RunContext
+from patchstack.observe.protocol import Attempt, Complete, Invocation, Model, Observed
+from patchstack.observe.runner import observation_of
+
+_SOURCE = Source(origin=Origin.RECORDED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedBuilds:
+    """The files of builds with their digests: by the name that a gate calls them by, a key or a path below `root`."""
+
+    root: Path
+    files: Mapping[str, Mapping[str, str]]
+
+    def named(self, build: str | Programs) -> Mapping[str, str]:
+        """Return the files of a build. Raises `MissingError` if they are not recorded."""
+        if isinstance(build, Programs):
+            names = [build.key or str(build.directory)]
+        else:
+            names = [build, *(key for key in self.files if key.startswith(build) and len(build) >= 8)]
+        for name in names:
+            path = Path(name)
+            short = str(path.relative_to(self.root)) if path.is_absolute() and path.is_relative_to(self.root) else name
+            if short in self.files:
+                return self.files[short]
+        raise MissingError(f"no files are recorded of the other build {names[0][:12]}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """An `Observer` that answers from records. `files` are those of the build that is judged, with their digests."""
+
+    records: Sequence[Record]
+    files: Mapping[str, str]
+    builds: RecordedBuilds
+    context: RunContext
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def within(self, context: RunContext) -> Self:
+        return replace(self, context=context)
+
+    def beside(self, build: str | Programs) -> Replay:
+        return replace(self, files=self.builds.named(build), context=replace(self.context, reference=None))
+
+    def build_digest(self) -> str:
+        return hashlib.sha256(canonical(dict(self.files))).hexdigest()
+
+    def programs(self) -> frozenset[str]:
+        return frozenset(self.files)
+
+    def has(self, kept: str) -> bool:
+        return any(kept in _kept(record) for record in self.records)
+
+    def size_of(self, kept: str) -> int | None:
+        sizes = (_kept(record).get(kept) for record in self.records)
+        return next((size for size in sizes if isinstance(size, int)), None)
+
+    def digest_of(self, model: Model) -> str:
+        if model.sha256 is not None:
+            return model.sha256
+        found = {digest for record in self.records if (digest := _models(record).get(model.name)) is not None}
+        if len(found) != 1:
+            raise MissingError(f"no digest of model {model.name} is recorded")
+        return str(found.pop())
+
+    def observe(self, invocation: Invocation, *, complete: Complete, tries: int = 3, salt: str = "") -> Observed:
+        if invocation.program not in self.files:
+            raise MissingError(f"{invocation.program} is not in the build")
+        wanted = self._ingredients(invocation, salt)
+        complaint = "no record answers it"
+        for record in self.records:
+            seen = observation_of(record, _SOURCE) if self._answers(record.ingredients, wanted) else None
+            if seen is None:
+                continue
+            if (why := complete(seen)) is not None:
+                complaint = why
+                continue
+            attempt = Attempt(
+                what=invocation.what,
+                key=seen.key,
+                code=seen.code,
+                seconds=seen.seconds,
+                complaint=None,
+                source=_SOURCE,
+            )
+            return Observed(observation=seen, attempts=(attempt,))
+        lost = Attempt(what=invocation.what, key="", code=0, seconds=0.0, complaint=complaint, source=_SOURCE)
+        return Observed(observation=None, attempts=(lost,))
+
+    def _answers(self, ingredients: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+        loaded = ingredients.get("programs")
+        if not isinstance(loaded, Mapping) or invocation_parts(ingredients) != wanted:
+            return False
+        return ingredients["program"] in loaded and _contained(loaded.items(), self.files)
+
+    def _ingredients(self, invocation: Invocation, salt: str) -> dict[str, Any]:
+        return {
+            "program": invocation.program,
+            "args": list(invocation.args),
+            "env": dict(invocation.env),
+            "models": {model.name: self.digest_of(model) for model in invocation.models},
+            "inputs": {name: hashlib.sha256(data).hexdigest() for name, data in invocation.inputs.items()},
+            "keeps": list(invocation.keeps),
+            "brings": list(invocation.brings),
+            "requests": [one_line([one.path, one.body]) for one in invocation.requests],
+            "kind": self.context.kind,
+            "salt": salt,
+        }
+
+
+def invocation_parts(ingredients: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ingredients that an invocation gives: without the build's files and what it ran on."""
+    return {name: value for name, value in ingredients.items() if name not in ("schema", "programs", "hardware")}
+
+
+def _contained(loaded: Iterable[tuple[str, str]], files: Mapping[str, str]) -> bool:
+    return all(files.get(name) == digest for name, digest in loaded)
+
+
+def _kept(record: Record) -> Mapping[str, Any]:
+    found = record.facts.get("kept")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _models(record: Record) -> Mapping[str, Any]:
+    found = record.ingredients.get("models")
+    return found if isinstance(found, Mapping) else {}

@@ -1,0 +1,38 @@
+"""Which recorded evidence counts as known.
+
+A record in the tree is a file that anyone could have written. Outside CI it may answer a question (`gate run`), which
+the answer then says. In CI, and for an acceptance, only what an allowed signer signed counts.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from patchstack.evidence.ledger import Ledger, named_records
+from patchstack.evidence.origin import Recorded
+from patchstack.evidence.signing import Signers, signatures
+from patchstack.evidence.store import Evidence
+
+
+def in_ci() -> bool:
+    """Whether this runs in CI: there, files of the repository are a stranger's."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
+
+
+def recorded_evidence(root: Path, signers: Signers | None) -> Recorded | None:
+    """Return the recorded evidence of a workspace that answers questions here; None if none does."""
+    if signers is not None:
+        return signed_evidence(root, signers)
+    if in_ci():
+        return None
+    return Recorded(Evidence(root / "evidence"), named_records(Ledger(root / "ledger").look()[0]))
+
+
+def signed_evidence(root: Path, signers: Signers) -> Recorded:
+    """Return the records that decisions name which an allowed signer signed."""
+    ledger = Ledger(root / "ledger")
+    signed = [
+        one for one in ledger.look()[0] if any(found.counts for found in signatures(one, ledger.directory, signers))
+    ]
+    return Recorded(Evidence(root / "evidence"), named_records(signed))

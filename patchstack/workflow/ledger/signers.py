@@ -1,0 +1,56 @@
+"""The list of allowed signers that counts: of a protected branch, or a file outside the tree that is checked.
+
+Whoever opens a pull request controls every file of it. So a list in the tree under test never counts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from patchstack.errors import MissingError, UsageError
+from patchstack.evidence.signing import Signers
+from patchstack.git import run as git
+
+DEFAULT = "ledger/allowed_signers"
+
+
+def find_signers(given: str, root: Path) -> Signers:
+    """Return the list that `FILE|REF` means: a file outside the repository of `root`, or `REF` or `REF:PATH` of it.
+
+    Raises `UsageError` for a list in the tree under test, `MissingError` if there is none.
+    """
+    path = Path(given).expanduser()
+    place = root.resolve()
+    top = next((one for one in (place, *place.parents) if (one / ".git").exists()), None)
+    if path.is_file():
+        if path.resolve().is_relative_to(top or place):
+            raise UsageError(
+                f"{given} is in the tree that is checked: whoever changes the tree could change it as well",
+                hint=f"name a ref that others cannot push to: --signers origin/main takes {DEFAULT} of it",
+            )
+        return Signers(content=path.read_bytes(), where=given)
+    ref, _, name = given.partition(":")
+    if top is None:
+        raise MissingError(f"there is no file {given}, and {root} is in no git repository")
+    if _is_checked_out(top, ref):
+        raise UsageError(
+            f"{ref} is what is checked out here: its list is in the tree that is checked",
+            hint="name the protected branch as its remote has it: --signers origin/main",
+        )
+    name = name or (place / DEFAULT).relative_to(top).as_posix()
+    found = git.read(top, "cat-file", "blob", f"{ref}:{name}")
+    if ref.startswith("-") or not found.ok:
+        raise MissingError(
+            f"there is no list of allowed signers {given}: {git.first_complaint(found)}",
+            hint=f"--signers FILE, or --signers REF for {DEFAULT} of a branch",
+        )
+    return Signers(content=found.stdout, where=f"{name} of {ref}")
+
+
+def _is_checked_out(top: Path, ref: str) -> bool:
+    """Whether a ref is a name of what is checked out: HEAD, or its branch."""
+    if ref in ("", "@") or ref.upper().startswith(("HEAD", "@{")):
+        return True
+    head = git.read(top, "rev-parse", "--symbolic-full-name", "HEAD")
+    named = git.read(top, "rev-parse", "--symbolic-full-name", "--verify", "--end-of-options", ref)
+    return head.ok and named.ok and bool(named.stdout.strip()) and head.stdout == named.stdout

@@ -1,0 +1,255 @@
+"""A workspace with decisions of format 2 whose programs are never compiled: real git, real gates, a fixed engine.
+
+Accepting goes through `workflow.candidate`; builds are directories of files, and programs print what llama.cpp's did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from patchstack.builds.inputs.plan import Request
+from patchstack.builds.inputs.source import Source
+from patchstack.builds.inputs.variant import load_variants
+from patchstack.builds.record.record import BuildDocument
+from patchstack.builds.record.store import Stored
+from patchstack.canonical import canonical, indented
+from patchstack.evidence.ledger import Decision, Ledger
+from patchstack.evidence.origin import Known
+from patchstack.evidence.signing import Signers
+from patchstack.evidence.store import Evidence, Observations
+from patchstack.files.places import cache_places
+from patchstack.gates.suite import find_suite, read_suites
+from patchstack.git.remote import Cache
+from patchstack.observe.from_build import programs_of
+from patchstack.observe.observer import RunContext
+from patchstack.observe.runner import Runner
+from patchstack.workflow.candidate.accept import Terms
+from patchstack.workflow.candidate.acceptance import Accepted, accept
+from patchstack.workflow.candidate.candidate import described, open_candidates
+from patchstack.workflow.ledger.check import LedgerCheck, check_ledger
+from patchstack.workflow.machine import Connection, ProvingMachine
+from patchstack.workspace import Workspace, read_workspace
+from tests.support.fixed_engine import FixedEngine, write_programs
+from tests.support.toy import Toy, a_toy
+
+SUITES = """\
+models:
+  one: {path: one.gguf, sha256: 583a3ee3dcfe165b1686159c657930db6c4621e152297fd69760f49eb890671f}
+suites:
+  quick:
+    gates:
+      - name: greedy
+        kind: completion
+        model: one
+        prompt: The capital of France is
+        states:
+          plain: {expect: 21331c2f8458541e87848813cc90c5ed}
+          paged: {env: {LLAMA_KV_PAGED: 1}, same_as: plain}
+      - {name: ops, kind: backend-ops, backend: CPU, ops: [ARGMAX, L2_NORM], cases: {file: cases.txt}}
+      - {name: drift, kind: drift, base: one, model: one, text: text.txt, contexts: [128, 256], batch: 256, chunks: 3,
+         env: {LLAMA_KV_PAGED: 1}, base_env: {}, mean: 1.0, same_top: 1}
+      - {name: mark, kind: engaged, model: one, prompt: A, on: {MARK: 1}, off: {MARK: 0}, mark: "^trace: step="}
+      - {name: hello, kind: command, program: hello, must: "^hello$"}
+"""
+
+
+_OPTIONS = ("variant", "engine", "platform", "targets", "jobs", "memory", "cpus", "time", "ccache", "toolchain")
+
+
+class PaperMachine(ProvingMachine):
+    """A machine whose builds are made of paper: their programs' bytes depend on the tree alone."""
+
+    def build(self, source: Source) -> Stored:
+        directory = cache_places().builds / source.tree
+        inputs: dict[str, Any] = {
+            "schema": "patchstack.build-key/1",
+            "recipe": 1,
+            "tree": source.tree,
+            "architecture": None,
+            "cmake": {},
+            "compile": {},
+            "targets": ["toy"],
+            "toolchain": f"sha256:{'7' * 64}",
+        }
+        if not directory.is_dir():
+            write_programs(directory / "bin", f"newer {source.tree}")
+        key = hashlib.sha256(canonical(inputs)).hexdigest()
+        record = {
+            "schema": "patchstack.build/1",
+            "key": key,
+            "status": "built",
+            "engine": {"spec": "host", "kind": "host", "endpoint": "here", "version": "1", "platform": "linux/arm64"},
+            "variant": "paper",
+            "platform": "linux/arm64",
+            "arch": None,
+            "source": {
+                "label": source.label,
+                "tree": source.tree,
+                "pin": None,
+                "upstream": None,
+                "series": "",
+                "patches": [],
+                "absent": [],
+            },
+            "options": {name: {"value": None, "from": "test"} for name in _OPTIONS} | {"cmake": {}, "compile": {}},
+            "inputs": inputs,
+            "notes": [],
+            "started": "",
+            "finished": "",
+            "wall_s": 0.0,
+            "seconds": {},
+            "ccache": None,
+            "binaries": [],
+            "proofs": [{"id": "exists", "verdict": "PASS", "detail": "there"}],
+            "rejection": None,
+        }
+        return Stored(key=key, directory=directory, record=msgspec.convert(record, BuildDocument))
+
+    @contextlib.contextmanager
+    def _running(self, stored: Stored) -> Iterator[Runner]:
+        with Runner(
+            self.connection.engine,
+            dataclasses.replace(programs_of(stored, isolated=False), gpus=False),
+            observations=self.known.cache,
+            memory=cache_places().digests,
+            context=RunContext(kind=""),
+            hardware="linux/arm64; Neoverse V2; no gpu",
+            again=self.again,
+            recorded=self.recorded,
+        ) as runner:
+            yield runner
+
+    def runner(self, stored: Stored) -> contextlib.AbstractContextManager[Runner]:
+        return self._running(stored)
+
+
+@dataclass(slots=True)
+class Decided:
+    """A workspace with a fork, a series and decisions."""
+
+    root: Path
+    toy: Toy
+    cache: Path
+    engine: FixedEngine = field(default_factory=FixedEngine)
+
+    @property
+    def workspace(self) -> Workspace:
+        return read_workspace(self.root / "patchstack.yaml")
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.root / "ledger")
+
+    @property
+    def evidence(self) -> Evidence:
+        return Evidence(self.root / "evidence")
+
+    @property
+    def known(self) -> Known:
+        places = cache_places()
+        return Known(cache=Observations(places.observations, places.outputs))
+
+    def accept(self, commit: str, *, again: bool = False, signers: Signers | None = None) -> Accepted:
+        """Accept a commit of the fork."""
+        from patchstack.workflow.ledger.recorded import signed_evidence
+
+        workspace = self.workspace
+        cache = Cache(lambda: self.cache, offline=True)
+        way = open_candidates(workspace.series[0], cache, commit)
+        machine = PaperMachine(
+            workspace=workspace,
+            connection=Connection(engine=self.engine, open_another=lambda: self.engine, tell=lambda _: None),
+            request=Request(),
+            variants=load_variants(workspace.variants),
+            default=None,
+            purpose="test",
+            allow=(),
+            offline=True,
+            watching=contextlib.nullcontext,  # type: ignore[arg-type]
+            again=again,
+            recorded=signed_evidence(self.root, signers) if signers is not None else None,
+        )
+        suite = find_suite(read_suites(workspace), None, workspace.path)
+        return accept(
+            way,
+            described(way),
+            cache,
+            Terms(suite=suite),
+            machine,
+            self.ledger,
+            why="It is good.",
+            told=lambda step, seconds: None,
+            decided=lambda path: None,
+        )
+
+    def check(self, signers: Signers | None = None, *, require_signed: bool = False) -> LedgerCheck:
+        """Check the ledger as somebody does who has a clone and nothing else."""
+        workspace = self.workspace
+        empty = self.root.parent / "empty-cache"
+        return check_ledger(workspace, Cache(lambda: empty, offline=True), signers, require_signed=require_signed)
+
+    def wrong(self, signers: Signers | None = None, *, require_signed: bool = False) -> list[str]:
+        """What is wrong, of the ledger and of every decision."""
+        found = self.check(signers, require_signed=require_signed)
+        return [*found.problems, *(text for one in found.decisions for text in one.findings.wrong)]
+
+    def decision(self, subject: str) -> Decision:
+        """The newest decision on a commit of that subject."""
+        return next(one for one in self.ledger.read() if one.candidates[-1].subject == subject)
+
+    def rewrite(self, decision: Decision, **changes: Any) -> Decision:
+        """Put another decision in the place of one, named by its content, as a forger would."""
+        forged = dataclasses.replace(decision, **changes)
+        (self.ledger.directory / f"{decision.id}.json").unlink()
+        self.ledger.write(forged)
+        return forged
+
+    def evidence_document(self, decision: Decision) -> dict[str, Any]:
+        """A copy of a decision's evidence, to be changed."""
+        found: dict[str, Any] = json.loads(json.dumps(dict(decision.evidence)))
+        return found
+
+
+def decide(directory: Path, cache: Path) -> Decided:
+    """Make the workspace, and accept both commits of its fork."""
+    directory.mkdir(parents=True, exist_ok=True)
+    toy = a_toy(directory, "host")
+    shutil.rmtree(toy.fork.series)
+    text = (directory / "patchstack.yaml").read_text()
+    text = text.replace("variants:\n", "variants:\n  paper: {targets: [toy]}\n").replace(
+        "variant: cpu\n", f"variant: paper\n    fork: {toy.fork.repo.path}\n    fork_ref: product\n"
+    )
+    text = text.replace(f"patches: {toy.fork.series}\n", "patches: patches\n")
+    (directory / "patchstack.yaml").write_text(text + SUITES)
+    (directory / "one.gguf").write_bytes(b"GGUF one")
+    for name in ("text.txt", "cases.txt"):
+        shutil.copy(Path(__file__).parent.parent / "data" / "observation_keys" / name, directory / name)
+    made = Decided(root=directory, toy=toy, cache=cache)
+    for commit in toy.fork.commits:
+        done = made.accept(commit)
+        assert done.decision is not None, [(one.name, one.detail) for one in done.steps if one.verdict != "PASS"]
+    return made
+
+
+def changed_record(made: Decided, digest: str, changes: Mapping[str, Any]) -> str:
+    """Write a record with other top fields, and return its new digest; the old one stays."""
+    document = json.loads((made.evidence.records / f"{digest}.json").read_bytes())
+    content = indented({**document, **changes})
+    name = hashlib.sha256(content).hexdigest()
+    (made.evidence.records / f"{name}.json").write_bytes(content)
+    return name
+
+
+def steps_of(evidence: Mapping[str, Any], gate: str) -> Sequence[dict[str, Any]]:
+    """The steps of a gate, which are to be changed."""
+    return [step for step in evidence["steps"] if step.get("gate") == gate]

@@ -1,0 +1,549 @@
+"""Ways to forge what the repository carries: each is found by the check, or by the signature.
+
+`docs/threat-model.md` has the table; `test_the_table_names_every_forgery` holds it to this one.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import gzip
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from patchstack.canonical import canonical, indented
+from patchstack.evidence.key import key_of
+from patchstack.evidence.ledger import Decision
+from patchstack.evidence.signing import Signers, sign
+from patchstack.evidence.store import Record
+from tests.support.checkout import ROOT
+from tests.support.decided import Decided, changed_record, decide, steps_of
+from tests.support.ssh_keys import a_key, allowed
+
+SECOND = "Use the rows"
+
+
+@pytest.fixture(autouse=True)
+def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here outlives the test: waiting for the disk would take most of its time."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgery:
+    """A way to forge. `told` is in what the check says; None: only a signature finds it. `consistent`: all digests and
+    names are made anew."""
+
+    forge: Callable[[Decided], None]
+    told: str | None
+    consistent: bool = False
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A workspace with two signed decisions, and the key; made once, to be copied."""
+    place = tmp_path_factory.mktemp("decided")
+    with mock.patch("os.fsync"), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATCHSTACK_CACHE", str(place / "cache"))
+        made = decide(place / "w", place / "cache")
+        key = a_key(place / "keys", "maintainer")
+        for decision in made.ledger.read():
+            sign(decision, made.ledger.directory, key)
+    return place / "w", key
+
+
+@pytest.fixture
+def made(signed: tuple[Path, Path], tmp_path: Path) -> Decided:
+    """A copy of the workspace."""
+    shutil.copytree(signed[0], tmp_path / "w", symlinks=True)
+    first = mock.Mock()  # a check needs no toy
+    return Decided(root=tmp_path / "w", toy=first, cache=tmp_path / "cache")
+
+
+def the_list(signed: tuple[Path, Path]) -> Signers:
+    return allowed(signed[1])
+
+
+# What a forger does
+
+
+def records_of(made: Decided, decision: Decision, gate: str, which: str = "candidate") -> list[str]:
+    """The keys of a gate's records."""
+    step = next(step for step in steps_of(decision.evidence, gate) if step["which"] == which)
+    return [str(key) for key in step["observations"]]
+
+
+def first_output(made: Decided, decision: Decision) -> Path:
+    """The file of some output of a gate."""
+    key = records_of(made, decision, "greedy")[0]
+    record = json.loads((made.evidence.records / f"{decision.evidence['records'][key]}.json").read_bytes())
+    return made.evidence.outputs.path(record["outputs"]["stdout"]["sha256"])
+
+
+def anew(world: Decided, decision: Decision, evidence: dict[str, Any], **changes: Any) -> Decision:
+    """Write a decision with other evidence, by its new name, and take the old signature away."""
+    for path in world.ledger.directory.glob(f"{decision.id}.*.sig"):
+        path.unlink()
+    return world.rewrite(decision, evidence=evidence, **changes)
+
+
+def rerecord(
+    made: Decided, evidence: dict[str, Any], key: str, change: Callable[[Record], Record], *, rename: bool = True
+) -> str:
+    """Change a record, and give it, and all that names it, new names. Return its key."""
+    old = made.evidence.read(evidence["records"].pop(key))
+    new = change(old)
+    new = dataclasses.replace(new, key=key_of(new.ingredients)) if rename else new
+    evidence["records"][new.key] = made.evidence.keep(new)
+    text = json.dumps(evidence["steps"]).replace(key, new.key)
+    evidence["steps"] = json.loads(text)
+    for step in evidence["steps"]:
+        if "observations" in step:
+            step["observations"] = sorted(step["observations"])
+    return new.key
+
+
+def with_stdout(content: bytes) -> Callable[[Record], Record]:
+    return lambda record: dataclasses.replace(record, blobs={**record.blobs, "stdout": content})
+
+
+def with_blobs(blobs: Mapping[str, bytes]) -> Callable[[Record], Record]:
+    return lambda record: dataclasses.replace(record, blobs=blobs)
+
+
+def with_ingredients(**changes: Any) -> Callable[[Record], Record]:
+    return lambda record: dataclasses.replace(record, ingredients={**record.ingredients, **changes})
+
+
+def resuited(made: Decided, evidence: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the suite that a decision carries, and name it anew."""
+    old = evidence["suite"]
+    document = json.loads(made.evidence.outputs.read(old["sha256"], old["size"]) or b"")
+    change(document)
+    content = json.dumps(document).encode()
+    evidence["suite"] = {"name": old["name"], "sha256": made.evidence.outputs.keep(content), "size": len(content)}
+
+
+def edit_an_output(made: Decided) -> None:
+    path = first_output(made, made.decision(SECOND))
+    path.write_bytes(gzip.compress(b"another text\n"))
+
+
+def alter_a_compressed_output(made: Decided) -> None:
+    path = first_output(made, made.decision(SECOND))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def append_to_a_compressed_output(made: Decided) -> None:
+    path = first_output(made, made.decision(SECOND))
+    path.write_bytes(path.read_bytes() + gzip.compress(b"and more\n"))
+
+
+def cut_a_compressed_output(made: Decided) -> None:
+    path = first_output(made, made.decision(SECOND))
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def remove_an_output(made: Decided) -> None:
+    first_output(made, made.decision(SECOND)).unlink()
+
+
+def edit_a_record(made: Decided) -> None:
+    decision = made.decision(SECOND)
+    path = made.evidence.records / f"{decision.evidence['records'][records_of(made, decision, 'ops')[0]]}.json"
+    document = json.loads(path.read_bytes())
+    document["facts"]["code"] = 0
+    document["facts"]["seconds"] = 0.5
+    path.write_bytes(indented(document))
+
+
+def remove_a_record(made: Decided) -> None:
+    decision = made.decision(SECOND)
+    (made.evidence.records / f"{decision.evidence['records'][records_of(made, decision, 'ops')[0]]}.json").unlink()
+
+
+def edit_a_decision(made: Decided) -> None:
+    path = made.ledger.directory / f"{made.decision(SECOND).id}.json"
+    path.write_text(path.read_text().replace("It is good.", "It is very good."))
+
+
+def an_output_with_its_digest(made: Decided) -> None:
+    """The output, its name, the record and the decision are new; the outputs now say that the text changed."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    for key in records_of(made, decision, "greedy"):
+        rerecord(made, evidence, key, with_stdout(b"The capital of France is Lyon.\n"))
+    anew(made, decision, evidence)
+
+
+def rekey_a_record(made: Decided) -> None:
+    """A record gets the key of a run with another environment, its ingredients stay."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    key = records_of(made, decision, "hello")[0]
+    digest = changed_record(made, evidence["records"].pop(key), {"key": "0" * 64})
+    evidence["records"]["0" * 64] = digest
+    evidence["steps"] = json.loads(json.dumps(evidence["steps"]).replace(key, "0" * 64))
+    anew(made, decision, evidence)
+
+
+def change_an_ingredient(made: Decided) -> None:
+    """A run without the switch is passed off as the run with it: key and names are made anew."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    for key in records_of(made, decision, "mark"):
+        rerecord(made, evidence, key, with_ingredients(env={"MARK": "2"}))
+    anew(made, decision, evidence)
+
+
+def take_a_record_from_another_build(made: Decided) -> None:
+    """The candidate's records are those of the build before it."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    steps = {step["which"]: step for step in steps_of(evidence, "greedy")}
+    for key in steps["candidate"]["observations"]:
+        del evidence["records"][key]
+    steps["candidate"]["observations"] = steps["before"]["observations"]
+    anew(made, decision, evidence)
+
+
+def swap_two_records(made: Decided) -> None:
+    """Two keys of a decision name each other's records."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    one, other = records_of(made, decision, "greedy")
+    records = evidence["records"]
+    records[one], records[other] = records[other], records[one]
+    anew(made, decision, evidence)
+
+
+def swap_the_outputs_of_two_gates(made: Decided) -> None:
+    """The outputs of the run with a switch are those of the run without, and the other way round; all named anew."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    one, other = records_of(made, decision, "mark")
+    blobs = {key: made.evidence.read(evidence["records"][key]).blobs for key in (one, other)}
+    rerecord(made, evidence, one, with_blobs(blobs[other]))
+    rerecord(made, evidence, other, with_blobs(blobs[one]))
+    anew(made, decision, evidence)
+
+
+def add_a_pass(made: Decided) -> None:
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    step = steps_of(evidence, "hello")[-1]
+    evidence["steps"].append({**step, "name": "gate speed (candidate)", "gate": "speed"})
+    anew(made, decision, evidence)
+
+
+def drop_a_gate_s_step(made: Decided) -> None:
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    evidence["steps"] = [step for step in evidence["steps"] if step.get("gate") != "ops"]
+    evidence["records"] = {
+        key: digest
+        for key, digest in evidence["records"].items()
+        if any(key in step.get("observations", ()) for step in evidence["steps"])
+    }
+    anew(made, decision, evidence)
+
+
+def turn_a_fail_into_a_pass(made: Decided) -> None:
+    """The outputs say FAIL, the step says PASS, and everything is named anew."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    for key in records_of(made, decision, "hello"):
+        rerecord(made, evidence, key, with_stdout(b"bye\n"))
+    anew(made, decision, evidence)
+
+
+def edit_a_figure(made: Decided) -> None:
+    """The verdict stays PASS, with better figures than the outputs give."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    steps_of(evidence, "drift")[-1]["actual"] = "128: 0, 256: 0"
+    anew(made, decision, evidence)
+
+
+def change_a_reference(made: Decided) -> None:
+    """The suite asks for another transcript than the outputs give."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+
+    def other(document: dict[str, Any]) -> None:
+        document["entry"]["gates"][0]["states"]["plain"]["expect"] = "0" * 32
+
+    resuited(made, evidence, other)
+    anew(made, decision, evidence)
+
+
+def replay_for_another_commit(made: Decided) -> None:
+    """The decision on the first patch is written again for the second."""
+    first, second = made.decision("Rows a block"), made.decision(SECOND)
+    anew(made, second, made.evidence_document(first))
+
+
+def replay_an_older_decision(made: Decided) -> None:
+    """The newer decision on the same commits is taken away, and the one that it superseded counts again: of format 1,
+    where nothing can be checked."""
+    decision = made.decision(SECOND)
+    anew(made, decision, {"steps": []}, format=1)
+
+
+def change_the_tree(made: Decided) -> None:
+    decision = made.decision(SECOND)
+    (candidate,) = decision.candidates
+    anew(
+        made,
+        decision,
+        made.evidence_document(decision),
+        candidates=(dataclasses.replace(candidate, tree="1" * 40),),
+    )
+
+
+def change_the_diff(made: Decided) -> None:
+    decision = made.decision(SECOND)
+    (candidate,) = decision.candidates
+    diff = candidate.diff.replace("rows.h", "cols.h")
+    anew(made, decision, made.evidence_document(decision), candidates=(dataclasses.replace(candidate, diff=diff),))
+
+
+def change_the_pin(made: Decided) -> None:
+    decision = made.decision(SECOND)
+    anew(made, decision, made.evidence_document(decision) | {"pin": "2" * 40})
+
+
+def change_the_build_s_inputs(made: Decided) -> None:
+    """A build with another option, under the key of the real one."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    step = next(step for step in evidence["steps"] if step["name"] == "build candidate")
+    step["inputs"]["cmake"] = {"GGML_NATIVE": "ON"}
+    anew(made, decision, evidence)
+
+
+def a_build_of_another_tree(made: Decided) -> None:
+    """A build of another tree, with the key that follows from it."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    step = next(step for step in evidence["steps"] if step["name"] == "build candidate")
+    old = step["build"]
+    step["inputs"]["tree"] = "3" * 40
+    new = hashlib.sha256(canonical(step["inputs"])).hexdigest()
+    anew(made, decision, json.loads(json.dumps(evidence).replace(old, new)))
+
+
+def a_proof_that_failed(made: Decided) -> None:
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    next(step for step in evidence["steps"] if step["name"] == "build candidate")["proofs"]["exists"] = "INVALID"
+    anew(made, decision, evidence)
+
+
+def patch_lock_and_decision(made: Decided) -> None:
+    """A patch is edited, with its digest and patch-id in the lock and in the decision."""
+    from patchstack.git.format import patch_ids
+
+    decision = made.decision(SECOND)
+    (candidate,) = decision.candidates
+    patches = made.workspace.series[0].patches
+    path = next(patches.glob("0002*"))
+    content = path.read_bytes().replace(b'"rows.h"', b'"cols.h"')
+    (new_id,) = patch_ids([content])
+    lock = (patches / "series.lock").read_text()
+    lock = lock.replace(hashlib.sha256(path.read_bytes()).hexdigest(), hashlib.sha256(content).hexdigest())
+    (patches / "series.lock").write_text(lock.replace(candidate.patch_id, new_id))
+    path.write_bytes(content)
+    forged = dataclasses.replace(candidate, patch_id=new_id, diff=candidate.diff.replace('"rows.h"', '"cols.h"'))
+    anew(made, decision, made.evidence_document(decision), candidates=(forged,))
+
+
+def the_commit_in_the_lock(made: Decided) -> None:
+    """The commit in the lock is given another tree."""
+    path = made.workspace.series[0].patches / "series.lock"
+    (found,) = re.findall(r'object: "([^"]*)"\n\Z', path.read_text())
+    raw = base64.b64decode(found).replace(b"tree ", b"tree 0", 1)
+    path.write_text(path.read_text().replace(found, base64.b64encode(raw[:46] + raw[47:]).decode()))
+
+
+def invent_outputs(made: Decided) -> None:
+    """What the candidate printed is invented, so that every gate passes; everything is named anew."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    for key in records_of(made, decision, "hello"):
+        rerecord(made, evidence, key, with_stdout(b"hello\n\n"))
+    anew(made, decision, evidence)
+
+
+def loosen_a_limit(made: Decided) -> None:
+    """The suite that is carried allows more; its gate passes with it."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+
+    def looser(document: dict[str, Any]) -> None:
+        document["entry"]["gates"][1]["alone"] = 0
+
+    resuited(made, evidence, looser)
+    anew(made, decision, evidence)
+
+
+def without_gate(made: Decided, evidence: dict[str, Any], gate: str) -> None:
+    """Take a gate out of the steps, the records and the suite."""
+
+    def without(document: dict[str, Any]) -> None:
+        document["entry"]["gates"] = [one for one in document["entry"]["gates"] if one["name"] != gate]
+
+    resuited(made, evidence, without)
+    evidence["steps"] = [step for step in evidence["steps"] if step.get("gate") != gate]
+    evidence["records"] = {
+        key: digest
+        for key, digest in evidence["records"].items()
+        if any(key in step.get("observations", ()) for step in evidence["steps"])
+    }
+
+
+def drop_a_gate_of_the_suite(made: Decided) -> None:
+    """A gate that failed was never asked."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    without_gate(made, evidence, "ops")
+    anew(made, decision, evidence)
+
+
+def rename_the_machine(made: Decided) -> None:
+    """The records say that another machine made them."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    without_gate(made, evidence, "drift")
+    for key in list(evidence["records"]):
+        rerecord(made, evidence, key, with_ingredients(hardware="linux/arm64; NVIDIA GB10 linux/arm64 host"))
+    anew(made, decision, evidence)
+
+
+def invent_programs(made: Decided) -> None:
+    """The files of the build are invented, in the build's list and in every record."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    without_gate(made, evidence, "drift")
+    step = next(step for step in evidence["steps"] if step["name"] == "build candidate")
+    old = step["programs"]
+    step["programs"] = {name: hashlib.sha256(name.encode()).hexdigest() for name in old}
+    for key, digest in list(evidence["records"].items()):
+        if made.evidence.read(digest).ingredients["programs"] == old:
+            rerecord(made, evidence, key, with_ingredients(programs=step["programs"]))
+    anew(made, decision, evidence)
+
+
+def another_reason(made: Decided) -> None:
+    decision = made.decision(SECOND)
+    anew(made, decision, made.evidence_document(decision), why="The maintainers agreed.")
+
+
+def backdate(made: Decided) -> None:
+    decision = made.decision(SECOND)
+    anew(made, decision, made.evidence_document(decision), made="2020-01-01T00:00:00+00:00")
+
+
+def a_signature_over_another_digest(made: Decided) -> None:
+    """The signature of the first decision is put beside the second."""
+    first, second = made.decision("Rows a block"), made.decision(SECOND)
+    (path,) = made.ledger.directory.glob(f"{first.id}.*.sig")
+    (other,) = made.ledger.directory.glob(f"{second.id}.*.sig")
+    other.write_bytes(path.read_bytes())
+
+
+def keep_the_signature(made: Decided) -> None:
+    """The decision is changed and named anew, and the old signature is renamed to it."""
+    decision = made.decision(SECOND)
+    (path,) = made.ledger.directory.glob(f"{decision.id}.*.sig")
+    content = path.read_bytes()
+    forged = anew(made, decision, made.evidence_document(decision), why="It is better.")
+    (made.ledger.directory / f"{forged.id}.{'0' * 16}.sig").write_bytes(content)
+
+
+FORGERIES: dict[str, Forgery] = {
+    "edit an output": Forgery(forge=edit_an_output, told="lacks its stdout"),
+    "alter a compressed output": Forgery(forge=alter_a_compressed_output, told="lacks its stdout"),
+    "append to a compressed output": Forgery(forge=append_to_a_compressed_output, told="lacks its stdout"),
+    "cut a compressed output": Forgery(forge=cut_a_compressed_output, told="lacks its stdout"),
+    "remove an output": Forgery(forge=remove_an_output, told="lacks its stdout"),
+    "edit a record": Forgery(forge=edit_a_record, told="has a content that is not its name"),
+    "remove a record": Forgery(forge=remove_a_record, told="cannot be read"),
+    "edit a decision": Forgery(forge=edit_a_decision, told="its content is not what it was named by"),
+    "edit a commit in the lock": Forgery(forge=the_commit_in_the_lock, told="the commit in the lock is another one"),
+    "change a build's option under its key": Forgery(
+        forge=change_the_build_s_inputs, told="does not follow from its inputs"
+    ),
+    "swap two records": Forgery(forge=swap_two_records, told="is of the key"),
+    "re-key a record": Forgery(forge=rekey_a_record, told="has a key that does not follow from its ingredients"),
+    "a signature over another digest": Forgery(
+        forge=a_signature_over_another_digest, told="it is no signature over this decision"
+    ),
+    "change a decision and keep its signature": Forgery(
+        forge=keep_the_signature, told="it is no signature over this decision", consistent=True
+    ),
+    "edit an output with its digest": Forgery(
+        forge=an_output_with_its_digest, told="the outputs give FAIL, not PASS", consistent=True
+    ),
+    "turn a FAIL into a PASS": Forgery(
+        forge=turn_a_fail_into_a_pass, told="the outputs give INVALID, not PASS", consistent=True
+    ),
+    "pass one run off as another": Forgery(forge=change_an_ingredient, told="no record answers it", consistent=True),
+    "take a record from another build": Forgery(
+        forge=take_a_record_from_another_build, told="no record answers it", consistent=True
+    ),
+    "swap the outputs of two runs": Forgery(
+        forge=swap_the_outputs_of_two_gates, told="the outputs give FAIL, not PASS", consistent=True
+    ),
+    "add a PASS": Forgery(forge=add_a_pass, told="gate speed (candidate) is not in the suite", consistent=True),
+    "drop a FAIL": Forgery(forge=drop_a_gate_s_step, told="gate ops (candidate) has no verdict", consistent=True),
+    "edit a figure": Forgery(forge=edit_a_figure, told="and 128: 0, 256: 0 is written", consistent=True),
+    "change a reference": Forgery(forge=change_a_reference, told="the outputs give FAIL, not PASS", consistent=True),
+    "replay a decision for another commit": Forgery(
+        forge=replay_for_another_commit, told="is of another tree", consistent=True
+    ),
+    "go back to format 1": Forgery(
+        forge=replay_an_older_decision, told="outputs not kept, not re-derivable", consistent=True
+    ),
+    "change the tree": Forgery(forge=change_the_tree, told="not the tree or the parent", consistent=True),
+    "change the diff": Forgery(forge=change_the_diff, told="the decision's diff is another one", consistent=True),
+    "change the pin": Forgery(forge=change_the_pin, told="its pin is not the one", consistent=True),
+    "take a build of another tree": Forgery(forge=a_build_of_another_tree, told="is of another tree", consistent=True),
+    "leave a proof unproven": Forgery(forge=a_proof_that_failed, told="not proven: exists", consistent=True),
+    "edit patch, lock and decision": Forgery(
+        forge=patch_lock_and_decision, told="do not follow from the pin and the patches", consistent=True
+    ),
+    "invent outputs": Forgery(forge=invent_outputs, told=None, consistent=True),
+    "loosen the suite": Forgery(forge=loosen_a_limit, told=None, consistent=True),
+    "drop a gate from steps and suite": Forgery(forge=drop_a_gate_of_the_suite, told=None, consistent=True),
+    "name another machine": Forgery(forge=rename_the_machine, told=None, consistent=True),
+    "invent the build's files": Forgery(forge=invent_programs, told=None, consistent=True),
+    "invent a reason": Forgery(forge=another_reason, told=None, consistent=True),
+    "backdate": Forgery(forge=backdate, told=None, consistent=True),
+}
+
+
+def test_what_was_really_decided_holds_and_is_signed(made: Decided, signed: tuple[Path, Path]) -> None:
+    assert made.wrong() == []
+    assert made.wrong(the_list(signed), require_signed=True) == []
+    found = made.check(the_list(signed))
+    assert [one.signed_by for one in found.decisions] == [("maintainer@example.com",)] * 2
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forgery_is_found(name: str, made: Decided, signed: tuple[Path, Path]) -> None:
+    forgery = FORGERIES[name]
+    forgery.forge(made)
+    wrong = made.wrong()
+    if forgery.told is not None:
+        assert any(forgery.told in text for text in wrong), wrong
+    else:
+        assert wrong == [], "only a signature finds it"
+    assert made.wrong(the_list(signed), require_signed=True), "a release does not pass"
+
+
+def test_there_are_twenty_and_eight_of_them_are_consistent() -> None:
+    assert len(FORGERIES) >= 20
+    assert sum(one.consistent for one in FORGERIES.values()) >= 8
+
+
+def test_the_table_names_every_forgery() -> None:
+    text = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| (yes|no) \| (check|signature) \|", text, re.MULTILINE)
+    wanted = [
+        (name, "yes" if one.consistent else "no", "check" if one.told is not None else "signature")
+        for name, one in FORGERIES.items()
+    ]
+    assert sorted(rows) == sorted(wanted)
