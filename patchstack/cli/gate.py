@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patchstack.cli.complete import complete_gate, complete_suite
+from patchstack.cli.complete import complete_gate, complete_suite, complete_variant
 from patchstack.cli.failures import complain, talk, tell_longest
 from patchstack.cli.gate_kind import AgainOption, ImageOption, kind_command
 from patchstack.cli.lazy import STYLE, Lazy, group_of
-from patchstack.cli.ledger import SignersOption
+from patchstack.cli.ledger import SeriesOption, SignersOption
 from patchstack.cli.options import (
     EngineOption,
+    OfflineOption,
     WorkspaceOption,
+    open_cache,
     the_workspace,
 )
 from patchstack.cli.proving import connected
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from patchstack.evidence.origin import Recorded
     from patchstack.gates.suite import Suite
     from patchstack.report.gate import Checked
-    from patchstack.workflow.gates import Prepared
+    from patchstack.workflow.gates import Asked, Prepared
     from patchstack.workspace import Workspace
 
 
@@ -44,10 +46,18 @@ SuiteOption = Annotated[
     typer.Option("--suite", metavar="NAME", autocompletion=complete_suite, help="The suite [default: the only one]."),
 ]
 BuildOption = Annotated[
-    str | None, typer.Option("--build", metavar="KEY", help="The build, by its key [default: the newest].")
+    str | None,
+    typer.Option("--build", metavar="KEY", help="The build, by its key [default: the series' as it is now]."),
 ]
 ProgramsOption = Annotated[
     Path | None, typer.Option("--bin", metavar="DIR", help="Any directory of programs, instead of a build.")
+]
+
+VariantOption = Annotated[
+    str | None,
+    typer.Option(
+        "--variant", metavar="NAME", autocompletion=complete_variant, help="The build's variant [default: the series']."
+    ),
 ]
 
 
@@ -60,6 +70,8 @@ def run_command(
     suite: SuiteOption = None,
     build: BuildOption = None,
     bin: ProgramsOption = None,  # noqa: A002  (the option's name)
+    series: SeriesOption = None,
+    variant: VariantOption = None,
     engine: EngineOption = None,
     image: ImageOption = None,
     again: AgainOption = False,
@@ -68,19 +80,21 @@ def run_command(
         Path | None, typer.Option(metavar="DIR", help="Write gate_summary.tsv, gates.md, junit.xml, gates.json.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.gates/1 document.")] = False,
+    offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """Run a suite on a build. What is known already is not run again; the verdict is drawn anew."""
     from patchstack.gates.suite import run_suite
     from patchstack.report.gate import Checked, gate_line
     from patchstack.verdict import exit_code
+    from patchstack.workflow.gates import Asked
 
     found = the_workspace(workspace)
     chosen = _suite(found, suite).only(gates) if gates else _suite(found, suite)
     checks: list[Checked] = []
-    recorded = _recorded(found, signers)
+    asked = Asked(build=build, directory=bin, series=series, variant=variant, engine=engine, offline=offline)
     started = time.monotonic()
-    with _prepared(found, build, bin, engine, image, chosen, again=again, partly=True, recorded=recorded) as ready:
+    with _prepared(found, asked, image, chosen, again=again, partly=True, signers=signers) as ready:
         talk(f"suite {chosen.name} on {ready.what}")
         taken: list[tuple[str, float]] = []
         for (gate, judgement), seconds in timed(run_suite(chosen, ready.runner, unfit=ready.unfit)):
@@ -89,17 +103,17 @@ def run_command(
             taken.append((gate.name, seconds))
         tell_longest(taken)
     if report is not None:
-        _write(report, checks, ready.what)
-    _print(checks, chosen.name, ready.what, time.monotonic() - started, json=json)
+        _write(report, checks, ready)
+    _print(checks, chosen.name, ready, time.monotonic() - started, json=json)
     if code := exit_code(one.judgement.verdict for one in checks):
         raise typer.Exit(int(code))
 
 
-def _print(checks: list[Checked], suite: str, what: str, seconds: float, *, json: bool) -> None:
+def _print(checks: list[Checked], suite: str, ready: Prepared, seconds: float, *, json: bool) -> None:
     if json:
         from patchstack.report.documents.gates import gates_document
 
-        print(gates_document(checks, suite=suite, programs=what).line)
+        print(gates_document(checks, suite=suite, programs=ready.what, build=ready.build).line)
         return
     from patchstack.report.gate import print_checks
 
@@ -153,21 +167,25 @@ def record_command(
     suite: SuiteOption = None,
     build: BuildOption = None,
     bin: ProgramsOption = None,  # noqa: A002  (the option's name)
+    series: SeriesOption = None,
+    variant: VariantOption = None,
     engine: EngineOption = None,
     image: ImageOption = None,
     again: AgainOption = False,
+    offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """Take what a gate gives as its new reference. A changed transcript needs evidence that the model is the same."""
     from patchstack.report.gate import gate_line
-    from patchstack.workflow.gates import record_gate, suite_to_record
+    from patchstack.workflow.gates import Asked, record_gate, suite_to_record
 
     if not why.strip():
         raise UsageError("a reference without a reason is worth nothing", hint='--why "what changed, and why it may"')
     found = the_workspace(workspace)
     whole, named = _suite(found, suite), tuple(because or ())
     chosen = suite_to_record(whole, gate, named)
-    with _prepared(found, build, bin, engine, image, chosen, again=again) as ready:
+    asked = Asked(build=build, directory=bin, series=series, variant=variant, engine=engine, offline=offline)
+    with _prepared(found, asked, image, chosen, again=again) as ready:
         talk(f"recording {gate} from {ready.what}")
         taken = record_gate(
             found.path,
@@ -219,32 +237,29 @@ def _suite(workspace: Workspace, name: str | None) -> Suite:
 @contextlib.contextmanager
 def _prepared(
     workspace: Workspace,
-    build: str | None,
-    directory: Path | None,
-    engine: str | None,
+    asked: Asked,
     image: str | None,
     suite: Suite,
     *,
     again: bool,
     partly: bool = False,
-    recorded: Recorded | None = None,
+    signers: str | None = None,
 ) -> Iterator[Prepared]:
     """Open the engine, and a runner of the build or directory on a machine that is fit for the suite."""
     from patchstack.workflow.gates import prepare_suite, programs_meant
 
-    chosen = programs_meant(build, directory)
-    with (
-        connected(engine or chosen.engine, workspace) as connection,
-        prepare_suite(
+    recorded = _recorded(workspace, signers)
+    with connected(asked.engine_spec(), workspace) as connection:
+        chosen = programs_meant(asked, connection, workspace, open_cache(offline=asked.offline))
+        with prepare_suite(
             connection, workspace, chosen, suite, image=image, again=again, partly=partly, recorded=recorded
-        ) as ready,
-    ):
-        if ready.refusal is not None:
-            complain(f"{ready.refusal}\n")
-        yield ready
+        ) as ready:
+            if ready.refusal is not None:
+                complain(f"{ready.refusal}\n")
+            yield ready
 
 
-def _write(directory: Path, checks: list[Checked], what: str) -> None:
+def _write(directory: Path, checks: list[Checked], ready: Prepared) -> None:
     from patchstack.report.documents.gates import gates_document
     from patchstack.report.gate import junit, markdown, tsv
 
@@ -252,6 +267,6 @@ def _write(directory: Path, checks: list[Checked], what: str) -> None:
     (directory / "gate_summary.tsv").write_text(tsv(checks), encoding="utf-8")
     (directory / "gates.md").write_text(markdown(checks), encoding="utf-8")
     (directory / "junit.xml").write_text(junit(checks), encoding="utf-8")
-    document = gates_document(checks, suite=checks[0].phase if checks else "", programs=what)
+    document = gates_document(checks, suite=checks[0].phase if checks else "", programs=ready.what, build=ready.build)
     (directory / "gates.json").write_bytes(document.indented)
     talk(f"wrote gate_summary.tsv, gates.md, junit.xml and gates.json to {directory}")

@@ -20,23 +20,15 @@ from patchstack.workspace.model import located
 _KEY = re.compile(r"[0-9a-f]{8,64}\Z")
 
 
-def chosen_build(store: Store, key: str | None, series: str | None) -> Stored:
-    """The build of that key (or the start of it); without one the newest, of that series where one is named.
+def chosen_build(store: Store, key: str) -> Stored:
+    """Return the build of that key, or of the start of it.
 
-    Raises `MissingError` where there is none, `NotHeldError` for a source that did not compile.
+    Raises `MissingError` if there is none, `NotHeldError` for a source that did not compile.
     """
-    if key is not None:
-        stored = store.named(key)
-        if not stored.record.built:
-            raise NotHeldError(f"build {stored.key[:12]} has no programs: its source does not compile")
-        return stored
-    for stored in store.all():
-        label = stored.record.source.label
-        if stored.record.built and (series is None or label.startswith((f"{series},", f"{series} "))):
-            return stored
-    raise MissingError(
-        f"there is no build{f' of {series}' if series else ''} yet", hint="patchstack build makes one; --bin names any"
-    )
+    stored = store.named(key)
+    if not stored.record.built:
+        raise NotHeldError(f"build {stored.key[:12]} has no programs: its source does not compile")
+    return stored
 
 
 def engine_of(stored: Stored) -> str:
@@ -85,7 +77,7 @@ def named_programs(build: str, like: Programs, *, builds: Path | None, isolated:
     if _KEY.match(build):
         if builds is None:
             raise MissingError(f"there is no build {shown(build)}: no builds are kept here")
-        return programs_of(chosen_build(Store(builds), build, None), isolated=isolated)
+        return programs_of(chosen_build(Store(builds), build), isolated=isolated)
     directory = Path(build).expanduser()
     if not directory.is_dir():
         raise MissingError(f"there is no build in {build}: it is no directory")

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
+from patchstack.builds.inputs.plan import Request
+from patchstack.builds.inputs.prepare import prepare
+from patchstack.builds.inputs.source import series_source
+from patchstack.builds.inputs.variant import load_variants, series_variant
 from patchstack.builds.record.store import Store, Stored
 from patchstack.engine.protocol import About
-from patchstack.errors import UsageError
+from patchstack.errors import MissingError, UsageError
 from patchstack.evidence.origin import Recorded
 from patchstack.files.places import cache_places
 from patchstack.gates.judgement import Judgement
@@ -20,14 +25,17 @@ from patchstack.gates.kind import Kind
 from patchstack.gates.reference.admissible import EVIDENCE, allowed
 from patchstack.gates.reference.record import Reference, base_of, changed, references, write_references
 from patchstack.gates.suite import Suite, run_suite
+from patchstack.git.remote import Cache
 from patchstack.machine.gpu.lock import GpuTaken
 from patchstack.observe.exclusive import NotFit
 from patchstack.observe.from_build import chosen_build, engine_of, programs_of
 from patchstack.observe.layout import Programs, uses_gpu
 from patchstack.observe.runner import Runner
+from patchstack.series.files.order import has_patches
+from patchstack.series.lock import read_lock
 from patchstack.tasks import task, timed
 from patchstack.workflow.machine import Connection, open_runner
-from patchstack.workspace import Workspace
+from patchstack.workspace import SeriesConfig, Workspace
 
 S = TypeVar("S")
 
@@ -61,45 +69,113 @@ def run_alone(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramsMeant:
-    """The programs that a suite is run on: those of a stored build, or of a directory. `engine` is where they run if
-    nobody names another engine."""
+    """The programs that a suite is run on: those of a stored build, or of a directory. `note` says what they are not,
+    if they are not what the series gives now."""
 
-    stored: Stored | None
-    directory: Path | None
-
-    @property
-    def engine(self) -> str:
-        return engine_of(self.stored) if self.stored is not None else "host"
+    stored: Stored | None = None
+    directory: Path | None = None
+    note: str = ""
 
     def on(self, about: About, image: str | None) -> tuple[Programs, str]:
         """The programs on an engine, and what they are in words."""
         if self.stored is not None:
             programs = programs_of(self.stored, isolated=about.isolated, image=image)
-            return programs, f"build {self.stored.key[:12]} ({self.stored.record.source.label}) on {about.spec}"
+            what = f"build {self.stored.key[:12]} ({self.stored.record.source.label}) on {about.spec}"
+            return programs, what + self.note
         assert self.directory is not None
         gpus = uses_gpu(self.directory)
         programs = Programs(directory=self.directory, platform=about.platform, image=image, gpus=gpus)
-        return programs, f"{self.directory} on {about.spec}"
+        return programs, f"{self.directory} on {about.spec}{self.note}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What `gate run` was asked to run on: a build by its key, a directory, or neither: then the build of the series as
+    it is now. `engine` is what the user named."""
+
+    build: str | None = None
+    directory: Path | None = None
+    series: str | None = None
+    variant: str | None = None
+    engine: str | None = None
+    offline: bool = False
+
+    def __post_init__(self) -> None:
+        if self.build is not None and self.directory is not None:
+            raise UsageError("give --build or --bin, not both")
+        if (self.series or self.variant) and (self.build or self.directory):
+            raise UsageError("--series and --variant name the build: leave out --build and --bin")
+
+    def engine_spec(self) -> str | None:
+        """The engine to open: the one that was named; else where the named build was made, or this host for a
+        directory; None leaves it to the workspace."""
+        if self.engine is not None or (self.build is None and self.directory is None):
+            return self.engine
+        if self.build is not None:
+            return engine_of(chosen_build(Store(cache_places().builds), self.build))
+        return "host"
+
+
+def programs_meant(asked: Asked, connection: Connection, workspace: Workspace, cache: Cache) -> ProgramsMeant:
+    """Return the programs that were asked for.
+
+    Without a build or directory: the build whose key the workspace's pin, series, variant and engine give now. Raises
+    `MissingError` if it is not built, `NotHeldError` if it does not compile, and what verifying the series raises.
+    """
+    store = Store(cache_places().builds)
+    if asked.directory is not None:
+        return ProgramsMeant(directory=asked.directory, note="; these programs are not tied to any series")
+    if asked.build is not None:
+        stored = chosen_build(store, asked.build)
+        now = stored.record.source.tree in _trees(workspace)
+        return ProgramsMeant(stored=stored, note="" if now else "; its tree is not that of a series now")
+    config = _the_series(workspace, asked.series)
+    inputs = prepare(
+        Request(variant=asked.variant),
+        series_source(config, cache),
+        connection.engine,
+        load_variants(workspace.variants),
+        cache_places().toolchains,
+        connection.tell,
+        default=series_variant(config),
+        offline=asked.offline,
+    )
+    found = store.find(inputs.key.hex)
+    if found is None:
+        options = [("--variant", asked.variant), ("--engine", asked.engine)]
+        given = " ".join(f"{option} {shlex.quote(value)}" for option, value in options if value is not None)
+        raise MissingError(
+            f"{config.name} is not built: no build has the key {inputs.key.short}, which its pin, patches, variant"
+            f" ({inputs.plan.variant}) and engine ({connection.engine.about().spec}) give now",
+            hint=f"patchstack build {config.name} {given}".rstrip(),
+        )
+    return ProgramsMeant(stored=chosen_build(store, found.key))
+
+
+def _the_series(workspace: Workspace, name: str | None) -> SeriesConfig:
+    chosen = workspace.select([name] if name else ())
+    if len(chosen) > 1:
+        names = ", ".join(one.name for one in chosen)
+        raise UsageError(f"{workspace.path} has several series", hint=f"--series with one of {names}")
+    return chosen[0]
+
+
+def _trees(workspace: Workspace) -> frozenset[str]:
+    """The trees that the series of a workspace give, as their locks say."""
+    locks = (read_lock(one.patches) for one in workspace.series if has_patches(one.patches))
+    return frozenset(lock.tree for lock in locks if lock is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A runner for a suite, and what it runs, in words. `unfit` is why it has no GPU although gates need one, and
-    `refusal` the whole of that error."""
+    """A runner for a suite, and what it runs, in words; `build` is the key of the build that it is. `unfit` is why it
+    has no GPU although gates need one, and `refusal` the whole of that error."""
 
     runner: Runner
     what: str
+    build: str | None = None
     unfit: str | None = None
     refusal: str | None = None
-
-
-def programs_meant(build: str | None, directory: Path | None) -> ProgramsMeant:
-    """The programs of a build by its key, of a directory, or of the newest build. Raises `UsageError` for both,
-    `MissingError` if there is no build."""
-    if build is not None and directory is not None:
-        raise UsageError("give --build or --bin, not both")
-    stored = None if directory is not None else chosen_build(Store(cache_places().builds), build, None)
-    return ProgramsMeant(stored=stored, directory=directory)
 
 
 @contextlib.contextmanager
@@ -114,8 +190,11 @@ def prepare_suite(
     partly: bool,
     recorded: Recorded | None = None,
 ) -> Iterator[Prepared]:
-    """Open a runner on a machine that is fit for a suite, with the workspace's observations. With `partly` it may be a
-    machine without a fit GPU. Raises `UsageError` for a container engine without an image; `NotFit`, `GpuTaken`."""
+    """Open a runner on a machine that is fit for a suite, with this machine's observations and the recorded evidence
+    that counts. With `partly` it may be a machine without a fit GPU.
+
+    Raises `UsageError` for a container engine without an image; `NotFit`, `GpuTaken`.
+    """
     about = connection.engine.about()
     programs, what = meant.on(about, image)
     if about.isolated and programs.image is None:
@@ -133,12 +212,12 @@ def prepare_suite(
     with contextlib.ExitStack() as stack:
         try:
             runner = stack.enter_context(opened(gpus=any(gate.gpu for gate in suite.gates)))
-            ready = Prepared(runner=runner, what=what)
+            ready = Prepared(runner=runner, what=what, build=programs.key)
         except (NotFit, GpuTaken) as error:
             if not partly:
                 raise
             runner = stack.enter_context(opened(gpus=False))
-            ready = Prepared(runner=runner, what=what, unfit=error.message, refusal=error.render())
+            ready = Prepared(runner=runner, what=what, build=programs.key, unfit=error.message, refusal=error.render())
         yield ready
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from patchstack.builds.proofs.claim import Proof
 from patchstack.builds.record.record import BUILT, BuildDocument, EngineEntry, OptionEntry, OptionsEntry, SourceEntry
 
@@ -14,8 +12,6 @@ def a_record(
     proofs: tuple[Proof, ...] = (),
     finished: str = "2026-01-01T00:00:00+00:00",
     label: str = "paged, 2 patches",
-    variant: str = "cpu",
-    inputs: Mapping[str, object] | None = None,
     engine: str = "host",
     platform: str = "linux/amd64",
 ) -> BuildDocument:
@@ -25,7 +21,7 @@ def a_record(
         key=key,
         status=BUILT,
         engine=EngineEntry(spec=engine, kind="host", endpoint="this machine", version="1", platform=platform),
-        variant=variant,
+        variant="cpu",
         platform=platform,
         arch=None,
         source=SourceEntry(
@@ -45,7 +41,7 @@ def a_record(
             cmake={},
             compile={},
         ),
-        inputs=dict(inputs or {}),
+        inputs={},
         notes=(),
         started=finished,
         finished=finished,

@@ -5,7 +5,6 @@ Whoever opens a pull request controls every file of it. So a list in the tree un
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from patchstack.errors import MissingError, UsageError
@@ -21,37 +20,37 @@ def find_signers(given: str, root: Path) -> Signers:
     Raises `UsageError` for a list in the tree under test, `MissingError` if there is none.
     """
     path = Path(given).expanduser()
-    top = git.read(root, "rev-parse", "--show-toplevel")
-    tree = Path(os.fsdecode(top.stdout).rstrip("\n")).resolve() if top.ok else root.resolve()
+    place = root.resolve()
+    top = next((one for one in (place, *place.parents) if (one / ".git").exists()), None)
     if path.is_file():
-        if path.resolve().is_relative_to(tree):
+        if path.resolve().is_relative_to(top or place):
             raise UsageError(
                 f"{given} is in the tree that is checked: whoever changes the tree could change it as well",
                 hint=f"name a ref that others cannot push to: --signers origin/main takes {DEFAULT} of it",
             )
         return Signers(content=path.read_bytes(), where=given)
     ref, _, name = given.partition(":")
-    if not top.ok:
+    if top is None:
         raise MissingError(f"there is no file {given}, and {root} is in no git repository")
-    if _is_checked_out(root, ref):
+    if _is_checked_out(top, ref):
         raise UsageError(
             f"{ref} is what is checked out here: its list is in the tree that is checked",
             hint="name the protected branch as its remote has it: --signers origin/main",
         )
-    prefix = git.read(root, "rev-parse", "--show-prefix").stdout.decode("utf-8", "replace").strip()
-    found = git.read(root, "cat-file", "blob", f"{ref}:{name or prefix + DEFAULT}")
+    name = name or (place / DEFAULT).relative_to(top).as_posix()
+    found = git.read(top, "cat-file", "blob", f"{ref}:{name}")
     if ref.startswith("-") or not found.ok:
         raise MissingError(
             f"there is no list of allowed signers {given}: {git.first_complaint(found)}",
             hint=f"--signers FILE, or --signers REF for {DEFAULT} of a branch",
         )
-    return Signers(content=found.stdout, where=f"{name or DEFAULT} of {ref}")
+    return Signers(content=found.stdout, where=f"{name} of {ref}")
 
 
-def _is_checked_out(root: Path, ref: str) -> bool:
+def _is_checked_out(top: Path, ref: str) -> bool:
     """Whether a ref is a name of what is checked out: HEAD, or its branch."""
     if ref in ("", "@") or ref.upper().startswith(("HEAD", "@{")):
         return True
-    head = git.read(root, "rev-parse", "--symbolic-full-name", "HEAD")
-    named = git.read(root, "rev-parse", "--symbolic-full-name", "--verify", "--end-of-options", ref)
+    head = git.read(top, "rev-parse", "--symbolic-full-name", "HEAD")
+    named = git.read(top, "rev-parse", "--symbolic-full-name", "--verify", "--end-of-options", ref)
     return head.ok and named.ok and bool(named.stdout.strip()) and head.stdout == named.stdout
