@@ -87,7 +87,7 @@ def ledger_command(
         bool, typer.Option("--require-signed", help="With --check: each patch needs a signed decision.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print decisions, one document a line.")] = False,
-    verbose: Annotated[bool, typer.Option("--details", help="With --check: every fact, not only counts.")] = False,
+    details: Annotated[bool, typer.Option("--details", help="With --check: every fact, not only counts.")] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """What was accepted and rejected, and why; with words, those that are about them."""
@@ -99,7 +99,7 @@ def ledger_command(
     if (diff and show is None) or (key is not None and sign is None) or ((signers or require_signed) and not check):
         raise UsageError("--diff needs --show, --key needs --sign, --signers and --require-signed need --check")
     if check:
-        _check(the_workspace(workspace), signers, require_signed=require_signed, json=json, details=verbose)
+        _check(the_workspace(workspace), signers, require_signed=require_signed, json=json, details=details)
     elif sign is not None:
         _sign(the_workspace(workspace), sign, key)
     elif show is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from patchstack.builds.proofs.claim import Proof
 from patchstack.builds.record.record import BUILT, BuildDocument, EngineEntry, OptionEntry, OptionsEntry, SourceEntry
 
@@ -12,6 +14,8 @@ def a_record(
     proofs: tuple[Proof, ...] = (),
     finished: str = "2026-01-01T00:00:00+00:00",
     label: str = "paged, 2 patches",
+    variant: str = "cpu",
+    inputs: Mapping[str, object] | None = None,
     engine: str = "host",
     platform: str = "linux/amd64",
 ) -> BuildDocument:
@@ -21,7 +25,7 @@ def a_record(
         key=key,
         status=BUILT,
         engine=EngineEntry(spec=engine, kind="host", endpoint="this machine", version="1", platform=platform),
-        variant="cpu",
+        variant=variant,
         platform=platform,
         arch=None,
         source=SourceEntry(
@@ -41,7 +45,7 @@ def a_record(
             cmake={},
             compile={},
         ),
-        inputs={},
+        inputs=dict(inputs or {}),
         notes=(),
         started=finished,
         finished=finished,

@@ -15,12 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from patchstack.builds.inputs.plan import Request
 from patchstack.builds.inputs.source import Source
 from patchstack.builds.inputs.variant import load_variants
-from patchstack.builds.record.record import BuildDocument
+from patchstack.builds.proofs.claim import Proof
 from patchstack.builds.record.store import Stored
 from patchstack.canonical import canonical, indented
 from patchstack.evidence.ledger import Decision, Ledger
@@ -33,12 +31,14 @@ from patchstack.git.remote import Cache
 from patchstack.observe.from_build import programs_of
 from patchstack.observe.observer import RunContext
 from patchstack.observe.runner import Runner
+from patchstack.verdict import Verdict
 from patchstack.workflow.candidate.accept import Terms
 from patchstack.workflow.candidate.acceptance import Accepted, accept
 from patchstack.workflow.candidate.candidate import described, open_candidates
 from patchstack.workflow.ledger.check import LedgerCheck, check_ledger
 from patchstack.workflow.machine import Connection, ProvingMachine
 from patchstack.workspace import Workspace, read_workspace
+from tests.support.build_records import a_record
 from tests.support.fixed_engine import FixedEngine, write_programs
 from tests.support.toy import Toy, a_toy
 
@@ -63,9 +63,6 @@ suites:
 """
 
 
-_OPTIONS = ("variant", "engine", "platform", "targets", "jobs", "memory", "cpus", "time", "ccache", "toolchain")
-
-
 class PaperMachine(ProvingMachine):
     """A machine whose builds are made of paper: their programs' bytes depend on the tree alone."""
 
@@ -84,36 +81,11 @@ class PaperMachine(ProvingMachine):
         if not directory.is_dir():
             write_programs(directory / "bin", f"newer {source.tree}")
         key = hashlib.sha256(canonical(inputs)).hexdigest()
-        record = {
-            "schema": "patchstack.build/1",
-            "key": key,
-            "status": "built",
-            "engine": {"spec": "host", "kind": "host", "endpoint": "here", "version": "1", "platform": "linux/arm64"},
-            "variant": "paper",
-            "platform": "linux/arm64",
-            "arch": None,
-            "source": {
-                "label": source.label,
-                "tree": source.tree,
-                "pin": None,
-                "upstream": None,
-                "series": "",
-                "patches": [],
-                "absent": [],
-            },
-            "options": {name: {"value": None, "from": "test"} for name in _OPTIONS} | {"cmake": {}, "compile": {}},
-            "inputs": inputs,
-            "notes": [],
-            "started": "",
-            "finished": "",
-            "wall_s": 0.0,
-            "seconds": {},
-            "ccache": None,
-            "binaries": [],
-            "proofs": [{"id": "exists", "verdict": "PASS", "detail": "there"}],
-            "rejection": None,
-        }
-        return Stored(key=key, directory=directory, record=msgspec.convert(record, BuildDocument))
+        proof = Proof(id="exists", verdict=Verdict.PASS, detail="there")
+        record = a_record(
+            key, label=source.label, variant="paper", platform="linux/arm64", inputs=inputs, proofs=(proof,)
+        )
+        return Stored(key=key, directory=directory, record=record)
 
     @contextlib.contextmanager
     def _running(self, stored: Stored) -> Iterator[Runner]:
