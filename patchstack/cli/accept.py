@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from patchstack.evidence.origin import Recorded
     from patchstack.workflow.candidate.accept import AcceptStep, Terms
     from patchstack.workflow.candidate.acceptance import Accepted
-    from patchstack.workflow.candidate.candidate import OnTheWay
+    from patchstack.workflow.candidate.candidate import CandidateRange
     from patchstack.workflow.machine import ProvingMachine
     from patchstack.workspace import Workspace
 
@@ -134,7 +134,7 @@ def _sign(decision: Decision, ledger: Ledger, key: Path) -> None:
     talk(f"signature: {sign(decision, ledger.directory, key)}")
 
 
-def _warn(way: OnTheWay, candidates: Sequence[Candidate], ledger: Ledger) -> None:
+def _warn(way: CandidateRange, candidates: Sequence[Candidate], ledger: Ledger) -> None:
     """Before the builds, which are dear, and before the decision, which cannot be taken back."""
     from patchstack.report.ledger import likeness_line
     from patchstack.workflow.candidate.acceptance import warnings
@@ -146,7 +146,7 @@ def _warn(way: OnTheWay, candidates: Sequence[Candidate], ledger: Ledger) -> Non
         talk(likeness_line(likeness))
 
 
-def _plan(way: OnTheWay, terms: Terms, machine: ProvingMachine) -> None:
+def _plan(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> None:
     from patchstack.report.accept import plan_lines
     from patchstack.workflow.candidate.acceptance import planned_builds
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from patchstack.gates.suite import Suite
     from patchstack.workflow.sync.checks import Proving
     from patchstack.workflow.sync.state import SyncState
-    from patchstack.workflow.sync.workspace import Bench
+    from patchstack.workflow.sync.workspace import SyncWorkspace
 
 
 def sync_command(
@@ -108,11 +108,11 @@ def _check_steps(given: Sequence[str]) -> None:
         raise UsageError(f"{' and '.join(given)} exclude each other", hint="one step at a time")
 
 
-def _bench(series: str | None, workspace: Path | None, *, offline: bool) -> Bench:
-    from patchstack.workflow.sync.workspace import Bench
+def _bench(series: str | None, workspace: Path | None, *, offline: bool) -> SyncWorkspace:
+    from patchstack.workflow.sync.workspace import SyncWorkspace
 
     found = the_workspace(workspace)
-    return Bench(
+    return SyncWorkspace(
         config=one_series(found, [series] if series else []),
         workspace=found,
         cache=open_cache(offline=offline),
@@ -121,7 +121,7 @@ def _bench(series: str | None, workspace: Path | None, *, offline: bool) -> Benc
 
 
 def _step(
-    bench: Bench,
+    bench: SyncWorkspace,
     to: str | None,
     worktree: Path | None,
     branch: str | None,
@@ -182,14 +182,14 @@ def _show(state: SyncState, *, json: bool) -> None:
         raise typer.Exit(int(Exit.INVALID if checks["verdict"] == Verdict.INVALID else Exit.DOES_NOT_HOLD))
 
 
-def _abort(bench: Bench) -> None:
+def _abort(bench: SyncWorkspace) -> None:
     from patchstack.workflow.sync import sync
 
     state = sync.abort(bench)
     talk(f"{state.series}: the sync to {state.to_name} is given up, and {state.worktree} is removed; all is as before")
 
 
-def _was_accepted(bench: Bench) -> bool:
+def _was_accepted(bench: SyncWorkspace) -> bool:
     """Whether the sync was accepted already, and its checks stood in the way."""
     from patchstack.workflow.sync.checks import interrupted
 
@@ -197,7 +197,7 @@ def _was_accepted(bench: Bench) -> bool:
     return state is not None and interrupted(state) is not None
 
 
-def _suite(bench: Bench) -> Suite | None:
+def _suite(bench: SyncWorkspace) -> Suite | None:
     """The suite that the policy names. Raises `UsageError` where there is none of that name, or nothing to build."""
     if bench.config.sync_suite is None:
         return None
@@ -213,7 +213,7 @@ def _suite(bench: Bench) -> Suite | None:
 
 @contextlib.contextmanager
 def _proving(
-    bench: Bench, suite: Suite, engine: str | None, unproven: frozenset[str], *, offline: bool
+    bench: SyncWorkspace, suite: Suite, engine: str | None, unproven: frozenset[str], *, offline: bool
 ) -> Iterator[Proving]:
     """The machine that the suite is run on."""
     from patchstack.builds.inputs.plan import Request
@@ -233,7 +233,7 @@ def _proving(
         yield Proving(terms=Terms(suite=suite, unproven=unproven), build=machine.build, bench=machine.runner)
 
 
-def _accept(bench: Bench, engine: str | None, unproven: frozenset[str], *, json: bool) -> None:
+def _accept(bench: SyncWorkspace, engine: str | None, unproven: frozenset[str], *, json: bool) -> None:
     from patchstack.workflow.sync.accept import accept
     from patchstack.workflow.sync.document import sync_document
 
@@ -259,7 +259,7 @@ def _accept(bench: Bench, engine: str | None, unproven: frozenset[str], *, json:
     talk(f"next: patchstack verify {state.series}, and commit {written}")
 
 
-def _kept(bench: Bench, state: SyncState) -> str:
+def _kept(bench: SyncWorkspace, state: SyncState) -> str:
     if bench.config.fork is None:
         return f"as the only repository with branch {state.branch}: it can be the fork of the workspace"
     return "as it holds files that git does not know"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from patchstack.canonical import canonical
 from patchstack.llama.program import MEMORY_BREAKDOWN
 from patchstack.observe.exit_status import fault_of
-from patchstack.observe.observer import Observer, Settled, tried
+from patchstack.observe.observer import Observer, Settled, retry
 from patchstack.observe.protocol import Attempt, Invocation, Model, Observation
 from patchstack.observe.sentinel import lines_of, sentinel_missing
 from patchstack.observe.settings import Environment, merged
@@ -348,7 +348,7 @@ def _hopeless(comparison: Comparison) -> str | None:
 def _build_of(runner: Observer, attempts: list[Attempt]) -> str:
     """What names the runner's build, and the machine it runs on."""
     invocation = Invocation(what="version", program=PROGRAM, args=("--version",), seconds=60)
-    observed = tried(runner, invocation, _version_complaint, tries=3)
+    observed = retry(runner, invocation, _version_complaint, tries=3)
     attempts += observed.attempts
     if observed.observation is None:
         raise _Unmeasured(observed.complaint)
@@ -362,7 +362,7 @@ def _made(comparison: Comparison, kept: str, runner: Observer, attempts: list[At
         size = runner.size_of(kept)
         return base_complaint(seen, comparison, size=size)
 
-    observed = tried(runner, base_invocation(comparison, kept), complaint, tries=comparison.tries)
+    observed = retry(runner, base_invocation(comparison, kept), complaint, tries=comparison.tries)
     attempts += observed.attempts
     if observed.observation is None:
         raise _Unmeasured(observed.complaint)
@@ -381,7 +381,7 @@ def _compared(
     def complaint(seen: Observation) -> str | None:
         return compare_complaint(seen, base, pinned=comparison.test.pinned)
 
-    observed = tried(runner, invocation, complaint, tries=comparison.tries, salt=salt)
+    observed = retry(runner, invocation, complaint, tries=comparison.tries, salt=salt)
     attempts += observed.attempts
     seen = observed.observation
     if seen is None:

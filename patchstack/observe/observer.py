@@ -104,7 +104,7 @@ class Settled(str):
     __slots__ = ()
 
 
-def tried(runner: Observer, invocation: Invocation, complete: Complete, *, tries: int, salt: str = "") -> Observed:
+def retry(runner: Observer, invocation: Invocation, complete: Complete, *, tries: int, salt: str = "") -> Observed:
     """As `Observer.observe`, but a complaint that is `Settled` ends the tries. What is complained about is not kept."""
     attempts: list[Attempt] = []
     for number in range(1, max(1, tries) + 1):

@@ -10,10 +10,10 @@ from patchstack.series.mirror.export import ExportPlan
 from patchstack.verdict import Verdict
 from patchstack.workflow.candidate.accept import Terms
 from patchstack.workflow.candidate.acceptance import Accepted, PlannedBuild
-from patchstack.workflow.candidate.candidate import OnTheWay
+from patchstack.workflow.candidate.candidate import CandidateRange
 
 
-def plan_lines(way: OnTheWay, terms: Terms, builds: Iterable[PlannedBuild], ledger: Path) -> Iterator[str]:
+def plan_lines(way: CandidateRange, terms: Terms, builds: Iterable[PlannedBuild], ledger: Path) -> Iterator[str]:
     """What would be done, in order, and what of it is known."""
     yield f"accept {', '.join(commit.oid[:12] for commit in way.new)} of {way.config.name}:"
     yield f"  verify     the series against the fork at {way.before.oid[:12]}"

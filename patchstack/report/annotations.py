@@ -54,7 +54,7 @@ _CANARY = {"landed": Level.NOTICE, "stale": Level.NOTICE, "cascade": Level.NOTIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Checkout:
     """Where files stand: the repository's root, from which annotations name them, and the directory of every series by
     its name."""
 
@@ -77,7 +77,7 @@ class Ground:
             return read_text(b"")
 
 
-def remarks(document: Report, ground: Ground) -> list[Annotation]:
+def remarks(document: Report, ground: Checkout) -> list[Annotation]:
     """What is to be remarked on a document, in its order."""
     match document:
         case FailedDocument():
@@ -97,12 +97,12 @@ def remarks(document: Report, ground: Ground) -> list[Annotation]:
             return list(_gates(document))
 
 
-def all_remarks(documents: Iterable[Report], ground: Ground) -> list[Annotation]:
+def all_remarks(documents: Iterable[Report], ground: Checkout) -> list[Annotation]:
     """What is to be remarked on documents."""
     return [one for document in documents for one in remarks(document, ground)]
 
 
-def _verify(document: VerifyDocument, ground: Ground) -> Iterator[Annotation]:
+def _verify(document: VerifyDocument, ground: Checkout) -> Iterator[Annotation]:
     series = document.series
     drifts = {one.file: one for one in (document.drift.patches if document.drift is not None else ())}
     told = False
@@ -142,7 +142,7 @@ def _verify(document: VerifyDocument, ground: Ground) -> Iterator[Annotation]:
         yield Annotation(level=Level.WARNING, title=series, message=warning)
 
 
-def _lint(document: LintDocument, ground: Ground) -> Iterator[Annotation]:
+def _lint(document: LintDocument, ground: Checkout) -> Iterator[Annotation]:
     series = document.series
     for finding in document.findings:
         yield Annotation(
@@ -154,7 +154,7 @@ def _lint(document: LintDocument, ground: Ground) -> Iterator[Annotation]:
         )
 
 
-def _canary(document: CanaryDocument, ground: Ground) -> Iterator[Annotation]:
+def _canary(document: CanaryDocument, ground: Checkout) -> Iterator[Annotation]:
     series = document.series
     for patch in document.patches:
         if patch.state in ("clean", "offset"):
@@ -169,7 +169,7 @@ def _canary(document: CanaryDocument, ground: Ground) -> Iterator[Annotation]:
         )
 
 
-def _build(document: BuildDocument, ground: Ground) -> Iterator[Annotation]:
+def _build(document: BuildDocument, ground: Checkout) -> Iterator[Annotation]:
     rejection = document.rejection
     variant = document.variant
     if rejection is not None:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from patchstack import __version__
-from patchstack.report.annotations import GRAVE_RULES, Ground
+from patchstack.report.annotations import GRAVE_RULES, Checkout
 from patchstack.report.documents.lint import FindingEntry, LintDocument
 from patchstack.report.documents.read import Report
 from patchstack.report.text import printable
@@ -22,7 +22,7 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 LARGEST = 5000  # results that code scanning shows; it drops what is more
 
 
-def sarif(documents: Sequence[Report], ground: Ground) -> dict[str, Any]:
+def sarif(documents: Sequence[Report], ground: Checkout) -> dict[str, Any]:
     """One run with the findings of all series. Waived findings are left out: they were judged."""
     lints = [document for document in documents if isinstance(document, LintDocument)]
     rules = {rule.id: rule.reason for document in lints for rule in document.rules}

@@ -12,7 +12,7 @@ from patchstack.series.history import check_pushed
 from patchstack.series.mirror.export import ExportPlan, ExportPolicy, plan_export
 from patchstack.series.mirror.format_cache import FormatMemory
 from patchstack.series.sources import open_sources
-from patchstack.workflow.candidate.candidate import OnTheWay
+from patchstack.workflow.candidate.candidate import CandidateRange
 from patchstack.workspace import SeriesConfig, is_url
 
 
@@ -57,7 +57,7 @@ def plan_from_fork(
     return plan, warning
 
 
-def plan_with_candidate(way: OnTheWay, cache: Cache) -> ExportPlan:
+def plan_with_candidate(way: CandidateRange, cache: Cache) -> ExportPlan:
     """Plan the series that the fork gives up to the candidate. Raises what `plan_export` raises."""
     config = way.config
     return plan_export(

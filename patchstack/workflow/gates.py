@@ -23,7 +23,7 @@ from patchstack.files.places import cache_places
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import Kind
 from patchstack.gates.reference.admissible import EVIDENCE, allowed
-from patchstack.gates.reference.record import Reference, base_of, changed, references, write_references
+from patchstack.gates.reference.record import RecordedReference, base_of, changed, references, write_references
 from patchstack.gates.suite import Suite, run_suite
 from patchstack.git.remote import Cache
 from patchstack.machine.gpu.lock import GpuTaken
@@ -239,7 +239,7 @@ def record_gate(
     because: Sequence[str],
     why: str,
     told: Callable[[str, Judgement, float], None],
-) -> tuple[Reference, ...]:
+) -> tuple[RecordedReference, ...]:
     """Run a suite of `suite_to_record`, and write what a gate gave as its reference into the workspace file at `path`,
     with date and reason. `told` is told of each gate's judgement and its time in seconds.
 

@@ -17,7 +17,7 @@ import pytest
 
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import engaged
-from patchstack.gates.kinds.completion import NO_REFERENCE, CompletionSettings, State, run
+from patchstack.gates.kinds.completion import NO_REFERENCE, CompletionSettings, TranscriptState, run
 from patchstack.llama.prompt import Prompting
 from patchstack.llama.transcript import md5_of
 from patchstack.observe.protocol import Model
@@ -42,14 +42,14 @@ def bench(tmp_path: Path) -> Iterator[Runner]:
 
 
 def a_spec(
-    tmp_path: Path, architecture: Architecture, *states: State, seed: int = 1, tokens: int = 48
+    tmp_path: Path, architecture: Architecture, *states: TranscriptState, seed: int = 1, tokens: int = 48
 ) -> CompletionSettings:
     path = tmp_path / f"{architecture}-{seed}.gguf"
     write_model(path, architecture, seed=seed)
     prompting = Prompting(
         model=Model(name="tiny", path=str(path)), prompt="The capital of France is", tokens=tokens, env=ENV, seconds=60
     )
-    return CompletionSettings(prompting=prompting, states=states or (State(),))
+    return CompletionSettings(prompting=prompting, states=states or (TranscriptState(),))
 
 
 def recorded(spec: CompletionSettings, bench: Runner) -> str:
@@ -64,7 +64,7 @@ def test_a_build_gives_its_own_transcript_again_and_another_models_weights_do_no
     architecture: Architecture, tmp_path: Path, bench: Runner
 ) -> None:
     spec = a_spec(tmp_path, architecture)
-    reference = State(expect=recorded(spec, bench))
+    reference = TranscriptState(expect=recorded(spec, bench))
     bench.again = True
     assert run(replace(spec, states=(reference,), runs=3), bench).verdict is Verdict.PASS
     other = a_spec(tmp_path, architecture, reference, seed=2)
@@ -79,7 +79,7 @@ def _burn() -> None:
 def test_under_load_output_is_lost_and_no_verdict_is_wrong(tmp_path: Path, bench: Runner) -> None:
     spec = a_spec(tmp_path, "llama", tokens=6)
     expect = recorded(spec, bench)
-    right, wrong = State(expect=expect), State(expect=md5_of(b"something else"))
+    right, wrong = TranscriptState(expect=expect), TranscriptState(expect=md5_of(b"something else"))
     bench.again = True
     burning = [multiprocessing.Process(target=_burn, daemon=True) for _ in range(os.cpu_count() or 2)]
     for one in burning:
@@ -99,7 +99,7 @@ def test_under_load_output_is_lost_and_no_verdict_is_wrong(tmp_path: Path, bench
 
 
 def test_a_truncated_model_is_not_judged_until_it_is_known_to_be_the_right_one(tmp_path: Path, bench: Runner) -> None:
-    spec = a_spec(tmp_path, "llama", State(expect=md5_of(b"x")))
+    spec = a_spec(tmp_path, "llama", TranscriptState(expect=md5_of(b"x")))
     path = Path(spec.prompting.model.path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     found = run(spec, bench)

@@ -12,8 +12,8 @@ import pytest
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import rollback, tokens
 from patchstack.gates.kinds.rollback import TEST_PROGRAM, rollback_program
-from patchstack.gates.kinds.tokens import State
-from patchstack.gates.reference.tokens import Reference, reference_of
+from patchstack.gates.kinds.tokens import TokensState
+from patchstack.gates.reference.tokens import TokenReference, reference_of
 from patchstack.llama.prompt import Prompting
 from patchstack.observe.protocol import Model
 from patchstack.observe.runner import Runner
@@ -43,16 +43,16 @@ def prompting(model: Model, **more: Any) -> Prompting:
     return Prompting(model=model, prompt="The capital of France is", tokens=24, context=512, tries=2, **more)
 
 
-def ids_of(judgement: Judgement) -> Reference:
+def ids_of(judgement: Judgement) -> TokenReference:
     states: Any = judgement.details["states"]
     found = reference_of(states[0]["ids"])
-    assert isinstance(found, Reference), judgement
+    assert isinstance(found, TokenReference), judgement
     return found
 
 
-def ask(bench: Runner, model: Model, reference: Reference | None, **more: Any) -> Judgement:
+def ask(bench: Runner, model: Model, reference: TokenReference | None, **more: Any) -> Judgement:
     return tokens.run(
-        tokens.TokensSettings(prompting=prompting(model), states=(State(reference=reference),), **more), bench
+        tokens.TokensSettings(prompting=prompting(model), states=(TokensState(reference=reference),), **more), bench
     )
 
 
@@ -69,7 +69,7 @@ def test_a_build_agrees_with_itself_and_a_flipped_token_is_found(
 
         assert reference.ids is not None
         flipped = reference_of([*reference.ids[:7], reference.ids[7] + 1, *reference.ids[8:]])
-        assert isinstance(flipped, Reference)
+        assert isinstance(flipped, TokenReference)
         found = ask(bench, model, flipped)
 
     assert found.verdict is Verdict.FAIL

@@ -22,7 +22,7 @@ from patchstack.files.places import CachePlaces
 if TYPE_CHECKING:
     from patchstack.cli.ci.inputs import Event, Inputs
     from patchstack.process import Finished
-    from patchstack.report.annotations import Ground
+    from patchstack.report.annotations import Checkout
     from patchstack.report.documents.read import Report
     from patchstack.report.github import Annotation
     from patchstack.workspace import SeriesConfig
@@ -38,7 +38,7 @@ def prepare_command() -> None:
 
 
 def _prepare() -> None:
-    from patchstack.cli.ci.cached import cache_plan, told_by
+    from patchstack.cli.ci.cached import cache_inputs, cache_plan
     from patchstack.cli.ci.inputs import read_event, read_inputs
     from patchstack.report.github import write_values
 
@@ -48,7 +48,7 @@ def _prepare() -> None:
         inputs.command,
         read_event(os.environ),
         wanted=os.environ.get("PATCHSTACK_CI_CACHE", "true") == "true",
-        content=told_by(workspace, _directories(workspace)),
+        content=cache_inputs(workspace, _directories(workspace)),
         platform=f"{os.environ.get('RUNNER_OS', 'Linux')}-{os.environ.get('RUNNER_ARCH', 'any')}",
     )
     cache = _temporary() / "patchstack-cache"
@@ -165,7 +165,7 @@ def _carried_out(inputs: Inputs, report: Path, workspace: Path) -> tuple[Finishe
     return done, documents
 
 
-def _remarks(documents: list[Report], ground: Ground, *, by_lock: bool) -> list[Annotation]:
+def _remarks(documents: list[Report], ground: Checkout, *, by_lock: bool) -> list[Annotation]:
     """What is to be remarked on the documents; with `by_lock` also what a comparison with a lock is worth."""
     from patchstack.report.annotations import all_remarks
 
@@ -220,7 +220,7 @@ def _outputs(inputs: Inputs, documents: list[Report], code: int) -> dict[str, st
     return values
 
 
-def _files(inputs: Inputs, documents: list[Report], ground: Ground, report: Path) -> dict[str, str]:
+def _files(inputs: Inputs, documents: list[Report], ground: Checkout, report: Path) -> dict[str, str]:
     """Write what other jobs take up: SARIF of lint, the issue of canary. Gives their paths as outputs."""
     from json import dumps
 
@@ -272,10 +272,10 @@ def _series(inputs: Inputs, workspace: Path) -> SeriesConfig:
     return one_series(the_workspace(workspace), [inputs.series] if inputs.series else [])
 
 
-def _ground(root: Path, workspace: Path) -> Ground:
-    from patchstack.report.annotations import Ground
+def _ground(root: Path, workspace: Path) -> Checkout:
+    from patchstack.report.annotations import Checkout
 
-    return Ground(root=root, directories=_directories(workspace))
+    return Checkout(root=root, directories=_directories(workspace))
 
 
 def _directories(workspace: Path) -> Mapping[str, Path]:

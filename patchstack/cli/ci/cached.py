@@ -43,7 +43,7 @@ def cache_plan(command: Command, event: Event, *, wanted: bool, content: Iterabl
     )
 
 
-def told_by(workspace: Path, directories: Mapping[str, Path]) -> list[bytes]:
+def cache_inputs(workspace: Path, directories: Mapping[str, Path]) -> list[bytes]:
     """What decides which objects are fetched: the workspace's bytes, and every patch's. What cannot be read is left
     out: the command that follows will say so."""
     found = []

@@ -15,7 +15,7 @@ from patchstack.cli.options import PatchesOption, WorkspaceOption, nearest_works
 from patchstack.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from patchstack.report.annotations import Ground
+    from patchstack.report.annotations import Checkout
     from patchstack.report.canary_issue import Issue
     from patchstack.report.documents.read import Report
 
@@ -125,9 +125,9 @@ def _read(path: Path) -> str:
         raise MissingError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def ground_of(documents: Sequence[Report], patches: Path | None, root: Path | None, workspace: Path | None) -> Ground:
+def ground_of(documents: Sequence[Report], patches: Path | None, root: Path | None, workspace: Path | None) -> Checkout:
     """Where the files of the documents' series are."""
-    from patchstack.report.annotations import Ground
+    from patchstack.report.annotations import Checkout
     from patchstack.report.documents.read import subject_of
 
     directories: Mapping[str, Path] = {}
@@ -135,4 +135,4 @@ def ground_of(documents: Sequence[Report], patches: Path | None, root: Path | No
         directories = {subject_of(document): patches for document in documents}
     elif (found := nearest_workspace(workspace)) is not None:
         directories = {one.name: one.patches for one in found.series}
-    return Ground(root=root or Path(os.environ.get("GITHUB_WORKSPACE") or "."), directories=directories)
+    return Checkout(root=root or Path(os.environ.get("GITHUB_WORKSPACE") or "."), directories=directories)

@@ -24,7 +24,7 @@ from patchstack.gates.settings import Models, Setting, Text, Texts, Values, Whol
 from patchstack.gates.shared_settings import ENV, SECONDS, TRIES
 from patchstack.llama.backend_ops_output import ConsoleOutput, Supported, contradiction, read_supported, read_tested
 from patchstack.observe.exit_status import crashed, fault_of
-from patchstack.observe.observer import Observer, Settled, tried
+from patchstack.observe.observer import Observer, Settled, retry
 from patchstack.observe.protocol import Attempt, Complete, Invocation, Json, Observation
 from patchstack.observe.settings import Environment, merged
 from patchstack.verdict import Verdict
@@ -67,7 +67,7 @@ class OperatorSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alone:
+class FailureRate:
     """How a failing case did by itself: it failed in `failed` of `runs` runs that could be judged."""
 
     name: str
@@ -263,7 +263,7 @@ def settings_of(values: Values) -> OperatorSettings:
 def run(settings: OperatorSettings, runner: Observer) -> Judgement:
     """Test the operators, see what is supported, run alone what fails, and judge."""
     complete = _tested_well(settings)
-    tested = tried(runner, settings.test(settings.ops, "tests"), complete, tries=settings.tries)
+    tested = retry(runner, settings.test(settings.ops, "tests"), complete, tries=settings.tries)
     if tested.observation is None:
         return Judgement(
             verdict=Verdict.INVALID,
@@ -271,29 +271,29 @@ def run(settings: OperatorSettings, runner: Observer) -> Judgement:
             expected=_expected(settings),
             attempts=tested.attempts,
         )
-    listed = tried(runner, settings.support(), _listed_well(settings.backend), tries=settings.tries)
+    listed = retry(runner, settings.support(), _listed_well(settings.backend), tries=settings.tries)
     supported = None
     if listed.observation is not None:
         supported = read_supported(listed.observation.stdout, settings.backend)
     seen = tested.observation
     output = read_tested(seen.stdout, settings.backend)
     attempts = [*tested.attempts, *listed.attempts]
-    alone: list[Alone] = []
+    alone: list[FailureRate] = []
     if not crashed(seen.code):
         for case in output.failed[: settings.alone_cases]:
             rate, tries = _alone(settings, runner, case.name)
             alone.append(rate)
             attempts += tries
-    return judged(settings, seen, output, supported, alone=alone, attempts=attempts)
+    return judgement_of_cases(settings, seen, output, supported, alone=alone, attempts=attempts)
 
 
-def judged(
+def judgement_of_cases(
     settings: OperatorSettings,
     seen: Observation,
     tested: ConsoleOutput,
     supported: Supported | None,
     *,
-    alone: Sequence[Alone] = (),
+    alone: Sequence[FailureRate] = (),
     attempts: Sequence[Attempt] = (),
 ) -> Judgement:
     """The verdict over a run that can be judged."""
@@ -317,7 +317,7 @@ def _complaints(
     tested: ConsoleOutput,
     coverage: Coverage,
     supported: Supported | None,
-    alone: Sequence[Alone],
+    alone: Sequence[FailureRate],
 ) -> tuple[list[str], list[str]]:
     """What is wrong, and what cannot be judged."""
     wrong: list[str] = []
@@ -357,7 +357,7 @@ def _details(
     tested: ConsoleOutput,
     coverage: Coverage,
     supported: Supported | None,
-    alone: Sequence[Alone],
+    alone: Sequence[FailureRate],
 ) -> dict[str, Json]:
     ran = case_list(tested.ran)
     details: dict[str, Json] = {
@@ -415,14 +415,14 @@ def _listed_well(backend: str) -> Complete:
     return complaint
 
 
-def _alone(settings: OperatorSettings, runner: Observer, name: str) -> tuple[Alone, tuple[Attempt, ...]]:
+def _alone(settings: OperatorSettings, runner: Observer, name: str) -> tuple[FailureRate, tuple[Attempt, ...]]:
     """A failing case by itself, several times."""
     attempts: list[Attempt] = []
     runs = failed = 0
     complete = _tested_well(settings)
     for number in range(1, settings.alone + 1):
         invocation = settings.test((name,), f"alone {number}: {name}")
-        observed = tried(runner, invocation, complete, tries=settings.tries, salt=f"alone {number}")
+        observed = retry(runner, invocation, complete, tries=settings.tries, salt=f"alone {number}")
         attempts += observed.attempts
         if observed.observation is None:
             break
@@ -432,10 +432,10 @@ def _alone(settings: OperatorSettings, runner: Observer, name: str) -> tuple[Alo
             break
         runs += 1
         failed += crashed(seen.code) or tested.passed != tested.total
-    return Alone(name=name, failed=failed, runs=runs), tuple(attempts)
+    return FailureRate(name=name, failed=failed, runs=runs), tuple(attempts)
 
 
-def _failures(tested: ConsoleOutput, alone: Sequence[Alone]) -> str:
+def _failures(tested: ConsoleOutput, alone: Sequence[FailureRate]) -> str:
     rates = {one.name: f"fails {one.failed} of {one.runs} alone" for one in alone if one.runs}
     told = []
     for case in tested.failed:

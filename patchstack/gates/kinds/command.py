@@ -92,7 +92,7 @@ def run(settings: CommandSettings, runner: Observer) -> Judgement:
         runs.append(seen)
         if seen.observation is None or not _doubtful(settings, seen.observation):
             break
-    return judge(settings, runs)
+    return judgement_of_runs(settings, runs)
 
 
 def complete(settings: CommandSettings) -> Complete:
@@ -112,7 +112,7 @@ def complete(settings: CommandSettings) -> Complete:
     return complaint
 
 
-def judge(settings: CommandSettings, runs: Sequence[Observed]) -> Judgement:
+def judgement_of_runs(settings: CommandSettings, runs: Sequence[Observed]) -> Judgement:
     """The verdict of the runs: one, or several where a line that must be there was not."""
     attempts = tuple(attempt for one in runs for attempt in one.attempts)
     seen = [one.observation for one in runs if one.observation is not None]

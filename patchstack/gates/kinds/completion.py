@@ -30,7 +30,7 @@ from functools import partial
 
 from patchstack.gates.judgement import Judgement, worst
 from patchstack.gates.kind import Kind
-from patchstack.gates.kinds.parallel_greedy import judge_parallel, observe_parallel
+from patchstack.gates.kinds.parallel_greedy import judgement_of_parallel, observe_parallel
 from patchstack.gates.reference.model_unchanged import (
     MEASURED,
     Changed,
@@ -73,7 +73,7 @@ class Parted(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class TranscriptState:
     """One environment. `expect` is the digest of its transcript, MD5 or SHA-256; `transcript` is the reference itself,
     where it is kept, and only serves to show where another parts from it; `same_as` names a state that must give the
     same. The only state of a gate without states has no name."""
@@ -89,7 +89,7 @@ class State:
 class StateRuns:
     """A state with what came of its runs."""
 
-    state: State
+    state: TranscriptState
     runs: tuple[Observed, ...]
 
     @property
@@ -119,7 +119,7 @@ class CompletionSettings:
     made at once; 0: a completion alone. `measure` is how the model is measured where a transcript changed."""
 
     prompting: Prompting
-    states: tuple[State, ...] = (State(),)
+    states: tuple[TranscriptState, ...] = (TranscriptState(),)
     runs: int = 1
     parallel: int = 0
     measure: Measure | None = None
@@ -151,10 +151,10 @@ SAME_AS = Setting[str | None](
 )
 
 
-def state_of(name: str, values: Values, env: Environment = ()) -> State:
+def state_of(name: str, values: Values, env: Environment = ()) -> TranscriptState:
     """One state, or what a gate without states says of its only one."""
     expect, transcript = values[EXPECT], values[TRANSCRIPT]
-    return State(
+    return TranscriptState(
         name=name,
         env=env,
         expect=expect.lower() if expect is not None else None,
@@ -163,7 +163,7 @@ def state_of(name: str, values: Values, env: Environment = ()) -> State:
     )
 
 
-STATES = Setting[tuple[State, ...] | None](
+STATES = Setting[tuple[TranscriptState, ...] | None](
     name="states",
     form=Named(settings=(ENV, EXPECT, TRANSCRIPT, SAME_AS), make=lambda name, own: state_of(name, own, own[ENV])),
     default=None,
@@ -229,7 +229,9 @@ def settings_problems(settings: CompletionSettings) -> list[tuple[str, str]]:
     return found
 
 
-def _comparison_problems(settings: CompletionSettings, state: State, by_name: Mapping[str, State]) -> list[str]:
+def _comparison_problems(
+    settings: CompletionSettings, state: TranscriptState, by_name: Mapping[str, TranscriptState]
+) -> list[str]:
     other = by_name.get(state.same_as or "")
     if other is None or not state.same_as:
         return [f"there is no state {state.same_as!r} for same_as"]
@@ -250,11 +252,11 @@ def run(settings: CompletionSettings, runner: Observer) -> Judgement:
     """Run every state, and judge."""
     if settings.parallel:
         states = [(state.name, state.env) for state in settings.states]
-        return judge_parallel(
+        return judgement_of_parallel(
             [(name, observe_parallel(settings.prompting, settings.parallel, env, name, runner)) for name, env in states]
         )
     seen = [StateRuns(state=state, runs=_observed(settings, state, runner)) for state in settings.states]
-    judgement = judge(seen, pinned=settings.prompting.completion().pinned)
+    judgement = judgement_of_states(seen, pinned=settings.prompting.completion().pinned)
     if settings.measure is None:
         return judgement
     return with_evidence(judgement, gathered(settings.measure, _changed(settings, seen), runner))
@@ -279,7 +281,7 @@ def _changed(settings: CompletionSettings, seen: Sequence[StateRuns]) -> list[Ch
     return found
 
 
-def gives(settings: CompletionSettings, state: State, runner: Observer) -> str | None:
+def gives(settings: CompletionSettings, state: TranscriptState, runner: Observer) -> str | None:
     """Why a build is not the one that a state's reference is of; None where it gives that transcript."""
     if state.expect is None:
         return None
@@ -294,7 +296,7 @@ def gives(settings: CompletionSettings, state: State, runner: Observer) -> str |
     return None if actual == state.expect else f"it does not give the reference's transcript either, but {actual}"
 
 
-def invocation(settings: CompletionSettings, state: State) -> Invocation:
+def invocation(settings: CompletionSettings, state: TranscriptState) -> Invocation:
     """The run of a state."""
     return settings.prompting.completion().invocation(f"completion {state.name}".strip(), state.env)
 
@@ -315,7 +317,7 @@ def complete(prompting: Prompting) -> Complete:
     return complaint
 
 
-def _observed(settings: CompletionSettings, state: State, runner: Observer) -> tuple[Observed, ...]:
+def _observed(settings: CompletionSettings, state: TranscriptState, runner: Observer) -> tuple[Observed, ...]:
     found: list[Observed] = []
     for number in range(1, settings.runs + 1):
         salt = f"run {number}" if number > 1 else ""
@@ -343,14 +345,14 @@ NO_REFERENCE = "no reference yet: gate record"
 # Verdicts
 
 
-def judge(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement:
+def judgement_of_states(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement:
     """The verdict of all states. Details: `states`, each with digests, sizes and the transcript where it is text; and
     `changed`, the states whose transcript is not the reference's (for these, KL evidence is due). `pinned`: the models
     are known to be the ones of their digests."""
     targets = {one.state.same_as for one in seen if one.state.same_as is not None}
     by_name = {one.state.name: one for one in seen}
     verdicts = [
-        judge_state(
+        verdict_of_state(
             one,
             pinned=pinned,
             other=by_name[one.state.same_as] if one.state.same_as is not None else None,
@@ -381,7 +383,7 @@ def judge(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement:
     )
 
 
-def judge_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, compared: bool) -> StateVerdict:
+def verdict_of_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, compared: bool) -> StateVerdict:
     """The verdict of one state. `other` is the state it is compared with; `compared`: another one is compared with it,
     and so it needs no reference of its own."""
     state, observations = seen.state, seen.observations
@@ -433,7 +435,7 @@ def _sole(seen: StateRuns) -> bytes | None:
     return next(iter(found)) if len(found) == 1 else None
 
 
-def _held(state: State, runs: int) -> str:
+def _held(state: TranscriptState, runs: int) -> str:
     what = "the reference's transcript" if state.expect is not None else "a transcript to compare with"
     if state.same_as is not None:
         also = "the reference's transcript, and " if state.expect is not None else ""
@@ -449,7 +451,7 @@ def _unsteady(counts: Counter[bytes]) -> str:
     )
 
 
-def _expectation(state: State) -> str:
+def _expectation(state: TranscriptState) -> str:
     return state.expect or (f"as {state.same_as}" if state.same_as is not None else "")
 
 

@@ -85,10 +85,10 @@ def run(settings: DriftSettings, runner: Observer) -> Judgement:
     ]
     with kl.base_of(settings.kl, runner) as made_by:
         checked = [kl.check(one, runner, made_by) for one in all_settings]
-    return judged(all_settings, checked)
+    return judgement_of_contexts(all_settings, checked)
 
 
-def judged(all_settings: Sequence[kl.KlSettings], checked: Sequence[kl.Checked]) -> Judgement:
+def judgement_of_contexts(all_settings: Sequence[kl.KlSettings], checked: Sequence[kl.Checked]) -> Judgement:
     """FAIL where any context is, else INVALID where any is."""
     verdicts = [one.verdict for one in checked]
     verdict = next((one for one in (Verdict.FAIL, Verdict.INVALID) if one in verdicts), Verdict.PASS)

@@ -191,10 +191,10 @@ def run(settings: EngagedSettings, runner: Observer) -> Judgement:
         )
         for name, env in (("on", settings.on), ("off", settings.off))
     )
-    return judge(settings, on, off)
+    return judgement_of_marks(settings, on, off)
 
 
-def judge(settings: EngagedSettings, on: Observed, off: Observed) -> Judgement:
+def judgement_of_marks(settings: EngagedSettings, on: Observed, off: Observed) -> Judgement:
     """The verdict of both runs."""
     attempts = (*on.attempts, *off.attempts)
     expected = f"on: {settings.at_least} or more; off: 0"

@@ -275,11 +275,11 @@ def check(settings: KlSettings, runner: Observer, base_runner: Observer) -> Chec
             return Checked(measured=_nothing(noise), verdict=invalid, reason=told, limits=limits, noise=noise)
         limits = calibrated(noise.statistics, settings.calibrate, noise.positions)
     measured = measure(comparison, runner, base_runner)
-    verdict, reason = judged(measured, limits)
+    verdict, reason = verdict_of_measurement(measured, limits)
     return Checked(measured=measured, verdict=verdict, reason=reason, limits=limits, noise=noise)
 
 
-def judged(measured: Measured, limits: Limits) -> tuple[Verdict, str]:
+def verdict_of_measurement(measured: Measured, limits: Limits) -> tuple[Verdict, str]:
     """The verdict over a measurement, and why."""
     found = measured.statistics
     if found is None:

@@ -46,7 +46,7 @@ class SlotAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Together:
+class ParallelRuns:
     """One request alone, several at once, and the same again: each of a fresh server."""
 
     alone: Observed
@@ -67,7 +67,7 @@ class Parting:
     shift: float
 
 
-def observe_parallel(prompting: Prompting, count: int, env: Environment, name: str, runner: Observer) -> Together:
+def observe_parallel(prompting: Prompting, count: int, env: Environment, name: str, runner: Observer) -> ParallelRuns:
     """Ask three fresh servers."""
     server = prompting.server(count)
     what = f"parallel {name}".strip()
@@ -87,7 +87,7 @@ def observe_parallel(prompting: Prompting, count: int, env: Environment, name: s
         )
 
     many = [prompting.prompt] * count
-    return Together(
+    return ParallelRuns(
         alone=asked(prompting.prompt, "alone"),
         together=asked(many, "at once"),
         control=asked(many, "control"),
@@ -129,9 +129,9 @@ def read_answers(body: bytes) -> tuple[SlotAnswer, ...] | None:
         return None
 
 
-def judge_parallel(states: Sequence[tuple[str, Together]]) -> Judgement:
+def judgement_of_parallel(states: Sequence[tuple[str, ParallelRuns]]) -> Judgement:
     """The verdict over all states."""
-    found = [(name, seen, *judge_together(seen)) for name, seen in states]
+    found = [(name, seen, *verdict_of_parallel(seen)) for name, seen in states]
     verdicts = [verdict for _, _, verdict, _, _ in found]
     overall = worst(verdicts)
     told = [f"{name}: {reason}" if name else reason for name, _, verdict, reason, _ in found if verdict is overall]
@@ -145,7 +145,7 @@ def judge_parallel(states: Sequence[tuple[str, Together]]) -> Judgement:
     )
 
 
-def judge_together(seen: Together) -> tuple[Verdict, str, dict[str, Json]]:
+def verdict_of_parallel(seen: ParallelRuns) -> tuple[Verdict, str, dict[str, Json]]:
     """Verdict, reason and details of one state."""
     runs = (seen.alone, seen.together, seen.control)
     for run in runs:
@@ -247,7 +247,7 @@ def _answers_of(run: Observed) -> tuple[SlotAnswer, ...]:
     return (read_answers(seen.replies[0].body) or ()) if seen is not None and seen.replies else ()
 
 
-def _attempts(seen: Together) -> tuple[Attempt, ...]:
+def _attempts(seen: ParallelRuns) -> tuple[Attempt, ...]:
     return (*seen.alone.attempts, *seen.together.attempts, *seen.control.attempts)
 
 

@@ -49,7 +49,7 @@ class RedGreenSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Colour:
+class TestColour:
     """What a run of the test came to: it passed (`green`), failed as a test fails (`red`), or neither, and why."""
 
     green: bool = False
@@ -117,7 +117,7 @@ def _run(settings: RedGreenSettings, runner: Observer, other: Observer) -> Judge
     call = settings.program.invocation
     green = runner.observe(call("with the code"), complete=complete(settings), tries=settings.program.tries)
     red = other.observe(call("without the code"), complete=complete(settings), tries=settings.program.tries)
-    return judge(settings, green, red)
+    return judgement_of_colours(settings, green, red)
 
 
 def complete(settings: RedGreenSettings) -> Complete:
@@ -130,19 +130,19 @@ def complete(settings: RedGreenSettings) -> Complete:
     return complaint
 
 
-def judge(settings: RedGreenSettings, green: Observed, red: Observed) -> Judgement:
+def judgement_of_colours(settings: RedGreenSettings, green: Observed, red: Observed) -> Judgement:
     """The verdict of both runs."""
     attempts = (*green.attempts, *red.attempts)
     with_code = (
-        colour(settings, green.observation) if green.observation is not None else Colour(told=complaint_of(green))
+        colour(settings, green.observation) if green.observation is not None else TestColour(told=complaint_of(green))
     )
-    without = colour(settings, red.observation) if red.observation is not None else Colour(told=complaint_of(red))
+    without = colour(settings, red.observation) if red.observation is not None else TestColour(told=complaint_of(red))
     colours = {"with": with_code, "without": without}
     verdict, reason = _decided(with_code, without, green, red)
     return _judgement(settings, verdict, reason, colours, attempts)
 
 
-def colour(settings: RedGreenSettings, seen: Observation) -> Colour:
+def colour(settings: RedGreenSettings, seen: Observation) -> TestColour:
     """What a run of the test came to."""
     lines = all_lines_of(seen.stdout, seen.stderr)
     failing = next((line.strip() for line in lines if re.search(settings.red, line)), None)
@@ -156,29 +156,29 @@ def colour(settings: RedGreenSettings, seen: Observation) -> Colour:
     # A line of a failed test may hold any words. Without one, what is on stdout may say why there is none.
     fault = fault_of(seen, pinned=settings.program.pinned, stdout=failing is None)
     if fault is not None and not fault.by_build and not fault.unexplained:
-        return Colour(told=fault.reason)
+        return TestColour(told=fault.reason)
     if failed and failing is not None:
-        return Colour(red=True, told=f"exit code {seen.code}: {failing[:300]}")
+        return TestColour(red=True, told=f"exit code {seen.code}: {failing[:300]}")
     if failed:
         why = f": {fault.reason}" if fault is not None and not fault.unexplained else ""
-        return Colour(told=f"exit code {seen.code}, but no line of a failed test ({settings.red!r}){why}")
+        return TestColour(told=f"exit code {seen.code}, but no line of a failed test ({settings.red!r}){why}")
     told = cause_of_crash(seen) if crashed(seen.code) else f"not the exit code of a failed test{_wanted(settings)}"
-    return Colour(told=f"exit code {seen.code}: {told}")
+    return TestColour(told=f"exit code {seen.code}: {told}")
 
 
-def _passed(settings: RedGreenSettings, lines: list[str], failing: str | None) -> Colour:
+def _passed(settings: RedGreenSettings, lines: list[str], failing: str | None) -> TestColour:
     found = [match for line in lines if (match := re.search(settings.green, line)) is not None]
     if not found:
-        return Colour(told=f"exit code 0, but no line of a passed test ({settings.green!r})")
+        return TestColour(told=f"exit code 0, but no line of a passed test ({settings.green!r})")
     if failing is not None:
-        return Colour(told=f"exit code 0, and a line of a failed test: {failing[:300]}")
+        return TestColour(told=f"exit code 0, and a line of a failed test: {failing[:300]}")
     counts = [match.group(1) for match in found if match.re.groups]
     if counts and not any(text and text.isdecimal() and int(text) > 0 for text in counts):
-        return Colour(told=f"exit code 0, and no test was run: {found[-1].string.strip()[:300]}")
-    return Colour(green=True, told=found[-1].string.strip()[:300])
+        return TestColour(told=f"exit code 0, and no test was run: {found[-1].string.strip()[:300]}")
+    return TestColour(green=True, told=found[-1].string.strip()[:300])
 
 
-def _decided(with_code: Colour, without: Colour, green: Observed, red: Observed) -> tuple[Verdict, str]:
+def _decided(with_code: TestColour, without: TestColour, green: Observed, red: Observed) -> tuple[Verdict, str]:
     if green.observation is not None and red.observation is not None and green.observation.key == red.observation.key:
         return Verdict.INVALID, "the builds with and without the code are the same"
     if with_code.red:
@@ -198,7 +198,7 @@ def _wanted(settings: RedGreenSettings) -> str:
     return f" ({settings.red_exit})" if settings.red_exit is not None else ""
 
 
-def _named(one: Colour) -> str:
+def _named(one: TestColour) -> str:
     return "green" if one.green else "red" if one.red else "neither"
 
 
@@ -206,7 +206,7 @@ def _judgement(
     settings: RedGreenSettings,
     verdict: Verdict,
     reason: str,
-    colours: Mapping[str, Colour],
+    colours: Mapping[str, TestColour],
     attempts: tuple[Attempt, ...],
 ) -> Judgement:
     return Judgement(

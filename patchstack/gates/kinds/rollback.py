@@ -92,7 +92,7 @@ class RollbackSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckFinding:
     """What one check comes to."""
 
     check: str
@@ -227,19 +227,21 @@ def run(settings: RollbackSettings, runner: Observer) -> Judgement:
     )
 
 
-def _run_program(program: Program, says: str, runner: Observer) -> Finding:
+def _run_program(program: Program, says: str, runner: Observer) -> CheckFinding:
     def complaint(seen: Observation) -> str | None:
-        verdict, reason = judge_program(seen, says, pinned=program.pinned)
+        verdict, reason = verdict_of_program(seen, says, pinned=program.pinned)
         return reason if verdict is Verdict.INVALID and not _skipped(seen) else None
 
     observed = runner.observe(program.invocation(program.name), complete=complaint, tries=program.tries)
     if observed.observation is None:
-        return Finding(check="program", verdict=Verdict.INVALID, reason=observed.complaint, attempts=observed.attempts)
-    verdict, reason = judge_program(observed.observation, says, pinned=program.pinned)
-    return Finding(check="program", verdict=verdict, reason=reason, attempts=observed.attempts)
+        return CheckFinding(
+            check="program", verdict=Verdict.INVALID, reason=observed.complaint, attempts=observed.attempts
+        )
+    verdict, reason = verdict_of_program(observed.observation, says, pinned=program.pinned)
+    return CheckFinding(check="program", verdict=verdict, reason=reason, attempts=observed.attempts)
 
 
-def _run_speculative(settings: RollbackSettings, prompting: Prompting, runner: Observer) -> Finding:
+def _run_speculative(settings: RollbackSettings, prompting: Prompting, runner: Observer) -> CheckFinding:
     plain, drafting = prompting.server(1), speculating(settings, prompting)
     questions = (_question(prompting, cache=False),)
 
@@ -250,17 +252,17 @@ def _run_speculative(settings: RollbackSettings, prompting: Prompting, runner: O
         )
 
     asked = both(1)
-    if judge_speculative(*asked, settings.margin).verdict is Verdict.FAIL and all(one.answers for one in asked):
+    if finding_of_speculation(*asked, settings.margin).verdict is Verdict.FAIL and all(one.answers for one in asked):
         asked = both(2)
-    return judge_speculative(*asked, settings.margin)
+    return finding_of_speculation(*asked, settings.margin)
 
 
-def _run_reuse(settings: RollbackSettings, prompting: Prompting, runner: Observer) -> Finding:
+def _run_reuse(settings: RollbackSettings, prompting: Prompting, runner: Observer) -> CheckFinding:
     questions = (_question(prompting, cache=True),) * _AGAIN
     asked = ask_servers(prompting.server(1), questions, runner)
-    if asked.answers and judge_reuse(asked, settings.margin).verdict is Verdict.FAIL:
+    if asked.answers and finding_of_reuse(asked, settings.margin).verdict is Verdict.FAIL:
         asked = ask_servers(prompting.server(1), questions, runner, runs=2)
-    return judge_reuse(asked, settings.margin)
+    return finding_of_reuse(asked, settings.margin)
 
 
 def speculating(settings: RollbackSettings, prompting: Prompting) -> Program:
@@ -285,7 +287,7 @@ def _question(prompting: Prompting, *, cache: bool) -> Question:
 # Judging
 
 
-def judge_program(seen: Observation, says: str, *, pinned: bool) -> tuple[Verdict, str]:
+def verdict_of_program(seen: Observation, says: str, *, pinned: bool) -> tuple[Verdict, str]:
     """A test program's exit code and words: a mismatch that it tells of is a FAIL, a test that it skips INVALID."""
     lines = [line.strip() for line in (seen.stderr + b"\n" + seen.stdout).decode("utf-8", "replace").splitlines()]
     if denied := next((line for line in lines if _DENIES.search(line)), None):
@@ -299,7 +301,7 @@ def judge_program(seen: Observation, says: str, *, pinned: bool) -> tuple[Verdic
     return Verdict.INVALID, f"it exited with 0, and no line says {says!r}"
 
 
-def judge_speculative(plain: ServerAnswers, drafting: ServerAnswers, margin: float) -> Finding:
+def finding_of_speculation(plain: ServerAnswers, drafting: ServerAnswers, margin: float) -> CheckFinding:
     """The same ids with and without, drafts made, and some of them rejected."""
     attempts = plain.attempts + drafting.attempts
     for asked, name in ((plain, "without speculation"), (drafting, "with speculation")):
@@ -325,7 +327,7 @@ def judge_speculative(plain: ServerAnswers, drafting: ServerAnswers, margin: flo
     return _speculative(Verdict.INVALID, reason, attempts, two)
 
 
-def judge_reuse(asked: ServerAnswers, margin: float) -> Finding:
+def finding_of_reuse(asked: ServerAnswers, margin: float) -> CheckFinding:
     """The same ids from a prompt in the cache as from one that was computed."""
     if not asked.answers:
         return _reuse(verdict_of(asked), asked.reason, asked)
@@ -351,17 +353,17 @@ def _speculative(
     attempts: tuple[Attempt, ...],
     answer: Generated | None = None,
     where: Divergence | None = None,
-) -> Finding:
+) -> CheckFinding:
     facts: dict[str, Json] = {"divergence": where.document() if where is not None else None}
     if answer is not None:
         facts |= {"drafted": answer.drafted, "accepted": answer.accepted, "ids": list(answer.ids)}
-    return Finding(check="speculative", verdict=verdict, reason=reason, attempts=attempts, facts=facts)
+    return CheckFinding(check="speculative", verdict=verdict, reason=reason, attempts=attempts, facts=facts)
 
 
-def _reuse(verdict: Verdict, reason: str, asked: ServerAnswers, where: Divergence | None = None) -> Finding:
+def _reuse(verdict: Verdict, reason: str, asked: ServerAnswers, where: Divergence | None = None) -> CheckFinding:
     facts: dict[str, Json] = {"divergence": where.document() if where is not None else None}
     facts["cached"] = [one.cached for answers in asked.answers[:1] for one in answers]
-    return Finding(check="reuse", verdict=verdict, reason=reason, attempts=asked.attempts, facts=facts)
+    return CheckFinding(check="reuse", verdict=verdict, reason=reason, attempts=asked.attempts, facts=facts)
 
 
 def _skipped(seen: Observation) -> bool:

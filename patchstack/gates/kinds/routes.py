@@ -131,10 +131,10 @@ def run(settings: RoutesSettings, runner: Observer) -> Judgement:
         )
         for name, env in (("on", settings.on), ("off", settings.off))
     )
-    return judge(settings, on, off)
+    return judgement_of_routes(settings, on, off)
 
 
-def judge(settings: RoutesSettings, on: Observed, off: Observed) -> Judgement:
+def judgement_of_routes(settings: RoutesSettings, on: Observed, off: Observed) -> Judgement:
     """The verdict of both runs."""
     attempts = (*on.attempts, *off.attempts)
     expected = "; ".join(f"on: {one.text}" for one in settings.expect)

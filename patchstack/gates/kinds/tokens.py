@@ -31,7 +31,7 @@ from patchstack.gates.reference.model_unchanged import (
     measure_of,
     with_evidence,
 )
-from patchstack.gates.reference.tokens import EXPECT, EXPECT_FILE, Reference, reference_of_values
+from patchstack.gates.reference.tokens import EXPECT, EXPECT_FILE, TokenReference, reference_of_values
 from patchstack.gates.settings import Named, Setting, Text, Values, Whole
 from patchstack.gates.shared_settings import (
     ENV,
@@ -56,13 +56,13 @@ from patchstack.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class TokensState:
     """One environment, with the ids it must give, or the state whose ids it must give, or both. `file` is where the
     reference's ids are kept, as it is written. The only state of a gate without states has no name."""
 
     name: str = ""
     env: Environment = ()
-    reference: Reference | None = None
+    reference: TokenReference | None = None
     file: str | None = None
     same_as: str | None = None
 
@@ -75,7 +75,7 @@ class TokensSettings:
     changed."""
 
     prompting: Prompting
-    states: tuple[State, ...] = (State(),)
+    states: tuple[TokensState, ...] = (TokensState(),)
     repeats: int = 2
     runs: int = 1
     probabilities: int = 8
@@ -90,10 +90,10 @@ class TokensSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class StateFinding:
     """What one state comes to. `steady`: all its answers were one and the same, so that it can be a reference."""
 
-    state: State
+    state: TokensState
     verdict: Verdict
     reason: str
     steady: bool = False
@@ -135,10 +135,10 @@ SAME_AS = Setting[str | None](
 )
 
 
-def state_of(name: str, values: Values, env: Environment = (), same_as: str | None = None) -> State:
+def state_of(name: str, values: Values, env: Environment = (), same_as: str | None = None) -> TokensState:
     """One state, or what a gate without states says of its only one."""
     filed = values[EXPECT_FILE]
-    return State(
+    return TokensState(
         name=name,
         env=env,
         reference=reference_of_values(values),
@@ -147,7 +147,7 @@ def state_of(name: str, values: Values, env: Environment = (), same_as: str | No
     )
 
 
-STATES = Setting[tuple[State, ...] | None](
+STATES = Setting[tuple[TokensState, ...] | None](
     name="states",
     form=Named(
         settings=(ENV, EXPECT, EXPECT_FILE, SAME_AS),
@@ -187,7 +187,7 @@ def settings_of(values: Values) -> TokensSettings:
     if states is not None and alone.reference is not None:
         values.complain("states", "each state has its own expect and expect_file; the gate has none")
     if switch := values[SWITCH]:
-        states = (replace(alone, name="off"), State(name="on", env=switch, same_as="off"))
+        states = (replace(alone, name="off"), TokensState(name="on", env=switch, same_as="off"))
     settings = TokensSettings(
         prompting=prompting,
         states=(alone,) if states is None else states,
@@ -227,10 +227,10 @@ def run(settings: TokensSettings, runner: Observer) -> Judgement:
     """Ask in every state, and compare. Where something differs, servers are started afresh to see whether each of them
     says the same."""
     asked = _ask_all(settings, runner, settings.runs)
-    findings = judge(settings, asked)
+    findings = findings_of_states(settings, asked)
     if settings.runs == 1 and any(one.verdict is Verdict.FAIL and one.answer is not None for one in findings):
         asked = _ask_all(settings, runner, 2)
-        findings = judge(settings, asked)
+        findings = findings_of_states(settings, asked)
     judgement = _judgement(findings, asked)
     if settings.measure is None:
         return judgement
@@ -238,7 +238,7 @@ def run(settings: TokensSettings, runner: Observer) -> Judgement:
 
 
 def _changed(
-    settings: TokensSettings, findings: Sequence[Finding], asked: Mapping[str, ServerAnswers]
+    settings: TokensSettings, findings: Sequence[StateFinding], asked: Mapping[str, ServerAnswers]
 ) -> list[Changed]:
     """The states whose ids are others, each with what it was held against."""
     own = settings.prompting.env
@@ -256,7 +256,7 @@ def _changed(
     return found
 
 
-def gives(settings: TokensSettings, state: State, runner: Observer) -> str | None:
+def gives(settings: TokensSettings, state: TokensState, runner: Observer) -> str | None:
     """Why a build is not the one that a state's reference is of; None where it gives those ids."""
     if state.reference is None:
         return None
@@ -281,22 +281,24 @@ def _ask_all(settings: TokensSettings, runner: Observer, runs: int) -> dict[str,
 # Judging
 
 
-def judge(settings: TokensSettings, asked: Mapping[str, ServerAnswers]) -> tuple[Finding, ...]:
+def findings_of_states(settings: TokensSettings, asked: Mapping[str, ServerAnswers]) -> tuple[StateFinding, ...]:
     """What each state comes to, from what was asked in it and in the state it must be like."""
     followed = {state.same_as for state in settings.states}
-    return tuple(judge_state(state, asked, settings.margin, state.name in followed) for state in settings.states)
+    return tuple(finding_of_state(state, asked, settings.margin, state.name in followed) for state in settings.states)
 
 
-def judge_state(state: State, asked: Mapping[str, ServerAnswers], margin: float, followed: bool = False) -> Finding:
+def finding_of_state(
+    state: TokensState, asked: Mapping[str, ServerAnswers], margin: float, followed: bool = False
+) -> StateFinding:
     """PASS needs a reference or another state, and ids equal to the end with it, and all answers equal. A state without
     either holds where it is `followed`: another state is compared with it, and has the verdict."""
     own = asked[state.name]
     if not own.answers:
-        return Finding(state=state, verdict=verdict_of(own), reason=own.reason)
+        return StateFinding(state=state, verdict=verdict_of(own), reason=own.reason)
     answer = own.answers[0][0]
 
     if (where := own.unsteady()) is not None:
-        return Finding(
+        return StateFinding(
             state=state,
             verdict=Verdict.INVALID,
             reason=f"servers started afresh do not agree: {where.words}",
@@ -307,10 +309,10 @@ def judge_state(state: State, asked: Mapping[str, ServerAnswers], margin: float,
         if (where := first_difference(again, answer.ids, answer)) is not None:
             reason = f"the same server, asked again, answers otherwise: {where.words}"
             verdict, reason = near_or_not(where, margin, reason)
-            return Finding(state=state, verdict=verdict, reason=reason, answer=answer, divergence=where)
+            return StateFinding(state=state, verdict=verdict, reason=reason, answer=answer, divergence=where)
 
-    def finding(verdict: Verdict, reason: str, expected: str = "", where: Divergence | None = None) -> Finding:
-        return Finding(
+    def finding(verdict: Verdict, reason: str, expected: str = "", where: Divergence | None = None) -> StateFinding:
+        return StateFinding(
             state=state,
             verdict=verdict,
             reason=reason,
@@ -344,10 +346,10 @@ def judge_state(state: State, asked: Mapping[str, ServerAnswers], margin: float,
 
 
 def _expectations(
-    state: State, asked: Mapping[str, ServerAnswers]
-) -> Sequence[tuple[Reference, Generated | None, str]] | str:
+    state: TokensState, asked: Mapping[str, ServerAnswers]
+) -> Sequence[tuple[TokenReference, Generated | None, str]] | str:
     """What the ids must be, each with the answer it comes from and its name; a text where that is not known."""
-    found: list[tuple[Reference, Generated | None, str]] = []
+    found: list[tuple[TokenReference, Generated | None, str]] = []
     if state.reference is not None:
         found.append((state.reference, None, "the reference"))
     if state.same_as is not None:
@@ -357,11 +359,11 @@ def _expectations(
         if (where := other.unsteady()) is not None:
             return f"in {state.same_as}, servers started afresh do not agree: {where.words}"
         source = other.answers[0][0]
-        found.append((Reference(sha256=source.digest, ids=source.ids), source, state.same_as))
+        found.append((TokenReference(sha256=source.digest, ids=source.ids), source, state.same_as))
     return found or "no reference yet: what came is in the details"
 
 
-def _judgement(findings: Sequence[Finding], asked: Mapping[str, ServerAnswers]) -> Judgement:
+def _judgement(findings: Sequence[StateFinding], asked: Mapping[str, ServerAnswers]) -> Judgement:
     def joined(texts: Sequence[str]) -> str:
         named = zip(findings, texts, strict=True)
         return "; ".join(f"{one.state.name}: {text}" if one.state.name else text for one, text in named if text)

@@ -15,7 +15,7 @@ from patchstack.errors import MissingError, NotHeldError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import completion, drift, kl, tokens
 from patchstack.gates.reference.model_unchanged import as_environment
-from patchstack.gates.reference.record import Reference, state_of
+from patchstack.gates.reference.record import RecordedReference, state_of
 from patchstack.gates.suite import Gate
 from patchstack.llama.compute_path import path_args, same_environment, same_path
 from patchstack.observe.from_build import shown
@@ -31,7 +31,7 @@ _HINT = "a kl: in the gate has it measured by itself; --because GATE names a kl,
 Judged = tuple[Gate, Judgement]
 
 
-def allowed(gate: Judged, replaced: Sequence[Reference], because: Sequence[Judged], runner: Observer) -> str:
+def allowed(gate: Judged, replaced: Sequence[RecordedReference], because: Sequence[Judged], runner: Observer) -> str:
     """What shows, for every reference that is replaced, that the model is still the same; in words.
 
     Raises `NotHeldError` with the reasons where nothing does.

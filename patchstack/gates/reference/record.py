@@ -19,7 +19,7 @@ _SHORT = 12  # digits of a build's key, as all screens show it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class RecordedReference:
     """One value of a gate's entry: the keys that lead to it, what stood there (None: nothing), and what is to. Where
     the entry names a file of token ids instead, `file` is that (beside the workspace file), and `ids` go there."""
 
@@ -30,7 +30,7 @@ class Reference:
     ids: tuple[int, ...] = ()
 
 
-def references(kind: str, judgement: Judgement) -> tuple[Reference, ...]:
+def references(kind: str, judgement: Judgement) -> tuple[RecordedReference, ...]:
     """What a judgement gives as references.
 
     Raises `UsageError` for a kind that has none, `NotHeldError` where the gate did not give an answer to take.
@@ -53,18 +53,18 @@ def references(kind: str, judgement: Judgement) -> tuple[Reference, ...]:
     return kept
 
 
-def changed(found: Sequence[Reference]) -> tuple[Reference, ...]:
+def changed(found: Sequence[RecordedReference]) -> tuple[RecordedReference, ...]:
     """Those that replace another transcript, or other ids: for these, evidence is due."""
     replaced = (one for one in found if one.old is not None and one.old != one.new)
     return tuple(one for one in replaced if one.keys[-1] == "expect" and isinstance(one.old, str))
 
 
-def state_of(reference: Reference) -> str:
+def state_of(reference: RecordedReference) -> str:
     """The name of the state that a reference is of."""
     return reference.keys[1] if len(reference.keys) > 2 else ""
 
 
-def base_of(settings: object, build: str | None) -> Reference | None:
+def base_of(settings: object, build: str | None) -> RecordedReference | None:
     """The build that the next change is measured against, for a gate that says how to (`kl`): the one that gives the
     references now. None for a gate that does not, and for programs that are no stored build."""
     if (
@@ -73,10 +73,10 @@ def base_of(settings: object, build: str | None) -> Reference | None:
         or settings.measure is None
     ):
         return None
-    return Reference(keys=("kl", "build"), old=settings.measure.build, new=build[:_SHORT])
+    return RecordedReference(keys=("kl", "build"), old=settings.measure.build, new=build[:_SHORT])
 
 
-def write_references(path: Path, suite: str, gate: str, found: Sequence[Reference], note: str) -> None:
+def write_references(path: Path, suite: str, gate: str, found: Sequence[RecordedReference], note: str) -> None:
     """Write references into a workspace file, with a note as a comment behind each. All else stays as it is.
 
     Raises `ConfigError` where the file has no such gate any more.
@@ -121,32 +121,32 @@ def _indented(text: str) -> bool:
     return match is not None and len(match.group(2)) > len(match.group(1))
 
 
-def _transcript(state: Mapping[str, Any]) -> Reference | None:
+def _transcript(state: Mapping[str, Any]) -> RecordedReference | None:
     """The digest of a state's one transcript; none for a state that is only compared with another."""
     if state["md5"] is None or (state["same_as"] is not None and state["expected"] is None):
         return None
     old = state["expected"]
     new = state["sha256"] if old is not None and len(old) == 64 else state["md5"]
-    return Reference(keys=_keys(state["state"]), old=old, new=new)
+    return RecordedReference(keys=_keys(state["state"]), old=old, new=new)
 
 
-def _ids(state: Mapping[str, Any]) -> Reference | None:
+def _ids(state: Mapping[str, Any]) -> RecordedReference | None:
     old, file = state.get("expected"), state.get("expect_file")
     if state["sha256"] is None or state["ids"] is None or (state.get("same_as") is not None and old is None):
         return None
-    return Reference(
+    return RecordedReference(
         keys=_keys(state["name"]), old=old, new=state["sha256"], file=file, ids=tuple(state["ids"]) if file else ()
     )
 
 
-def _cases(details: Mapping[str, Any]) -> list[Reference | None]:
+def _cases(details: Mapping[str, Any]) -> list[RecordedReference | None]:
     whole = details.get("reference")
     if not whole or not whole["count"] or details.get("passed") != details.get("total"):
         return []
     return [
-        Reference(keys=("expect",), old=None, new=details["passed"]),
-        Reference(keys=("cases", "count"), old=None, new=whole["count"]),
-        Reference(keys=("cases", "sha256"), old=None, new=whole["sha256"]),
+        RecordedReference(keys=("expect",), old=None, new=details["passed"]),
+        RecordedReference(keys=("cases", "count"), old=None, new=whole["count"]),
+        RecordedReference(keys=("cases", "sha256"), old=None, new=whole["sha256"]),
     ]
 
 

@@ -14,39 +14,39 @@ from patchstack.workspace.mapping import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class TokenReference:
     """The digest of the ids (`digest_of_ids`), and the ids themselves where they are at hand."""
 
     sha256: str
     ids: tuple[int, ...] | None = None
 
 
-def reference_of(value: object) -> Reference | str:
+def reference_of(value: object) -> TokenReference | str:
     """A reference as it is written: a list of ids, or their digest; else a text with what is wrong."""
     if isinstance(value, str):
         right = len(value) == 64 and set(value) <= set("0123456789abcdef")
         return (
-            Reference(sha256=str(value))
+            TokenReference(sha256=str(value))
             if right
             else "neither 64 lower-case hexadecimal digits nor a list of token ids"
         )
     if not isinstance(value, list) or not value or not all(type(one) is int and one >= 0 for one in value):
         return "no list of token ids"
     ids = tuple(int(one) for one in value)
-    return Reference(sha256=digest_of_ids(ids), ids=ids)
+    return TokenReference(sha256=digest_of_ids(ids), ids=ids)
 
 
-def reference_in(path: Path) -> Reference | str:
+def reference_in(path: Path) -> TokenReference | str:
     """The reference in a file, a JSON list of ids; else a text with what is wrong."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         return f"{path} cannot be read: {getattr(error, 'strerror', None) or 'not JSON'}"
     found = reference_of(value) if isinstance(value, list) else "no list of token ids"
-    return found if isinstance(found, Reference) else f"{path}: {found}"
+    return found if isinstance(found, TokenReference) else f"{path}: {found}"
 
 
-def combined(given: Reference | None, filed: Reference | None) -> Reference | str | None:
+def combined(given: TokenReference | None, filed: TokenReference | None) -> TokenReference | str | None:
     """One reference of a digest and a file, which must belong together; else a text with what is wrong."""
     if given is not None and filed is not None and given.sha256 != filed.sha256:
         return f"the ids of the file are not those of the digest: theirs is {filed.sha256}"
@@ -60,18 +60,18 @@ class TokenIds:
     written: str = "a list of token ids, or their SHA-256"
     option: Any = str
 
-    def read(self, node: Node, name: str, models: Models) -> Reference | None:
+    def read(self, node: Node, name: str, models: Models) -> TokenReference | None:
         found = reference_of(node.node.get(name))
-        if isinstance(found, Reference):
+        if isinstance(found, TokenReference):
             return found
         node.complain(name, found)
         return None
 
-    def convert(self, given: str, name: str, models: Models) -> Reference:
+    def convert(self, given: str, name: str, models: Models) -> TokenReference:
         words = given.replace(",", " ").split()
         ids = [int(word) for word in words if word.isdecimal() and len(word) < 20]
         found = reference_of(ids if len(ids) == len(words) else given.strip().lower())
-        if isinstance(found, Reference):
+        if isinstance(found, TokenReference):
             return found
         raise UsageError(f"--expect {given[:80]!r} is neither token ids nor their SHA-256", hint="--expect 12,7,99")
 
@@ -81,7 +81,7 @@ class Filed:
     """The reference in a file, and the file as it is named."""
 
     name: str
-    reference: Reference
+    reference: TokenReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +95,19 @@ class IdsFile:
         value = node.node.get(name)
         named = isinstance(value, str) and bool(value)
         found = reference_in(node.path.parent / str(value)) if named else "not the name of a file"
-        if isinstance(found, Reference):
+        if isinstance(found, TokenReference):
             return Filed(name=str(value), reference=found)
         node.complain(name, found)
         return None
 
     def convert(self, given: Path, name: str, models: Models) -> Filed:
         found = reference_in(given)
-        if isinstance(found, Reference):
+        if isinstance(found, TokenReference):
             return Filed(name=str(given), reference=found)
         raise UsageError(found, hint="--json prints the ids that came, in details")
 
 
-EXPECT = Setting[Reference | None](
+EXPECT = Setting[TokenReference | None](
     name="expect",
     form=TokenIds(),
     default=None,
@@ -119,7 +119,7 @@ EXPECT_FILE = Setting[Filed | None](
 )
 
 
-def reference_of_values(values: Values) -> Reference | None:
+def reference_of_values(values: Values) -> TokenReference | None:
     """The reference that `EXPECT` and `EXPECT_FILE` make together."""
     filed = values[EXPECT_FILE]
     whole = combined(values[EXPECT], filed.reference if filed is not None else None)

@@ -37,7 +37,7 @@ from patchstack.series.files.order import has_patches
 from patchstack.series.verify.verify import prove
 from patchstack.tasks import clock, task
 from patchstack.verdict import Verdict, exit_code
-from patchstack.workflow.candidate.candidate import OnTheWay
+from patchstack.workflow.candidate.candidate import CandidateRange
 
 BuildOf = Callable[[BuildSource], Stored]
 BenchOf = Callable[[Stored], AbstractContextManager[Runner]]
@@ -82,7 +82,7 @@ def alike(candidates: Sequence[Candidate], ledger: Ledger) -> tuple[Likeness, ..
     return tuple(likeness for one in candidates for likeness in resembling(one, rejected))
 
 
-def examine(way: OnTheWay, cache: Cache, terms: Terms, build: BuildOf, bench: BenchOf) -> Iterator[AcceptStep]:
+def examine(way: CandidateRange, cache: Cache, terms: Terms, build: BuildOf, bench: BenchOf) -> Iterator[AcceptStep]:
     """Every step in order, each as it comes out. After a part (the mirror, the prefix, the candidate, the benchmarks)
     with a step that is not PASS, the next is not begun.
 
@@ -104,7 +104,11 @@ def examine(way: OnTheWay, cache: Cache, terms: Terms, build: BuildOf, bench: Be
 
 
 def decide(
+<<<<<<< HEAD
     way: OnTheWay, candidates: Sequence[Candidate], evidence: Mapping[str, Any], ledger: Ledger, *, why: str
+=======
+    way: CandidateRange, candidates: Sequence[Candidate], steps: Sequence[AcceptStep], ledger: Ledger, *, why: str
+>>>>>>> 681b295 (Gate kinds, candidates and syncs are named by what they are: CandidateRange, SyncWorkspace, Checkout, TokenReference, judgement_of_…)
 ) -> tuple[Decision, Path]:
     """Write the acceptance. To be called with the evidence of steps that are all PASS.
 
@@ -128,6 +132,7 @@ def decide(
     return decision, ledger.write(decision)
 
 
+<<<<<<< HEAD
 def _rests_on(evidence: Mapping[str, Any]) -> tuple[Any, ...]:
     """What a decision rests on: builds and suite. Observing the same again gives no new decision."""
     builds = tuple(step.get("build") for step in evidence.get("steps", ()))
@@ -135,6 +140,9 @@ def _rests_on(evidence: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _mirrored(way: OnTheWay, cache: Cache) -> AcceptStep:
+=======
+def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
+>>>>>>> 681b295 (Gate kinds, candidates and syncs are named by what they are: CandidateRange, SyncWorkspace, Checkout, TokenReference, judgement_of_…)
     """The series as it is mirrors the fork up to the candidate's parent."""
     base = way.sources.base
     if not has_patches(way.config.patches):
@@ -158,7 +166,7 @@ def _mirrored(way: OnTheWay, cache: Cache) -> AcceptStep:
 
 
 def gated(
-    way: OnTheWay,
+    way: CandidateRange,
     commit: Commit,
     which: str,
     terms: Terms,
@@ -215,7 +223,7 @@ def gated(
             yield _gate_step(gate, judgement, which, stored.key, ready.others)
 
 
-def _built(way: OnTheWay, commit: Commit, which: str, build: BuildOf) -> Stored:
+def _built(way: CandidateRange, commit: Commit, which: str, build: BuildOf) -> Stored:
     with task(f"build {which}", key=f"build {way.config.name}", announced=True):
         return build(way.source(commit))
 

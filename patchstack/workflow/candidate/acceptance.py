@@ -15,8 +15,12 @@ from patchstack.series.mirror.export import ExportPlan, carry_out
 from patchstack.tasks import task, timed
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.accept import AcceptStep, Terms, alike, decide, examine
+<<<<<<< HEAD
 from patchstack.workflow.candidate.candidate import OnTheWay
 from patchstack.workflow.candidate.evidence import carried_terms, evidence_of
+=======
+from patchstack.workflow.candidate.candidate import CandidateRange
+>>>>>>> 681b295 (Gate kinds, candidates and syncs are named by what they are: CandidateRange, SyncWorkspace, Checkout, TokenReference, judgement_of_…)
 from patchstack.workflow.candidate.pending import keep
 from patchstack.workflow.export import plan_with_candidate
 from patchstack.workflow.machine import ProvingMachine
@@ -49,7 +53,9 @@ class PlannedBuild:
     known: bool
 
 
-def warnings(way: OnTheWay, candidates: Sequence[Candidate], ledger: Ledger) -> tuple[str | None, tuple[Likeness, ...]]:
+def warnings(
+    way: CandidateRange, candidates: Sequence[Candidate], ledger: Ledger
+) -> tuple[str | None, tuple[Likeness, ...]]:
     """What speaks against candidates before anything dear is done: that they are not pushed, in words, and the rejected
     decisions they resemble. A candidate may be on a branch of its own, which the fork's branch takes in afterwards.
 
@@ -61,7 +67,7 @@ def warnings(way: OnTheWay, candidates: Sequence[Candidate], ledger: Ledger) -> 
     return unpushed, alike(candidates, ledger)
 
 
-def planned_builds(way: OnTheWay, machine: ProvingMachine) -> Iterator[PlannedBuild]:
+def planned_builds(way: CandidateRange, machine: ProvingMachine) -> Iterator[PlannedBuild]:
     """The builds that an acceptance needs, in order. Nothing is built."""
     for which, commit in (("before", way.before), ("candidate", way.head)):
         key = machine.inputs(way.source(commit)).key.hex
@@ -69,7 +75,7 @@ def planned_builds(way: OnTheWay, machine: ProvingMachine) -> Iterator[PlannedBu
 
 
 def accept(
-    way: OnTheWay,
+    way: CandidateRange,
     candidates: Sequence[Candidate],
     cache: Cache,
     terms: Terms,
@@ -103,7 +109,7 @@ def accept(
 
 
 def _examined(
-    way: OnTheWay, cache: Cache, terms: Terms, machine: ProvingMachine, told: Callable[[AcceptStep, float], None]
+    way: CandidateRange, cache: Cache, terms: Terms, machine: ProvingMachine, told: Callable[[AcceptStep, float], None]
 ) -> Sequence[AcceptStep]:
     steps = []
     for step, seconds in timed(examine(way, cache, terms, machine.build, machine.runner)):

@@ -25,7 +25,7 @@ _LONGEST_DIFF = 512 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnTheWay:
+class CandidateRange:
     """Candidates of a series: the fork's commits up to the last of them, of which the last `count` are new. `before` is
     the commit below them: the accepted prefix (the pin, where there is none)."""
 
@@ -64,7 +64,7 @@ class OnTheWay:
 
 
 @task("reading the candidate")
-def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> OnTheWay:
+def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRange:
     """The commits that REF means: one commit, or a range `A..B` of the fork's branch.
 
     Raises `UsageError` for a series without a fork of its own on this machine, a range that is empty or not on the
@@ -101,7 +101,7 @@ def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> OnTheWay:
         start = known.index(below.oid)
         if start == len(commits):
             raise UsageError(f"the range {ref} is empty")
-    return OnTheWay(
+    return CandidateRange(
         config=config,
         sources=sources,
         fork=sources.fork,
@@ -111,7 +111,7 @@ def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> OnTheWay:
     )
 
 
-def described(way: OnTheWay) -> tuple[Candidate, ...]:
+def described(way: CandidateRange) -> tuple[Candidate, ...]:
     """The new commits as the ledger keeps them: with diff, files and symbols. The diffs have the form of the series: of
     one that keeps none of upstream's text, the ledger keeps none either."""
     directories = way.sources.objects.directories

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from patchstack.errors import UsageError
 from patchstack.evidence.ledger import Decision, Ledger, Outcome
-from patchstack.workflow.candidate.candidate import OnTheWay, described
+from patchstack.workflow.candidate.candidate import CandidateRange, described
 from patchstack.workflow.candidate.pending import recall
 
 
-def reject(way: OnTheWay, ledger: Ledger, *, why: str, tags: Sequence[str] = ()) -> tuple[Decision, Path]:
+def reject(way: CandidateRange, ledger: Ledger, *, why: str, tags: Sequence[str] = ()) -> tuple[Decision, Path]:
     """Write the rejection of the new commits down, with what `accept` saw of them last; the decision and its file. The
     fork is not touched.
 

@@ -23,7 +23,7 @@ from patchstack.workflow.sync.shared_rerere import share
 from patchstack.workflow.sync.state import Fate, Phase, SyncState
 from patchstack.workflow.sync.steps import opened
 from patchstack.workflow.sync.target import series_digest
-from patchstack.workflow.sync.workspace import OURS, Bench, tree_of
+from patchstack.workflow.sync.workspace import OURS, SyncWorkspace, tree_of
 from patchstack.workspace import SeriesConfig, is_url, move_pin
 
 
@@ -36,7 +36,7 @@ class Accepted:
     kept: Path | None
 
 
-def accept(bench: Bench, proving: ProvingOf | None = None) -> Accepted:
+def accept(bench: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
     """Take the new branch over: it goes to the fork, its series to the workspace, and the pin moves. `proving` is for
     the suite that the policy names.
 
@@ -71,14 +71,14 @@ def accept(bench: Bench, proving: ProvingOf | None = None) -> Accepted:
         return _closed(bench, bench.save(replace(state, phase=Phase.CLOSING)))
 
 
-def _closed(bench: Bench, state: SyncState) -> Accepted:
+def _closed(bench: SyncWorkspace, state: SyncState) -> Accepted:
     """Remove the repository: the fork has the branch, and nobody put anything there."""
     tree_of(state).remove()
     bench.clear()
     return Accepted(state=state, record=_record_file(bench, state), kept=None)
 
 
-def _refuse(bench: Bench, state: SyncState) -> None:
+def _refuse(bench: SyncWorkspace, state: SyncState) -> None:
     name = bench.config.name
     if state.phase is not Phase.READY or state.report is None:
         raise UsageError(f"the sync of {name} is not finished ({state.phase})", hint=f"patchstack sync {name} shows it")
@@ -114,7 +114,7 @@ def _refuse(bench: Bench, state: SyncState) -> None:
         )
 
 
-def _fork_head(bench: Bench, state: SyncState) -> str:
+def _fork_head(bench: SyncWorkspace, state: SyncState) -> str:
     config = bench.config
     if config.fork is None or config.fork_ref is None or not state.fork_head:
         return ""
@@ -148,7 +148,7 @@ def _publish(config: SeriesConfig, state: SyncState) -> None:
     )
 
 
-def _warn_of_push(bench: Bench, state: SyncState) -> None:
+def _warn_of_push(bench: SyncWorkspace, state: SyncState) -> None:
     # Never refused: the fork got the branch from `_publish`, so nobody can have pushed it. The next export checks.
     if bench.config.fork is None:
         return
@@ -157,11 +157,11 @@ def _warn_of_push(bench: Bench, state: SyncState) -> None:
         bench.talk(f"warning: {warning}")
 
 
-def _record_file(bench: Bench, state: SyncState) -> Path:
+def _record_file(bench: SyncWorkspace, state: SyncState) -> Path:
     return bench.workspace.root / OURS / "synced" / f"{state.series}-{state.to[:12]}.json"
 
 
-def _record(bench: Bench, state: SyncState) -> None:
+def _record(bench: SyncWorkspace, state: SyncState) -> None:
     """Keep what was decided, the reasons among it, as a file that can be committed."""
     path = _record_file(bench, state)
     document = {**sync_document(state), "phase": "accepted", "worktree": None}

@@ -18,10 +18,10 @@ from patchstack.series.sources import Sources
 from patchstack.tasks import longest, task, timed
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.accept import AcceptStep, BenchOf, BuildOf, Terms, gated, step_line
-from patchstack.workflow.candidate.candidate import OnTheWay
+from patchstack.workflow.candidate.candidate import CandidateRange
 from patchstack.workflow.sync.finish import made_branch
 from patchstack.workflow.sync.state import Phase, SyncState
-from patchstack.workflow.sync.workspace import Bench
+from patchstack.workflow.sync.workspace import SyncWorkspace
 
 _LONGEST = 24 * 3600.0  # seconds a required command may take
 _SHOWN = 20  # lines of its output
@@ -55,7 +55,7 @@ def interrupted(state: SyncState) -> Mapping[str, Any] | None:
     return found
 
 
-def check(bench: Bench, state: SyncState, objects: Objects, proving: ProvingOf | None) -> SyncState:
+def check(bench: SyncWorkspace, state: SyncState, objects: Objects, proving: ProvingOf | None) -> SyncState:
     """Hold a finished sync against the policy; gives its state, with every step in the report.
 
     Raises `NotHeldError` at the first step that fails, `NotJudged` at one that could not be judged.
@@ -77,7 +77,7 @@ def check(bench: Bench, state: SyncState, objects: Objects, proving: ProvingOf |
     return state
 
 
-def _asked(bench: Bench, state: SyncState, objects: Objects, proving: ProvingOf | None) -> Iterator[AcceptStep]:
+def _asked(bench: SyncWorkspace, state: SyncState, objects: Objects, proving: ProvingOf | None) -> Iterator[AcceptStep]:
     """The commands, and behind them, where all of them succeeded, the suite."""
     for step in _commands(bench, state):
         yield step
@@ -97,12 +97,12 @@ def _asked(bench: Bench, state: SyncState, objects: Objects, proving: ProvingOf 
             bench.talk(line)
 
 
-def _kept(bench: Bench, state: SyncState, steps: list[AcceptStep], verdict: Verdict | None) -> SyncState:
+def _kept(bench: SyncWorkspace, state: SyncState, steps: list[AcceptStep], verdict: Verdict | None) -> SyncState:
     told = {"verdict": verdict, "steps": [dataclasses.asdict(step) for step in steps]}
     return bench.save(replace(state, report={**(state.report or {}), "checks": told}))
 
 
-def _commands(bench: Bench, state: SyncState) -> Iterator[AcceptStep]:
+def _commands(bench: SyncWorkspace, state: SyncState) -> Iterator[AcceptStep]:
     """Run what the policy names, in the new branch's work tree, up to the first that fails."""
     for number, command in enumerate(bench.config.sync_require, 1):
         told = " ".join(command)
@@ -122,18 +122,18 @@ def _commands(bench: Bench, state: SyncState) -> Iterator[AcceptStep]:
             return
 
 
-def _environment(bench: Bench, state: SyncState) -> dict[str, str]:
+def _environment(bench: SyncWorkspace, state: SyncState) -> dict[str, str]:
     """The user's own, without what a hook or CI may have set for git."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     ours = {"PIN": state.to, "BRANCH": state.branch, "TREE": state.worktree, "WORKSPACE": str(bench.workspace.path)}
     return kept | {f"PATCHSTACK_SYNC_{name}": value for name, value in ours.items()}
 
 
-def _branch(bench: Bench, state: SyncState, objects: Objects) -> OnTheWay:
+def _branch(bench: SyncWorkspace, state: SyncState, objects: Objects) -> CandidateRange:
     """The new branch as candidates on the new pin."""
     base = objects.commit(state.to)
     repository, fork = made_branch(state, objects, base)
-    return OnTheWay(
+    return CandidateRange(
         config=bench.config,
         sources=Sources(objects=objects, base=base, upstream=repository, fork=fork, fork_repository=repository),
         fork=fork,
@@ -143,7 +143,7 @@ def _branch(bench: Bench, state: SyncState, objects: Objects) -> OnTheWay:
     )
 
 
-def _refusal(bench: Bench, bad: list[AcceptStep], verdict: Verdict) -> PatchstackError:
+def _refusal(bench: SyncWorkspace, bad: list[AcceptStep], verdict: Verdict) -> PatchstackError:
     again = f"patchstack sync {bench.config.name} --continue"
     if "log" in bad[0].evidence:
         return NotHeldError(

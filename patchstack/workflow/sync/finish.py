@@ -17,10 +17,10 @@ from patchstack.workflow.sync.build_changes import compare_toolchains
 from patchstack.workflow.sync.document import toolchain_document
 from patchstack.workflow.sync.outcomes import compare_changes
 from patchstack.workflow.sync.state import Fate, Phase, SyncState
-from patchstack.workflow.sync.workspace import Bench, tree_of
+from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
 
 
-def finish(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
+def finish(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
     """Export the new branch into the sync's own directory, verify it there, and write the report.
 
     Raises what an export refuses, and `NotHeldError` where new pin + new series are not the new branch.
@@ -43,7 +43,7 @@ def finish(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
     return bench.save(replace(state, phase=Phase.READY, report=report))
 
 
-def plan_series(bench: Bench, state: SyncState, objects: Objects, base: Commit, directory: Path) -> ExportPlan:
+def plan_series(bench: SyncWorkspace, state: SyncState, objects: Objects, base: Commit, directory: Path) -> ExportPlan:
     """The series that the new branch makes of the one in a directory. Every patch keeps its number and its id: which
     commit is which patch is known, and not guessed."""
     repository, fork = made_branch(state, objects, base)
@@ -71,7 +71,7 @@ def made_branch(state: SyncState, objects: Objects, base: Commit) -> tuple[Repos
     return repository, read_fork(repository, state.head, base, objects, branch=state.branch)
 
 
-def _verified(bench: Bench, state: SyncState, objects: Objects, base: Commit) -> dict[str, Any]:
+def _verified(bench: SyncWorkspace, state: SyncState, objects: Objects, base: Commit) -> dict[str, Any]:
     _, fork = made_branch(state, objects, base)
     found = verify(objects, load_series(bench.stage, bench.config.name), base, Expectation(fork=fork))
     if not found.holds:

@@ -18,14 +18,14 @@ from patchstack.workflow.sync import conflict, shared_rerere
 from patchstack.workflow.sync import target as sync_target
 from patchstack.workflow.sync.finish import finish
 from patchstack.workflow.sync.state import Fate, Phase, SyncState
-from patchstack.workflow.sync.workspace import Bench, tree_of
+from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
 from patchstack.workflow.sync.worktree import Unmerged
 from patchstack.workspace import is_url
 
 LANDED = "landed upstream"
 
 
-def prepare(bench: Bench, state: SyncState, proven: VerifiedSeries, upstream: Repository) -> SyncState:
+def prepare(bench: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upstream: Repository) -> SyncState:
     """Make the repository, list what is to be brought over, and begin with it."""
     config, objects, tree = bench.config, proven.sources.objects, tree_of(state)
     fork, own = proven.sources.fork, None
@@ -69,7 +69,7 @@ def prepare(bench: Bench, state: SyncState, proven: VerifiedSeries, upstream: Re
     return advance(bench, bench.save(state), objects)
 
 
-def _refuse_unfetched(bench: Bench, state: SyncState, count: int) -> None:
+def _refuse_unfetched(bench: SyncWorkspace, state: SyncState, count: int) -> None:
     """A URL has all contents: it is the network that lost those that did not come, and a work tree without them would
     be no good."""
     upstream = bench.config.upstream
@@ -80,7 +80,7 @@ def _refuse_unfetched(bench: Bench, state: SyncState, count: int) -> None:
         )
 
 
-def _refuse_missing(bench: Bench, count: int) -> None:
+def _refuse_missing(bench: SyncWorkspace, count: int) -> None:
     if count:
         raise MissingError(
             f"{_files(count)} that the patches change cannot be read: the contents are not to be had from "
@@ -93,7 +93,7 @@ def _files(count: int) -> str:
     return "1 file" if count == 1 else f"{count} files"
 
 
-def opened(bench: Bench, state: SyncState) -> Objects:
+def opened(bench: SyncWorkspace, state: SyncState) -> Objects:
     """The objects of a sync under way: its repository has, or borrows, all of them."""
     objects = Objects()
     objects.add_directory(tree_of(state).git_dir / "objects", state.worktree)
@@ -101,7 +101,7 @@ def opened(bench: Bench, state: SyncState) -> Objects:
     return objects
 
 
-def advance(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
+def advance(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
     """Bring over patch after patch until one is in conflict or all are there; then finish."""
     tree = tree_of(state)
     first = state.current
@@ -132,7 +132,7 @@ def advance(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
     return finish(bench, state, objects)
 
 
-def _landed(bench: Bench, state: SyncState, place: int, objects: Objects) -> SyncState:
+def _landed(bench: SyncWorkspace, state: SyncState, place: int, objects: Objects) -> SyncState:
     item = state.items[place]
     mover = conflict.landed_in(objects, tree_of(state), item, state.pin, state.to)
     where = f": {mover.commit[:12]} {mover.subject}" if mover else ""
@@ -140,7 +140,7 @@ def _landed(bench: Bench, state: SyncState, place: int, objects: Objects) -> Syn
     return bench.save(state.with_item(place, fate=Fate.LANDED, reason=f"{LANDED}{where}"))
 
 
-def resolved(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
+def resolved(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
     """Take what a person made of the conflict. Raises `NotHeldError` where it is not resolved."""
     tree, place = tree_of(state), state.current
     assert place is not None and state.stop is not None
@@ -165,7 +165,7 @@ def resolved(bench: Bench, state: SyncState, objects: Objects) -> SyncState:
     return bench.save(replace(state, head=oid, phase=Phase.PICKING, stop=None))
 
 
-def _fork_of_patches(bench: Bench, proven: VerifiedSeries) -> tuple[ForkHistory, Repository]:
+def _fork_of_patches(bench: SyncWorkspace, proven: VerifiedSeries) -> tuple[ForkHistory, Repository]:
     """A series without a fork: its commits, made from lock or patches, in a repository for the moment."""
     config, objects, base = bench.config, proven.sources.objects, proven.sources.base
     directory = bench.directory / "commits"
@@ -186,7 +186,7 @@ def _fork_of_patches(bench: Bench, proven: VerifiedSeries) -> tuple[ForkHistory,
     return read_fork(repository, made.head, base, objects, branch=made.branch), repository
 
 
-def _take_objects(own: Repository, bench: Bench, state: SyncState) -> None:
+def _take_objects(own: Repository, bench: SyncWorkspace, state: SyncState) -> None:
     """Move the commits of a series without a fork into the sync's repository."""
     target = tree_of(state).git_dir / "objects"
     for directory in own.object_directory.iterdir():
@@ -194,11 +194,11 @@ def _take_objects(own: Repository, bench: Bench, state: SyncState) -> None:
             shutil.copytree(directory, target / directory.name, dirs_exist_ok=True)
 
 
-def _sources(bench: Bench) -> list[str | Path]:
+def _sources(bench: SyncWorkspace) -> list[str | Path]:
     """Where missing contents may be had."""
     return [remote.source for _, remote in _remotes(bench)]
 
 
-def _remotes(bench: Bench) -> list[tuple[str, Remote]]:
+def _remotes(bench: SyncWorkspace) -> list[tuple[str, Remote]]:
     named = [("upstream", bench.config.upstream), ("fork", bench.config.fork)]
     return [(name, Remote.at(where, bench.cache)) for name, where in named if where]

@@ -16,14 +16,16 @@ from patchstack.series.verify.verify import VerifiedSeries, prove_and_keep
 from patchstack.workflow.sync import target as sync_target
 from patchstack.workflow.sync.state import Fate, Phase, SyncState
 from patchstack.workflow.sync.steps import advance, opened, prepare, resolved
-from patchstack.workflow.sync.workspace import Bench, tree_of
+from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
 from patchstack.workspace import is_url
 
 _ID = 7  # digits of a commit's id that are taken for one
 _LEFT_OUT = (Fate.SKIPPED, Fate.DROPPED)
 
 
-def begin(bench: Bench, to: str, *, worktree: Path | None = None, branch: str | None = None) -> SyncState | None:
+def begin(
+    bench: SyncWorkspace, to: str, *, worktree: Path | None = None, branch: str | None = None
+) -> SyncState | None:
     """Begin a sync to a commit of the upstream, and take it as far as it goes; None where the pin is there already.
 
     Raises `UsageError` where one is under way or a name is taken, `NotHeldError` for a series that does not hold, and
@@ -38,7 +40,7 @@ def begin(bench: Bench, to: str, *, worktree: Path | None = None, branch: str | 
         return _begin(bench, to, worktree, branch)
 
 
-def _begin(bench: Bench, to: str, worktree: Path | None, branch: str | None) -> SyncState | None:
+def _begin(bench: SyncWorkspace, to: str, worktree: Path | None, branch: str | None) -> SyncState | None:
     proven = _proven(bench)
     objects, base = proven.sources.objects, proven.sources.base
     target = sync_target.open_target(bench.cache, bench.config.upstream, base, to, objects)
@@ -69,7 +71,7 @@ def _begin(bench: Bench, to: str, worktree: Path | None, branch: str | None) -> 
     return prepare(bench, state, proven, target.repository)
 
 
-def go_on(bench: Bench) -> SyncState:
+def go_on(bench: SyncWorkspace) -> SyncState:
     """Go on with a sync: take what a person made of the conflict, or finish what a killed run began.
 
     Raises `NotHeldError` where the conflict is not resolved yet.
@@ -90,7 +92,7 @@ def go_on(bench: Bench) -> SyncState:
         return advance(bench, state, objects)
 
 
-def skip(bench: Bench) -> SyncState:
+def skip(bench: SyncWorkspace) -> SyncState:
     """Leave the patch at hand out for now, and go on."""
     with bench.alone():
         state = _usable(bench)
@@ -101,7 +103,7 @@ def skip(bench: Bench) -> SyncState:
         return advance(bench, bench.save(state), opened(bench, state))
 
 
-def drop(bench: Bench, names: Sequence[str], why: str) -> SyncState:
+def drop(bench: SyncWorkspace, names: Sequence[str], why: str) -> SyncState:
     """Leave patches out for good, each with the reason, and go on. Patches that are on the branch already are taken
     from it: those after them are made again. Raises `UsageError` for a number that no patch has."""
     with bench.alone():
@@ -123,7 +125,7 @@ def drop(bench: Bench, names: Sequence[str], why: str) -> SyncState:
         return state if state.phase is Phase.STOPPED else advance(bench, state, opened(bench, state))
 
 
-def retry(bench: Bench, names: Sequence[str]) -> SyncState:
+def retry(bench: SyncWorkspace, names: Sequence[str]) -> SyncState:
     """Try patches again that were skipped or dropped; those after them are made again. Raises `UsageError`."""
     with bench.alone():
         state = _usable(bench)
@@ -137,7 +139,7 @@ def retry(bench: Bench, names: Sequence[str]) -> SyncState:
         return advance(bench, bench.save(state), opened(bench, state))
 
 
-def abort(bench: Bench) -> SyncState:
+def abort(bench: SyncWorkspace) -> SyncState:
     """Give a sync up: its repository and state go, and nothing else was ever changed. Gives what it was.
 
     Raises `UsageError` where `--accept` has begun to write.
@@ -154,7 +156,7 @@ def abort(bench: Bench) -> SyncState:
         return state
 
 
-def _usable(bench: Bench) -> SyncState:
+def _usable(bench: SyncWorkspace) -> SyncState:
     state = bench.the_state()
     if state.phase in (Phase.ACCEPTING, Phase.CLOSING):
         raise UsageError(
@@ -190,7 +192,7 @@ def _next(state: SyncState) -> str:
     return f"patchstack sync {state.series} shows where it stands, --continue goes on"
 
 
-def _place(bench: Bench, worktree: Path | None, branch: str) -> Path:
+def _place(bench: SyncWorkspace, worktree: Path | None, branch: str) -> Path:
     root = bench.workspace.root.resolve()
     place = worktree.absolute() if worktree else root.with_name(f"{root.name}-{branch.replace('/', '-')}")
     if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
@@ -198,7 +200,7 @@ def _place(bench: Bench, worktree: Path | None, branch: str) -> Path:
     return place
 
 
-def _proven(bench: Bench) -> VerifiedSeries:
+def _proven(bench: SyncWorkspace) -> VerifiedSeries:
     """The series as it is, which must hold: what is synced is the fork, and the patches follow it."""
     proven = prove_and_keep(bench.config, bench.cache)
     found = proven.verification

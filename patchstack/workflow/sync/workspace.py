@@ -21,7 +21,7 @@ WHO = "patchstack sync"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
+class SyncWorkspace:
     """Where a sync of one series does its work. `directory` holds its state and is nobody else's; `shared` the
     resolutions that maintainers share."""
 

@@ -17,7 +17,7 @@ from patchstack.errors import ConfigError, NotHeldError, UsageError
 from patchstack.evidence.origin import Origin, Source
 from patchstack.files.places import cache_places
 from patchstack.gates.judgement import Judgement
-from patchstack.gates.reference.record import Reference, changed, references, write_references
+from patchstack.gates.reference.record import RecordedReference, changed, references, write_references
 from patchstack.gates.registry import KINDS, kind_of
 from patchstack.gates.suite import find_suite, read_suites
 from patchstack.observe.protocol import Attempt
@@ -249,9 +249,9 @@ def test_the_files_for_others_are_whole_whatever_the_texts_hold() -> None:
 def test_references_come_from_what_a_gate_gave() -> None:
     state = {"state": "paged", "md5": "a" * 32, "sha256": "b" * 64, "same_as": None, "expected": "c" * 32}
     (found,) = references("completion", a_judgement(states=[state]))
-    assert found == Reference(keys=("states", "paged", "expect"), old="c" * 32, new="a" * 32)
+    assert found == RecordedReference(keys=("states", "paged", "expect"), old="c" * 32, new="a" * 32)
     assert changed([found]) == (found,)
-    assert not changed([Reference(keys=("expect",), old=None, new="x")])
+    assert not changed([RecordedReference(keys=("expect",), old=None, new="x")])
     with pytest.raises(NotHeldError, match="nothing to record"):
         references("completion", a_judgement(states=[{**state, "md5": None}]))
     with pytest.raises(UsageError, match="a gate of kind kl has no reference"):
@@ -260,7 +260,7 @@ def test_references_come_from_what_a_gate_gave() -> None:
 
 def test_a_reference_is_written_with_its_reason_and_the_rest_stays(tmp_path: Path) -> None:
     path = a_workspace(tmp_path)
-    found = [Reference(keys=("states", "on", "expect"), old=None, new="d" * 32)]
+    found = [RecordedReference(keys=("states", "on", "expect"), old=None, new="d" * 32)]
     write_references(path, "quick", "gone", found, "why\nnot")
     text = path.read_text()
     assert "expect: dddddddddddddddddddddddddddddddd  # why not" in text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.cli.ci.cached import cache_plan, told_by
+from patchstack.cli.ci.cached import cache_inputs, cache_plan
 from patchstack.cli.ci.inputs import Command, Event, Inputs, arguments, handed_on, read_event, read_inputs
 from patchstack.errors import UsageError
 
@@ -137,7 +137,7 @@ def test_without_a_default_branch_nobody_writes() -> None:
 
 def test_the_key_is_of_workspace_and_patches(tmp_path: Path) -> None:
     def key() -> str:
-        content = told_by(tmp_path / "patchstack.yaml", {"a": tmp_path})
+        content = cache_inputs(tmp_path / "patchstack.yaml", {"a": tmp_path})
         return cache_plan(
             Command.VERIFY, event("push", "refs/heads/main"), wanted=True, content=content, platform="x"
         ).key

@@ -11,7 +11,7 @@ import pytest
 from patchstack.engine.protocol import Ending
 from patchstack.gates.judgement import Judgement, verdict_of
 from patchstack.gates.kinds import completion
-from patchstack.gates.kinds.completion import CompletionSettings, State, run
+from patchstack.gates.kinds.completion import CompletionSettings, TranscriptState, run
 from patchstack.llama.prompt import Prompting
 from patchstack.llama.transcript import md5_of, sha256_of
 from patchstack.observe.exit_status import fault_of
@@ -56,7 +56,7 @@ class Scripted(FakeObserver):
 
 
 def judged(*seen: Observation, expect: str | None = None, prompting: Prompting = PROMPTING, **more: int) -> Judgement:
-    spec = CompletionSettings(prompting=prompting, states=(State(expect=expect),), runs=more.get("runs", 1))
+    spec = CompletionSettings(prompting=prompting, states=(TranscriptState(expect=expect),), runs=more.get("runs", 1))
     return run(spec, Scripted({"": list(seen)}))
 
 
@@ -66,7 +66,12 @@ def judged(*seen: Observation, expect: str | None = None, prompting: Prompting =
 def test_the_command_line_is_the_canonical_one_and_the_environment_is_the_entrys() -> None:
     bench = Scripted({"GGML_NO_BACKTRACE=1,LLAMA_KV_PAGED=1": [an_observation()]})
     prompting = replace(PROMPTING, env=(("GGML_NO_BACKTRACE", "1"),), args=("-t", "2"))
-    run(CompletionSettings(prompting=prompting, states=(State(name="paged", env=(("LLAMA_KV_PAGED", "1"),)),)), bench)
+    run(
+        CompletionSettings(
+            prompting=prompting, states=(TranscriptState(name="paged", env=(("LLAMA_KV_PAGED", "1"),)),)
+        ),
+        bench,
+    )
     (invocation,) = bench.invocations
     assert invocation.program == "llama-completion"
     assert " ".join(invocation.args) == (
@@ -83,7 +88,7 @@ def test_the_command_line_is_the_canonical_one_and_the_environment_is_the_entrys
 def test_the_reference_s_transcript_passes_and_another_fails_with_where_they_part() -> None:
     passed = judged(an_observation(), expect=md5_of(TEXT))
     assert (passed.verdict, passed.actual) == (Verdict.PASS, md5_of(TEXT))
-    state = State(expect=sha256_of(TEXT), transcript=TEXT)
+    state = TranscriptState(expect=sha256_of(TEXT), transcript=TEXT)
     other = TEXT.replace(b"cbT5", b"cbU5")
     failed = run(CompletionSettings(prompting=PROMPTING, states=(state,)), Scripted({"": [an_observation(other)]}))
     assert failed.verdict is Verdict.FAIL
@@ -193,10 +198,10 @@ def test_a_run_that_differs_fails_though_a_later_one_could_not_be_judged() -> No
 
 # States
 
-OFF, ON = State(name="off"), State(name="on", env=(("S", "1"),), same_as="off")
+OFF, ON = TranscriptState(name="off"), TranscriptState(name="on", env=(("S", "1"),), same_as="off")
 
 
-def compared(off: Observation, on: Observation, *states: State) -> Judgement:
+def compared(off: Observation, on: Observation, *states: TranscriptState) -> Judgement:
     spec = CompletionSettings(prompting=PROMPTING, states=states or (OFF, ON))
     return run(spec, Scripted({"": [off], "S=1": [on]}))
 
@@ -207,20 +212,26 @@ def test_on_must_be_off_only_where_a_reference_says_so() -> None:
     apart = compared(an_observation(), other)
     assert apart.verdict is Verdict.FAIL
     assert apart.reason.startswith("on: not the transcript of off; first difference at character 0: 'The capital")
-    own = (State(name="off", expect=md5_of(TEXT)), State(name="on", env=ON.env, expect=md5_of(other.stdout)))
+    own = (
+        TranscriptState(name="off", expect=md5_of(TEXT)),
+        TranscriptState(name="on", env=ON.env, expect=md5_of(other.stdout)),
+    )
     assert compared(an_observation(), other, *own).verdict is Verdict.PASS
 
 
 def test_a_state_with_nothing_to_be_held_against_is_not_judged_beside_one_that_passes() -> None:
     found = compared(
-        an_observation(), an_observation(), State(name="off", expect=md5_of(TEXT)), replace(ON, same_as=None)
+        an_observation(), an_observation(), TranscriptState(name="off", expect=md5_of(TEXT)), replace(ON, same_as=None)
     )
     assert (found.verdict, found.reason) == (Verdict.INVALID, "on: no reference yet: gate record")
 
 
 def test_one_state_that_fails_outweighs_one_that_could_not_be_judged() -> None:
     lost = an_observation(stderr=b"")
-    states = (State(name="off", expect=md5_of(b"else")), State(name="on", env=ON.env, expect=md5_of(TEXT)))
+    states = (
+        TranscriptState(name="off", expect=md5_of(b"else")),
+        TranscriptState(name="on", env=ON.env, expect=md5_of(TEXT)),
+    )
     assert compared(an_observation(), lost, *states).verdict is Verdict.FAIL
     assert compared(lost, an_observation()).verdict is Verdict.INVALID
 
@@ -239,7 +250,7 @@ def a_completion(tmp_path: Path, script: str, *, seconds: int = 20, tries: int =
     model = Model(name="tiny", path=str(tmp_path / "tiny.gguf"))
     prompting = replace(PROMPTING, model=model, seconds=seconds, tries=tries)
     with a_bench(tmp_path / "bin", tmp_path) as bench:
-        return run(CompletionSettings(prompting=prompting, states=(State(expect=md5_of(b"hello\n")),)), bench)
+        return run(CompletionSettings(prompting=prompting, states=(TranscriptState(expect=md5_of(b"hello\n")),)), bench)
 
 
 SAYS_IT_IS_DONE = 'echo "common_perf_print:    graphs reused =  5" >&2'
@@ -283,7 +294,7 @@ def test_the_verdict_is_drawn_anew_from_what_is_kept(tmp_path: Path) -> None:
     model = Model(name="tiny", path=str(tmp_path / "tiny.gguf"))
     prompting = replace(PROMPTING, model=model)
     with a_bench(tmp_path / "bin", tmp_path) as bench:
-        found = run(CompletionSettings(prompting=prompting, states=(State(expect="0" * 32),)), bench)
+        found = run(CompletionSettings(prompting=prompting, states=(TranscriptState(expect="0" * 32),)), bench)
     assert found.verdict is Verdict.FAIL
     assert (tmp_path / "runs").read_text() == "run\n", "the reference changed, and nothing was run again"
 

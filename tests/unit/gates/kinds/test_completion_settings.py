@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.gates.kinds.completion import KIND, CompletionSettings, State, settings_problems
+from patchstack.gates.kinds.completion import KIND, CompletionSettings, TranscriptState, settings_problems
 from patchstack.llama.prompt import Prompting, prompting_problems
 from patchstack.llama.transcript import md5_of
 from patchstack.observe.protocol import Model
@@ -21,7 +21,7 @@ TEXT = (LLAMA / "completion.stdout").read_bytes()
 MODEL = Model(name="tiny", path="/models/tiny.gguf")
 PINNED = replace(MODEL, sha256="0" * 64)
 PROMPTING = Prompting(model=MODEL, prompt="The capital of France is", tokens=48)
-OFF, ON = State(name="off"), State(name="on", env=(("S", "1"),), same_as="off")
+OFF, ON = TranscriptState(name="off"), TranscriptState(name="on", env=(("S", "1"),), same_as="off")
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,14 @@ OFF, ON = State(name="off"), State(name="on", env=(("S", "1"),), same_as="off")
         ((replace(ON, same_as="of"),), "there is no state 'of' for same_as"),
         ((replace(ON, same_as="on"),), "same_as is itself"),
         ((OFF, replace(ON, env=())), "has the environment of off: a run would be compared with itself"),
-        ((OFF, ON, State(name="x", same_as="on")), "same_as on, which is compared itself: name off"),
-        ((State(expect="d41d8cd98f00b204e9800998ecf8427e"),), "is the digest of nothing"),
-        ((State(expect=hashlib.sha256(b"\n").hexdigest()),), "is the digest of nothing"),
-        ((State(expect="12"),), "is no digest"),
-        ((State(expect=md5_of(TEXT), transcript=b"other"),), "is not the one of the digest expected"),
+        ((OFF, ON, TranscriptState(name="x", same_as="on")), "same_as on, which is compared itself: name off"),
+        ((TranscriptState(expect="d41d8cd98f00b204e9800998ecf8427e"),), "is the digest of nothing"),
+        ((TranscriptState(expect=hashlib.sha256(b"\n").hexdigest()),), "is the digest of nothing"),
+        ((TranscriptState(expect="12"),), "is no digest"),
+        ((TranscriptState(expect=md5_of(TEXT), transcript=b"other"),), "is not the one of the digest expected"),
     ],
 )
-def test_states_that_make_no_sense_are_refused(states: tuple[State, ...], problem: str) -> None:
+def test_states_that_make_no_sense_are_refused(states: tuple[TranscriptState, ...], problem: str) -> None:
     (found,) = settings_problems(CompletionSettings(prompting=PROMPTING, states=states))
     assert problem in found[1]
 

@@ -50,11 +50,11 @@ def drifting(*means: float | None, error: float = 1e-6) -> Judgement:
             if mean is not None
             else Measured(context=context, statistics=None, fault="lost")
         )
-        verdict, reason = kl.judged(found, Limits())
+        verdict, reason = kl.verdict_of_measurement(found, Limits())
         checked.append(Checked(measured=found, verdict=verdict, reason=reason, limits=Limits()))
     side = Side(model=Model(name="m", path="m"))
     spec = KlSettings(comparison=Comparison(base=side, test=side, text=b""))
-    return drift.judged([spec] * len(checked), checked)
+    return drift.judgement_of_contexts([spec] * len(checked), checked)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_another_model_fails_with_its_figures(tool: PerplexityTool) -> None:
 )
 def test_limits_are_the_notebooks(values: dict[str, float], verdict: Verdict) -> None:
     found = Measured(context=128, statistics=statistics(**values), positions=189)
-    assert kl.judged(found, Limits())[0] is verdict
+    assert kl.verdict_of_measurement(found, Limits())[0] is verdict
 
 
 def test_a_model_that_gives_nan_fails_and_the_document_is_json(tool: PerplexityTool) -> None:

@@ -10,16 +10,16 @@ import pytest
 
 from patchstack.engine.protocol import Ending
 from patchstack.gates.kinds.parallel_greedy import (
+    ParallelRuns,
     SlotAnswer,
-    Together,
     TokenStep,
     answered,
-    judge_parallel,
-    judge_together,
+    judgement_of_parallel,
     noise_between,
     observe_parallel,
     part,
     read_answers,
+    verdict_of_parallel,
 )
 from patchstack.llama.prompt import Prompting
 from patchstack.observe.protocol import Attempt, Complete, Invocation, Model, Observation, Observed, Reply
@@ -71,14 +71,14 @@ def together(
     one: list[tuple[int, int, float]],
     many: list[list[tuple[int, int, float]]],
     control: list[list[tuple[int, int, float]]],
-) -> Together:
+) -> ParallelRuns:
     runs = [replied(*(told(index, steps) for index, steps in enumerate(run))) for run in ([one], many, control)]
-    return Together(alone=seen(runs[0]), together=seen(runs[1]), control=seen(runs[2]), pinned=True)
+    return ParallelRuns(alone=seen(runs[0]), together=seen(runs[1]), control=seen(runs[2]), pinned=True)
 
 
 def test_equal_tokens_pass_whatever_the_margins() -> None:
     near = [(A, B, 1.9), (B, C, 0.4), (C, A, 1.1)]
-    verdict, reason, details = judge_together(together(SAME, [near, SAME], [TURNED, TURNED]))
+    verdict, reason, details = verdict_of_parallel(together(SAME, [near, SAME], [TURNED, TURNED]))
     assert verdict is Verdict.PASS
     assert reason == "2 requests at once gave the tokens of one alone"
     assert (details["equal"], details["requests"], details["tokens"]) == (2, 2, 3)
@@ -96,7 +96,7 @@ def test_equal_tokens_pass_whatever_the_margins() -> None:
 def test_a_difference_is_held_against_what_fresh_servers_differ_by(
     control: list[list[tuple[int, int, float]]], verdict: Verdict
 ) -> None:
-    found, reason, details = judge_together(together(SAME, [TURNED, SAME], control))
+    found, reason, details = verdict_of_parallel(together(SAME, [TURNED, SAME], control))
     assert found is verdict, reason
     assert "1 of 2 requests part from the one alone, first at token 1" in reason
     assert "the margin moved by 0.6" in reason
@@ -105,7 +105,7 @@ def test_a_difference_is_held_against_what_fresh_servers_differ_by(
 
 def test_a_jump_to_a_token_that_was_not_near_is_never_within_noise() -> None:
     jumped = [(A, B, 2.0), (A, B, 9.0), (C, A, 1.0)]
-    found, reason, details = judge_together(together(SAME, [jumped, SAME], [SAME, SAME]))
+    found, reason, details = verdict_of_parallel(together(SAME, [jumped, SAME], [SAME, SAME]))
     assert found is Verdict.INVALID
     assert "moved by inf" in reason
     assert details["shift"] is None, "JSON has no infinity"
@@ -147,19 +147,21 @@ def test_only_whole_answers_given_at_once_are_judged(observation: Observation, c
 
 
 def test_a_server_that_crashes_fails_and_one_that_cannot_be_judged_does_not() -> None:
-    crashed = Together(
+    crashed = ParallelRuns(
         alone=seen(replied(told(0, SAME))), together=seen(replied(status=0, code=134)), control=seen(None), pinned=True
     )
-    assert judge_together(crashed)[:2] == (Verdict.FAIL, "it crashed with SIGABRT (exit code 134): a.c:3: boom")
-    lost = Together(alone=seen(None), together=seen(replied(told(0, SAME))), control=seen(None), pinned=True)
-    assert judge_together(lost)[:2] == (Verdict.INVALID, "it hung")
-    assert judge_parallel([("a", crashed), ("b", lost)]).verdict is Verdict.FAIL
-    assert judge_parallel([]).verdict is Verdict.INVALID
+    assert verdict_of_parallel(crashed)[:2] == (Verdict.FAIL, "it crashed with SIGABRT (exit code 134): a.c:3: boom")
+    lost = ParallelRuns(alone=seen(None), together=seen(replied(told(0, SAME))), control=seen(None), pinned=True)
+    assert verdict_of_parallel(lost)[:2] == (Verdict.INVALID, "it hung")
+    assert judgement_of_parallel([("a", crashed), ("b", lost)]).verdict is Verdict.FAIL
+    assert judgement_of_parallel([]).verdict is Verdict.INVALID
 
 
 def test_a_difference_without_a_control_is_not_judged() -> None:
     whole = together(SAME, [TURNED, SAME], [SAME, SAME])
-    found = judge_together(Together(alone=whole.alone, together=whole.together, control=seen(None), pinned=True))
+    found = verdict_of_parallel(
+        ParallelRuns(alone=whole.alone, together=whole.together, control=seen(None), pinned=True)
+    )
     assert found[0] is Verdict.INVALID
     assert "the control could not be judged: it hung" in found[1]
 

@@ -15,9 +15,9 @@ from patchstack.gates.kinds.rollback import (
     SAYS,
     TEST_PROGRAM,
     RollbackSettings,
-    judge_program,
     rollback_program,
     run,
+    verdict_of_program,
 )
 from patchstack.llama.prompt import Prompting
 from patchstack.observe.protocol import Model, Observation
@@ -60,7 +60,7 @@ def test_a_test_program_is_judged_by_its_end_and_its_words(
 ) -> None:
     ran = Observation(key="k", ending=Ending.EXITED, code=code, stdout=b"", stderr=stderr, seconds=1.0)
 
-    found = judge_program(ran, SAYS, pinned=False)
+    found = verdict_of_program(ran, SAYS, pinned=False)
 
     assert (found[0], found[1][: len(reason)]) == (verdict, reason)
 

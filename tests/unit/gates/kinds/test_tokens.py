@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from patchstack.gates.judgement import Judgement
-from patchstack.gates.kinds.tokens import KIND, State, TokensSettings, run
-from patchstack.gates.reference.tokens import Reference, reference_of
+from patchstack.gates.kinds.tokens import KIND, TokensSettings, TokensState, run
+from patchstack.gates.reference.tokens import TokenReference, reference_of
 from patchstack.llama.completions import digest_of_ids
 from patchstack.llama.prompt import Prompting
 from patchstack.observe.protocol import Model, Observation, Reply
@@ -33,9 +33,9 @@ def judged(*given: Observation, wanted: Sequence[int] | str | None = IDS, **more
     reference = None
     if wanted is not None:
         found = reference_of(wanted if isinstance(wanted, str) else list(wanted))
-        assert isinstance(found, Reference)
+        assert isinstance(found, TokenReference)
         reference = found
-    spec = TokensSettings(prompting=PROMPTING, states=(State(reference=reference),), **more)
+    spec = TokensSettings(prompting=PROMPTING, states=(TokensState(reference=reference),), **more)
     return run(spec, Scripted(given))
 
 
@@ -107,12 +107,12 @@ def test_ids_that_are_not_steady_are_not_told_as_a_reference() -> None:
     assert (state["ids"], state["sha256"]) == (None, None)
 
 
-def in_states(given: Mapping[str, Sequence[Observation]], *states: State) -> Judgement:
+def in_states(given: Mapping[str, Sequence[Observation]], *states: TokensState) -> Judgement:
     return run(TokensSettings(prompting=PROMPTING, states=states), Scripted(given))
 
 
-OFF = State(name="off")
-ON = State(name="on", env=(("SWITCH", "1"),), same_as="off")
+OFF = TokensState(name="off")
+ON = TokensState(name="on", env=(("SWITCH", "1"),), same_as="off")
 
 
 def test_a_state_that_must_be_like_another_passes_where_it_is() -> None:
@@ -171,7 +171,7 @@ def test_a_reference_is_read_from_a_file_beside_the_workspace(tmp_path: Path) ->
     spec, problems = settings(f"expect: {digest_of_ids(IDS)}\nexpect_file: ids.json\nmargin: 0.01", tmp_path)
 
     assert problems == []
-    assert spec.states[0].reference == Reference(sha256=digest_of_ids(IDS), ids=IDS)
+    assert spec.states[0].reference == TokenReference(sha256=digest_of_ids(IDS), ids=IDS)
     assert spec.margin == 0.01
 
 
