@@ -30,6 +30,7 @@ def kind_of(name: str) -> Kind[Any]:
 
 def _entry(name: str, summary: str) -> Callable[[Callable[[], Kind[Any]]], None]:
     def add(load: Callable[[], Kind[Any]]) -> None:
+        assert name not in KINDS, f"two kinds are named {name}"
         KINDS[name] = Entry(name=name, summary=summary, load=load)
 
     return add

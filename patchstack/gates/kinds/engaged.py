@@ -138,7 +138,8 @@ def switched(values: Values) -> tuple[Program, tuple[Question, ...]]:
     """The program that a switch is tried on, and what it is asked if it is a server: one with arguments of its own, or
     one of llama.cpp's with a prompt. Complaints go to the values."""
     if values.chosen(OTHER_PROGRAM):
-        why = f"{values.written('program')} excludes it; a program's arguments are {values.written('args')}"
+        program, args = (values.written(name).rstrip(":") for name in ("program", "args"))
+        why = f"not allowed with {program}; use {args}"
         values.unused(_PROMPTED, why)
         for one in (SWITCHED_PROMPT, SERVER) if values.node is None else ():
             if values.chosen(one):

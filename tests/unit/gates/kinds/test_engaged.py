@@ -139,7 +139,7 @@ def test_an_entry_with_a_program_runs_that(tmp_path: Path) -> None:
         ("program: ../x\nsentinel: s\non: {T: 1}\nmark: m\n", "'../x' is a path"),
         (
             "program: llama-completion\non: {T: 1}\nmark: m\nprompt: x\n",
-            "prompt: program: excludes it; a program's arguments are args:",
+            "prompt: not allowed with program; use args",
         ),
     ],
 )

@@ -64,4 +64,4 @@ def test_an_entry_with_server_asks_one(tmp_path: Path) -> None:
 
 def test_a_program_of_its_own_is_no_server(tmp_path: Path) -> None:
     _, problems = settings("program: llama-completion\non: {T: 1}\nmark: m\nserver: true\n", tmp_path)
-    assert any("server: program: excludes it" in problem for problem in problems)
+    assert any("server: not allowed with program; use args" in problem for problem in problems)
