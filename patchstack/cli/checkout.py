@@ -23,12 +23,12 @@ def checkout_command(
     ],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.")],
     at: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             "--at",
             metavar="N",
             autocompletion=complete_number,
-            help="Stop after the patch with this number (0: at the pin).",
+            help="Stop after the patch with this number, or this name (0: at the pin).",
         ),
     ] = None,
     patch: Annotated[

@@ -24,7 +24,7 @@ def show_command(
         typer.Argument(
             metavar="[SERIES] N",
             autocompletion=complete_series_or_number,
-            help="The patch's number, after its series if there are several.",
+            help="The patch's number or name, after its series if there are several.",
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.show/1 document.")] = False,
@@ -41,8 +41,7 @@ def show_command(
     if len(what) > 2:
         raise UsageError(f"show takes a series and a number, not {' '.join(what)}", hint="one patch at a time")
     config = one_series(the_workspace(workspace), what[:-1])
-    number = _number(what[-1])
-    patch = _patch(config, number)
+    patch = _patch(config, what[-1])
     found = None
     try:
         found = examine(config, open_cache(offline=offline), keep_going=True)
@@ -57,22 +56,16 @@ def show_command(
         print_shown(shown, plain=plain)
 
 
-def _patch(config: SeriesConfig, number: int) -> PatchFile:
-    """The patch of that number."""
+def _patch(config: SeriesConfig, which: str) -> PatchFile:
+    """The patch of that number, or of that name."""
     from patchstack.series.files.directory import configured_series
 
-    found = configured_series(config).up_to(number).patches
+    found = configured_series(config).up_to(which).patches
     if not found:
         raise UsageError(
             f"{config.name}: no patch has number 0", hint="0 is the pin; patchstack status --patches lists them"
         )
     return found[-1]
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"{text!r} is not the number of a patch", hint="patchstack show [SERIES] N, for example 7")
-    return int(text)
 
 
 def _shown(config: SeriesConfig, patch: PatchFile, found: Examined | None) -> ShownPatch:

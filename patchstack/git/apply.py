@@ -182,19 +182,35 @@ class Applier:
         verdict = self._git.apply(self.overlay, data)
         if verdict.overlay is not None:
             self.overlay = verdict.overlay
-            return Outcome(tree=self.overlay.write(), left_to_git=reason)
+            return Outcome(tree=self.overlay.write(), left_to_git=reason, warnings=tuple(_fooled_as_text(data)))
         return Outcome(tree=None, problems=tuple(_explain(verdict.complaint, data)), left_to_git=reason)
 
 
 def _fooled(diffs: tuple[FileDiff, ...]) -> list[str]:
     """Hunks that insert without any context: git puts them at the end of the file, whatever line they name."""
     return [
-        f"{diff.path.decode('utf-8', 'replace')}: {hunk.header.decode('ascii')} has no context, so git apply puts its "
-        "lines at the end of the file; give it context, or make it an anchored patch"
+        _fooled_at(diff.path, hunk.header)
         for diff in diffs
         for hunk in diff.hunks
         if not hunk.before and diff.old is not None
     ]
+
+
+def _fooled_as_text(data: bytes) -> list[str]:
+    """`_fooled` of a patch that is left to git."""
+    return [
+        _fooled_at(file.path, hunk.header)
+        for file in read_text(data).files
+        for hunk in file.hunks
+        if not hunk.before and hunk.old_start and file.old is not None
+    ]
+
+
+def _fooled_at(path: bytes, header: bytes) -> str:
+    return (
+        f"{path.decode('utf-8', 'replace')}: {header.decode('ascii')} has no context, so git apply puts its "
+        "lines at the end of the file; give it context, or make it an anchored patch"
+    )
 
 
 _MALFORMED = (

@@ -36,6 +36,11 @@ def diagnose(objects: Objects, overlay: TreeOverlay, data: bytes, outcome: Outco
         more = f"; and {len(damages) - _DAMAGES} more" if len(damages) > _DAMAGES else ""
         told = replace(first, detail=f"{first.detail}: {said}{more}", line=damages[0].line)
         return Diagnosis(outcome=replace(outcome, problems=(told, *others)), fuzz=False)
+    returns = next((damage.what for damage in damages if damage.what.startswith("its lines end in CRLF")), "")
+    if returns and outcome.problems:
+        first, *others = outcome.problems
+        told = replace(first, detail=f"{first.detail.partition(' (its lines end')[0]}; {returns}")
+        return Diagnosis(outcome=replace(outcome, problems=(told, *others)), fuzz=False)
     files = read_text(data).files
     words = {file.path.decode("utf-8", "replace"): _words(objects, overlay, file) for file in files}
     problems = tuple(_with(problem, words.get(problem.path)) for problem in outcome.problems)

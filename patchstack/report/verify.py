@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from patchstack.report.table import Give, Table
 from patchstack.report.text import patch_count
+from patchstack.series.files.names import stem_of
 from patchstack.series.verify.states import Drift, Row, State, Verification
 
 _SHOWN_LINES = 30
@@ -19,12 +21,13 @@ STATE_STYLES = {
 
 
 def verify_table(result: Verification) -> Table:
-    """Number, subject, prefix tree, fork commit and state of every patch."""
+    """Number, subject, prefix tree, fork commit and state of every patch; a name if it has no number of its own."""
+    shared = _shared(result)
     return Table(
         titles=("number", "subject", "prefix tree", "fork commit", "state"),
         rows=[
             (
-                _number(row),
+                _number(row, shared),
                 row.subject,
                 (row.tree or "-")[:12],
                 (row.fork_commit or "-")[:12],
@@ -37,10 +40,16 @@ def verify_table(result: Verification) -> Table:
     )
 
 
-def _number(row: Row) -> str:
-    if row.number is not None:
+def _number(row: Row, shared: frozenset[int]) -> str:
+    if row.number is not None and row.number not in shared:
         return f"{row.number:04d}"
-    return "-" if row.file is None else "?"
+    return "-" if row.file is None else stem_of(row.file)
+
+
+def _shared(result: Verification) -> frozenset[int]:
+    """The numbers that more than one patch has."""
+    counts = Counter(row.number for row in result.rows if row.number is not None)
+    return frozenset(number for number, count in counts.items() if count > 1)
 
 
 def truth(result: Verification) -> str:
@@ -59,13 +68,14 @@ def explanation(result: Verification) -> Iterator[str]:
     """What a maintainer needs to know after the table: every problem, and the drift in words and hunks."""
     shown_as_drift = {patch.file for patch in result.drift.patches} if result.drift else set()
     inherited: dict[str, list[str]] = {}
+    shared = _shared(result)
     for row in result.rows:
         if row.state is State.INHERITS:
-            inherited.setdefault(row.detail, []).append(_number(row))
+            inherited.setdefault(row.detail, []).append(_number(row, shared))
         elif row.state not in (State.OK, State.SKIPPED, State.UNMIRRORED) and row.file not in shown_as_drift:
             yield f"{row.label}: {row.state.value}"
             yield from (f"    {line}" for line in row.reasons)
-    skipped = [_number(row) for row in result.rows if row.state is State.SKIPPED]
+    skipped = [_number(row, shared) for row in result.rows if row.state is State.SKIPPED]
     if skipped:
         yield f"{_span(skipped)} skipped: an earlier patch does not apply (--keep-going tries them)"
     if result.drift is not None:

@@ -13,6 +13,7 @@ _MERCURIAL = re.compile(rb"# (User|Date) +([^\n]*)")
 _FIELD = re.compile(rb"(Description|Subject|Author|From):[ \t]*([^\n]*)", re.IGNORECASE)
 _PERSON = re.compile(rb"[^<>\n]*\S[ \t]*<[^<>\s]+>\Z")
 _LONGEST = 120
+_DIFF = re.compile(rb"^(?:diff |--- |\+\+\+ |@@ -|Index: |From )", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,14 @@ def read_head(data: bytes) -> Head:
         rest.append(b"" if line.strip() == b"." else line.removeprefix(b" ") if subject else line)
     if len(subject) > _LONGEST:
         subject, rest = b"", [subject, *rest]
-    return Head(subject=subject, author=author, date=b"", body=b"\n".join(rest).strip(b"\n"))
+    return Head(subject=subject, author=author, date=b"", body=_harmless(b"\n".join(rest).strip(b"\n")))
+
+
+def _harmless(body: bytes) -> bytes:
+    """A message that git apply takes for no diff: with blanks before each line if it would."""
+    if _DIFF.search(body) is None:
+        return body
+    return b"\n".join(b"    " + line if line else line for line in body.split(b"\n"))
 
 
 def _mercurial(text: bytes) -> Head:
@@ -66,7 +74,7 @@ def _mercurial(text: bytes) -> Head:
         subject=subject.strip(),
         author=user if _PERSON.match(user) else b"",
         date=_date(said.get(b"Date", b"")),
-        body=rest.strip(b"\n"),
+        body=_harmless(rest.strip(b"\n")),
     )
 
 

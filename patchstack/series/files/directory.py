@@ -69,7 +69,7 @@ class Series:
     def place_of(self, which: int | str) -> int:
         """Return the position of a patch, from 0, by number or name; -1 for 0 if no patch has that number. Raises
         `ConfigError` if no patch, or more than one, is meant."""
-        if isinstance(which, str) and not which.isdigit():
+        if isinstance(which, str) and not (which.isascii() and which.isdigit()):
             files = [patch.file for patch in self.patches]
             named = choose_by_name(which, files)
             if named is None:
@@ -203,7 +203,9 @@ def _load(directory: Path, listed: Listed, covers: list[NotApplied]) -> Iterator
     mails = [(1, data)] if is_anchored(path.name) else split_mails(data)
     for place, (line, mail) in enumerate(mails, 1):
         file = listed.file if len(mails) == 1 else f"{listed.file}#{place}"
-        if is_cover(mail, number_of(listed.file) if len(mails) == 1 else None):
+        if listed.by_file and not mail.strip():
+            covers.append(NotApplied(file=file, reason="it is empty"))
+        elif is_cover(mail, number_of(listed.file) if len(mails) == 1 else None):
             covers.append(NotApplied(file=file, reason="it is a cover letter: it holds no diff"))
         elif len(mails) > 1 and not has_diff(mail):
             covers.append(NotApplied(file=file, reason=f"the mail at line {line} holds no diff"))

@@ -23,10 +23,11 @@ _MANY = 12
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
     """A file that is to be applied, by its name below the directory. `strip` is the N of the `-pN` that a `series` file
-    gives it."""
+    gives it; `by_file` says that such a file lists it."""
 
     file: str
     strip: int | None = None
+    by_file: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ def _quilt(directory: Path) -> Order:
         if file not in listed and _holds_patch(directory / file)
     ]
     return Order(
-        files=tuple(Listed(file=entry.file, strip=entry.strip) for entry in entries),
+        files=tuple(Listed(file=entry.file, strip=entry.strip, by_file=True) for entry in entries),
         left=tuple(left),
     )
 

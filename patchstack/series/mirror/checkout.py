@@ -164,12 +164,12 @@ def check_out(
     *,
     upstream: str,
     branch: str,
-    at: int | None = None,
+    at: int | str | None = None,
     files: bool = True,
     worktree_of: Path | None = None,
 ) -> CheckedOut:
-    """Make a repository whose branch is the fork's, up to the patch numbered `at`; `branch` is its name. Without a lock
-    the commits are made from the patches' mails.
+    """Make a repository whose branch is the fork's, up to the patch `at`, a number or name; `branch` is its name.
+    Without a lock the commits are made from the patches' mails.
 
     The repository borrows the upstream's objects (as `git clone --shared` does) and gets only what the series adds.
     With `worktree_of` the branch and a work tree are made in a repository that has the pin. Everything is recreated and

@@ -81,6 +81,12 @@ def test_every_line_that_cannot_be_used_is_told_at_once(tmp_path: Path) -> None:
     )
 
 
+def test_an_empty_file_that_is_listed_is_named_and_changes_nothing(tmp_path: Path) -> None:
+    series = load_series(quilt(tmp_path / "q", "empty\na\n", {"a": FIRST, "empty": b"\n"}))
+    assert [patch.file for patch in series.patches] == ["a"]
+    assert series.warnings == ("empty is not applied: it is empty",)
+
+
 def test_a_listed_file_that_does_not_exist_is_missing(fork: Fork, run_cli: RunCli) -> None:
     quilt(fork.series, "a\nb\nc\n", {"b": FIRST})
     ran = run_cli("verify", *fork.sources, "--apply-only")

@@ -197,6 +197,14 @@ def test_a_path_that_patches_may_not_touch_is_adopted_with_a_waiver(fork: Fork, 
     assert run("export").code == 0
 
 
+def test_a_description_that_looks_like_a_diff_stays_a_description(fork: Fork, run: Adopting) -> None:
+    shown = b" --- a/docs/notes.txt\n +++ b/docs/notes.txt\n @@ -1 +1 @@\n -one\n +eins\n"
+    data = DEP3.replace(b" It was left out.\n", shown)
+    ran = adopt(run, fork, write_series(fork.series.parent / "s", {"0001-a.patch": data}))
+    assert ran.code == 0, ran.told
+    assert "    --- a/docs/notes.txt\n" in fork.upstream.git("log", "-1", "--format=%b", "s")
+
+
 def test_lines_that_git_leaves_out_are_told(fork: Fork, run: Adopting) -> None:
     data = edited("docs/notes.txt", "@@ -1,3 +1,4 @@\n+zero\n one\n two\n three\n+lost\n")
     ran = adopt(run, fork, write_series(fork.series.parent / "s", {"0001-a.patch": data}))
