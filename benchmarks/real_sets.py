@@ -66,7 +66,11 @@ def main() -> int:
     found: list[Found] = []
     for dsc in arguments.dsc:
         with tempfile.TemporaryDirectory(prefix="real-sets-") as scratch:
-            found.append(_judge(_package(dsc.resolve(), Path(scratch)), Path(scratch)))
+            case = _package(dsc.resolve(), Path(scratch))
+            if not any(case.patches.iterdir()):
+                print(f"{case.name} has no patches", file=sys.stderr)
+                continue
+            found.append(_judge(case, Path(scratch)))
             _print(found[-1])
     for name, repo, pin, patches in arguments.set:
         with tempfile.TemporaryDirectory(prefix="real-sets-") as scratch:
@@ -112,7 +116,8 @@ def _directory(name: str, repo: Path, pin: str, patches: Path, scratch: Path) ->
     _git(ours, "update-ref", "refs/heads/main", full)
     base = scratch / "base"
     _git(ours, "read-tree", full)
-    _git(ours, "checkout-index", "--all", f"--prefix={base}/")
+    base.mkdir()
+    _git(ours, f"--work-tree={base}", "checkout-index", "--all")
     said, oracle = "", "quilt" if (patches / "series").is_file() else "patch -p1"
     if oracle == "quilt":
         environment = _environment() | {"QUILT_PATCHES": str(patches.resolve()), "QUILT_PC": str(scratch / "pc")}
