@@ -117,7 +117,12 @@ def _directory(name: str, repo: Path, pin: str, patches: Path, scratch: Path) ->
     base = scratch / "base"
     _git(ours, "read-tree", full)
     base.mkdir()
-    _git(ours, f"--work-tree={base}", "checkout-index", "--all")
+    at_base = f"--work-tree={base}"
+    _git(ours, at_base, "checkout-index", "--all", check=False)
+    # Contents that a partial clone lacks; patches do not touch them.
+    absent = _git(ours, at_base, "ls-files", "--deleted").splitlines()
+    if absent:
+        _git(ours, at_base, "update-index", "--skip-worktree", "--", *absent)
     said, oracle = "", "quilt" if (patches / "series").is_file() else "patch -p1"
     if oracle == "quilt":
         environment = _environment() | {"QUILT_PATCHES": str(patches.resolve()), "QUILT_PC": str(scratch / "pc")}
@@ -131,7 +136,7 @@ def _directory(name: str, repo: Path, pin: str, patches: Path, scratch: Path) ->
             if done.returncode:
                 said = f"{file}: {_last(done)}"
                 break
-    expected = None if said else _tree(ours, base)
+    expected = None if said else _tree(ours, base, fresh=False)
     return Case(name=name, repo=ours, pin=full, patches=patches, oracle=oracle, tree=expected, said=said)
 
 
@@ -200,18 +205,19 @@ def _new_repository(scratch: Path) -> Path:
     return repo
 
 
-def _tree(repo: Path, directory: Path) -> str:
-    """The tree of a directory's files, ignored ones included."""
+def _tree(repo: Path, directory: Path, *, fresh: bool = True) -> str:
+    """The tree of a directory's files, ignored ones included; `fresh` forgets what was in the index."""
     index = repo / "index"
-    index.unlink(missing_ok=True)
+    if fresh:
+        index.unlink(missing_ok=True)
     environment = _environment() | {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(directory), "GIT_DIR": str(repo)}
     _run(["git", "add", "--all", "--force", "."], cwd=directory, environment=environment)
-    return _run(["git", "write-tree"], cwd=directory, environment=environment).stdout.strip()
+    return _run(["git", "write-tree", "--missing-ok"], cwd=directory, environment=environment).stdout.strip()
 
 
-def _git(repo: Path, *arguments: str) -> str:
+def _git(repo: Path, *arguments: str, check: bool = True) -> str:
     environment = _environment() | {"GIT_INDEX_FILE": str(repo / "index"), "GIT_DIR": str(repo)}
-    return _run(["git", *arguments], cwd=repo, environment=environment).stdout.strip()
+    return _run(["git", *arguments], cwd=repo, environment=environment, check=check).stdout.strip()
 
 
 def _environment() -> dict[str, str]:
