@@ -61,6 +61,7 @@ def lint_command(
 
 
 def _linted(config: SeriesConfig, cache: Cache) -> LintResult:
+    from patchstack.git.overlay import TreeOverlay
     from patchstack.series.files.directory import configured_series
     from patchstack.series.lint.runner import lint, waiver_problems
     from patchstack.series.sources import open_sources
@@ -70,6 +71,7 @@ def _linted(config: SeriesConfig, cache: Cache) -> LintResult:
         raise ConfigError(f"the waivers of {config.name} cannot be used", problems=problems)
     series = configured_series(config)
     sources = open_sources(cache, upstream=config.upstream, pin=config.pin, series=series, beside=config.fork)
+    series = series.at_depth(TreeOverlay(sources.objects, sources.base.tree))
     return lint(sources.objects, series, sources.base, config.lint, config.waive)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from patchstack.errors import MissingError, UsageError
 from patchstack.git.objects import FULL_ID, NotARepository
+from patchstack.git.overlay import TreeOverlay
 from patchstack.git.remote import Cache, shown_url
 from patchstack.series.files.directory import Series, configured_series
 from patchstack.series.lock import read_lock
@@ -52,7 +53,7 @@ def check_out_series(
     sources = _sources(config, cache, series, order.clone, tell)
     made = check_out(
         sources.objects,
-        series,
+        series.at_depth(TreeOverlay(sources.objects, sources.base.tree)),
         lock,
         sources.base,
         order.directory,

@@ -29,5 +29,9 @@ def has_diff(data: bytes) -> bool:
 def is_cover(data: bytes, number: int | None) -> bool:
     """Whether a text is a cover letter: it says something, but has no diff, and number 0 is in the name of its file or
     in its subject."""
-    numbered = number == 0 or _COVER.search(data[:_HEAD]) is not None
-    return numbered and bool(data.strip()) and not has_diff(data)
+    if number != 0:
+        end = data.find(b"\ndiff --git ", 0, _HEAD)
+        head = data[: end if end >= 0 else _HEAD]
+        if b"0/" not in head or _COVER.search(head) is None:
+            return False
+    return bool(data.strip()) and not has_diff(data)
