@@ -25,7 +25,7 @@ class CheckoutOrder:
     the fork's name."""
 
     directory: Path
-    at: int | None = None
+    at: str | None = None
     patch: int | None = None
     files: bool = True
     clone: Path | None = None

@@ -104,11 +104,7 @@ def examine(way: CandidateRange, cache: Cache, terms: Terms, build: BuildOf, ben
 
 
 def decide(
-<<<<<<< HEAD
-    way: OnTheWay, candidates: Sequence[Candidate], evidence: Mapping[str, Any], ledger: Ledger, *, why: str
-=======
-    way: CandidateRange, candidates: Sequence[Candidate], steps: Sequence[AcceptStep], ledger: Ledger, *, why: str
->>>>>>> 681b295 (Gate kinds, candidates and syncs are named by what they are: CandidateRange, SyncWorkspace, Checkout, TokenReference, judgement_of_…)
+    way: CandidateRange, candidates: Sequence[Candidate], evidence: Mapping[str, Any], ledger: Ledger, *, why: str
 ) -> tuple[Decision, Path]:
     """Write the acceptance. To be called with the evidence of steps that are all PASS.
 
@@ -132,17 +128,13 @@ def decide(
     return decision, ledger.write(decision)
 
 
-<<<<<<< HEAD
 def _rests_on(evidence: Mapping[str, Any]) -> tuple[Any, ...]:
     """What a decision rests on: builds and suite. Observing the same again gives no new decision."""
     builds = tuple(step.get("build") for step in evidence.get("steps", ()))
     return evidence.get("suite"), builds
 
 
-def _mirrored(way: OnTheWay, cache: Cache) -> AcceptStep:
-=======
 def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
->>>>>>> 681b295 (Gate kinds, candidates and syncs are named by what they are: CandidateRange, SyncWorkspace, Checkout, TokenReference, judgement_of_…)
     """The series as it is mirrors the fork up to the candidate's parent."""
     base = way.sources.base
     if not has_patches(way.config.patches):

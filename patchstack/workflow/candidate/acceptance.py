@@ -15,12 +15,8 @@ from patchstack.series.mirror.export import ExportPlan, carry_out
 from patchstack.tasks import task, timed
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.accept import AcceptStep, Terms, alike, decide, examine
-<<<<<<< HEAD
-from patchstack.workflow.candidate.candidate import OnTheWay
-from patchstack.workflow.candidate.evidence import carried_terms, evidence_of
-=======
 from patchstack.workflow.candidate.candidate import CandidateRange
->>>>>>> 681b295 (Gate kinds, candidates and syncs are named by what they are: CandidateRange, SyncWorkspace, Checkout, TokenReference, judgement_of_…)
+from patchstack.workflow.candidate.evidence import carried_terms, evidence_of
 from patchstack.workflow.candidate.pending import keep
 from patchstack.workflow.export import plan_with_candidate
 from patchstack.workflow.machine import ProvingMachine

@@ -16,11 +16,11 @@ from patchstack.evidence.store import Evidence
 from patchstack.gates.carried import carry
 from patchstack.git.remote import shown_url
 from patchstack.workflow.candidate.accept import AcceptStep, Terms
-from patchstack.workflow.candidate.candidate import OnTheWay
+from patchstack.workflow.candidate.candidate import CandidateRange
 
 
 def evidence_of(
-    way: OnTheWay, terms: Terms, steps: Sequence[AcceptStep], kept: Evidence, known: Known
+    way: CandidateRange, terms: Terms, steps: Sequence[AcceptStep], kept: Evidence, known: Known
 ) -> dict[str, Any]:
     """Return the evidence of a decision as JSON, with its records and outputs put into `kept`.
 

@@ -13,23 +13,13 @@ from typing import Any
 
 from patchstack.canonical import indented
 from patchstack.files.atomic import replace_file
-<<<<<<< HEAD
-from patchstack.workflow.candidate.candidate import OnTheWay
-=======
-from patchstack.workflow.candidate.accept import AcceptStep
 from patchstack.workflow.candidate.candidate import CandidateRange
->>>>>>> 681b295 (Gate kinds, candidates and syncs are named by what they are: CandidateRange, SyncWorkspace, Checkout, TokenReference, judgement_of_…)
 
 SCHEMA = "patchstack.examined/2"
 
 
-<<<<<<< HEAD
-def keep(root: Path, way: OnTheWay, evidence: Mapping[str, Any]) -> Path:
+def keep(root: Path, way: CandidateRange, evidence: Mapping[str, Any]) -> Path:
     """Write down, below the workspace's directory, how every step came out: the evidence of a decision."""
-=======
-def keep(root: Path, way: CandidateRange, steps: Sequence[AcceptStep]) -> Path:
-    """Write down, below the workspace's directory, how every step came out."""
->>>>>>> 681b295 (Gate kinds, candidates and syncs are named by what they are: CandidateRange, SyncWorkspace, Checkout, TokenReference, judgement_of_…)
     document = {
         "schema": SCHEMA,
         "series": way.config.name,
