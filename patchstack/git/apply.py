@@ -46,13 +46,15 @@ class Problem:
 class Outcome:
     """What became of a patch: the tree it gave, or the problems for which it was left out (then `tree` is None).
 
-    `left_to_git` says why git itself judged it, where it did; `warnings` name hunks that git takes but hardly as meant.
+    `left_to_git` says why git itself judged it, if it did, and `offset` is then by how many lines a hunk is elsewhere
+    than it says (the largest); `warnings` name hunks that git takes but hardly as meant.
     """
 
     tree: str | None
     problems: tuple[Problem, ...] = ()
     left_to_git: str = ""
     warnings: tuple[str, ...] = ()
+    offset: int = 0
 
     @property
     def applied(self) -> bool:
@@ -182,7 +184,12 @@ class Applier:
         verdict = self._git.apply(self.overlay, data)
         if verdict.overlay is not None:
             self.overlay = verdict.overlay
-            return Outcome(tree=self.overlay.write(), left_to_git=reason, warnings=tuple(_fooled_as_text(data)))
+            return Outcome(
+                tree=self.overlay.write(),
+                left_to_git=reason,
+                offset=verdict.offset,
+                warnings=tuple(_fooled_as_text(data)),
+            )
         return Outcome(tree=None, problems=tuple(_explain(verdict.complaint, data)), left_to_git=reason)
 
 

@@ -19,15 +19,18 @@ from patchstack.git.trees import compare_trees
 from patchstack.process import Finished
 
 _POSTIMAGE = re.compile(rb"^index [0-9a-f]{40}\.\.([0-9a-f]{40})", re.MULTILINE)
+_OFFSET = re.compile(r"^Hunk #\d+ succeeded at \d+ \(offset (-?\d+) lines?\)\.$", re.MULTILINE)
 _UNREAD = re.compile(r"^error: failed to read (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitVerdict:
-    """The overlay with what `git apply --cached` did, or None and what git said."""
+    """The overlay with what `git apply --cached` did, or None and what git said. `offset` is by how many lines a hunk
+    is elsewhere than it says: the largest."""
 
     overlay: TreeOverlay | None
     complaint: str
+    offset: int = 0
 
 
 class GitApply:
@@ -64,14 +67,14 @@ class GitApply:
             return GitVerdict(overlay=None, complaint=complaint)
         if not applied.ok:
             return GitVerdict(overlay=None, complaint=applied.complaint)
-        return GitVerdict(overlay=self._result(overlay), complaint=applied.complaint)
+        largest = max(map(int, _OFFSET.findall(applied.complaint)), key=abs, default=0)
+        return GitVerdict(overlay=self._result(overlay), complaint=applied.complaint, offset=largest)
 
     def _apply(self, data: bytes) -> Finished:
-        return self._git(
-            *("-c", "apply.whitespace=nowarn", "-c", "core.protectNTFS=true", "-c", "core.protectHFS=true"),
-            *("apply", "--cached", "-"),
-            stdin=data,
-        )
+        options = ("-c", "apply.whitespace=nowarn", "-c", "core.protectNTFS=true", "-c", "core.protectHFS=true")
+        applied = self._git(*options, "apply", "--cached", "--verbose", "-", stdin=data)
+        # Only the verbose form tells offsets; of a failure it quotes lines of the patch between git's own words.
+        return applied if applied.ok else self._git(*options, "apply", "--cached", "-", stdin=data)
 
     def _fill_index(self, tree: str) -> None:
         """Bring the index to a tree, from the one it is at."""

@@ -14,7 +14,7 @@ from patchstack.upstream.canary.strict_chain import Standing
 from patchstack.upstream.canary.touched_paths import TouchedPaths
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 from patchstack.upstream.merge.histogram import Edit
-from patchstack.upstream.merge.text import edits, is_binary
+from patchstack.upstream.merge.text import is_binary, myers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class Culprits:
                 if index < 0:
                     last = unowned(new.count(b"\n"))
                 else:
-                    found = self._edits[path, index] = edits(text, new)
+                    found = self._edits[path, index] = myers(text, new)
                     last = owned_after(last, index, found)
                 text = new
                 known.append(last)

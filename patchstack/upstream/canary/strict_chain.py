@@ -175,7 +175,7 @@ class StrictChain:
                 )
                 number += len(steps)
             self._steps.append(steps)
-        self._given: dict[tuple[int, tuple[Slot, ...]], _Edits | None] = {}
+        self._given: dict[tuple[int, tuple[Slot, ...]], tuple[_Edits | None, int]] = {}
         self._tree = ""
         self._replay: Replay[Slot, tuple[bool, int]] = Replay(self._places, self._tried)
         self._supposed: Replay[Slot, tuple[bool, int]] = Replay(self._places, self._tried)
@@ -267,7 +267,7 @@ class StrictChain:
         key = (index, given)
         if key not in self._given:
             self._given[key] = self._handed_on(self._materialized(self._tree, index, given).write(), index)
-        return self._given[key], 0
+        return self._given[key]
 
     def _stepped(self, steps: tuple[_Step, ...], state: Mapping[int, Slot]) -> tuple[_Edits | None, int]:
         removed: list[tuple[int, Slot]] = []
@@ -298,16 +298,18 @@ class StrictChain:
                 made.append((step.new, (step.diff.new_mode or (old[0] if old is not None else FILE), content)))
         return ((*removed, *made), largest) if fits else (None, 0)
 
-    def _handed_on(self, tree: str, index: int) -> _Edits | None:
+    def _handed_on(self, tree: str, index: int) -> tuple[_Edits | None, int]:
         """A patch on a tree by the general way."""
         patch = self._patches[index]
-        after = apply_patch(self._open(tree), patch).tree
+        outcome = apply_patch(self._open(tree), patch)
+        after = outcome.tree
         if after is None and patch.anchored:
             after = self._merged(tree, patch)
         if after is None:
-            return None
+            return None, 0
         place = self.touched.place
-        return tuple((place[change.path], change.new) for change in compare_trees(self._objects, tree, after))
+        changes = compare_trees(self._objects, tree, after)
+        return tuple((place[change.path], change.new) for change in changes), outcome.offset
 
     def _merged(self, tree: str, patch: PatchFile) -> str | None:
         """An anchored patch merged from its blobs, where they are known and it merges."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from weakref import WeakKeyDictionary
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
@@ -25,6 +26,10 @@ def likeness(one: bytes, other: bytes) -> float:
     return min(1.0, sum((len(line) + 1) * count for line, count in shared.items()) / larger)
 
 
+_known: WeakKeyDictionary[Objects, dict[tuple[str, str], float]] = WeakKeyDictionary()
+"""How alike two blobs are, for as long as their objects are open: a walk over commits asks for each pair many times."""
+
+
 def find_rename(
     objects: Objects, gone: Entry, path: bytes, candidates: Mapping[bytes, Entry]
 ) -> tuple[bytes, float] | None:
@@ -37,15 +42,16 @@ def find_rename(
     same = [name for name, entry in candidates.items() if entry[1] == gone[1]]
     if same:
         return _nearest(path, same), 1.0
-    content = objects.blob(gone[1], path.decode("utf-8", "replace"))
-    scores: dict[bytes, float] = {}
+    known = _known.setdefault(objects, {})
     regular = {name: entry for name, entry in candidates.items() if entry[0] in _REGULAR}
-    objects.want(entry[1] for entry in regular.values())
-    for name, entry in regular.items():
-        if objects.has(entry[1]):
-            score = likeness(content, objects.blob(entry[1]))
-            if score >= LIKE:
-                scores[name] = score
+    unknown = [entry[1] for entry in regular.values() if (gone[1], entry[1]) not in known]
+    if unknown:
+        content = objects.blob(gone[1], path.decode("utf-8", "replace"))
+        objects.want(unknown)
+        known.update(
+            {(gone[1], oid): likeness(content, objects.blob(oid)) for oid in dict.fromkeys(unknown) if objects.has(oid)}
+        )
+    scores = {name: score for name, entry in regular.items() if (score := known.get((gone[1], entry[1]), 0.0)) >= LIKE}
     if not scores:
         return None
     best = max(scores.values())

@@ -1,0 +1,212 @@
+"""How does patchstack do on a large series, held against git itself and against an earlier checkout?
+
+`python -m benchmarks.large_series [--before CHECKOUT] [--only verify --only strict ...]` generates 20,000 small files in 200
+directories, a series of thousands of patches, and an upstream that moves on. It measures whole processes, interleaved:
+
+- `verify`: against one `git apply --cached` of all patches and `git write-tree` (1,500 patches);
+- `strict` and `threeway`: `canary --blame`, with `--strict` and without (3,000 patches, 300 commits);
+- `sync`: `sync --to`, against `git rebase` of the same commits in a work tree (3,000 patches without conflict).
+
+`--before` names another checkout of patchstack: its times are measured in the same rounds, and the ratio is printed.
+Standard library and git only; the Python that runs it is the one measured with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from benchmarks.generate import git_environment
+
+_ROOT = Path(__file__).resolve().parent.parent
+_DIRECTORIES, _FILES, _LINES = 200, 20_000, 60
+_APPLY = ("-c", "apply.whitespace=nowarn", "-c", "core.protectNTFS=true", "-c", "core.protectHFS=true", "apply")
+_WHAT = ("verify", "strict", "threeway", "sync")
+
+
+def path_of(number: int) -> str:
+    """The name of a file."""
+    return f"dir-{number % _DIRECTORIES:03d}/file-{number:05d}.c"
+
+
+def text_of(number: int, changed: dict[int, str]) -> bytes:
+    """A file with some of its lines changed."""
+    lines = (changed.get(line, f"int value_{number}_{line} = {line};") for line in range(_LINES))
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def stream(patches: int, commits: int) -> Iterator[bytes]:
+    """The pin, the fork's commits and upstream's, for `git fast-import`. Upstream changes the upper half of files, half
+    of them the series' own; one commit in thirty changes a line that a patch changes."""
+    draw = random.Random(19)
+    yield from _commit("pin", 0, "The pin", None)
+    for number in range(_FILES):
+        yield from _file(number, {})
+    ours: dict[int, dict[int, str]] = {}
+    for patch in range(patches):
+        yield from _commit("fork", patch + 1, f"Change {patch}", "pin" if not patch else None)
+        for number in {draw.randrange(_FILES) for _ in range(draw.choice((1, 1, 2)))}:
+            ours.setdefault(number, {})[draw.randrange(_LINES // 2 + 6, _LINES)] = f"int patched_by_{patch};"
+            yield from _file(number, ours[number])
+    theirs: dict[int, dict[int, str]] = {}
+    for commit in range(commits):
+        yield from _commit("upstream", commit + 1, f"Upstream {commit} (#{commit})", "pin" if not commit else None)
+        for which in range(6):
+            number = draw.choice(sorted(ours)) if which % 2 else draw.randrange(_FILES)
+            line = draw.randrange(_LINES // 2)
+            theirs.setdefault(number, {})[line] = f"int upstream_{commit};"
+            if which == 1 and commit % 30 == 29:
+                theirs[number][max(ours[number])] = f"int collides_{commit};"
+            yield from _file(number, theirs[number])
+
+
+def _commit(branch: str, number: int, message: str, parent: str | None) -> Iterator[bytes]:
+    who = b"B <b@example.com> %d +0000" % (1_700_000_000 + number)
+    yield b"commit refs/heads/%s\nauthor %s\ncommitter %s\n" % (branch.encode(), who, who)
+    yield b"data %d\n%s\n" % (len(message), message.encode())
+    if parent is not None:
+        yield b"from refs/heads/%s\n" % parent.encode()
+
+
+def _file(number: int, changed: dict[int, str]) -> Iterator[bytes]:
+    text = text_of(number, changed)
+    yield b"M 100644 inline %s\ndata %d\n%s\n" % (path_of(number).encode(), len(text), text)
+
+
+class Case:
+    """A repository with `pin`, `fork` and `upstream`, and the series as patch files."""
+
+    def __init__(self, directory: Path, patches: int, commits: int, *, conflicts: bool = True) -> None:
+        self.directory, self.repo, self.series = directory, directory / "repo", directory / "patches"
+        directory.mkdir(parents=True)
+        subprocess.run(["git", "init", "-q", "--bare", self.repo], check=True, env=git_environment())
+        data = b"".join(stream(patches, commits if conflicts else min(commits, 29)))
+        subprocess.run(["git", "fast-import", "--quiet"], cwd=self.repo, input=data, check=True, env=git_environment())
+        self.git("format-patch", "-q", "--full-index", "-o", str(self.series), "pin..fork")
+        self.pin = self.git("rev-parse", "pin").strip()
+
+    def git(self, *args: str) -> str:
+        """What git prints."""
+        ran = subprocess.run(["git", *args], cwd=self.repo, env=git_environment(), check=True, capture_output=True)
+        return ran.stdout.decode()
+
+
+def patchstack(root: Path, case: Case, *args: str, cwd: Path | None = None) -> float:
+    """The seconds of one run of a checkout."""
+    environment = {name: value for name, value in git_environment().items() if not name.startswith("PYTHON")}
+    environment |= {"PATCHSTACK_CACHE": str(case.directory / "cache"), "PYTHONPATH": str(root)}
+    environment["PYTHONPYCACHEPREFIX"] = str(case.directory / f"compiled-{root.name}")
+    start = perf_counter()
+    ran = subprocess.run(
+        [sys.executable, "-m", "patchstack", *args], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+    seconds = perf_counter() - start
+    if ran.returncode not in (0, 1):
+        raise SystemExit(f"patchstack {' '.join(args)}: {ran.returncode}\n{ran.stderr}")
+    return seconds
+
+
+def apply_and_write(case: Case) -> float:
+    """The seconds of one `git apply --cached` of all patches, and `git write-tree`."""
+    with tempfile.TemporaryDirectory(dir=case.directory) as fresh:
+        (Path(fresh) / "objects").mkdir()
+        environment = git_environment() | {
+            "GIT_DIR": str(case.repo),
+            "GIT_INDEX_FILE": f"{fresh}/index",
+            "GIT_OBJECT_DIRECTORY": f"{fresh}/objects",
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(case.repo / "objects"),
+        }
+        start = perf_counter()
+        files = [str(path) for path in sorted(case.series.iterdir())]
+        for args in (("read-tree", "pin"), (*_APPLY, "--cached", *files), ("write-tree",)):
+            subprocess.run(["git", *args], cwd=fresh, env=environment, check=True, stdout=subprocess.DEVNULL)
+        return perf_counter() - start
+
+
+def rebase(case: Case) -> float:
+    """The seconds of `git rebase` in a work tree that is checked out before."""
+    work = case.directory / "rebased"
+    subprocess.run(["git", "clone", "-q", "-s", "-b", "fork", case.repo, work], check=True, env=git_environment())
+    environment = git_environment() | {"GIT_COMMITTER_NAME": "B", "GIT_COMMITTER_EMAIL": "b@example.com"}
+    start = perf_counter()
+    command = ["git", "-c", "gc.auto=0", "rebase", "-q", "--onto", "origin/upstream", "origin/pin", "fork"]
+    subprocess.run(command, cwd=work, env=environment, check=True, capture_output=True)
+    seconds = perf_counter() - start
+    shutil.rmtree(work)
+    return seconds
+
+
+def sync(root: Path, case: Case) -> float:
+    """The seconds of a whole sync, with a check-out of its own."""
+    place = case.directory / "workspace"
+    place.mkdir()
+    (place / "patchstack.yaml").write_text(
+        f"series:\n  large:\n    patches: patches\n    upstream: {case.repo}\n    pin: {case.pin}\n"
+        f"    fork: {case.repo}\n    fork_ref: fork\n"
+    )
+    (place / "patches").mkdir()
+    patchstack(root, case, "export", cwd=place)
+    seconds = patchstack(root, case, "sync", "--to", "upstream", "--worktree", "work", cwd=place)
+    shutil.rmtree(place)
+    return seconds
+
+
+def measure(case: Case, what: str, rounds: int, before: Path | None) -> None:
+    """Measure one thing in some rounds, and print medians and ratios."""
+    sources = ("--patches", str(case.series), "--upstream", str(case.repo), "--pin", case.pin)
+    canary = ("canary", *sources, "--to", "upstream", "--blame", "--json")
+    runs: dict[str, Callable[[Path], float]] = {
+        "verify": lambda root: patchstack(root, case, "verify", "--apply-only", "--json", *sources),
+        "strict": lambda root: patchstack(root, case, *canary, "--strict"),
+        "threeway": lambda root: patchstack(root, case, *canary),
+        "sync": lambda root: sync(root, case),
+    }
+    times: dict[str, list[float]] = {}
+    for number in range(rounds + (what == "verify")):
+        taken = {"now": runs[what](_ROOT)}
+        if before is not None:
+            taken["before"] = runs[what](before)
+        if what in ("verify", "sync"):
+            taken["git"] = apply_and_write(case) if what == "verify" else rebase(case)
+        if number or what != "verify":  # the first run compiles and warms the disk
+            for name, seconds in taken.items():
+                times.setdefault(name, []).append(seconds)
+    told = ", ".join(f"{name} {median(each):.2f} s" for name, each in times.items())
+    ratios = []
+    for name in ("git", "before"):
+        if name in times:
+            each = [one / other for one, other in zip(times["now"], times[name], strict=True)]
+            ratios.append(f"now/{name} {median(each):.2f} ({min(each):.2f} to {max(each):.2f})")
+    print(f"{what}: {told}; {'; '.join(ratios)}", flush=True)
+
+
+def main() -> int:
+    """Generate, measure, print."""
+    parser = argparse.ArgumentParser(description="Measure patchstack on a large generated series.")
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="another checkout, measured in the same rounds")
+    parser.add_argument("--only", action="append", choices=_WHAT, help="what to measure [all]; repeatable")
+    parser.add_argument("--patches", type=int, default=3_000, help="patches for all but verify, which takes half")
+    parser.add_argument("--commits", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    before = given.before.resolve() if given.before else None
+    with tempfile.TemporaryDirectory(prefix="large-series-", dir=os.environ.get("TMPDIR")) as place:
+        for what in given.only or _WHAT:
+            count = given.patches // 2 if what == "verify" else given.patches
+            case = Case(Path(place).resolve() / what, count, given.commits, conflicts=what != "sync")
+            measure(case, what, given.rounds, before)
+            shutil.rmtree(case.directory)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
