@@ -1,7 +1,8 @@
 """How does patchstack do on a large series, held against git itself and against an earlier checkout?
 
-`python -m benchmarks.large_series [--before CHECKOUT] [--only verify --only strict ...]` generates 20,000 small files in 200
-directories, a series of thousands of patches, and an upstream that moves on. It measures whole processes, interleaved:
+`python -m benchmarks.large_series [--before CHECKOUT] [--only verify --only strict ...]` generates 20,000 small files
+in 200 directories, a series of thousands of patches, and an upstream that moves on. It measures whole processes,
+interleaved:
 
 - `verify`: against one `git apply --cached` of all patches and `git write-tree` (1,500 patches);
 - `strict` and `threeway`: `canary --blame`, with `--strict` and without (3,000 patches, 300 commits);

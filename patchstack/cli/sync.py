@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +27,7 @@ from patchstack.tasks import task
 if TYPE_CHECKING:
     from patchstack.gates.suite import Suite
     from patchstack.workflow.sync.checks import Proving
+    from patchstack.workflow.sync.order import SyncOrder
     from patchstack.workflow.sync.state import SyncState
     from patchstack.workflow.sync.workspace import SyncWorkspace
 
@@ -44,6 +45,9 @@ def sync_command(
         ),
     ] = False,
     skip: Annotated[bool, typer.Option("--skip", help="Leave the patch at hand out for now.")] = False,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Let --skip, --drop or --retry leave work made by hand; a ref keeps it.")
+    ] = False,
     drop: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,6 +61,25 @@ def sync_command(
             metavar="N", autocompletion=complete_number, help="Try patch N again, which was left out. Repeatable."
         ),
     ] = None,
+    edit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N", autocompletion=complete_number, help="Stop after patch N, to change it. Repeatable."),
+    ] = None,
+    exec_: Annotated[
+        str | None,
+        typer.Option("--exec", metavar="CMD", help="Run CMD after each patch, without a shell; stop where it fails."),
+    ] = None,
+    drop_landed: Annotated[
+        bool, typer.Option("--drop-landed", help="Leave out what upstream has already, as canary tells; recorded.")
+    ] = False,
+    unattended: Annotated[
+        bool,
+        typer.Option(
+            "--unattended",
+            help="Go through to the end: what is in conflict is not carried, and both sides are stored. The branch "
+            "keeps the name of the fork's.",
+        ),
+    ] = False,
     abort: Annotated[bool, typer.Option("--abort", help="Give the sync up: all is as before.")] = False,
     accept: Annotated[
         bool, typer.Option("--accept", help="Give the fork the branch, write the series, move the pin.")
@@ -77,35 +100,51 @@ def sync_command(
 ) -> None:
     """Bring the fork onto a newer upstream commit, on a new branch in a repository of its own. The fork's branch is
     never touched, and the pin moves with --accept alone. Without an option: where the sync stands."""
-    steps = {"--to": to is not None, "--continue": continue_, "--skip": skip, "--drop": drop, "--retry": retry}
-    _check_steps([name for name, given in {**steps, "--abort": abort, "--accept": accept}.items() if given])
-    if bool(drop) != (why is not None) or (why is not None and not why.strip()):
-        raise UsageError("--drop N and --why TEXT go together", hint="the reason is recorded; a year on it is wanted")
-    if to is None and (worktree is not None or branch is not None):
-        raise UsageError("--worktree and --branch go with --to", hint="a sync under way keeps what it began with")
-    if (engine is not None or unproven) and not (accept or continue_):
-        raise UsageError(
-            "--engine and --unproven go with --accept", hint="they are for the suite that the policy names"
-        )
-    bench = _bench(series, workspace, offline=offline)
-    if accept or (continue_ and _was_accepted(bench)):
-        _accept(bench, engine, frozenset(unproven or ()), json=json)
-        return
-    if abort:
-        _abort(bench)
-        return
+    from patchstack.workflow.sync.order import SyncOrder, check_order
+
+    order = SyncOrder(
+        to=to,
+        worktree=worktree,
+        branch=branch,
+        continue_=continue_,
+        skip=skip,
+        drop=tuple(drop or ()),
+        why=why,
+        retry=tuple(retry or ()),
+        edit=tuple(edit or ()),
+        command=_words(exec_),
+        drop_landed=drop_landed,
+        unattended=unattended,
+        discard=discard,
+        abort=abort,
+        accept=accept,
+    )
+    check_order(order, gates=engine is not None or bool(unproven))
+    _carry_out(_bench(series, workspace, offline=offline), order, engine, frozenset(unproven or ()), json=json)
+
+
+def _carry_out(
+    bench: SyncWorkspace, order: SyncOrder, engine: str | None, unproven: frozenset[str], *, json: bool
+) -> None:
+    if order.accept or (order.continue_ and _was_accepted(bench)):
+        _accept(bench, engine, unproven, json=json)
+    elif order.abort:
+        _abort(bench, discard=order.discard)
+    else:
+        _step(bench, order, json=json)
+
+
+def _step(bench: SyncWorkspace, order: SyncOrder, *, json: bool) -> None:
+    from patchstack.workflow.sync.order import take_step
+
+    if order.to is not None:
+        _suite(bench)  # a policy that cannot be asked is told before the work
     with task(f"sync {bench.config.name}"):
-        state = _step(bench, to, worktree, branch, continue_=continue_, skip=skip, drop=drop, why=why, retry=retry)
+        state = take_step(bench, order)
     if state is None:
-        talk(f"{bench.config.name}: the pin is {to} already: nothing to do")
+        talk(f"{bench.config.name}: the pin is {order.to} already: nothing to do")
         return
     _show(state, json=json)
-
-
-def _check_steps(given: Sequence[str]) -> None:
-    """Raise `UsageError` for several steps at once."""
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other", hint="one step at a time")
 
 
 def _bench(series: str | None, workspace: Path | None, *, offline: bool) -> SyncWorkspace:
@@ -118,34 +157,6 @@ def _bench(series: str | None, workspace: Path | None, *, offline: bool) -> Sync
         cache=open_cache(offline=offline),
         talk=talk,
     )
-
-
-def _step(
-    bench: SyncWorkspace,
-    to: str | None,
-    worktree: Path | None,
-    branch: str | None,
-    *,
-    continue_: bool,
-    skip: bool,
-    drop: list[str] | None,
-    why: str | None,
-    retry: list[str] | None,
-) -> SyncState | None:
-    from patchstack.workflow.sync import sync
-
-    if to is not None:
-        _suite(bench)  # a policy that cannot be asked is told before the work
-        return sync.begin(bench, to, worktree=worktree, branch=branch)
-    if continue_:
-        return sync.go_on(bench)
-    if skip:
-        return sync.skip(bench)
-    if drop and why is not None:
-        return sync.drop(bench, drop, why.strip())
-    if retry:
-        return sync.retry(bench, retry)
-    return bench.the_state()
 
 
 def _show(state: SyncState, *, json: bool) -> None:
@@ -166,7 +177,7 @@ def _show(state: SyncState, *, json: bool) -> None:
         from json import dumps
 
         print(dumps(sync_document(state)))
-    elif state.phase is Phase.STOPPED:
+    elif state.phase in (Phase.STOPPED, Phase.EDITING):
         lines(stop_lines(state))
     elif state.phase is Phase.READY:
         print_table(sync_table(state))
@@ -182,10 +193,25 @@ def _show(state: SyncState, *, json: bool) -> None:
         raise typer.Exit(int(Exit.INVALID if checks["verdict"] == Verdict.INVALID else Exit.DOES_NOT_HOLD))
 
 
-def _abort(bench: SyncWorkspace) -> None:
+def _words(command: str | None) -> tuple[str, ...]:
+    """A command as words, as a shell splits it."""
+    if command is None:
+        return ()
+    import shlex
+
+    try:
+        words = tuple(shlex.split(command))
+    except ValueError as error:
+        raise UsageError(f"--exec {command!r}: {error}") from error
+    if not words:
+        raise UsageError("--exec names no command")
+    return words
+
+
+def _abort(bench: SyncWorkspace, *, discard: bool) -> None:
     from patchstack.workflow.sync import sync
 
-    state = sync.abort(bench)
+    state = sync.abort(bench, discard=discard)
     talk(f"{state.series}: the sync to {state.to_name} is given up, and {state.worktree} is removed; all is as before")
 
 
@@ -262,4 +288,4 @@ def _accept(bench: SyncWorkspace, engine: str | None, unproven: frozenset[str], 
 def _kept(bench: SyncWorkspace, state: SyncState) -> str:
     if bench.config.fork is None:
         return f"as the only repository with branch {state.branch}: it can be the fork of the workspace"
-    return "as it holds files that git does not know"
+    return "as it holds files that git does not know, or work that was discarded"

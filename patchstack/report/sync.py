@@ -10,7 +10,14 @@ from patchstack.report.text import counted, patch_count
 from patchstack.workflow.sync.document import counts
 from patchstack.workflow.sync.state import Item, Phase, SyncState
 
-_STYLES = {"unchanged": "green", "changed": "yellow", "dropped": "red", "skipped": "red", "landed": "cyan"}
+_STYLES = {
+    "unchanged": "green",
+    "changed": "yellow",
+    "dropped": "red",
+    "skipped": "red",
+    "landed": "cyan",
+    "not carried": "red",
+}
 _REGIONS = 3  # places of a file that are shown
 _LINES = 8  # lines of a side that are shown
 _SETTINGS = 12  # options that are named
@@ -18,6 +25,9 @@ _SETTINGS = 12  # options that are named
 
 def stop_lines(state: SyncState) -> Iterator[str]:
     """What is in the way of the patch at hand, and what can be done about it."""
+    if state.stop is not None and state.phase is Phase.EDITING:
+        yield from _editing_lines(state, state.stop)
+        return
     place = state.current
     if state.stop is None or place is None:
         return
@@ -29,10 +39,28 @@ def stop_lines(state: SyncState) -> Iterator[str]:
     if state.stop["remembered"]:
         yield f"resolved as remembered: {', '.join(state.stop['remembered'])}"
     yield ""
+    if landed := state.stop.get("landed"):
+        yield f"upstream has all of it: --drop-landed leaves it out ({landed})"
     yield f"in {state.worktree}: edit, git add, then patchstack sync {state.series} --continue"
     name = item.number if item.number is not None else item.label
     yield (
         f"or: --skip leaves it out for now; --drop {name} --why TEXT leaves it out for good; --abort gives the sync up"
+    )
+
+
+def _editing_lines(state: SyncState, stop: Mapping[str, Any]) -> Iterator[str]:
+    """Why the sync stopped behind a patch that is on the branch."""
+    item = state.items[stop["place"]]
+    count = f"({stop['place'] + 1} of {len(state.items)})"
+    if "command" in stop:
+        yield f"{state.series}: {stop['command']} {stop['how']} after {item.label} {item.subject} {count}"
+        yield from (f"    {line}" for line in stop["last"][-_LINES:])
+        yield f"all it printed is in {stop['log']}"
+    else:
+        yield f"{state.series}: stopped after {item.label} {item.subject} {count}, to edit it"
+    yield ""
+    yield (
+        f"in {state.worktree}: edit, git add (or git commit --amend), then patchstack sync {state.series} --continue"
     )
 
 
@@ -82,7 +110,7 @@ def sync_table(state: SyncState) -> Table:
 
 def _how(item: Item) -> str:
     if item.reason:
-        return item.reason
+        return f"{item.reason}; all sides: {item.stored}" if item.stored else item.reason
     if item.by_hand:
         return "resolved by hand"
     return f"resolved as remembered: {', '.join(item.remembered)}" if item.remembered else ""
@@ -97,6 +125,8 @@ def report_lines(state: SyncState) -> Iterator[str]:
     told = [
         f"{count[name]} {name}" for name in ("unchanged", "context only", "changed", "landed", "skipped", "dropped")
     ]
+    if count["not carried"]:
+        told.append(f"{count['not carried']} not carried")
     yield f"{state.series}: {patch_count(len(state.items))} from {state.pin[:12]} to {state.to[:12]}: " + ", ".join(
         told
     )

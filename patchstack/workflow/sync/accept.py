@@ -65,7 +65,7 @@ def accept(bench: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
         _record(bench, state)
         _warn_of_push(bench, state)
         tree = tree_of(state)
-        if not with_fork or tree.left_over():
+        if not with_fork or tree.left_over() or tree.kept():
             bench.clear()
             return Accepted(state=state, record=_record_file(bench, state), kept=tree.directory)
         return _closed(bench, bench.save(replace(state, phase=Phase.CLOSING)))
@@ -82,7 +82,11 @@ def _refuse(bench: SyncWorkspace, state: SyncState) -> None:
     name = bench.config.name
     if state.phase is not Phase.READY or state.report is None:
         raise UsageError(f"the sync of {name} is not finished ({state.phase})", hint=f"patchstack sync {name} shows it")
-    skipped = [f"{item.label} {item.subject}" for item in state.items if item.fate is Fate.SKIPPED]
+    skipped = [
+        f"{item.label} {item.subject}" + (f" ({item.reason})" if item.fate is Fate.NOT_CARRIED else "")
+        for item in state.items
+        if item.fate in (Fate.SKIPPED, Fate.NOT_CARRIED)
+    ]
     if skipped:
         raise NotHeldError(
             "patches were skipped, and would be lost without a reason",
@@ -136,15 +140,34 @@ def _publish(config: SeriesConfig, state: SyncState) -> None:
     there = git.read(fork.path, "rev-parse", "--quiet", "--verify", name).stdout.decode().strip()
     if there == state.head:
         return
-    if there:
+    if there and state.unattended and there == state.fork_head:
+        _give_way(fork, state, there)
+    elif there:
         raise UsageError(
             f"the fork {fork.name} has another branch {state.branch} by now, at {there[:12]}",
             hint=f"rename it there: git -C {fork.name} branch -m {state.branch} NAME; then --accept again",
         )
     git.checked(
-        git.fetch_locally(fork.git_dir, Path(state.worktree).resolve(), f"{name}:{name}"),
+        git.fetch_locally(fork.git_dir, Path(state.worktree).resolve(), f"+{name}:{name}"),
         f"the fork {fork.name} could not take the branch {state.branch}",
         hint=f"git -C {fork.name} fetch {shown_url(config.upstream)} {state.to}; then --accept again",
+    )
+
+
+def _give_way(fork: Repository, state: SyncState, old: str) -> None:
+    """Keep the fork's branch under another name, as the new one takes its own. Raises `UsageError` if a work tree has
+    it checked out: that would be at a commit that it does not show."""
+    listed = git.read(fork.path, "worktree", "list", "--porcelain").stdout.decode("utf-8", "replace")
+    bare = git.read(fork.path, "rev-parse", "--is-bare-repository").stdout.strip() == b"true"
+    if f"branch refs/heads/{state.branch}" in listed.splitlines() and not bare:
+        raise UsageError(
+            f"the fork {fork.name} has {state.branch} checked out, and the new branch takes its name",
+            hint=f"git -C {fork.name} switch --detach; then --accept again",
+        )
+    kept = f"refs/heads/{state.branch}-before-{state.to[:9]}"
+    git.checked(
+        git.isolated(fork.git_dir, "update-ref", kept, old),
+        f"the fork {fork.name} could not keep its branch as {kept}",
     )
 
 

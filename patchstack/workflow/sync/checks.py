@@ -23,7 +23,7 @@ from patchstack.workflow.sync.finish import made_branch
 from patchstack.workflow.sync.state import Phase, SyncState
 from patchstack.workflow.sync.workspace import SyncWorkspace
 
-_LONGEST = 24 * 3600.0  # seconds a required command may take
+LONGEST = 24 * 3600.0  # seconds a required command may take
 _SHOWN = 20  # lines of its output
 
 
@@ -108,7 +108,7 @@ def _commands(bench: SyncWorkspace, state: SyncState) -> Iterator[AcceptStep]:
         told = " ".join(command)
         bench.talk(f"required: {told}")
         with task(f"required: {told}"):
-            done = run(command, cwd=Path(state.worktree), env=_environment(bench, state), timeout=_LONGEST)
+            done = run(command, cwd=Path(state.worktree), env=environment_of(bench, state), timeout=LONGEST)
         log = bench.directory / f"required-{number}.log"
         log.write_bytes(done.stdout + done.stderr)
         last = (done.stdout + done.stderr).decode("utf-8", "replace").splitlines()[-_SHOWN:]
@@ -122,7 +122,7 @@ def _commands(bench: SyncWorkspace, state: SyncState) -> Iterator[AcceptStep]:
             return
 
 
-def _environment(bench: SyncWorkspace, state: SyncState) -> dict[str, str]:
+def environment_of(bench: SyncWorkspace, state: SyncState) -> dict[str, str]:
     """The user's own, without what a hook or CI may have set for git."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     ours = {"PIN": state.to, "BRANCH": state.branch, "TREE": state.worktree, "WORKSPACE": str(bench.workspace.path)}

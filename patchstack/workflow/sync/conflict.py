@@ -14,7 +14,7 @@ from pathlib import Path
 
 from patchstack.git.objects import Objects
 from patchstack.git.trees import compare_trees, content
-from patchstack.workflow.sync.state import Fate, Item
+from patchstack.workflow.sync.state import LEFT_OUT, Item
 from patchstack.workflow.sync.worktree import SyncTree
 
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*\Z")
@@ -91,11 +91,7 @@ def _collision(
     upstreams = list(_upstream_commits(tree, path, pin, to))
     gone = Counter(line for one in regions for line in (*_only(one.base, one.ours), *_only(one.ours, one.base)))
     movers = _ranked(upstreams, regions)
-    left_out = [
-        item.label
-        for item in items
-        if item.fate in (Fate.SKIPPED, Fate.DROPPED) and _touches(objects, item, path, gone)
-    ]
+    left_out = [item.label for item in items if item.fate in LEFT_OUT and _touches(objects, item, path, gone)]
     if not movers and not left_out:
         movers = [one.mover for one in upstreams][-_NAMED:]
     return Collision(

@@ -15,10 +15,8 @@ def sync_document(state: SyncState) -> dict[str, Any]:
     """The whole of it: where it stands, every patch, what is in the way, and the finished report (None before)."""
     report = dict(state.report) if state.report is not None else None
     changes = report.pop("changes") if report is not None else {}
-    current = state.current
     stop = None
-    if state.stop is not None and current is not None:
-        item = state.items[current]
+    if (item := state.at_hand) is not None and state.stop is not None:
         stop = {"number": item.number, "subject": item.subject, "commit": item.commit, **state.stop}
     return {
         "schema": SCHEMA,
@@ -39,6 +37,7 @@ def sync_document(state: SyncState) -> dict[str, Any]:
                 "fate": item.fate.value,
                 "change": changes.get(item.commit),
                 "reason": item.reason or None,
+                "stored": item.stored or None,
                 "by_hand": item.by_hand,
                 "remembered": list(item.remembered),
             }

@@ -21,6 +21,7 @@ class Kind(StrEnum):
     LANDED = "landed"
     SKIPPED = "skipped"
     DROPPED = "dropped"
+    NOT_CARRIED = "not carried"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,12 @@ class Outcome:
     kind: Kind
 
 
-_LEFT_OUT = {Fate.LANDED: Kind.LANDED, Fate.SKIPPED: Kind.SKIPPED, Fate.DROPPED: Kind.DROPPED}
+_LEFT_OUT = {
+    Fate.LANDED: Kind.LANDED,
+    Fate.SKIPPED: Kind.SKIPPED,
+    Fate.DROPPED: Kind.DROPPED,
+    Fate.NOT_CARRIED: Kind.NOT_CARRIED,
+}
 
 
 def compare_changes(objects: Objects, tree: SyncTree, items: Sequence[Item]) -> tuple[Outcome, ...]:

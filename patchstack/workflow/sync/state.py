@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from patchstack.errors import ConfigError, MissingError
+from patchstack.errors import ConfigError, MissingError, UsageError
 from patchstack.files.atomic import replace_file
 
 SCHEMA = "patchstack.sync-state/1"
 FILE_NAME = "state.json"
+_ID = 7  # digits of a commit's id that are taken for one
 
 
 class Phase(StrEnum):
-    """What a sync is at. `stopped` waits for a person, `ready` for `--accept`; in `closing` all is written, and its
-    repository goes."""
+    """What a sync is at. `stopped` waits for a person at a conflict, `editing` behind a patch that is on the branch,
+    `ready` waits for `--accept`; in `closing` all is written, and its repository goes."""
 
     PREPARING = "preparing"
     PICKING = "picking"
     STOPPED = "stopped"
+    EDITING = "editing"
     PICKED = "picked"
     READY = "ready"
     ACCEPTING = "accepting"
@@ -37,13 +39,18 @@ class Fate(StrEnum):
     LANDED = "landed"
     SKIPPED = "skipped"
     DROPPED = "dropped"
+    NOT_CARRIED = "not carried"
+
+
+LEFT_OUT = frozenset({Fate.SKIPPED, Fate.DROPPED, Fate.NOT_CARRIED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One commit of the fork on its way. `before` and `tree` are the trees around its own change; `number` and `file`
     are its patch's, where it has one; `result` is the new commit. `reason` says why it was left out, `remembered`
-    which files a remembered resolution settled, `by_hand` whether a person resolved it."""
+    which files a remembered resolution settled, `by_hand` whether a person resolved or edited it, `stored` where both
+    sides of a conflict lie that nobody resolved."""
 
     commit: str
     before: str
@@ -56,6 +63,7 @@ class Item:
     reason: str = ""
     remembered: tuple[str, ...] = ()
     by_hand: bool = False
+    stored: str = ""
 
     @property
     def label(self) -> str:
@@ -67,7 +75,11 @@ class Item:
 class SyncState:
     """A sync. `pin` and `to` are the old and the new pin, `to_name` is how the user called that; `head` is the newest
     commit made so far; `fork_head` and `digest` tell whether fork and series are what they were at the start. `stop` is
-    what is in the way of the patch at hand, `notes` what the user should know, `report` the finished report."""
+    what is in the way of the patch at hand, `notes` what the user should know, `report` the finished report. `edits`
+    are the commits behind which the sync stops, `command` is run after each patch, and `unattended` says that nobody
+    is asked. `landed` are reasons to drop patches, by commit, as canary found them; None before it was asked.
+    `drop_landed` says to follow them.
+    """
 
     series: str
     pin: str
@@ -83,11 +95,24 @@ class SyncState:
     notes: tuple[str, ...] = ()
     stop: Mapping[str, Any] | None = None
     report: Mapping[str, Any] | None = None
+    edits: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    unattended: bool = False
+    drop_landed: bool = False
+    landed: Mapping[str, str] | None = None
 
     @property
     def current(self) -> int | None:
         """The place of the first patch that is still to come."""
         return next((place for place, item in enumerate(self.items) if item.fate is Fate.PENDING), None)
+
+    @property
+    def at_hand(self) -> Item | None:
+        """The patch that the sync stopped at."""
+        if self.stop is None:
+            return None
+        place = self.current if self.phase is Phase.STOPPED else self.stop.get("place")
+        return self.items[place] if place is not None else None
 
     def with_item(self, place: int, **changes: Any) -> SyncState:
         """The same with one patch changed."""
@@ -105,6 +130,28 @@ class SyncState:
         ]
         head = next((item.result for item in reversed(items[:place]) if item.result), self.to)
         return replace(self, items=tuple(items), head=head, phase=Phase.PICKING, stop=None, report=None)
+
+
+def places_of(items: Sequence[Item], names: Sequence[str]) -> list[int]:
+    """The places of patches by their numbers or, for commits without a patch, by the beginning of the commit's id.
+
+    Raises `UsageError` for names that no patch has, or more than one."""
+    found = set()
+    unknown = []
+    for name in names:
+        places = [
+            place
+            for place, item in enumerate(items)
+            if (name.isdigit() and item.number == int(name)) or (len(name) >= _ID and item.commit.startswith(name))
+        ]
+        if len(places) == 1:
+            found.add(places[0])
+        else:
+            unknown.append(name)
+    if unknown:
+        known = ", ".join(item.label for item in items)
+        raise UsageError(f"no patch is {', '.join(unknown)}", hint=f"the patches are {known}")
+    return sorted(found)
 
 
 def save_state(directory: Path, state: SyncState) -> SyncState:
@@ -132,8 +179,8 @@ def load_state(directory: Path) -> SyncState | None:
             raise _not_ours(path, f"its schema is not {SCHEMA}")
         items = tuple(_item(one) for one in document.pop("items"))
         phase = Phase(document.pop("phase"))
-        notes = tuple(map(str, document.pop("notes")))
-        state = SyncState(items=items, phase=phase, notes=notes, **document)
+        notes, edits, command = (tuple(map(str, document.pop(name))) for name in ("notes", "edits", "command"))
+        state = SyncState(items=items, phase=phase, notes=notes, edits=edits, command=command, **document)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _not_ours(path, f"{type(error).__name__}: {error}") from error
     texts = (state.series, state.pin, state.to, state.branch, state.worktree, state.head, state.digest)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from patchstack.errors import MissingError, NotHeldError
 from patchstack.git.objects import Objects, Repository
 from patchstack.git.remote import Remote, fetch_into_cache, shown_url
+from patchstack.process import run
 from patchstack.series.history import ForkHistory, read_fork
 from patchstack.series.lock import read_lock
 from patchstack.series.mirror.checkout import absent_files, check_out
@@ -16,13 +19,17 @@ from patchstack.series.verify.verify import VerifiedSeries
 from patchstack.tasks import task
 from patchstack.workflow.sync import conflict, shared_rerere
 from patchstack.workflow.sync import target as sync_target
+from patchstack.workflow.sync.checks import LONGEST, environment_of
 from patchstack.workflow.sync.finish import finish
-from patchstack.workflow.sync.state import Fate, Phase, SyncState
+from patchstack.workflow.sync.landed import landed_patches
+from patchstack.workflow.sync.state import LEFT_OUT, Fate, Phase, SyncState, places_of
+from patchstack.workflow.sync.unmerged import store_sides
 from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
 from patchstack.workflow.sync.worktree import Unmerged
 from patchstack.workspace import is_url
 
 LANDED = "landed upstream"
+_SHOWN = 20  # lines of a failing command's output
 
 
 def prepare(bench: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upstream: Repository) -> SyncState:
@@ -63,6 +70,7 @@ def prepare(bench: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upst
         state,
         phase=Phase.PICKING,
         items=items,
+        edits=tuple(items[place].commit for place in places_of(items, state.edits)),
         notes=tuple(notes),
         fork_head=fork.head.oid if own is None else "",
     )
@@ -104,18 +112,26 @@ def opened(bench: SyncWorkspace, state: SyncState) -> Objects:
 def advance(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
     """Bring over patch after patch until one is in conflict or all are there; then finish."""
     tree = tree_of(state)
-    first = state.current
+    state = _proposed(bench, state, objects)
+    first, clean = state.current, True
     while (place := state.current) is not None:
         item = state.items[place]
         with task("bringing patches over") as this:
             this.at(place, len(state.items), f"{item.label} {item.subject}")
-            if place == first:
+            if place == first or not clean:
                 # What we left ourselves is clean; what was found here may be half a step of a run that was killed.
                 tree.reset(state.head, sync_target.paths_made(objects, item))
+                clean = True
             got = tree.merge(item.commit)
         if isinstance(got, Unmerged):
             collisions = conflict.explain(objects, tree, got.paths, state.pin, state.to, state.items[:place], got.moved)
-            stop = {"collisions": conflict.document(collisions), "remembered": list(got.remembered)}
+            if state.unattended:
+                files = ", ".join(collision.path for collision in collisions)
+                state = _not_carried(bench, state, place, list(got.paths), f"conflict in {files}")
+                clean = False
+                continue
+            reason = (state.landed or {}).get(item.commit)
+            stop = {"collisions": conflict.document(collisions), "remembered": list(got.remembered), "landed": reason}
             return bench.save(replace(state, phase=Phase.STOPPED, stop=stop))
         if got.remembered:
             bench.talk(f"{item.label} {item.subject}: resolved as remembered: {', '.join(got.remembered)}")
@@ -123,13 +139,105 @@ def advance(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSta
             state = _landed(bench, state, place, objects)
         else:
             oid = tree.commit(objects.read(item.commit)[1], got.tree, state.head)
+            failed = _command_failed(bench, state, place)
+            if failed is not None and state.unattended:
+                state = _not_carried(bench, state, place, [], f"{failed['command']} {failed['how']}")
+                clean = False
+                continue
             state = state.with_item(place, fate=Fate.PICKED, result=oid, remembered=got.remembered)
-            state = bench.save(replace(state, head=oid))
+            state = replace(state, head=oid)
+            if failed is not None or item.commit in state.edits:
+                edits = tuple(commit for commit in state.edits if commit != item.commit)
+                return bench.save(replace(state, phase=Phase.EDITING, edits=edits, stop=failed or {"place": place}))
+            state = bench.save(state)
     if state.phase is Phase.PICKING:
         if first is None:
             tree.reset(state.head, ())
         state = bench.save(replace(state, phase=Phase.PICKED))
     return finish(bench, state, objects)
+
+
+def _proposed(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
+    """Ask canary once which patches have landed, and propose to drop them."""
+    if state.landed is not None:
+        return state
+    with task("looking for patches that have landed"):
+        found = landed_patches(bench, state, objects)
+    for item in state.items:
+        if item.commit in found and not (state.drop_landed or item.fate in LEFT_OUT):
+            bench.talk(f"{item.label} {item.subject}: upstream has it already: {found[item.commit]}")
+    if found and not state.drop_landed:
+        bench.talk(f"patchstack sync {state.series} --drop-landed leaves them out, with these reasons")
+    state = replace(state, landed=found)
+    return bench.save(without_landed(state) if state.drop_landed else state)
+
+
+def without_landed(state: SyncState) -> SyncState:
+    """The same without the patches that have landed, each with the reason."""
+    for place, item in enumerate(state.items):
+        if item.commit in (state.landed or {}) and item.fate not in LEFT_OUT:
+            state = state.with_item(place, fate=Fate.DROPPED, result=None, reason=(state.landed or {})[item.commit])
+    return state
+
+
+def _not_carried(
+    bench: SyncWorkspace, state: SyncState, place: int, paths: list[tuple[str, frozenset[int]]], why: str
+) -> SyncState:
+    """Leave a patch out because nobody is there to ask, and store what a person needs to carry it later."""
+    item = state.items[place]
+    stored = store_sides(bench, state, item, tree_of(state), paths)
+    shown = stored.relative_to(bench.workspace.root).as_posix()
+    bench.talk(f"{item.label} {item.subject}: not carried: {why}; all sides are in {shown}")
+    return bench.save(state.with_item(place, fate=Fate.NOT_CARRIED, reason=why, stored=shown))
+
+
+def _command_failed(bench: SyncWorkspace, state: SyncState, place: int) -> dict[str, Any] | None:
+    """Run the command that is wanted after each patch; what to tell if it fails."""
+    if not state.command:
+        return None
+    item, told = state.items[place], shlex.join(state.command)
+    with task(f"{item.label}: {told}"):
+        done = run(state.command, cwd=Path(state.worktree), env=environment_of(bench, state), timeout=LONGEST)
+    log = bench.directory / f"exec-{item.label}.log"
+    log.write_bytes(done.stdout + done.stderr)
+    if done.ok:
+        bench.talk(f"{item.label}: {told} succeeded")
+        return None
+    last = (done.stdout + done.stderr).decode("utf-8", "replace").splitlines()[-_SHOWN:]
+    return {"place": place, "command": told, "how": f"exited {done.code}", "last": last, "log": str(log)}
+
+
+def edited(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
+    """Take what a person made of the patch that the sync stopped behind.
+
+    Raises `NotHeldError` if it is not finished."""
+    stop = state.stop
+    assert stop is not None
+    tree, place = tree_of(state), int(stop["place"])
+    item = state.items[place]
+    tree.break_locks()
+    parent = objects.commit(state.head).parents[0]
+    found = tree.edited(state.head, parent)
+    if isinstance(found, list):
+        raise NotHeldError(
+            f"{item.label} ({item.subject}) is not finished yet",
+            problems=found,
+            hint=f"in {state.worktree}: git add what belongs to it, or git commit --amend; then --continue",
+        )
+    if found.tree == objects.commit(parent).tree:
+        raise NotHeldError(
+            f"nothing is left of {item.label} ({item.subject}) in {state.worktree}",
+            hint=f"--drop {item.number or item.label} --why TEXT leaves it out",
+        )
+    oid = state.head
+    if found.message is not None or found.tree != objects.commit(state.head).tree:
+        oid = tree.commit(objects.read(item.commit)[1], found.tree, parent, found.message)
+        state = state.with_item(place, result=oid, by_hand=True)
+    state = replace(state, head=oid)
+    tree.reset(oid, ())
+    if "command" in stop and (failed := _command_failed(bench, state, place)) is not None:
+        return bench.save(replace(state, stop=failed))
+    return bench.save(replace(state, phase=Phase.PICKING, stop=None))
 
 
 def _landed(bench: SyncWorkspace, state: SyncState, place: int, objects: Objects) -> SyncState:
@@ -144,6 +252,7 @@ def resolved(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSt
     """Take what a person made of the conflict. Raises `NotHeldError` where it is not resolved."""
     tree, place = tree_of(state), state.current
     assert place is not None and state.stop is not None
+    tree.break_locks()
     item = state.items[place]
     paths = [collision["path"] for collision in state.stop["collisions"]]
     found = tree.resolution(state.head, paths)

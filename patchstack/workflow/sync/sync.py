@@ -7,24 +7,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchstack.errors import NotHeldError, UsageError
 from patchstack.series.lock import read_lock
 from patchstack.series.verify.verify import VerifiedSeries, prove_and_keep
 from patchstack.workflow.sync import target as sync_target
-from patchstack.workflow.sync.state import Fate, Phase, SyncState
-from patchstack.workflow.sync.steps import advance, opened, prepare, resolved
+from patchstack.workflow.sync.state import LEFT_OUT, Fate, Phase, SyncState, places_of
+from patchstack.workflow.sync.steps import advance, edited, opened, prepare, resolved, without_landed
 from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
 from patchstack.workspace import is_url
 
-_ID = 7  # digits of a commit's id that are taken for one
-_LEFT_OUT = (Fate.SKIPPED, Fate.DROPPED)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How a sync goes on by itself: it stops behind the patches of `edits` (numbers or ids), runs `command` after each
+    patch, drops what has landed, and asks nobody if it is `unattended`."""
+
+    edits: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    drop_landed: bool = False
+    unattended: bool = False
 
 
 def begin(
-    bench: SyncWorkspace, to: str, *, worktree: Path | None = None, branch: str | None = None
+    bench: SyncWorkspace, to: str, *, worktree: Path | None = None, branch: str | None = None, manner: Manner = Manner()
 ) -> SyncState | None:
     """Begin a sync to a commit of the upstream, and take it as far as it goes; None where the pin is there already.
 
@@ -37,20 +45,26 @@ def begin(
                 f"a sync of {bench.config.name} to {old.to_name} is under way ({old.phase})",
                 hint=f"patchstack sync {bench.config.name} --continue, or --abort",
             )
-        return _begin(bench, to, worktree, branch)
+        return _begin(bench, to, worktree, branch, manner)
 
 
-def _begin(bench: SyncWorkspace, to: str, worktree: Path | None, branch: str | None) -> SyncState | None:
+def _begin(
+    bench: SyncWorkspace, to: str, worktree: Path | None, branch: str | None, manner: Manner
+) -> SyncState | None:
     proven = _proven(bench)
     objects, base = proven.sources.objects, proven.sources.base
     target = sync_target.open_target(bench.cache, bench.config.upstream, base, to, objects)
     if target.commit.oid == base.oid:
         return None
     fork = proven.sources.fork
-    named = branch or sync_target.branch_name(
-        proven.series, read_lock(bench.config.patches), bench.config.fork_ref, target.commit.oid
-    )
-    sync_target.refuse_branch(named, proven.sources.fork_repository)
+    known = {str(patch.number) for patch in proven.series.patches}
+    if unknown := [name for name in manner.edits if name.isdigit() and str(int(name)) not in known]:
+        raise UsageError(f"--edit: no patch is {', '.join(unknown)}", hint=f"patchstack status {bench.config.name}")
+    lock = read_lock(bench.config.patches)
+    own = sync_target.own_branch(proven.series, lock, bench.config.fork_ref)
+    named = branch or (own if manner.unattended else sync_target.synced_name(own, target.commit.oid))
+    if not (manner.unattended and named == own):
+        sync_target.refuse_branch(named, proven.sources.fork_repository)
     place = _place(bench, worktree, named)
     distance = len(target.range.commits)
     commits = "1 upstream commit" if distance == 1 else f"{distance} upstream commits"
@@ -66,18 +80,27 @@ def _begin(bench: SyncWorkspace, to: str, worktree: Path | None, branch: str | N
         digest=sync_target.series_digest(bench.config.patches),
         head=target.commit.oid,
         phase=Phase.PREPARING,
+        edits=manner.edits,
+        command=manner.command,
+        drop_landed=manner.drop_landed,
+        unattended=manner.unattended,
     )
     bench.save(state)
     return prepare(bench, state, proven, target.repository)
 
 
-def go_on(bench: SyncWorkspace) -> SyncState:
-    """Go on with a sync: take what a person made of the conflict, or finish what a killed run began.
+def go_on(bench: SyncWorkspace, *, command: tuple[str, ...] = (), unattended: bool = False) -> SyncState:
+    """Go on with a sync: take what a person made of the conflict or patch, or finish what a killed run began. From now
+    on with a `command` after each patch, or `unattended`: then a conflict at hand is not carried.
 
     Raises `NotHeldError` where the conflict is not resolved yet.
     """
     with bench.alone():
         state = _usable(bench)
+        if command or unattended:
+            state = replace(state, command=command or state.command, unattended=unattended or state.unattended)
+        if unattended and state.phase is Phase.STOPPED:
+            _keep_hand_made(bench, state, discard=False, what="--unattended")
         if state.phase is Phase.PREPARING:
             proven = _proven(bench)
             name = state.to_name if is_url(bench.config.upstream) else state.to
@@ -87,32 +110,96 @@ def go_on(bench: SyncWorkspace) -> SyncState:
             state = bench.save(replace(state, to=target.commit.oid, head=target.commit.oid))
             return prepare(bench, state, proven, target.repository)
         objects = opened(bench, state)
-        if state.phase is Phase.STOPPED:
+        if state.phase is Phase.STOPPED and not unattended:
             state = resolved(bench, state, objects)
+        elif state.phase is Phase.STOPPED:
+            state = replace(state, phase=Phase.PICKING, stop=None)
+        elif state.phase is Phase.EDITING:
+            state = edited(bench, state, objects)
+            if state.phase is Phase.EDITING:
+                return state  # the command fails still
         return advance(bench, state, objects)
 
 
-def skip(bench: SyncWorkspace) -> SyncState:
-    """Leave the patch at hand out for now, and go on."""
+def edit(bench: SyncWorkspace, names: Sequence[str]) -> SyncState:
+    """Stop behind patches, so that a person can change them; those that are on the branch already are gone back to.
+
+    Raises `UsageError` for a number that no patch has, `NotHeldError` if commits made by hand would be lost."""
+    with bench.alone():
+        state = _usable(bench)
+        chosen = places_of(state.items, names)
+        left_out = [state.items[place].label for place in chosen if state.items[place].fate in LEFT_OUT]
+        if left_out:
+            raise UsageError(f"{', '.join(left_out)} was left out", hint="--retry N brings it back first")
+        state = replace(state, edits=(*state.edits, *(state.items[place].commit for place in chosen)))
+        made = [place for place in chosen if state.items[place].fate is Fate.PICKED]
+        if not made:
+            return bench.save(state)
+        _keep_hand_made(bench, state, discard=False, what="--edit")
+        return advance(bench, bench.save(state.rewound(made[0])), opened(bench, state))
+
+
+def drop_landed(bench: SyncWorkspace) -> SyncState:
+    """Leave out every patch that has landed upstream, each with the reason that canary gives, and go on."""
+    with bench.alone():
+        state = _usable(bench)
+        if state.phase is Phase.PREPARING:
+            raise UsageError("the sync is not prepared yet", hint=_next(state))
+        state = replace(state, drop_landed=True)
+        places = [
+            place
+            for place, item in enumerate(state.items)
+            if item.commit in (state.landed or {}) and item.fate not in LEFT_OUT
+        ]
+        if not places:
+            return bench.save(state)
+        _keep_hand_made(bench, state, discard=False, what="--drop-landed")
+        state = without_landed(state.rewound(places[0]))
+        return advance(bench, bench.save(state), opened(bench, state))
+
+
+def _keep_hand_made(bench: SyncWorkspace, state: SyncState, *, discard: bool, what: str) -> None:
+    """Refuse to lose what somebody committed or resolved by hand; with `discard`, keep it under a ref.
+
+    Raises `NotHeldError`."""
+    tree = tree_of(state)
+    if state.phase in (Phase.PREPARING, Phase.PICKING) or not tree.hand_made(state.head):
+        return
+    label = state.at_hand.label if state.at_hand is not None else "branch"
+    if not discard:
+        raise NotHeldError(
+            f"{state.worktree} holds work made by hand, which {what} would lose",
+            hint="--continue takes it; with --discard it is left, and kept under a ref",
+        )
+    name = tree.keep(label)
+    bench.talk(f"what was made by hand is kept: git -C {state.worktree} show {name}")
+
+
+def skip(bench: SyncWorkspace, *, discard: bool = False) -> SyncState:
+    """Leave the patch at hand out for now, and go on. Raises `NotHeldError` if work made by hand would be lost; with
+    `discard` it is kept under a ref."""
     with bench.alone():
         state = _usable(bench)
         place = state.current
         if state.phase is not Phase.STOPPED or place is None:
             raise UsageError("the sync is not stopped at a patch: there is nothing to skip", hint=_next(state))
+        _keep_hand_made(bench, state, discard=discard, what="--skip")
         state = replace(state.with_item(place, fate=Fate.SKIPPED, reason="skipped"), phase=Phase.PICKING, stop=None)
         return advance(bench, bench.save(state), opened(bench, state))
 
 
-def drop(bench: SyncWorkspace, names: Sequence[str], why: str) -> SyncState:
+def drop(bench: SyncWorkspace, names: Sequence[str], why: str, *, discard: bool = False) -> SyncState:
     """Leave patches out for good, each with the reason, and go on. Patches that are on the branch already are taken
     from it: those after them are made again. Raises `UsageError` for a number that no patch has."""
     with bench.alone():
         state = _usable(bench)
         if state.phase is Phase.PREPARING:
             raise UsageError("the sync is not prepared yet", hint=_next(state))
-        chosen = _places(state, names)
+        chosen = places_of(state.items, names)
         made = [place for place in chosen if state.items[place].fate in (Fate.PICKED, Fate.LANDED)]
         at_hand = state.current if state.phase is Phase.STOPPED else None
+        if made or at_hand in chosen:
+            _keep_hand_made(bench, state, discard=discard, what="--drop")
         if made:
             state = state.rewound(made[0])
         elif at_hand in chosen:
@@ -122,27 +209,29 @@ def drop(bench: SyncWorkspace, names: Sequence[str], why: str) -> SyncState:
         for place in chosen:
             state = state.with_item(place, fate=Fate.DROPPED, reason=why, result=None)
         state = bench.save(state)
-        return state if state.phase is Phase.STOPPED else advance(bench, state, opened(bench, state))
+        return state if state.phase in (Phase.STOPPED, Phase.EDITING) else advance(bench, state, opened(bench, state))
 
 
-def retry(bench: SyncWorkspace, names: Sequence[str]) -> SyncState:
-    """Try patches again that were skipped or dropped; those after them are made again. Raises `UsageError`."""
+def retry(bench: SyncWorkspace, names: Sequence[str], *, discard: bool = False) -> SyncState:
+    """Try patches again that were left out; those after them are made again. Raises `UsageError`."""
     with bench.alone():
         state = _usable(bench)
-        chosen = _places(state, names)
-        if there := [state.items[place].label for place in chosen if state.items[place].fate not in _LEFT_OUT]:
-            listed = ", ".join(item.label for item in state.items if item.fate in _LEFT_OUT) or "none"
+        chosen = places_of(state.items, names)
+        if there := [state.items[place].label for place in chosen if state.items[place].fate not in LEFT_OUT]:
+            listed = ", ".join(item.label for item in state.items if item.fate in LEFT_OUT) or "none"
             raise UsageError(f"{', '.join(there)} was not left out", hint=f"left out so far: {listed}")
-        state = state.rewound(chosen[0])
+        _keep_hand_made(bench, state, discard=discard, what="--retry")
+        state = replace(state.rewound(chosen[0]), unattended=False)
         for place in chosen:
-            state = state.with_item(place, fate=Fate.PENDING, reason="")
+            state = state.with_item(place, fate=Fate.PENDING, reason="", stored="")
         return advance(bench, bench.save(state), opened(bench, state))
 
 
-def abort(bench: SyncWorkspace) -> SyncState:
+def abort(bench: SyncWorkspace, *, discard: bool = False) -> SyncState:
     """Give a sync up: its repository and state go, and nothing else was ever changed. Gives what it was.
 
-    Raises `UsageError` where `--accept` has begun to write.
+    Raises `UsageError` where `--accept` has begun to write, `NotHeldError` for commits made by hand, which nothing
+    would keep, unless they are to be discarded.
     """
     with bench.alone():
         state = bench.the_state()
@@ -151,7 +240,17 @@ def abort(bench: SyncWorkspace) -> SyncState:
                 "--accept has begun to write and was interrupted",
                 hint=f"patchstack sync {bench.config.name} --accept finishes it",
             )
-        tree_of(state).remove()
+        tree = tree_of(state)
+        if (
+            not discard
+            and state.phase in (Phase.STOPPED, Phase.EDITING)
+            and tree.head_or_none() not in (None, state.head)
+        ):
+            raise NotHeldError(
+                f"{state.worktree} holds commits made by hand, which --abort would remove with the repository",
+                hint="fetch them from there, or --abort --discard",
+            )
+        tree.remove()
         bench.clear()
         return state
 
@@ -164,28 +263,6 @@ def _usable(bench: SyncWorkspace) -> SyncState:
             hint=f"patchstack sync {bench.config.name} --accept finishes it",
         )
     return state
-
-
-def _places(state: SyncState, names: Sequence[str]) -> list[int]:
-    """The places of patches by their numbers or, for commits without a patch, by the beginning of the commit's id.
-
-    Raises `UsageError` for names that no patch has, or more than one."""
-    found = set()
-    unknown = []
-    for name in names:
-        places = [
-            place
-            for place, item in enumerate(state.items)
-            if (name.isdigit() and item.number == int(name)) or (len(name) >= _ID and item.commit.startswith(name))
-        ]
-        if len(places) == 1:
-            found.add(places[0])
-        else:
-            unknown.append(name)
-    if unknown:
-        known = ", ".join(item.label for item in state.items)
-        raise UsageError(f"no patch is {', '.join(unknown)}", hint=f"the patches are {known}")
-    return sorted(found)
 
 
 def _next(state: SyncState) -> str:

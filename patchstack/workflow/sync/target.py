@@ -136,12 +136,17 @@ def paths_touched(objects: Objects, items: Sequence[Item]) -> set[bytes]:
     }
 
 
-def branch_name(series: Series, lock: Lock | None, fork_ref: str | None, to: str) -> str:
-    """The new branch's name: the fork's, without the mark of an earlier sync, and the new pin's."""
+def own_branch(series: Series, lock: Lock | None, fork_ref: str | None) -> str:
+    """The name of the fork's branch, or of the series if it has none."""
     name = (fork_ref or (lock.branch if lock else "") or series.name).removeprefix("refs/heads/")
     if name == "HEAD" or re.fullmatch(r"[0-9a-f]{40}", name):
         name = series.name
-    return f"{re.sub(r'-sync-[0-9a-f]{9}$', '', name)}-sync-{to[:9]}"
+    return name
+
+
+def synced_name(branch: str, to: str) -> str:
+    """The new branch's name: the fork's, without the mark of an earlier sync, and the new pin's."""
+    return f"{re.sub(r'-sync-[0-9a-f]{9}$', '', branch)}-sync-{to[:9]}"
 
 
 def refuse_branch(branch: str, fork: Repository | None) -> None:

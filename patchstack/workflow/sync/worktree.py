@@ -12,8 +12,10 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 
 from patchstack.errors import MissingError, UsageError
+from patchstack.files.processes import environments
 from patchstack.git import run as git
 from patchstack.git.objects import Repository
 from patchstack.git.remote import shown_url
@@ -22,6 +24,8 @@ from patchstack.process import Finished
 from patchstack.series.mirror.checkout import leave_out
 
 MARK = "patchstack-sync"
+KEPT = "refs/patchstack/kept/"
+_PATIENCE, _PAUSE = 60.0, 0.1  # seconds
 _CONFIG = """\
 [core]
 \trepositoryformatversion = 0
@@ -142,14 +146,34 @@ class SyncTree:
     def reset(self, head: str, made: Sequence[bytes]) -> None:
         """Bring branch, index and work tree to a commit. Untracked files stay, but for those at the paths given: a
         killed run may have left them."""
-        for lock in ("index.lock", "HEAD.lock", f"refs/heads/{self.branch}.lock"):
-            (self.git_dir / lock).unlink(missing_ok=True)
+        self.break_locks()
         self._run("rerere", "clear")
         self._git("symbolic-ref", "HEAD", f"refs/heads/{self.branch}")
         self._git("reset", "--quiet", "--hard", head)
         if made:
             names = [path.decode("utf-8", "surrogateescape") for path in made]
             self._git("--literal-pathspecs", "clean", "--quiet", "-dffx", "--", *names)
+
+    def break_locks(self) -> None:
+        """Remove the locks that a killed run left. A git that it had started may still be at work: it gets some time.
+
+        Raises `MissingError` if it does not end."""
+        locks = [self.git_dir / name for name in ("index.lock", "HEAD.lock", f"refs/heads/{self.branch}.lock")]
+        until = monotonic() + _PATIENCE
+        while any(lock.exists() for lock in locks) and self._at_work():
+            if monotonic() > until:
+                raise MissingError(
+                    f"a git that an earlier run started is still at work in {self.directory}",
+                    hint="wait until it has ended, then patchstack sync --continue",
+                )
+            sleep(_PAUSE)
+        for lock in locks:
+            lock.unlink(missing_ok=True)
+
+    def _at_work(self) -> bool:
+        """Whether a git that we started works here: one that outlived a killed run."""
+        ours = f"GIT_WORK_TREE={self.directory}".encode()
+        return any(ours in environment for _, environment in environments())
 
     def commit(self, raw: bytes, tree: str, parent: str, message: bytes | None = None) -> str:
         """Make a commit of a tree, in everything else the given one: author, committer, both dates, encoding and
@@ -192,6 +216,48 @@ class SyncTree:
         body = self._git("cat-file", "commit", now).partition(b"\n\n")[2]
         return Resolved(tree=tree, message=body)
 
+    def edited(self, head: str, parent: str) -> Resolved | list[str]:
+        """What a person made of the newest commit, `head` on `parent`, or complaints: files that are not added, or
+        commits beyond an amended one."""
+        unmerged = [f"{path} is in conflict" for path, _ in self.unmerged()]
+        unstaged = self._git("diff", "--name-only", "-z").decode("utf-8", "surrogateescape").split("\0")
+        if complaints := unmerged or [f"{path} was changed and not added" for path in unstaged if path]:
+            return complaints
+        tree = self._git("write-tree", "--missing-ok").decode().strip()
+        now = self.head()
+        if now == head:
+            return Resolved(tree=tree, message=None)
+        above = self._git("rev-list", "--parents", "-n", "1", now).decode().split()[1:]
+        if above != [parent]:
+            return [f"HEAD {now[:12]} is neither {head[:12]} nor an amended form of it"]
+        return Resolved(tree=tree, message=self._git("cat-file", "commit", now).partition(b"\n\n")[2])
+
+    def hand_made(self, head: str) -> bool:
+        """Whether somebody committed above a commit, or added changes to it without a conflict left."""
+        if self.head() != head:
+            return True
+        return not self.unmerged() and not self._run("diff-index", "--quiet", "HEAD").ok
+
+    def keep(self, label: str) -> str:
+        """Keep what is checked out, with all changes if nothing is in conflict, under a ref; gives its name."""
+        kept = b"" if self.unmerged() else self._git("stash", "create", "kept by patchstack sync")
+        commit = kept.decode().strip() or self.head()
+        name = f"{KEPT}{label}-{commit[:12]}"
+        self._git("update-ref", name, commit)
+        return name
+
+    def kept(self) -> list[str]:
+        """The refs that `keep` made."""
+        return self._git("for-each-ref", "--format=%(refname)", KEPT).decode().split()
+
+    def staged(self, stage: int, path: str) -> bytes:
+        """One side of a file in conflict."""
+        return self._git("cat-file", "blob", f":{stage}:{path}")
+
+    def as_patch(self, commit: str) -> bytes:
+        """A commit as a patch file."""
+        return self._git("format-patch", "--stdout", "--full-index", "--binary", "-1", commit)
+
     def remember(self) -> None:
         """Let git record how the conflict at hand was resolved."""
         self._run("rerere")
@@ -199,6 +265,10 @@ class SyncTree:
     def head(self) -> str:
         """The commit that is checked out."""
         return self._git("rev-parse", "--verify", "HEAD").decode().strip()
+
+    def head_or_none(self) -> str | None:
+        """The same; None if the repository is gone."""
+        return self.head() if self.git_dir.is_dir() else None
 
     def tree_of(self, commit: str) -> str:
         return self._git("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()

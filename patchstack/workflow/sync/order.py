@@ -1,0 +1,86 @@
+"""One step of a sync, as it is ordered on the command line: which step, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import UsageError
+from patchstack.workflow.sync import sync
+from patchstack.workflow.sync.state import SyncState
+from patchstack.workflow.sync.workspace import SyncWorkspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncOrder:
+    """At most one step: `to` a new pin, or one of the others; none asks for the state. The rest says how the
+    step is done. `drop`, `retry` and `edit` are patches, by their numbers or names."""
+
+    to: str | None = None
+    worktree: Path | None = None
+    branch: str | None = None
+    continue_: bool = False
+    skip: bool = False
+    drop: tuple[str, ...] = ()
+    why: str | None = None
+    retry: tuple[str, ...] = ()
+    edit: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    drop_landed: bool = False
+    unattended: bool = False
+    discard: bool = False
+    abort: bool = False
+    accept: bool = False
+
+
+def check_order(order: SyncOrder, *, gates: bool) -> None:
+    """Raise `UsageError` for steps that exclude each other, and for options of another step. `gates`: an engine or
+    proofs were named."""
+    begins = order.to is not None
+    steps = {
+        "--to": begins,
+        "--continue": order.continue_,
+        "--skip": order.skip,
+        "--drop": bool(order.drop),
+        "--retry": bool(order.retry),
+        "--edit": bool(order.edit) and not begins,
+        "--drop-landed": order.drop_landed and not begins,
+        "--abort": order.abort,
+        "--accept": order.accept,
+    }
+    given = [name for name, is_given in steps.items() if is_given]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other", hint="one step at a time")
+    if bool(order.drop) != (order.why is not None) or (order.why is not None and not order.why.strip()):
+        raise UsageError("--drop N and --why TEXT go together", hint="the reason is recorded; a year on it is wanted")
+    if not begins and (order.worktree is not None or order.branch is not None):
+        raise UsageError("--worktree and --branch go with --to", hint="a sync under way keeps what it began with")
+    if gates and not (order.accept or order.continue_):
+        raise UsageError(
+            "--engine and --unproven go with --accept", hint="they are for the suite that the policy names"
+        )
+    if (order.command or order.unattended) and not (begins or order.continue_):
+        raise UsageError("--exec and --unattended go with --to or --continue", hint="they say how the sync goes on")
+    if order.discard and not (order.skip or order.drop or order.retry or order.abort):
+        raise UsageError("--discard goes with --skip, --drop, --retry or --abort", hint="it leaves work made by hand")
+
+
+def take_step(bench: SyncWorkspace, order: SyncOrder) -> SyncState | None:
+    """Take the step, and return the state after it; None if the pin is the new one already. Raises what the step
+    raises."""
+    if order.to is not None:
+        manner = sync.Manner(
+            edits=order.edit, command=order.command, drop_landed=order.drop_landed, unattended=order.unattended
+        )
+        return sync.begin(bench, order.to, worktree=order.worktree, branch=order.branch, manner=manner)
+    if order.continue_:
+        return sync.go_on(bench, command=order.command, unattended=order.unattended)
+    if order.skip:
+        return sync.skip(bench, discard=order.discard)
+    if order.drop and order.why is not None:
+        return sync.drop(bench, order.drop, order.why.strip(), discard=order.discard)
+    if order.retry:
+        return sync.retry(bench, order.retry, discard=order.discard)
+    if order.edit:
+        return sync.edit(bench, order.edit)
+    return sync.drop_landed(bench) if order.drop_landed else bench.the_state()
