@@ -9,8 +9,9 @@
   if the directory has a series file, or else GNU patch with `-p1`, file by file, in the order of the shell's glob.
 
 Each set is verified (`--apply-only`), and adopted (`init --adopt`) if it applies. One that needs fuzz is refreshed
-first. A set is `equal` if all trees are the oracle's, `refused` with the reason, or `DIFFERENT`: then the exit code is
-1. All is done in a temporary directory; nothing is written into a repository that is named.
+first. A set is `equal` if all trees are the oracle's, `refused` with the reason, `told` if patchstack warns that git
+and GNU patch put a hunk in different places, or `DIFFERENT`: then the exit code is 1. All is done in a temporary
+directory; nothing is written into a repository that is named.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="real-sets-") as scratch:
             found.append(_judge(_directory(name, Path(repo), pin, Path(patches), Path(scratch)), Path(scratch)))
             _print(found[-1])
-    counts = {answer: sum(one.answer == answer for one in found) for answer in ("equal", "refused", "DIFFERENT")}
+    counts = {
+        answer: sum(one.answer == answer for one in found) for answer in ("equal", "refused", "told", "DIFFERENT")
+    }
     print(f"{len(found)} sets: " + ", ".join(f"{count} {answer}" for answer, count in counts.items()))
     return 1 if counts["DIFFERENT"] or not found else 0
 
@@ -173,6 +176,9 @@ def _judge(case: Case, scratch: Path) -> Found:
     code, _, told = _patchstack(
         mine, "init", "--patches", str(patches), "--adopt", str(case.repo), "--pin", case.pin, "--name", "adopted"
     )
+    apart = [one for one in document["warnings"] if "in different places" in one]
+    if apart and document["applied_tree"] != case.tree:
+        return row("told", apart[0])
     adopted = "" if code else _git(case.repo, "rev-parse", "adopted^{tree}")
     if {document["applied_tree"], adopted or case.tree} != {case.tree}:
         return row("DIFFERENT", _difference(case.repo, case.tree, adopted or document["applied_tree"]))

@@ -21,6 +21,7 @@ from patchstack.series.lint import paths
 from patchstack.series.mirror.checkout import WorkTreeOf, added_objects, change, commits_of_mails, refuse_name
 from patchstack.series.mirror.export import ExportPlan, ExportPolicy, carry_out, path_complaints, plan_export
 from patchstack.series.sources import open_sources
+from patchstack.series.verify.other_tools import disagreements
 from patchstack.series.verify.prefix_trees import Link, apply_series
 from patchstack.tasks import task
 from patchstack.workspace import LintPolicy, SeriesConfig, Waiver, is_url
@@ -83,7 +84,7 @@ def adopt(
             if any(link.fuzz for link in links):
                 error.hint = "patchstack refresh DIR with the same --patches and --pin writes copies that need no fuzz"
             raise
-        _refuse(links)
+        _refuse(objects, links)
         head = commits[-1][0]
         hint = "--fork-ref NAME gives it another name"
         store = WorkTreeOf(directory=Path(clone), repository=Path(clone), way_out=hint).make(branch, head, base.oid)
@@ -121,8 +122,11 @@ def adopt(
     )
 
 
-def _refuse(links: Sequence[Link]) -> None:
+def _refuse(objects: Objects, links: Sequence[Link]) -> None:
     """Raise `NotHeldError` for patches that a branch cannot carry as they were meant."""
+    if disagreed := list(disagreements(objects, links)):
+        hint = "make a patch of the tree that was meant, with git diff -U10; it has but one place then"
+        raise NotHeldError("it cannot be known what was meant; nothing was written", problems=disagreed, hint=hint)
     problems = [f"{link.patch.file}: {text}" for link in links if link.outcome for text in link.outcome.warnings]
     problems += [f"{link.patch.file}: it changes nothing" for link in links if link.before == link.after]
     if problems:

@@ -219,6 +219,11 @@ def prove_and_keep(
     )
     series = series.at_depth(TreeOverlay(sources.objects, sources.base.tree), strip)
     verification, links = verify_links(sources.objects, series, sources.base, expectation, keep_going=keep_going)
+    if apply_only:
+        from patchstack.series.verify.other_tools import disagreements
+
+        told = disagreements(sources.objects, links)
+        verification = replace(verification, warnings=(*verification.warnings, *told))
     fuzzy = [link.patch.file for link in links if link.fuzz]
     if fuzzy:
         verification = replace(verification, warnings=(*verification.warnings, _refresh(config, fuzzy, strip)))

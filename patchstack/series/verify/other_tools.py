@@ -1,0 +1,57 @@
+"""Patches that git apply and GNU patch both take, but put in different places.
+
+git looks for each hunk near the line that it names; GNU patch (and quilt) near that line moved as the hunk before was.
+If its context occurs more than once, the two may choose differently, and neither says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from patchstack.git.objects import Objects
+from patchstack.git.overlay import EXECUTABLE, FILE, TreeOverlay
+from patchstack.git.patch.fuzz import Placed, place_with_fuzz
+from patchstack.git.patch.text import PatchedFile, read_text
+from patchstack.series.verify.prefix_trees import Link
+
+_LARGEST = 16 * 1024 * 1024
+
+
+def disagreements(objects: Objects, links: Sequence[Link]) -> Iterator[str]:
+    """A sentence for each file of a patch to which GNU patch would give another content than git does."""
+    for link in links:
+        if not link.applied or link.patch.anchored or link.patch.data is None:
+            continue
+        before, after = TreeOverlay(objects, link.before), TreeOverlay(objects, link.after)
+        files = read_text(link.patch.data).files
+        touched = [file.path for file in files]
+        for file in files:
+            if touched.count(file.path) == 1 and (line := _first_difference(objects, before, after, file)):
+                path = file.path.decode("utf-8", "replace")
+                apart = "git apply and GNU patch (quilt) put a hunk in different places, and the results differ"
+                yield (
+                    f"{link.patch.file}: {path}: {apart} from line {line} on; this is git's: give the hunk more context"
+                )
+
+
+def _first_difference(objects: Objects, before: TreeOverlay, after: TreeOverlay, file: PatchedFile) -> int | None:
+    """The first line, from 1, in which the two results differ; None if they do not, or GNU patch would refuse."""
+    # One hunk alone has the same place in both.
+    if file.old is None or file.new is None or len(file.hunks) < 2:
+        return None
+    contents = [_content(objects, tree, path) for tree, path in ((before, file.old), (after, file.new))]
+    if contents[0] is None or contents[1] is None:
+        return None
+    placed = place_with_fuzz(contents[0], file.hunks, most=0)
+    if not isinstance(placed, Placed) or placed.content == contents[1]:
+        return None
+    lines = (text.split(b"\n") for text in (placed.content, contents[1]))
+    return next((number for number, (one, other) in enumerate(zip(*lines, strict=False), 1) if one != other), 1)
+
+
+def _content(objects: Objects, tree: TreeOverlay, path: bytes) -> bytes | None:
+    entry = tree.entry(path) if tree.obstacle(path) is None else None
+    if entry is None or entry[0] not in (FILE, EXECUTABLE):
+        return None
+    content = objects.blob(entry[1], path.decode("utf-8", "replace"))
+    return content if len(content) <= _LARGEST else None
