@@ -1,0 +1,1 @@
+"""Statistics of comparisons by coin-ordered pairs: numbers in, numbers out. Knows no programs, machines or files."""

@@ -1,0 +1,59 @@
+"""The coin e-process: how strongly wins of n fair tosses speak against the coin being fair, at any time.
+
+The e-value of k wins in n tosses is the likelihood of the wins, mixed uniformly over every winning chance p from 1/2 to
+1, against that of p = 1/2:
+
+    E(n, k) = 2^(n+1) · ∫ p^k (1−p)^(n−k) dp, p from 1/2 to 1.
+
+If each toss is won with a chance of at most 1/2 given all before it, E is a supermartingale that starts at 1. By
+Ville's inequality it ever reaches 1/alpha with a probability of at most alpha, however often one looks. The integral is
+an incomplete beta function of whole numbers, and those are sums of binomial coefficients:
+
+    E(n, k) = Σ C(n+1, j) / ((n+1) · C(n, k)), j from 0 to k.
+
+Source: Robbins, "Statistical methods related to the law of the iterated logarithm" (1970), for mixtures of likelihood
+ratios; Ville (1939) for the inequality.
+"""
+
+from __future__ import annotations
+
+import functools
+from fractions import Fraction
+from math import comb
+
+
+def e_value(n: int, k: int) -> float:
+    """Return E for k wins in n tosses. 1.0 for no tosses. Raises `ValueError` for k outside 0 to n."""
+    if not 0 <= k <= n:
+        raise ValueError(f"{k} wins in {n} tosses")
+    return _of(n)[k]
+
+
+def exact(n: int, k: int) -> Fraction:
+    """Return E for k wins in n tosses as a fraction."""
+    return Fraction(sum(comb(n + 1, j) for j in range(k + 1)), (n + 1) * comb(n, k))
+
+
+@functools.cache
+def least_wins(n: int, alpha: float) -> int | None:
+    """Return the least number of wins in n tosses for which E reaches 1/alpha; None if even n wins do not."""
+    return next((k for k, value in enumerate(_of(n)) if value * alpha >= 1), None)
+
+
+@functools.cache
+def least_tosses(alpha: float) -> int:
+    """Return the least number of tosses for which E can reach 1/alpha: when all are won."""
+    n = 1
+    while _of(n)[n] * alpha < 1:
+        n += 1
+    return n
+
+
+@functools.cache
+def _of(n: int) -> tuple[float, ...]:
+    """E of 0 to n wins in n tosses."""
+    below, found = 0, []
+    for k in range(n + 1):
+        below += comb(n + 1, k)
+        found.append(float(Fraction(below, (n + 1) * comb(n, k))))
+    return tuple(found)

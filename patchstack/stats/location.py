@@ -1,0 +1,17 @@
+"""The Hodges-Lehmann estimate of a location."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def hodges_lehmann(values: Sequence[float]) -> float:
+    """Return the median of the means of all pairs of values, each value with itself included.
+
+    Raises `ValueError` for no values. Source: Hodges and Lehmann, "Estimates of location based on rank tests" (1963).
+    """
+    if not values:
+        raise ValueError("no values")
+    sums = sorted(one + other for index, one in enumerate(values) for other in values[index:])
+    half, odd = divmod(len(sums), 2)
+    return sums[half] / 2 if odd else (sums[half - 1] + sums[half]) / 4
