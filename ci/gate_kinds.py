@@ -11,7 +11,7 @@ from document import kept
 
 from patchstack.gates.kind import Kind
 from patchstack.gates.registry import KINDS
-from patchstack.gates.settings import Group, Named, Setting
+from patchstack.observe.declared import Group, Named, Setting
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference" / "gate-kinds.md"
 HEAD = """\

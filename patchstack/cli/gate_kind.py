@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from patchstack.gates.judgement import Judgement
     from patchstack.gates.kind import Kind
     from patchstack.gates.registry import Entry
-    from patchstack.gates.settings import Setting
+    from patchstack.observe.declared import Setting
 
 BinOption = Annotated[Path, typer.Option("--bin", metavar="DIR", help="The programs: a build's bin.")]
 EngineOption = Annotated[
@@ -50,7 +50,7 @@ def kind_command(entry: Entry) -> Callable[..., None]:
 
 def _run(kind: Kind[Any], options: Mapping[str, Any]) -> None:
     """Read the settings, run the gate, print its judgement, and leave with the exit code it stands for."""
-    from patchstack.gates.settings import values_of_options
+    from patchstack.observe.declared import values_of_options
     from patchstack.workflow.gates import run_alone
 
     values, refuse = values_of_options(kind.settings, options)

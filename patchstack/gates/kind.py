@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from patchstack.gates.judgement import Judgement
-from patchstack.gates.settings import Models, Setting, Values, read_values
+from patchstack.observe.declared import Models, Setting, Values, read_values
 from patchstack.observe.observer import Observer
 from patchstack.workspace.mapping import Node
 

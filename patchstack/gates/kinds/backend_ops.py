@@ -20,9 +20,9 @@ from typing import Any
 from patchstack.errors import ConfigError, MissingError, PatchstackError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import Kind
-from patchstack.gates.settings import Models, Setting, Text, Texts, Values, Whole
-from patchstack.gates.shared_settings import ENV, SECONDS, TRIES
 from patchstack.llama.backend_ops_output import ConsoleOutput, Supported, contradiction, read_supported, read_tested
+from patchstack.llama.settings import ENV, SECONDS, TRIES
+from patchstack.observe.declared import Models, Setting, Text, Texts, Values, Whole
 from patchstack.observe.exit_status import crashed, fault_of
 from patchstack.observe.observer import Observer, Settled, retry
 from patchstack.observe.protocol import Attempt, Complete, Invocation, Json, Observation

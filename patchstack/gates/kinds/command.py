@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import Kind
-from patchstack.gates.settings import Patterns, Setting, Values, Whole
-from patchstack.gates.shared_settings import ARGS, ENV, ITS_MODEL, PROGRAM, SECONDS, SENTINEL, TRIES, program_of
 from patchstack.llama.program import Program, loses_output
+from patchstack.llama.settings import ARGS, ENV, ITS_MODEL, PROGRAM, SECONDS, SENTINEL, TRIES, program_of
+from patchstack.observe.declared import Patterns, Setting, Values, Whole
 from patchstack.observe.exit_status import Fault, cause_of_crash, complaint_of, crashed, fault_of
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Attempt, Complete, Observation, Observed

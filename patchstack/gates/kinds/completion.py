@@ -40,8 +40,8 @@ from patchstack.gates.reference.model_unchanged import (
     measure_of,
     with_evidence,
 )
-from patchstack.gates.settings import Named, Setting, Text, Values, Whole
-from patchstack.gates.shared_settings import (
+from patchstack.llama.prompt import Prompting
+from patchstack.llama.settings import (
     ENV,
     LOADING,
     MODEL,
@@ -53,8 +53,8 @@ from patchstack.gates.shared_settings import (
     TRIES,
     prompting_of,
 )
-from patchstack.llama.prompt import Prompting
 from patchstack.llama.transcript import as_text, difference, digest_like, md5_of, reference_problem, sha256_of
+from patchstack.observe.declared import Named, Setting, Text, Values, Whole
 from patchstack.observe.exit_status import complaint_of, fault_of
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Attempt, Complete, Invocation, Json, Observation, Observed

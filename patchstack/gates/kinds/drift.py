@@ -11,8 +11,8 @@ from typing import Any
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import JudgementTable, Kind
 from patchstack.gates.kinds import kl
-from patchstack.gates.settings import Models, Setting, Values
 from patchstack.llama.kl import comparison_problem
+from patchstack.observe.declared import Models, Setting, Values
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Json
 from patchstack.verdict import Verdict

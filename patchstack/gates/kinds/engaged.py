@@ -21,8 +21,10 @@ from dataclasses import dataclass, replace
 
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import Kind
-from patchstack.gates.settings import NO_MODEL, Flag, Pattern, Setting, Text, Values, Variables, Whole
-from patchstack.gates.shared_settings import (
+from patchstack.llama.completions import Question, incomplete, server_fault
+from patchstack.llama.program import Program
+from patchstack.llama.prompt import Prompting
+from patchstack.llama.settings import (
     ENV,
     LOADING,
     MODEL,
@@ -35,9 +37,7 @@ from patchstack.gates.shared_settings import (
     program_of,
     prompting_of,
 )
-from patchstack.llama.completions import Question, incomplete, server_fault
-from patchstack.llama.program import Program
-from patchstack.llama.prompt import Prompting
+from patchstack.observe.declared import NO_MODEL, Flag, Pattern, Setting, Text, Values, Variables, Whole
 from patchstack.observe.exit_status import complaint_of, fault_of
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Observation, Observed

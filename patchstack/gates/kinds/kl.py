@@ -14,7 +14,9 @@ from dataclasses import asdict, dataclass, replace
 
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import Kind
-from patchstack.gates.settings import (
+from patchstack.llama.kl import Comparison, Measured, Side, Statistics, comparison_problem, measure
+from patchstack.llama.settings import ENV, MODEL, SECONDS, TRIES
+from patchstack.observe.declared import (
     NO_MODEL,
     BuildDirectory,
     FileContent,
@@ -26,8 +28,6 @@ from patchstack.gates.settings import (
     Whole,
     positive,
 )
-from patchstack.gates.shared_settings import ENV, MODEL, SECONDS, TRIES
-from patchstack.llama.kl import Comparison, Measured, Side, Statistics, comparison_problem, measure
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Attempt, Json, Model
 from patchstack.observe.settings import Environment

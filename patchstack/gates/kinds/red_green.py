@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from patchstack.errors import MissingError, NotHeldError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import Kind
-from patchstack.gates.settings import BuildName, Pattern, Setting, Values, Whole
-from patchstack.gates.shared_settings import ARGS, ENV, ITS_MODEL, PROGRAM, SECONDS, SENTINEL, TRIES, program_of
 from patchstack.llama.program import Program
+from patchstack.llama.settings import ARGS, ENV, ITS_MODEL, PROGRAM, SECONDS, SENTINEL, TRIES, program_of
+from patchstack.observe.declared import BuildName, Pattern, Setting, Values, Whole
 from patchstack.observe.exit_status import cause_of_crash, complaint_of, crashed, fault_of
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Attempt, Complete, Observation, Observed

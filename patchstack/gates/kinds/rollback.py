@@ -27,18 +27,11 @@ from dataclasses import dataclass, replace
 
 from patchstack.gates.judgement import Judgement, near_or_not, verdict_of, worst
 from patchstack.gates.kind import Kind
-from patchstack.gates.settings import (
-    NO_ARGS,
-    NO_MODEL,
-    Args,
-    Arguments,
-    ModelName,
-    Pattern,
-    Setting,
-    Texts,
-    Values,
-)
-from patchstack.gates.shared_settings import (
+from patchstack.llama.ask_server import ServerAnswers, arguments_taken, ask_servers
+from patchstack.llama.completions import Divergence, Generated, Question, first_difference
+from patchstack.llama.program import Program
+from patchstack.llama.prompt import Prompting
+from patchstack.llama.settings import (
     CONTEXT,
     ENV,
     FLASH_ATTENTION,
@@ -55,10 +48,17 @@ from patchstack.gates.shared_settings import (
     TRIES,
     prompting_of,
 )
-from patchstack.llama.ask_server import ServerAnswers, arguments_taken, ask_servers
-from patchstack.llama.completions import Divergence, Generated, Question, first_difference
-from patchstack.llama.program import Program
-from patchstack.llama.prompt import Prompting
+from patchstack.observe.declared import (
+    NO_ARGS,
+    NO_MODEL,
+    Args,
+    Arguments,
+    ModelName,
+    Pattern,
+    Setting,
+    Texts,
+    Values,
+)
 from patchstack.observe.exit_status import fault_of
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Attempt, Json, Model, Observation

@@ -25,12 +25,12 @@ from patchstack.errors import UsageError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import Kind
 from patchstack.gates.kinds.engaged import OFF, ON, SWITCHED, switched
-from patchstack.gates.settings import Models, Setting, Values
 from patchstack.llama.completions import Question, incomplete, server_fault
 from patchstack.llama.program import Program
 from patchstack.llama.traces.contradictions import findings
 from patchstack.llama.traces.expectations import Answer, Expectation, answer, read_expectation
 from patchstack.llama.traces.reader import Reader
+from patchstack.observe.declared import Models, Setting, Values
 from patchstack.observe.exit_status import complaint_of, fault_of
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Observed

@@ -32,8 +32,7 @@ from patchstack.gates.reference.model_unchanged import (
     with_evidence,
 )
 from patchstack.gates.reference.tokens import EXPECT, EXPECT_FILE, TokenReference, reference_of_values
-from patchstack.gates.settings import Named, Setting, Text, Values, Whole
-from patchstack.gates.shared_settings import (
+from patchstack.llama.settings import (
     ENV,
     LOADING,
     MARGIN,
@@ -46,9 +45,7 @@ from patchstack.gates.shared_settings import (
     TRIES,
     prompting_of,
 )
-from patchstack.llama.ask_server import ServerAnswers, arguments_taken, ask_servers
-from patchstack.llama.completions import Divergence, Generated, Question, first_difference
-from patchstack.llama.prompt import Prompting
+from patchstack.observe.declared import Named, Setting, Text, Values, Whole
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Json
 from patchstack.observe.settings import Environment

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from patchstack.errors import MissingError, NotHeldError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import kl
-from patchstack.gates.settings import BuildName, Group, Setting, Values
 from patchstack.llama.compute_path import path_args
 from patchstack.llama.kl import Side
 from patchstack.llama.prompt import Prompting
+from patchstack.observe.declared import BuildName, Group, Setting, Values
 from patchstack.observe.from_build import shown
 from patchstack.observe.layout import Programs
 from patchstack.observe.observer import Observer

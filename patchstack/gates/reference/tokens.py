@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.errors import UsageError
-from patchstack.gates.settings import Models, Setting, Values
 from patchstack.llama.completions import digest_of_ids
+from patchstack.observe.declared import Models, Setting, Values
 from patchstack.workspace.mapping import Node
 
 

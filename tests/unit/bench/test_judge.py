@@ -89,9 +89,13 @@ def test_too_few_pairs_say_nothing() -> None:
 
 def test_an_effect_that_turns_is_a_contradiction() -> None:
     """Of two primary rows, the first gains 2% for nine pairs (102 is not enough for two), and then loses 0.5%."""
-    rows = [Row(name="one"), Row(name="two", margin=0.01)]
+    rows, chance = [Row(name="one"), Row(name="two")], random.Random(3)
     ran = [
-        Pair(coin=(1, -1)[i % 2], ratios={"one": 0.02 if i < 9 else -0.005, "two": math.log1p(0.01)}) for i in range(48)
+        Pair(
+            coin=chance.choice((1, -1)),
+            ratios={"one": 0.02 if i < 9 else -0.005, "two": rows[1].bound(Statement.FASTER)},
+        )
+        for i in range(48)
     ]
     found = judge(rows, Rule(), ran)
     assert found.outcome is Outcome.INVALID

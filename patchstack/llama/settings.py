@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from patchstack.gates.settings import (
+from patchstack.llama.program import GRAPHS_REUSED, NONE, Program, program_problem, sentinel_of
+from patchstack.llama.prompt import Prompting, prompting_problems
+from patchstack.observe.declared import (
     NO_ARGS,
     NO_MODEL,
     Args,
@@ -16,8 +18,6 @@ from patchstack.gates.settings import (
     Variables,
     Whole,
 )
-from patchstack.llama.program import GRAPHS_REUSED, NONE, Program, program_problem, sentinel_of
-from patchstack.llama.prompt import Prompting, prompting_problems
 from patchstack.observe.protocol import Model
 from patchstack.observe.settings import Environment
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from patchstack.errors import MissingError, UsageError
 from patchstack.gates.registry import KINDS
-from patchstack.gates.settings import (
+from patchstack.observe.declared import (
     NO_ARGS,
     NO_MODEL,
     Args,

@@ -1,4 +1,6 @@
-"""Settings of gate kinds, each declared once. The reader of suites, the command line and the reference derive from it.
+"""Settings of a kind of check or workload, each declared once.
+
+The reader of `patchstack.yaml`, the command line and the reference derive from it.
 
 A kind lists its settings as `Setting`s. What a value may be is said by its form: a class below, or one of a kind's own.
 Where the values come from (an entry of a suite, or options) is known to `Values` alone, and so are the words of a
@@ -109,7 +111,7 @@ class Setting(Generic[T]):
 
 
 class Values:
-    """The values of one gate's settings, and where complaints about them go."""
+    """The values of one entry's settings, and where complaints about them go."""
 
     def __init__(
         self,
