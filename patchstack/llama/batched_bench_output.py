@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 
 Shape = tuple[int, int, int]
 """Prompt tokens and generated tokens of each sequence, and the number of sequences at once: `pp`, `tg`, `pl`."""
@@ -39,6 +40,7 @@ def read_rows(stdout: bytes) -> tuple[Row, ...] | str:
             continue
         try:
             found = json.loads(line)
+            printed = json.loads(line, parse_float=Decimal, parse_int=Decimal)
             times = {
                 name: float(found[key])
                 for name, key in (
@@ -51,12 +53,47 @@ def read_rows(stdout: bytes) -> tuple[Row, ...] | str:
                 )
             }
             row = Row(shape=(int(found["pp"]), int(found["tg"]), int(found["pl"])), **times)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             return f"line {number} is not a row: {error}"
         if bad := [name for name, value in times.items() if not math.isfinite(value) or value <= 0]:
             return f"line {number} has no figure for {', '.join(bad)}"
+        if complaint := identity_problem(printed):
+            return f"line {number} contradicts itself: {complaint}"
         rows.append(row)
     return tuple(rows)
+
+
+def identity_problem(row: Mapping[str, Decimal]) -> str | None:
+    """Return how the figures of a row contradict each other; None if they do not.
+
+    `row` has the keys of the tool (`pp`, `tg`, `pl`, `n_kv`, `t_pp`, `speed_pp`, `t_tg`, `speed_tg`) with the digits as
+    printed: N_KV = B·(PP+TG), S_PP = PP·B/T_PP and S_TG = TG·B/T_TG must be possible within the rounding.
+    """
+    try:
+        pp, tg, pl, n_kv = (int(row[name]) for name in ("pp", "tg", "pl", "n_kv"))
+        if n_kv != pl * (pp + tg):
+            return f"N_KV is {n_kv}, not {pl * (pp + tg)} = {pl} * ({pp} + {tg})"
+        for tokens, time, speed in ((pp, "t_pp", "speed_pp"), (tg, "t_tg", "speed_tg")):
+            if not _possible(tokens * pl, row[time], row[speed]):
+                return f"{speed} is {row[speed]}, but {tokens} * {pl} tokens took {row[time]} s"
+    except (KeyError, ValueError, TypeError, InvalidOperation) as error:
+        return f"a figure is missing or is none: {error!r}"
+    return None
+
+
+def _possible(tokens: int, seconds: Decimal, speed: Decimal) -> bool:
+    """Whether tokens / seconds rounds to the speed for some time that rounds to the seconds."""
+    (shortest, longest), (slowest, fastest) = _rounded(seconds), _rounded(speed)
+    if longest <= 0 or tokens / longest > fastest:
+        return False
+    return shortest <= 0 or tokens / shortest >= slowest
+
+
+def _rounded(value: Decimal) -> tuple[Decimal, Decimal]:
+    """The least and the largest value that is printed so."""
+    exponent = value.as_tuple().exponent
+    half = Decimal(5).scaleb(exponent - 1) if isinstance(exponent, int) else Decimal(0)
+    return value - half, value + half
 
 
 def rows_problem(rows: Sequence[Row], wanted: Sequence[Shape]) -> str | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from patchstack.llama.batched_bench_output import Row, read_rows, rows_problem
+from patchstack.llama.batched_bench_output import Row, identity_problem, read_rows, rows_problem
 from tests.support.checkout import DATA
 
 CAPTURED = (DATA / "llama" / "captured" / "batched-bench-jsonl.out").read_bytes()
@@ -64,3 +65,33 @@ def test_a_row_that_is_missing_twice_or_too_many_is_named() -> None:
     assert rows_problem(found[:-1], wanted) == f"1 of {count} rows are missing, the first is the row {last}"
     assert rows_problem([*found, found[-1]], wanted) == f"the row {last} is there 2 times"
     assert rows_problem(found, wanted[:-1]) == f"the row {last} was not asked for"
+
+
+def printed(line: str) -> dict[str, Decimal]:
+    names = ("pp", "tg", "pl", "n_kv", "t_pp", "speed_pp", "t_tg", "speed_tg")
+    return dict(zip(names, map(Decimal, line.split()), strict=True))
+
+
+def test_figures_that_fit_within_the_rounding_are_taken() -> None:
+    assert identity_problem(printed("512 4 32 16512 7.105 2306.06 0.321 399.00")) is None
+    assert identity_problem(printed("512 4 32 16512 12.517 1308.92 0.3 398.82")) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("512 4 32 16511 12.517 1308.92 0.321 398.82", "N_KV is 16511, not 16512 = 32 * (512 + 4)"),
+        ("512 4 32 16512 12.517 1308.02 0.321 398.82", "speed_pp is 1308.02, but 512 * 32 tokens took 12.517 s"),
+        ("512 4 32 16512 11.360 1442.28 0.321 397.00", "speed_tg is 397.00, but 4 * 32 tokens took 0.321 s"),
+        ("2048 4 32 65664 44.529 1471.77 0.331 386.06", "speed_tg is 386.06, but 4 * 32 tokens took 0.331 s"),
+    ],
+)
+def test_a_row_that_contradicts_itself_is_named(line: str, complaint: str) -> None:
+    assert identity_problem(printed(line)) == complaint
+
+
+def test_a_row_of_the_tool_is_held_to_its_identities() -> None:
+    found = read(speed_tg=LINE["speed_tg"] * 1.01)
+    assert isinstance(found, str)
+    assert found.startswith("line 1 contradicts itself: speed_tg is ")
+    assert "contradicts itself: a figure is missing" in str(read(n_kv=None))
