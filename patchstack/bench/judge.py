@@ -174,7 +174,9 @@ def judge(rows: Sequence[Row], rule: Rule, pairs: Sequence[Pair]) -> Judged:
 def _look(tracks: Sequence[_Track], rule: Rule, look: int, thrown: int, *, last: bool) -> tuple[Outcome, str]:
     """The outcome after so many counted pairs; undecided if more may be run."""
     if thrown * MOST_THROWN > rule.most or (last and thrown * MOST_THROWN > look + thrown):
-        return Outcome.INVALID, f"{thrown} of {look + thrown} pairs were thrown away: the machine was not calm"
+        were = "was" if thrown == 1 else "were"
+        words = f"{thrown} of {_count(look + thrown)} {were} thrown away: the machine was not calm"
+        return Outcome.INVALID, words
     if thrown * MOST_THROWN <= look + thrown:
         decided = _decision(tracks, rule, look)
         if decided is not None:

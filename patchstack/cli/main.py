@@ -32,6 +32,7 @@ COMMANDS = {
     "build": Lazy("patchstack.cli.build:build_command", "Build pin + series, and prove the binaries.", _FIRST),
     "gate": Lazy("patchstack.cli.gate:gate_app", "The checks that a build must pass.", _FIRST),
     "accept": Lazy("patchstack.cli.accept:accept_command", "Verify, build, gate and export a candidate.", _FIRST),
+    "bench": Lazy("patchstack.cli.bench.app:bench_app", "Does a patch pay? A comparison whose verdict holds.", _MORE),
     "reject": Lazy("patchstack.cli.ledger:reject_command", "Keep a candidate's diff, and why it was rejected.", _MORE),
     "ledger": Lazy("patchstack.cli.ledger:ledger_command", "What was decided, and why.", _MORE),
     "show": Lazy("patchstack.cli.show:show_command", "One patch, with metadata and context.", _MORE),

@@ -59,6 +59,16 @@ class CachePlaces:
         return self.root / "engine"
 
     @property
+    def comparisons(self) -> Path:
+        """Comparisons of programs that no workspace keeps, one directory each."""
+        return self.root / "comparisons"
+
+    @property
+    def machine_history(self) -> Path:
+        """The reference runs of comparisons: a SQLite file."""
+        return self.root / "machine-history.sqlite"
+
+    @property
     def bisections(self) -> Path:
         """The work directories of `bisect`."""
         return self.root / "bisect"

@@ -12,6 +12,7 @@ from patchstack.engine.protocol import EngineLost, EngineUnavailable
 from patchstack.errors import ConfigError, MissingError, UsageError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.registry import KINDS, kind_of
+from patchstack.observe.models import read_models
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Model
 from patchstack.tasks import task
@@ -22,7 +23,6 @@ from patchstack.workspace.mapping import Node
 NO_SUITES = "write one under suites: in patchstack.yaml; patchstack demo --no-build DIR makes a workspace that has one"
 """What to do in a workspace without suites."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
-_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Suite:
 def read_suites(workspace: Workspace) -> tuple[Suite, ...]:
     """The suites of a workspace. Raises `ConfigError` with every complaint, each with its line."""
     problems: list[str] = []
-    models = _read_models(workspace.models, problems, workspace.root)
+    models = read_models(workspace, problems)
     node = workspace.suites.complaining_to(problems) if workspace.suites is not None else None
     suites = [_read_suite(name, one, models) for name, one in node.children()] if node is not None else []
     if problems:
@@ -117,23 +117,6 @@ def judge_gate(gate: Gate, runner: Observer) -> Judgement:
         raise
     except MissingError as error:
         return Judgement(verdict=Verdict.INVALID, reason=error.message)
-
-
-def _read_models(node: Node | None, problems: list[str], root: Path) -> dict[str, Model]:
-    found = {}
-    for name, one in node.complaining_to(problems).children() if node is not None else ():
-        path, digest = one.text("path", required=True), one.text("sha256")
-        if digest is not None and not _DIGEST.match(digest):
-            one.complain("sha256", "not 64 lower-case hexadecimal digits")
-        place = Path(path or ".").expanduser()
-        found[name] = Model(
-            name=name,
-            path=str((root / place).absolute()),  # a path that is absolute stays what it is
-            sha256=digest,
-            what=one.text("what") or "",
-        )
-        one.finish()
-    return found
 
 
 def _read_suite(name: str, node: Node, models: Mapping[str, Model]) -> Suite:

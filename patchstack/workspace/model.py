@@ -120,8 +120,9 @@ class SeriesConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A checked `patchstack.yaml`. `root` is its directory; `engine` is where builds and gates run. `models` and
-    `suites` are parsed, and read where gates are run: what a gate may say is its kind's affair."""
+    """A checked `patchstack.yaml`. `root` is its directory; `engine` is where builds and gates run. `models`,
+    `suites` and `workloads` are parsed, and read where they are run: what a gate or workload may say is its kind's
+    affair."""
 
     path: Path
     series: tuple[SeriesConfig, ...]
@@ -129,6 +130,7 @@ class Workspace:
     engine: str | None = None
     models: Node | None = field(default=None, repr=False, compare=False)
     suites: Node | None = field(default=None, repr=False, compare=False)
+    workloads: Node | None = field(default=None, repr=False, compare=False)
 
     @property
     def root(self) -> Path:

@@ -50,13 +50,21 @@ def read_workspace(path: Path) -> Workspace:
         series.append(_read_series(name, node, path))
     variants = read_variants(top)
     engine = top.text("engine")
-    models, suites = top.mapping("models"), top.mapping("suites")
+    models, suites, workloads = top.mapping("models"), top.mapping("suites"), top.mapping("workloads")
     top.finish()
     if not series and not problems:
         problems.append(f"{path}:1: series: there are none")
     if problems:
         raise ConfigError(f"{path.name} cannot be used", problems=problems)
-    return Workspace(path=path, series=tuple(series), variants=variants, engine=engine, models=models, suites=suites)
+    return Workspace(
+        path=path,
+        series=tuple(series),
+        variants=variants,
+        engine=engine,
+        models=models,
+        suites=suites,
+        workloads=workloads,
+    )
 
 
 def _read_series(name: str, node: Node, path: Path) -> SeriesConfig:

@@ -32,6 +32,9 @@ from patchstack.gates.reference.model_unchanged import (
     with_evidence,
 )
 from patchstack.gates.reference.tokens import EXPECT, EXPECT_FILE, TokenReference, reference_of_values
+from patchstack.llama.ask_server import ServerAnswers, arguments_taken, ask_servers
+from patchstack.llama.completions import Divergence, Generated, Question, first_difference
+from patchstack.llama.prompt import Prompting
 from patchstack.llama.settings import (
     ENV,
     LOADING,

@@ -1,0 +1,127 @@
+"""The machine's history: its reference runs, in one SQLite file of the cache. Losing it loses no verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from patchstack.errors import MissingError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+SLOWER = 0.05
+"""A drop of the median by more than this is named."""
+_LEAST = 3
+"""Runs on each side of a drop."""
+_TABLE = """
+CREATE TABLE IF NOT EXISTS reference_runs (
+    at TEXT NOT NULL, machine TEXT NOT NULL, what TEXT NOT NULL, speed REAL NOT NULL, clock REAL, power REAL,
+    temperature REAL, comparison TEXT NOT NULL, pair INTEGER NOT NULL, slot INTEGER NOT NULL,
+    UNIQUE (comparison, pair, slot))
+"""
+_COLUMNS = "at, machine, what, speed, clock, power, temperature, comparison, pair, slot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRun:
+    """A reference run: when (UTC, ISO 8601), on which machine, what ran (programs, model and shape, as a digest), its
+    speed in tokens per second, clock in MHz, power in watts and temperature in degrees Celsius under load if they are
+    told, and of which pair it is (`slot` 1 or 2)."""
+
+    at: str
+    machine: str
+    what: str
+    speed: float
+    clock: float | None
+    power: float | None
+    temperature: float | None
+    comparison: str
+    pair: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """A machine that is slower since a run: the medians of what came before and after."""
+
+    since: ReferenceRun
+    before: float
+    after: float
+
+
+def remember(file: Path, runs: Sequence[ReferenceRun]) -> None:
+    """Add runs that are not there yet. Raises `MissingError` if the file cannot be written."""
+    with _opened(file, write=True) as database, database:
+        database.executemany(
+            f"INSERT OR IGNORE INTO reference_runs ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)",  # noqa: S608  (constant)
+            [
+                (r.at, r.machine, r.what, r.speed, r.clock, r.power, r.temperature, r.comparison, r.pair, r.slot)
+                for r in runs
+            ],
+        )
+
+
+def history(file: Path, machine: str | None = None) -> tuple[ReferenceRun, ...]:
+    """Return the runs in the order of time; none if there is no file. Raises `MissingError` for one that is damaged."""
+    if not file.is_file():
+        return ()
+    with _opened(file, write=False) as database:
+        rows = database.execute(f"SELECT {_COLUMNS} FROM reference_runs ORDER BY at, pair, slot").fetchall()  # noqa: S608
+    names = _COLUMNS.split(", ")
+    runs = [ReferenceRun(**dict(zip(names, row, strict=True))) for row in rows]
+    return tuple(run for run in runs if machine is None or run.machine == machine)
+
+
+def usual_clock(runs: Sequence[ReferenceRun]) -> float | None:
+    """Return the machine's usual clock under load, in MHz: the median of its runs; None if too few told one."""
+    clocks = [run.clock for run in runs if run.clock is not None]
+    return median(clocks) if len(clocks) >= 2 * _LEAST else None
+
+
+def by_workload(runs: Sequence[ReferenceRun]) -> dict[tuple[str, str], tuple[ReferenceRun, ...]]:
+    """Return runs by machine and by what ran: only those of the same can be compared."""
+    found: dict[tuple[str, str], tuple[ReferenceRun, ...]] = {}
+    for run in runs:
+        found[run.machine, run.what] = (*found.get((run.machine, run.what), ()), run)
+    return found
+
+
+def slower_since(runs: Sequence[ReferenceRun]) -> Drop | None:
+    """Return the run since which the machine is slower, if it is: where the medians before and after differ most.
+
+    The runs must be of one machine and of one `what`, in the order of time.
+    """
+    speeds = [run.speed for run in runs]
+    best: tuple[float, Drop] | None = None
+    for at in range(_LEAST, len(speeds) - _LEAST + 1):
+        before, after = median(speeds[:at]), median(speeds[at:])
+        if after >= before * (1 - SLOWER):
+            continue
+        error = sum(abs(one - before) for one in speeds[:at]) + sum(abs(one - after) for one in speeds[at:])
+        if best is None or error < best[0]:
+            best = error, Drop(since=runs[at], before=before, after=after)
+    return best[1] if best is not None else None
+
+
+@contextmanager
+def _opened(file: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
+    import sqlite3
+
+    try:
+        if write:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        place = str(file) if write else f"file:{file}?mode=ro"
+        with closing(sqlite3.connect(place, timeout=30, uri=not write)) as database:
+            if write:
+                database.execute(_TABLE)
+            yield database
+    except (sqlite3.Error, OSError) as error:
+        raise MissingError(
+            f"the history of this machine cannot be used: {file}: {error}",
+            hint="it is only a history: remove the file, and it begins anew",
+        ) from error

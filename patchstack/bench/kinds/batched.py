@@ -1,0 +1,157 @@
+"""`batched`: llama-batched-bench. Prefill and decode of several sequences at once, in tokens per second over all."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from patchstack.bench.workload import Figures, Workload, WorkloadKind, workload_models
+from patchstack.llama.batched_bench_output import Shape, read_rows, rows_problem
+from patchstack.llama.program import sentinel_of
+from patchstack.llama.settings import ARGS, ENV, FLASH_ATTENTION, GPU_LAYERS, MODEL, SECONDS, TRIES
+from patchstack.observe.declared import Models, Refused, Setting, Values
+from patchstack.observe.protocol import Observation
+from patchstack.workspace.mapping import Node
+
+PROGRAM = "llama-batched-bench"
+_REFERENCE: Shape = (128, 32, 8)
+_DECODES = 16
+"""Generated tokens from which on decoding is measured, and not only part of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Whole numbers above zero: a list, or a text of them with commas as the tool takes it."""
+
+    written: str = "whole numbers, as in 8,32,64"
+    option: Any = str
+
+    def read(self, node: Node, name: str, models: Models) -> tuple[int, ...] | None:
+        node.used.append(name)
+        value = node.node.get(name)
+        try:
+            return self.convert(",".join(map(str, value)) if isinstance(value, list) else str(value), name, models)
+        except Refused as error:
+            node.complain(name, str(error))
+            return None
+
+    def convert(self, given: str, name: str, models: Models) -> tuple[int, ...]:
+        words = [word.strip() for word in given.split(",")]
+        if not all(word.isdecimal() and 0 < int(word) <= 1 << 20 for word in words) or len(set(words)) < len(words):
+            raise Refused(f"{given[:40]!r} is no list of different whole numbers above 0, as in 8,32,64")
+        return tuple(map(int, words))
+
+
+PROMPTS = Setting[tuple[int, ...]](
+    name="npp", form=Counts(), default=(128,), metavar="N,…", help="Prompt tokens of each sequence."
+)
+GENERATED = Setting[tuple[int, ...]](
+    name="ntg", form=Counts(), default=(128,), metavar="N,…", help="Generated tokens of each sequence."
+)
+PARALLEL = Setting[tuple[int, ...]](
+    name="npl", form=Counts(), default=(8, 32, 64, 128), metavar="N,…", help="How many sequences at once."
+)
+
+
+def make(name: str, values: Values) -> Workload:
+    """Return the workload of the settings."""
+    prompts, generated, parallel = values[PROMPTS], values[GENERATED], values[PARALLEL]
+    shapes = [*itertools.product(prompts, generated, parallel)]
+    model, own, env = values[MODEL], values[ARGS], values[ENV]
+    args = (
+        *("-m", f"{{model:{model.name}}}", "-ngl", str(values[GPU_LAYERS]), "-fa", values[FLASH_ATTENTION]),
+        *arguments_of(shapes),
+        *own.args,
+    )
+    return Workload(
+        name=name,
+        kind=KIND.name,
+        program=PROGRAM,
+        args=args,
+        env=dict(env),
+        models=workload_models([model, *(one for one in own.models if one != model)]),
+        sentinel=sentinel_of(PROGRAM),
+        seconds=values[SECONDS],
+        tries=values[TRIES],
+        rows=tuple(row for shape in shapes for row in row_names(shape, shapes)),
+        unit="t/s",
+        better="higher",
+        reading={"shapes": [list(shape) for shape in shapes]},
+    )
+
+
+def arguments_of(shapes: Sequence[Shape]) -> tuple[str, ...]:
+    """The arguments that ask for these shapes, in the context that they need."""
+    prompts, generated, parallel = (sorted({shape[at] for shape in shapes}) for at in range(3))
+    context = max(pl * (pp + tg) for pp, tg, pl in shapes)
+    return (
+        *("-fit", "off", "-c", str(context), "-b", "2048", "-ub", "512"),
+        *("-npp", ",".join(map(str, prompts)), "-ntg", ",".join(map(str, generated))),
+        *("-npl", ",".join(map(str, parallel)), "--output-format", "jsonl", "-lv", "4", "--perf"),
+    )
+
+
+def row_names(shape: Shape, shapes: Sequence[Shape]) -> tuple[str, str]:
+    """The names of the two rows of a shape: `prefill x32` and `decode x32`, with what else tells it from others."""
+    pp, tg, pl = shape
+    which = [str(pp)] if len({one[0] for one in shapes}) > 1 else []
+    which += [f"+{tg}"] if len({one[1] for one in shapes}) > 1 else []
+    words = "".join(f"{one} " for one in which)
+    return f"prefill {words}x{pl}", f"decode {words}x{pl}"
+
+
+def read(workload: Workload, seen: Observation) -> Figures | str:
+    """The speeds of every row, or why the output cannot be used."""
+    rows = read_rows(seen.stdout)
+    if isinstance(rows, str):
+        return rows
+    shapes = [(int(pp), int(tg), int(pl)) for pp, tg, pl in workload.reading["shapes"]]
+    if problem := rows_problem(rows, shapes):
+        return problem
+    figures: dict[str, float] = {}
+    for row in rows:
+        prefill, decode = row_names(row.shape, shapes)
+        figures |= {prefill: row.prefill_speed, decode: row.decode_speed}
+    return figures
+
+
+def reference(workload: Workload) -> Workload:
+    """The short workload beside it: a fixed shape of the same model, no larger than the workload's own."""
+    largest = [max(int(shape[at]) for shape in workload.reading["shapes"]) for at in range(3)]
+    shape = tuple(min(fixed, own) for fixed, own in zip(_REFERENCE, largest, strict=True))
+    shapes = [(shape[0], shape[1], shape[2])]
+    loading = workload.args[: workload.args.index("-fit")]
+    return Workload(
+        name="reference",
+        kind=KIND.name,
+        program=PROGRAM,
+        args=(*loading, *arguments_of(shapes)),
+        env={},
+        models=workload.models[:1],
+        sentinel=workload.sentinel,
+        seconds=workload.seconds,
+        tries=workload.tries,
+        rows=row_names(shapes[0], shapes),
+        unit=workload.unit,
+        better=workload.better,
+        reading={"shapes": [list(shapes[0])]},
+    )
+
+
+def primary(workload: Workload) -> tuple[str, ...]:
+    """Decoding decides; prefill does if hardly anything is generated."""
+    decodes = all(int(shape[1]) >= _DECODES for shape in workload.reading["shapes"])
+    return ("decode *",) if decodes else ("prefill *",)
+
+
+KIND = WorkloadKind(
+    name="batched",
+    version=1,
+    settings=(MODEL, PROMPTS, GENERATED, PARALLEL, GPU_LAYERS, FLASH_ATTENTION, ARGS, ENV, SECONDS, TRIES),
+    make=make,
+    read=read,
+    reference=reference,
+    primary=primary,
+)

@@ -1,0 +1,158 @@
+"""The machine under load, and the rule that throws pairs away.
+
+The rule sees the two reference runs of a pair alone: neither the result, nor which side ran first, nor what was
+measured while a side ran. So a side that makes the machine hot or slow cannot have its own bad runs thrown away.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from statistics import median
+
+from patchstack.document import Part
+from patchstack.errors import PatchstackError
+from patchstack.machine.ask import Ask
+from patchstack.machine.probe import number
+
+LOW_CLOCK = 0.9
+"""A reference run whose clock is below this share of the machine's usual one was slowed."""
+_LOADED = 50.0  # percent
+_EACH = 1.0  # seconds
+# nvml.h, nvmlClocksEventReasons: heat, power, and the brake of the power supply.
+_SLOWED = {0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
+_QUERY = """
+nvidia-smi --query-gpu=clocks.sm,power.draw,temperature.gpu,utilization.gpu --format=csv,noheader,nounits || exit
+echo --
+nvidia-smi --query-gpu=clocks_event_reasons.active --format=csv,noheader 2>/dev/null ||
+    nvidia-smi --query-gpu=clocks_throttle_reasons.active --format=csv,noheader
+echo --
+nvidia-smi --query-compute-apps=pid --format=csv,noheader
+"""
+
+
+class Watched(Part, frozen=True, kw_only=True):
+    """What was seen of the GPU during a run: how many samples, how many of them under load, and of those the medians of
+    clock in MHz and power in watts, the highest temperature in degrees Celsius, why clocks were held down, and the most
+    compute processes at once. Null for what the machine does not tell."""
+
+    samples: int
+    loaded: int
+    clock: float | None
+    power: float | None
+    temperature: float | None
+    slowed: tuple[str, ...]
+    processes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A GPU at one moment; several are taken together: the lowest clock and the highest of the others."""
+
+    clock: float | None
+    power: float | None
+    temperature: float | None
+    load: float | None
+    slowed: tuple[str, ...] = ()
+    processes: int | None = None
+
+
+@dataclass(slots=True)
+class Watch:
+    """Takes samples of a machine's GPUs while a run goes on. Without an `ask` nothing is sampled."""
+
+    ask: Ask | None
+    each: float = _EACH
+    _failed: int = field(default=0, init=False)
+
+    @contextmanager
+    def watching(self) -> Iterator[Callable[[], Watched | None]]:
+        """Sample until the end of the block; what is yielded gives the summary after it."""
+        if self.ask is None:
+            yield lambda: None
+            return
+        samples: list[Sample] = []
+        over = threading.Event()
+        thread = threading.Thread(target=self._sample, args=(self.ask, samples, over), daemon=True)
+        thread.start()
+        try:
+            yield lambda: summary(samples)
+        finally:
+            over.set()
+            thread.join(timeout=30)
+
+    def _sample(self, ask: Ask, samples: list[Sample], over: threading.Event) -> None:
+        while not over.wait(self.each if samples else 0):
+            with suppress(PatchstackError, OSError):
+                code, text = ask(("sh", "-c", _QUERY))
+                if code == 0 and (sample := read_sample(text)) is not None:
+                    samples.append(sample)
+                    continue
+            self._failed += 1
+            if self._failed > 3:
+                return
+            over.wait(self.each)
+
+
+def read_sample(text: str) -> Sample | None:
+    """Read what nvidia-smi printed: figures, reasons and processes; None if there are no figures."""
+    parts = [part.strip() for part in text.split("--\n")]
+    rows = [[number(word) for word in line.split(",")] for line in parts[0].splitlines() if line.count(",") == 3]
+    if not rows:
+        return None
+    clocks, powers, temperatures, loads = ([row[at] for row in rows if row[at] is not None] for at in range(4))
+    reasons = 0
+    for line in parts[1].splitlines() if len(parts) > 1 else ():
+        with suppress(ValueError):
+            reasons |= int(line.strip(), 16)
+    pids = [line for line in parts[2].splitlines() if line.strip().isdigit()] if len(parts) > 2 else None
+    return Sample(
+        clock=min((one for one in clocks if one is not None), default=None),
+        power=max((one for one in powers if one is not None), default=None),
+        temperature=max((one for one in temperatures if one is not None), default=None),
+        load=max((one for one in loads if one is not None), default=None),
+        slowed=tuple(words for bit, words in _SLOWED.items() if reasons & bit),
+        processes=len(set(pids)) if pids is not None else None,
+    )
+
+
+def summary(samples: Sequence[Sample]) -> Watched:
+    """Sum samples up. Clock and power are those under load: an idle GPU clocks down."""
+    loaded = [one for one in samples if one.load is not None and one.load >= _LOADED]
+
+    def middle(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return median(known) if known else None
+
+    hot = [one.temperature for one in samples if one.temperature is not None]
+    counts = [one.processes for one in samples if one.processes is not None]
+    return Watched(
+        samples=len(samples),
+        loaded=len(loaded),
+        clock=middle([one.clock for one in loaded]),
+        power=middle([one.power for one in loaded]),
+        temperature=max(hot, default=None),
+        slowed=tuple(sorted({reason for one in loaded for reason in one.slowed})),
+        processes=max(counts, default=None),
+    )
+
+
+def thrown(
+    speeds: tuple[float, float],
+    watched: tuple[Watched | None, Watched | None],
+    *,
+    within: float,
+    usual_clock: float | None,
+) -> str:
+    """Return why a pair is thrown away, empty if it counts: from its two reference runs alone."""
+    low, high = sorted(speeds)
+    if high / low - 1 > within:
+        return f"its reference runs differ by {100 * (high / low - 1):.0f}%"
+    for one in filter(None, watched):
+        if usual_clock is not None and one.clock is not None and one.clock < LOW_CLOCK * usual_clock:
+            return f"a reference run had {one.clock:g} MHz; {usual_clock:g} MHz are usual"
+        if one.processes is not None and one.processes > 1:
+            return f"a reference run had company: {one.processes} compute processes"
+    return ""

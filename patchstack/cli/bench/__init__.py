@@ -1,0 +1,1 @@
+"""`patchstack bench`: comparisons of two sides, one small file a command."""

@@ -1,0 +1,275 @@
+"""`patchstack bench ab` and `patchstack bench noise`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from patchstack.bench.judge import ALPHA, MOST_PAIRS, Demand
+from patchstack.bench.plan import WITHIN
+from patchstack.cli.bench.options import (
+    AllowOption,
+    EngineOption,
+    HtmlOption,
+    ImageOption,
+    JsonOption,
+    LibrariesOption,
+    MarkdownOption,
+    followed,
+    kept_places,
+    opened_where,
+    shown,
+    variables,
+)
+from patchstack.cli.failures import talk
+from patchstack.cli.options import WorkspaceOption, nearest_workspace
+from patchstack.errors import Exit, UsageError
+
+_SIDE = "a build's key, or a directory of programs"
+WorkloadOption = Annotated[
+    str,
+    typer.Option(
+        "--workload",
+        "-w",
+        metavar="NAME",
+        help="A workload of patchstack.yaml; or prefill, decode, batched, llama-bench, ops, command.",
+    ),
+]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", metavar="FILE", help="The model: a file, or a name of models:.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="K=V", help="A setting of the workload: npl=32,128. Repeatable."),
+]
+BinOption = Annotated[Path | None, typer.Option("--bin", metavar="DIR", help="The programs of both sides.")]
+BuildOption = Annotated[str | None, typer.Option("--build", metavar="KEY", help="The build of both sides.")]
+PairsOption = Annotated[int, typer.Option("--pairs", metavar="N", min=1, max=1000, help="The most pairs.")]
+ReferenceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--reference", metavar="SIDE", help="Programs of the reference runs: the pin's build [default: those of A]."
+    ),
+]
+NoReferenceOption = Annotated[
+    bool, typer.Option("--no-reference", help="Run no reference beside: no pair is thrown away.")
+]
+WithinOption = Annotated[
+    float,
+    typer.Option(
+        "--reference-within", metavar="FRACTION", min=0.001, help="How far the reference runs of a pair may differ."
+    ),
+]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", metavar="N", min=0, help="The seed of the coins [default: drawn].")
+]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and run nothing.")]
+
+
+def ab_command(
+    workload: WorkloadOption,
+    a: Annotated[str | None, typer.Option("--a", metavar="SIDE", help=f"Side A: {_SIDE}.")] = None,
+    b: Annotated[str | None, typer.Option("--b", metavar="SIDE", help=f"Side B: {_SIDE}.")] = None,
+    bin: BinOption = None,  # noqa: A002  (the option's name)
+    build: BuildOption = None,
+    switch: Annotated[
+        list[str] | None,
+        typer.Option("--switch", metavar="NAME=VALUE", help="A variable that B has and A lacks. Repeatable."),
+    ] = None,
+    a_env: Annotated[
+        list[str] | None, typer.Option("--a-env", metavar="NAME=VALUE", help="A variable of side A. Repeatable.")
+    ] = None,
+    b_env: Annotated[
+        list[str] | None, typer.Option("--b-env", metavar="NAME=VALUE", help="A variable of side B. Repeatable.")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable of both sides. Repeatable.")
+    ] = None,
+    model: ModelOption = None,
+    setting: SetOption = None,
+    demand: Annotated[Demand | None, typer.Option("--demand", help="Exit with 1 if that is not met.")] = None,
+    pairs: PairsOption = MOST_PAIRS,
+    alpha: Annotated[
+        float, typer.Option("--alpha", metavar="P", min=1e-6, max=0.2, help="The chance of a false statement.")
+    ] = ALPHA,
+    reference: ReferenceOption = None,
+    no_reference: NoReferenceOption = False,
+    reference_within: WithinOption = WITHIN,
+    seed: SeedOption = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Run all pairs, even if it is decided.")] = False,
+    dry_run: DryOption = False,
+    engine: EngineOption = None,
+    image: ImageOption = None,
+    allow: AllowOption = None,
+    library_path: LibrariesOption = None,
+    json: JsonOption = False,
+    markdown: MarkdownOption = None,
+    html: HtmlOption = None,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Compare two sides by pairs of fresh processes; a coin says which runs first. Stops when it is decided: keep,
+    reject, or no difference seen after the most pairs. Exits with 0 if it was judged, 4 for INVALID; with --demand, 1
+    if that is not met. Writes the plan and the runs, and goes on with `bench resume`."""
+    both = str(bin) if bin is not None else build
+    if bin is not None and build is not None:
+        raise UsageError("give --bin or --build, not both")
+    if both is not None and (a is not None or b is not None):
+        raise UsageError("--bin and --build name both sides: leave out --a and --b")
+    if both is None and (a is None or b is None):
+        raise UsageError("which sides?", hint="--a SIDE --b SIDE, or --bin DIR --switch NAME=VALUE")
+    _run(
+        workload,
+        (a or both or "", b or both or ""),
+        (variables("--a-env", a_env), variables("--b-env", b_env)),
+        switch=variables("--switch", switch),
+        env=variables("--env", env),
+        model=model,
+        settings=setting or [],
+        demand=demand,
+        pairs=pairs,
+        alpha=alpha,
+        reference=reference,
+        no_reference=no_reference,
+        within=reference_within,
+        seed=seed,
+        whole=whole,
+        dry_run=dry_run,
+        noise=False,
+        engine=engine,
+        image=image,
+        allow=allow,
+        library_path=library_path,
+        json=json,
+        markdown=markdown,
+        html=html,
+        workspace=workspace,
+    )
+
+
+def noise_command(
+    workload: WorkloadOption,
+    bin: BinOption = None,  # noqa: A002  (the option's name)
+    build: BuildOption = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable of the side. Repeatable.")
+    ] = None,
+    model: ModelOption = None,
+    setting: SetOption = None,
+    pairs: PairsOption = 16,
+    reference: ReferenceOption = None,
+    no_reference: NoReferenceOption = False,
+    reference_within: WithinOption = WITHIN,
+    seed: SeedOption = None,
+    dry_run: DryOption = False,
+    engine: EngineOption = None,
+    image: ImageOption = None,
+    allow: AllowOption = None,
+    library_path: LibrariesOption = None,
+    json: JsonOption = False,
+    markdown: MarkdownOption = None,
+    html: HtmlOption = None,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Compare a side with itself: how noisy the machine is, what running second does, and whether one run is like the
+    one before. All pairs run. Exits with 0 if it was judged, 4 for INVALID."""
+    what = str(bin) if bin is not None else build
+    if what is None or (bin is not None and build is not None):
+        raise UsageError("which side?", hint="--bin DIR, or --build KEY")
+    _run(
+        workload,
+        (what, what),
+        ({}, {}),
+        switch={},
+        env=variables("--env", env),
+        model=model,
+        settings=setting or [],
+        demand=None,
+        pairs=pairs,
+        alpha=ALPHA,
+        reference=reference,
+        no_reference=no_reference,
+        within=reference_within,
+        seed=seed,
+        whole=True,
+        dry_run=dry_run,
+        noise=True,
+        engine=engine,
+        image=image,
+        allow=allow,
+        library_path=library_path,
+        json=json,
+        markdown=markdown,
+        html=html,
+        workspace=workspace,
+    )
+
+
+def _run(
+    name: str,
+    sides: tuple[str, str],
+    envs: tuple[dict[str, str], dict[str, str]],
+    *,
+    switch: dict[str, str],
+    env: dict[str, str],
+    model: str | None,
+    settings: list[str],
+    demand: Demand | None,
+    pairs: int,
+    alpha: float,
+    reference: str | None,
+    no_reference: bool,
+    within: float,
+    seed: int | None,
+    whole: bool,
+    dry_run: bool,
+    noise: bool,
+    engine: str | None,
+    image: str | None,
+    allow: list[str] | None,
+    library_path: str | None,
+    json: bool,
+    markdown: Path | None,
+    html: Path | None,
+    workspace: Path | None,
+) -> None:
+    from patchstack.bench.declare import chosen_workload
+    from patchstack.report.bench import plan_lines
+    from patchstack.report.text import printable
+    from patchstack.workflow.bench import SideWanted, Wanted, compare, expected_words, make_plan
+
+    if html is not None:
+        from patchstack.report.bench_page import require_page
+
+        require_page()
+    found = nearest_workspace(workspace)
+    declared = chosen_workload(name, found, model=model, settings=settings)
+    comparisons, observations = kept_places()
+    wanted = Wanted(
+        a=SideWanted(what=sides[0], env={**env, **envs[0]}),
+        b=SideWanted(what=sides[1], env={**env, **envs[1], **switch}),
+        kind=declared.kind,
+        workload=declared.workload,
+        rows=declared.rows,
+        switch=switch,
+        alpha=alpha,
+        most=pairs,
+        demand=demand or declared.demand,
+        reference=reference,
+        no_reference=no_reference,
+        within=within,
+        noise=noise,
+        seed=seed,
+    )
+    with opened_where(
+        engine, found, comparisons, observations, allow=allow, image=image, library_path=library_path
+    ) as where:
+        plan = make_plan(wanted, where)
+        lines = printable("\n".join(plan_lines(plan, expected_words(plan))))
+        if dry_run:
+            print(lines)
+            raise typer.Exit(int(Exit.HOLDS))
+        talk(lines)
+        progress = followed(compare(plan, where, whole=whole), plan.most)
+    raise typer.Exit(int(shown(progress, json=json, markdown=markdown, html=html)))

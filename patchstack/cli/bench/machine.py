@@ -1,0 +1,30 @@
+"""`patchstack bench machine`: the history of this user's machines."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from patchstack.errors import MissingError
+from patchstack.files.places import cache_places
+
+
+def machine_command(
+    json: Annotated[bool, typer.Option("--json", help="Print a patchstack.bench-machine/1 document.")] = False,
+) -> None:
+    """The reference runs of all comparisons, machine by machine, and since when each is slower. Runs nothing."""
+    from patchstack.bench.history import by_workload, history, slower_since
+    from patchstack.report.bench import print_machine
+    from patchstack.report.documents.bench import machine_document
+
+    file = cache_places().machine_history
+    runs = by_workload(history(file))
+    if not runs:
+        raise MissingError(f"there is no history in {file}", hint="patchstack bench ab writes it as it runs")
+    drops = {key: drop for key, several in runs.items() if (drop := slower_since(several)) is not None}
+    document = machine_document(runs, drops)
+    if json:
+        print(document.line)
+    else:
+        print_machine(document)

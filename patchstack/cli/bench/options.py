@@ -1,0 +1,155 @@
+"""Options that the bench commands share, where comparisons are kept, and how one is shown."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.proving import connected
+from patchstack.errors import Exit, MissingError, NotHeldError, UsageError
+from patchstack.files.places import cache_places
+
+if TYPE_CHECKING:
+    from patchstack.evidence.store import Observations
+    from patchstack.workflow.bench import Progress, Where
+    from patchstack.workspace import Workspace
+
+EngineOption = Annotated[
+    str | None,
+    typer.Option("--engine", metavar="ENGINE", help="Where it runs: host, docker, ssh://USER@HOST [default: host]."),
+]
+ImageOption = Annotated[
+    str | None, typer.Option("--image", metavar="NAME", help="The image that containers run the programs in.")
+]
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="CHECK", help="A check of the machine that need not hold. Repeatable."),
+]
+LibrariesOption = Annotated[
+    str | None,
+    typer.Option("--library-path", metavar="DIR", help="Where libraries are that the programs do not bring."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.bench/1 document.")]
+MarkdownOption = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write it as Markdown.")]
+HtmlOption = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write it as a page with plots ([plots]).")
+]
+ComparisonArgument = Annotated[
+    str | None, typer.Argument(metavar="ID", help="The comparison, or the start of its name [default: the newest].")
+]
+
+
+def kept_places() -> tuple[Path, Observations]:
+    """Where comparisons and their runs are kept."""
+    from patchstack.evidence.store import Observations
+
+    cache = cache_places()
+    return cache.comparisons, Observations(cache.observations, cache.outputs)
+
+
+def found_comparison(name: str | None) -> tuple[Path, Observations]:
+    """The directory of a comparison by the start of its name, or the newest, with where its runs are.
+
+    Raises `MissingError` if there is none, `UsageError` if several have that start.
+    """
+    from patchstack.workflow.bench import comparisons_in
+
+    root, observations = kept_places()
+    found = [path for path in comparisons_in(root) if name is None or path.name.startswith(name)]
+    if not found:
+        what = f"there is no comparison {name}" if name is not None else "there is no comparison yet"
+        raise MissingError(what, hint="patchstack bench list names them; patchstack bench ab makes one")
+    if name is not None and len(found) > 1:
+        raise UsageError(f"{len(found)} comparisons begin with {name}", hint="name more of it")
+    return found[0], observations
+
+
+@contextlib.contextmanager
+def opened_where(
+    spec: str | None,
+    workspace: Workspace | None,
+    comparisons: Path,
+    observations: Observations,
+    *,
+    allow: list[str] | None,
+    image: str | None,
+    library_path: str | None,
+) -> Iterator[Where]:
+    """Where a comparison runs, for as long as the block."""
+    from patchstack.workflow.bench import Where
+
+    with connected(spec or "host", workspace) as connection:
+        yield Where(
+            connection=connection,
+            comparisons=comparisons,
+            observations=observations,
+            allow=tuple(allow or ()),
+            image=image,
+            library_path=library_path,
+        )
+
+
+def followed(states: Iterable[Progress], plan_most: int) -> Progress:
+    """Show each pair as it comes out, and return the last state."""
+    from patchstack.report.bench import pair_line
+    from patchstack.report.documents.bench import bench_document
+
+    last: Progress | None = None
+    for last in states:
+        if last.pairs and not last.failure:
+            talk(pair_line(bench_document(last), plan_most))
+    assert last is not None
+    return last
+
+
+def shown(progress: Progress, *, json: bool, markdown: Path | None, html: Path | None) -> Exit:
+    """Print a comparison, write the files asked for, and return the exit code it stands for."""
+    from patchstack.report.bench import markdown as markdown_of
+    from patchstack.report.bench import print_comparison
+    from patchstack.report.documents.bench import bench_document
+
+    document = bench_document(progress)
+    if json:
+        print(document.line)
+    else:
+        print_comparison(document)
+    if markdown is not None:
+        _write(markdown, markdown_of(document))
+    if html is not None:
+        from patchstack.report.bench_page import page_of
+
+        _write(html, page_of(document))
+    if document.outcome in ("INVALID", "undecided"):
+        return Exit.INVALID
+    return Exit.DOES_NOT_HOLD if document.demand_met is False else Exit.HOLDS
+
+
+def variables(option: str, given: list[str] | None) -> dict[str, str]:
+    """Variables of NAME=VALUE. Raises `UsageError`."""
+    from patchstack.observe.settings import variable_problem
+
+    problems, found = [], {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        problem = "written as NAME=VALUE" if not equals else variable_problem(name)
+        if problem:
+            problems.append(f"{option} {text}: {problem}")
+        found[name] = value
+    if problems:
+        raise UsageError(f"{option} cannot be used", problems=problems)
+    return found
+
+
+def _write(path: Path, text: str) -> None:
+    from patchstack.files.atomic import replace_file
+
+    try:
+        replace_file(path, text.encode())
+    except OSError as error:
+        raise NotHeldError(f"{path} cannot be written: {error.strerror}") from error
+    talk(f"wrote {path}")

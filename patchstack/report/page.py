@@ -1,0 +1,58 @@
+"""One HTML page without scripts: tables, and plots drawn from Vega-Lite specifications."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.errors import MissingError
+from patchstack.report.text import printable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """A specification with its title. `caption` says the unit and what is taken for granted."""
+
+    title: str
+    caption: str
+    spec: dict[str, object]
+
+
+def require_pages() -> None:
+    """Raise `MissingError` if the package that fills pages is not installed. Call it before the work."""
+    if importlib.util.find_spec("jinja2") is None:
+        raise MissingError(
+            "pages need the package jinja2, and it is not installed", hint="pip install 'patchstack[plots]'"
+        )
+
+
+def render_page(
+    *, title: str, about: Sequence[str], sections: Sequence[object], plots: Sequence[Plot], notes: Sequence[str]
+) -> str:
+    """Return a page. Every value is escaped; pictures are drawn here and hold no script.
+
+    A section has a `title`, a `table` with `titles` and `rows`, and `lines`. Raises `MissingError` without the group
+    `[plots]` if there are plots, and without jinja2.
+    """
+    require_pages()
+    import jinja2
+    from markupsafe import Markup
+
+    from patchstack.report.plots import svg_of
+
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, finalize=_plain, loader=None
+    )
+    template = environment.from_string((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
+    drawn = [
+        {"title": one.title, "caption": one.caption, "svg": Markup(svg_of(one.spec, title=one.title))}  # noqa: S704  (ours)
+        for one in plots
+    ]
+    return template.render(title=title, about=about, sections=sections, plots=drawn, notes=notes)
+
+
+def _plain(value: object) -> object:
+    """Control characters in names that others chose are spelled out."""
+    return printable(value) if type(value) is str else value

@@ -1,0 +1,392 @@
+"""Comparisons from end to end: sides become programs, a plan is made and written, pairs run until it is decided."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from patchstack.bench.history import ReferenceRun, history, remember, usual_clock
+from patchstack.bench.judge import Demand, Judged, Outcome, Row, judge
+from patchstack.bench.pairs import (
+    REFERENCES,
+    NotJudged,
+    PairRun,
+    Sides,
+    judged_pairs,
+    pair_key,
+    recorded_pairs,
+    reference_speed,
+    run_pairs,
+)
+from patchstack.bench.plan import PLAN, Plan, PlanRow, PlanSide, named, read_plan, write_plan
+from patchstack.bench.registry import KINDS
+from patchstack.bench.watch import Watch
+from patchstack.bench.workload import Workload
+from patchstack.builds.record.store import Store
+from patchstack.errors import MissingError, UsageError
+from patchstack.evidence.store import Observations
+from patchstack.files.durations import recalled_duration
+from patchstack.files.lock import locked_directory
+from patchstack.files.places import cache_places
+from patchstack.machine.ask import reach
+from patchstack.observe.from_build import chosen_build, programs_of
+from patchstack.observe.layout import Programs, uses_gpu
+from patchstack.observe.observer import RunContext
+from patchstack.observe.protocol import Model
+from patchstack.observe.runner import Runner
+from patchstack.stats.coin import least_tosses
+from patchstack.tasks import clock
+from patchstack.workflow.machine import Connection, open_runner
+
+_CONTEXT = RunContext(kind="bench")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideWanted:
+    """A side as the user names it: the key of a build, or a directory of programs; with variables."""
+
+    what: str
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A comparison that the user asks for. `switch` are the variables of B that A lacks. `reference` names the programs
+    of the reference runs (None: those of side A), unless `no_reference`. `seed` is for the coins (None: drawn)."""
+
+    a: SideWanted
+    b: SideWanted
+    kind: str
+    workload: Workload
+    rows: Sequence[Row]
+    switch: Mapping[str, str]
+    alpha: float
+    most: int
+    demand: Demand | None
+    reference: str | None
+    no_reference: bool
+    within: float
+    noise: bool
+    seed: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where a comparison runs and is kept."""
+
+    connection: Connection
+    comparisons: Path
+    observations: Observations
+    allow: tuple[str, ...]
+    image: str | None
+    library_path: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A comparison after a pair: its plan, the pairs that ran, and what they say. `failure` says why it cannot go on,
+    empty if it can."""
+
+    plan: Plan
+    directory: Path
+    pairs: tuple[PairRun, ...]
+    judged: Judged
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """A machine that is fit and locked, with the programs of a comparison on it."""
+
+    sides: Sides
+    runner: Runner
+    watch: Watch
+    programs: tuple[Programs, Programs, Programs | None]
+
+
+def programs_named(what: str, where: Where) -> Programs:
+    """Return the programs of a side: of a build by its key, or of a directory (`./NAME` if the name could be a key).
+
+    Raises `MissingError` if there are none, `NotHeldError` for a build that did not compile, `UsageError` for a
+    container engine without an image.
+    """
+    about = where.connection.engine.about()
+    directory = Path(what).expanduser()
+    if directory.is_dir() or "/" in what:
+        if not directory.is_dir():
+            raise MissingError(f"there are no programs in {what}: it is no directory")
+        if about.isolated and where.image is None:
+            raise UsageError(f"{about.spec} runs containers: of which image?", hint="--image NAME")
+        return Programs(
+            directory=directory,
+            platform=about.platform,
+            image=where.image,
+            gpus=uses_gpu(directory),
+            library_path=where.library_path,
+            name=str(directory),
+        )
+    stored = chosen_build(Store(cache_places().builds), what, None)
+    programs = programs_of(stored, isolated=about.isolated, image=where.image)
+    return programs if where.library_path is None else replace(programs, library_path=where.library_path)
+
+
+def make_plan(wanted: Wanted, where: Where) -> Plan:
+    """Make a plan. Asks the machine what it is; runs nothing else, writes nothing.
+
+    Raises `UsageError` for two sides that are the same, for a switch that no program of side B knows, and for a
+    workload without rows; and what `programs_named` raises.
+    """
+    a, b = programs_named(wanted.a.what, where), programs_named(wanted.b.what, where)
+    if a.gpus != b.gpus:
+        raise UsageError("one side uses a GPU and the other does not: they cannot be compared")
+    side_a, side_b = _side(a, wanted.a.env), _side(b, wanted.b.env)
+    same = (side_a.programs, side_a.env) == (side_b.programs, side_b.env)
+    if same and not wanted.noise:
+        raise UsageError(
+            "both sides are the same: equal programs and equal variables",
+            hint="patchstack bench noise measures a side against itself",
+        )
+    for name in wanted.switch:
+        if not _knows(b, name):
+            raise UsageError(
+                f"no program of {b.name} knows {name}: the switch cannot be on",
+                hint="is that build made with the patch that reads it?",
+            )
+    if not any(row.primary for row in wanted.rows):
+        raise UsageError(f"workload {wanted.workload.name} has no primary row")
+    for programs in (a, b):
+        if wanted.workload.program not in programs.names():
+            raise MissingError(f"{wanted.workload.program} is not in {programs.directory}", hint="build it: --target")
+    workload = _with_digests(wanted.workload, where, a)
+    reference, beside = None, None
+    if not wanted.no_reference:
+        beside = programs_named(wanted.reference, where) if wanted.reference is not None else a
+        reference = _side(beside, {})
+    kind = KINDS[wanted.kind]()
+    reference_workload = (kind.reference(workload) or workload) if reference is not None else None
+    about = where.connection.engine.about()
+    return named(
+        Plan(
+            comparison="",
+            made=datetime.now(UTC).isoformat(timespec="seconds"),
+            machine=_machine(where, a),
+            engine=about.spec,
+            image=a.image,
+            kind=kind.key,
+            workload=workload,
+            a=side_a,
+            b=side_b,
+            reference=reference,
+            reference_workload=reference_workload,
+            reference_within=wanted.within,
+            rows=tuple(
+                PlanRow(name=row.name, primary=row.primary, margin=row.margin, guard_margin=row.guard_margin)
+                for row in wanted.rows
+            ),
+            alpha=wanted.alpha,
+            most=wanted.most,
+            demand=str(wanted.demand) if wanted.demand is not None else None,
+            seed=secrets.randbits(48) if wanted.seed is None else wanted.seed,
+            noise=wanted.noise,
+            unplanned="",
+        )
+    )
+
+
+def compare(plan: Plan, where: Where, *, whole: bool = False) -> Iterator[Progress]:
+    """Write the plan, run pairs until the outcome is decided, and give the state after each.
+
+    A plan that is there goes on where it was ended. `whole`: run the most pairs even if it is decided. The last state
+    has the outcome. Raises what `open_runner` and `run_pairs` raise; `NotJudged` becomes the last state's failure.
+    """
+    directory = write_plan(plan, where.comparisons)
+    runs: list[PairRun] = []
+    with locked_directory(directory, "comparison"), _opened(plan, where) as opened:
+        known = usual_clock(_history(plan.machine))
+        try:
+            for run in run_pairs(plan, directory, opened.sides, opened.watch, usual_clock=known):
+                runs.append(run)
+                _remember(plan, run)
+                progress = progress_of(plan, directory, runs)
+                yield progress
+                decided = progress.judged.outcome is not Outcome.UNDECIDED
+                if len(runs) >= plan.most or (decided and not whole):
+                    return
+        except NotJudged as error:
+            yield progress_of(plan, directory, runs, failure=error.message)
+
+
+def progress_of(plan: Plan, directory: Path, runs: Sequence[PairRun], failure: str = "") -> Progress:
+    """Return what pairs say."""
+    judged = judge(plan.judged_rows(), plan.rule(), judged_pairs(plan, runs))
+    if failure:
+        judged = replace(judged, outcome=Outcome.INVALID, reason=failure, demand_met=False if plan.demand else None)
+    return Progress(plan=plan, directory=directory, pairs=tuple(runs), judged=judged, failure=failure)
+
+
+def read_comparison(directory: Path, observations: Observations, *, margin: float | None = None) -> Progress:
+    """Draw a comparison anew from its runs; with another margin for the primary rows, which is marked as not planned.
+    Runs nothing.
+
+    Raises `MissingError` if there is none, `ConfigError` for a plan or record that was changed, `NotJudged` for a run
+    that is missing or was changed.
+    """
+    plan = read_plan(directory)
+    runs = recorded_pairs(plan, directory, observations)
+    if margin is not None:
+        rows = tuple(msgspec.structs.replace(row, margin=margin) if row.primary else row for row in plan.rows)
+        plan = msgspec.structs.replace(plan, rows=rows, unplanned=f"a margin of {100 * margin:g}%, chosen afterwards")
+    return progress_of(plan, directory, runs)
+
+
+def comparisons_in(root: Path) -> tuple[Path, ...]:
+    """Return the directories of comparisons, the newest first."""
+    found = [path.parent for path in root.glob(f"*/{PLAN}")] if root.is_dir() else []
+    return tuple(sorted(found, key=lambda path: (path / PLAN).stat().st_mtime, reverse=True))
+
+
+def expected_words(plan: Plan) -> str:
+    """Return how long a comparison will take, in words: from the last pair of the same workload on this machine."""
+    each = recalled_duration(cache_places().durations, pair_key(plan))
+    if each is None:
+        return "not known: no pair of this workload has run here"
+    least = least_tosses(plan.alpha / sum(row.primary for row in plan.rows))
+    return f"{clock(each)} a pair the last time: {clock(each * least)} at least, {clock(each * plan.most)} at most"
+
+
+@contextlib.contextmanager
+def _opened(plan: Plan, where: Where) -> Iterator[_Opened]:
+    """Open the programs of a plan on a machine that is fit. Raises `UsageError` if they are no longer those planned."""
+    chosen = [_again(side, where) for side in (plan.a, plan.b, plan.reference)]
+    a, b, reference = chosen
+    assert a is not None and b is not None
+    with contextlib.ExitStack() as stack:
+        runner = stack.enter_context(
+            open_runner(
+                where.connection,
+                a,
+                observations=where.observations.directory,
+                purpose=f"patchstack bench, comparison {plan.comparison}",
+                kind=plan.kind,
+                allow=where.allow,
+            )
+        )
+        if runner.hardware != plan.machine:
+            raise UsageError(
+                f"comparison {plan.comparison} was made on another machine, or with another driver: {plan.machine}",
+                hint="runs of two machines cannot be compared: make a new comparison",
+            )
+        other = stack.enter_context(runner.beside(b))
+        beside = stack.enter_context(runner.beside(reference)) if reference is not None else None
+        ask = None
+        if a.gpus:
+            connection = where.connection
+            ask = reach(connection.engine, connection.open_another, image=a.image, gpus=True).ask
+        yield _Opened(
+            sides=Sides(a=runner, b=other, reference=beside),
+            runner=runner,
+            watch=Watch(ask),
+            programs=(a, b, reference),
+        )
+
+
+def _again(side: PlanSide | None, where: Where) -> Programs | None:
+    if side is None:
+        return None
+    programs = programs_named(side.key or f"{side.directory}/", where)
+    if programs.digest() != side.programs:
+        raise UsageError(f"the programs of {side.label} changed after the plan was made", hint="make a new comparison")
+    return programs
+
+
+def _side(programs: Programs, env: Mapping[str, str]) -> PlanSide:
+    return PlanSide(
+        label=programs.name,
+        key=programs.key,
+        directory=str(programs.directory.absolute()),
+        programs=programs.digest(),
+        env=dict(sorted(env.items())),
+    )
+
+
+def _knows(programs: Programs, name: str) -> bool:
+    """Whether the name of a variable is in any file of the programs."""
+    wanted = name.encode()
+    return any(wanted in (programs.directory / one).read_bytes() for one in programs.names())
+
+
+def _machine(where: Where, programs: Programs) -> str:
+    from patchstack.machine.hardware import hardware
+
+    connection = where.connection
+    reached = reach(connection.engine, connection.open_another, image=programs.image, gpus=programs.gpus)
+    return hardware(reached.ask).identity()
+
+
+def _with_digests(workload: Workload, where: Where, programs: Programs) -> Workload:
+    """The workload with the digests of its models, so that they stay what they are."""
+    runner = Runner(
+        where.connection.engine,
+        programs,
+        observations=where.observations,
+        memory=cache_places().digests,
+        context=_CONTEXT,
+    )
+    found = []
+    for one in workload.models:
+        digest = runner.digest_of(Model(name=one.name, path=one.path))
+        if one.sha256 is not None and one.sha256 != digest:
+            raise MissingError(f"model {one.name} is not the one of its digest: {one.path} is sha256 {digest}")
+        found.append(msgspec.structs.replace(one, sha256=digest))
+    return msgspec.structs.replace(workload, models=tuple(found))
+
+
+def _history(machine: str) -> tuple[ReferenceRun, ...]:
+    try:
+        return history(cache_places().machine_history, machine)
+    except MissingError:
+        return ()
+
+
+def _remember(plan: Plan, run: PairRun) -> None:
+    """Add the reference runs of a pair to the history. A cache that cannot be written keeps none."""
+    if plan.reference is None or plan.reference_workload is None:
+        return
+    seen = {one.slot: one.watched for one in run.record.runs}
+    runs = []
+    for slot, (name, figures) in enumerate(zip(REFERENCES, run.references, strict=True), 1):
+        watched = seen[name]
+        runs.append(
+            ReferenceRun(
+                at=run.record.began,
+                machine=plan.machine,
+                what=reference_name(plan),
+                speed=reference_speed(plan.reference_workload, figures),
+                clock=watched.clock if watched is not None else None,
+                power=watched.power if watched is not None else None,
+                temperature=watched.temperature if watched is not None else None,
+                comparison=plan.comparison,
+                pair=run.record.number,
+                slot=slot,
+            )
+        )
+    with contextlib.suppress(MissingError):
+        remember(cache_places().machine_history, runs)
+
+
+def reference_name(plan: Plan) -> str:
+    """Return what the reference runs are of: programs, model and arguments, as a short digest."""
+    import hashlib
+
+    from patchstack.canonical import canonical
+
+    assert plan.reference is not None and plan.reference_workload is not None
+    models = [one.sha256 for one in plan.reference_workload.models]
+    whole = canonical([plan.reference.programs, models, list(plan.reference_workload.args)])
+    return hashlib.sha256(whole).hexdigest()[:12]

@@ -1,0 +1,287 @@
+"""`patchstack bench`: real processes, whose speed is a script's; plans, coins, faults, and going on after a kill."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from patchstack.cli.bench.app import bench_app
+from patchstack.cli.failures import guarded
+from patchstack.files.places import cache_places
+from tests.support.programs import program
+
+# A machine with a little noise of its own: every run counts on, and the count gives the noise. FAST is the switch.
+SPEED = """
+count=$(cat {work}/count 2>/dev/null || echo 0)
+echo $((count + 1)) > {work}/count
+noise=$((count * 7919 % 11))
+echo "rate: $((1000 + noise + ${{FAST:-0}})).0"
+[ "$count" != "${{CRASH_AT:-none}}" ] || kill -SEGV $$
+"""
+RATE = ("--set", "program=speed", "--set", r"figures=rate=^rate: ([0-9.]+)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.stdout)
+        return found
+
+
+Bench = Callable[..., Answer]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Runs a bench command in a directory with the programs of `bin`."""
+    program(tmp_path / "bin", "speed", SPEED.format(work=tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["bench", *args])
+        capsys.readouterr()
+        code = guarded(bench_app)
+        said = capsys.readouterr()
+        return Answer(code=code, stdout=said.out, stderr=said.err)
+
+    return run
+
+
+def ab(bench: Bench, *more: str, switch: str = "FAST=50") -> Answer:
+    return bench("ab", "--bin", "bin", "--switch", switch, "-w", "command", *RATE, "--seed", "7", *more)
+
+
+def test_a_switch_that_pays_is_kept_after_nine_pairs(bench: Bench) -> None:
+    found = ab(bench, "--json").document
+    assert (found["schema"], found["outcome"], found["decided"]) == ("patchstack.bench/1", "keep", 9)
+    row = found["rows"][0]
+    assert row["shown"] == ["faster", "not worse"]
+    assert row["low"] <= row["estimate"] == pytest.approx(0.05, abs=0.01)
+    assert {pair["second"] for pair in found["pairs"]} == {"A", "B"}
+    assert found["a"]["env"] == {}
+    assert found["b"]["env"] == {"FAST": "50"}
+
+
+def test_the_screen_says_what_was_compared_and_what_it_shows(bench: Bench) -> None:
+    told = ab(bench)
+    assert told.code == 0
+    assert "keep: rate is faster by more than 1%" in told.stdout
+    assert "faster than +1%, not worse than -3%" in told.stdout
+    assert "pair  1 of at most 48, " in told.stderr
+
+
+def test_a_loss_is_rejected_and_the_demand_is_not_met(bench: Bench) -> None:
+    told = ab(bench, "--demand", "not-worse", switch="FAST=-60")
+    assert told.code == 1
+    assert "reject: rate is slower by more than 1%" in told.stdout
+    assert "the demand not-worse is not met" in told.stdout
+
+
+def test_the_same_seed_gives_the_same_coins(bench: Bench) -> None:
+    first, second = ab(bench, "--json").document, ab(bench, "--json").document
+    assert first["comparison"] != second["comparison"] or first["made"] == second["made"]
+    assert [pair["second"] for pair in first["pairs"]] == [pair["second"] for pair in second["pairs"]]
+
+
+def test_a_new_comparison_takes_no_old_runs(bench: Bench) -> None:
+    one, two = (ab(bench, "--json", "--seed", seed).document for seed in ("1", "2"))
+    keys = [set(pair["keys"].values()) for found in (one, two) for pair in found["pairs"]]
+    assert len(set().union(*keys)) == sum(map(len, keys))
+
+
+def test_a_dry_run_prints_the_plan_and_runs_nothing(bench: Bench, tmp_path: Path) -> None:
+    told = ab(bench, "--dry-run")
+    assert told.code == 0
+    assert "row        rate: primary, a gain above 1%, no loss above 3%" in told.stdout
+    assert not (tmp_path / "count").exists()
+    assert not cache_places().comparisons.exists()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 4, 8])
+def test_a_comparison_that_was_ended_goes_on_to_the_same_answer(bench: Bench, tmp_path: Path, kept: int) -> None:
+    """Records of pairs are removed, as if they had not been written: their runs are recalled, and none is run again."""
+    whole = ab(bench, "--json").document
+    directory = cache_places().comparisons / whole["comparison"]
+    for path in sorted(directory.glob("pair-*.json"))[kept:]:
+        path.unlink()
+    count = (tmp_path / "count").read_text()
+    resumed = bench("resume", whole["comparison"][:8], "--json")
+    assert (resumed.code, (tmp_path / "count").read_text()) == (0, count)
+    assert without_times(resumed.document) == without_times(whole)
+
+
+def test_runs_that_were_lost_are_run_again_with_the_same_coins(bench: Bench) -> None:
+    whole = ab(bench, "--json").document
+    directory = cache_places().comparisons / whole["comparison"]
+    for path in sorted(directory.glob("pair-*.json"))[5:]:
+        path.unlink()
+    for pair in whole["pairs"][5:]:
+        for key in pair["keys"].values():
+            (cache_places().observations / f"{key}.json").unlink()
+    resumed = bench("resume", "--json").document
+    assert resumed["pairs"][:5] == whole["pairs"][:5]
+    coins = [pair["second"] for pair in resumed["pairs"]]
+    assert coins[: len(whole["pairs"])] == [pair["second"] for pair in whole["pairs"]][: len(coins)]
+    assert resumed["outcome"] == "keep"
+
+
+def test_show_draws_the_verdict_anew_from_the_runs(bench: Bench) -> None:
+    whole = ab(bench, "--json").document
+    assert bench("show", "--json").document == whole
+    other = bench("show", "--margin", "0.2").stdout
+    assert "not planned: a margin of 20%, chosen afterwards" in other
+    assert "reject: not worth a patch: rate is below +20%" in other
+
+
+def test_a_plan_edited_by_hand_is_refused(bench: Bench) -> None:
+    whole = ab(bench, "--json").document
+    plan = cache_places().comparisons / whole["comparison"] / "plan.json"
+    plan.write_text(plan.read_text().replace('"margin": 0.01', '"margin": 0.001'))
+    told = bench("show")
+    assert told.code == 2
+    assert "was changed after it was made" in told.stderr
+
+
+def test_a_changed_run_is_refused(bench: Bench) -> None:
+    whole = ab(bench, "--json").document
+    run = cache_places().observations / f"{whole['pairs'][2]['keys']['b']}.json"
+    run.write_text(run.read_text().replace("rate: 10", "rate: 19"))
+    told = bench("show")
+    assert told.code == 4
+    assert "run b of pair 3" in told.stderr
+    assert "is missing or was changed" in told.stderr
+
+
+def test_a_record_of_another_coin_is_refused(bench: Bench) -> None:
+    whole = ab(bench, "--json").document
+    record = cache_places().comparisons / whole["comparison"] / "pair-0002.json"
+    text = record.read_text()
+    record.write_text(text.replace('"coin": 1', '"coin": -1') if '"coin": 1' in text else text.replace(": -1", ": 1"))
+    assert "does not fit the plan" in bench("show").stderr
+
+
+def test_equal_sides_are_refused(bench: Bench) -> None:
+    told = bench("ab", "--a", "./bin", "--b", "./bin", "-w", "command", *RATE)
+    assert told.code == 2
+    assert "error: both sides are the same: equal programs and equal variables" in told.stderr
+
+
+def test_a_switch_that_no_program_knows_is_refused(bench: Bench) -> None:
+    told = ab(bench, switch="SLOW=1")
+    assert told.code == 2
+    assert "knows SLOW: the switch cannot be on" in told.stderr
+
+
+def test_a_side_that_crashes_is_invalid_and_keeps_what_ran(bench: Bench) -> None:
+    told = ab(bench, "--env", "CRASH_AT=12", "--no-reference", "--json", switch="FAST=1")
+    assert told.code == 4
+    found = told.document
+    assert found["outcome"] == "INVALID"
+    assert "failed in pair 7: it crashed with SIGSEGV" in found["reason"]
+    assert len(found["pairs"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("script", "complaint"),
+    [
+        ("echo rate: 0", "the figure of rate is there 1 times"),
+        ("echo rate: 1.0; echo rate: 2.0", "the figure of rate is there 2 times"),
+        ("echo nothing", "the figure of rate is there 0 times"),
+        ("echo rate: 0.0", "the figure of rate is 0.0"),
+    ],
+)
+def test_a_run_without_its_row_does_not_count(bench: Bench, tmp_path: Path, script: str, complaint: str) -> None:
+    program(tmp_path / "bin", "speed", f"# FAST\n{script}\n")
+    told = ab(bench, "--set", "tries=1")
+    assert told.code == 4
+    if complaint != "the figure of rate is there 1 times":
+        assert complaint in told.stdout
+    assert "INVALID: the reference cannot be measured, in pair 1" in told.stdout
+
+
+def test_a_machine_that_is_not_calm_is_invalid(bench: Bench, tmp_path: Path) -> None:
+    noisy = SPEED.format(work=tmp_path).replace("count * 7919 % 11", "count % 4 / 2 * 900")
+    program(tmp_path / "bin", "speed", noisy)
+    told = ab(bench)
+    assert told.code == 4
+    assert "pairs were thrown away: the machine was not calm" in told.stdout
+    assert "was thrown away: its reference runs differ by" in told.stdout
+
+
+def test_programs_that_changed_after_the_plan_are_refused(bench: Bench, tmp_path: Path) -> None:
+    whole = ab(bench, "--json").document
+    program(tmp_path / "bin", "speed", SPEED.format(work=tmp_path) + "# FAST\n")
+    told = bench("resume", whole["comparison"])
+    assert told.code == 2
+    assert "changed after the plan was made" in told.stderr
+
+
+def test_noise_measures_a_side_against_itself(bench: Bench) -> None:
+    told = bench("noise", "--bin", "bin", "-w", "command", *RATE, "--pairs", "10", "--json")
+    assert told.document["noise"] is True
+    assert len(told.document["pairs"]) == 10
+    assert told.document["outcome"] == "reject"  # not worth a patch: nothing was changed
+
+
+def test_the_history_names_the_run_since_when_the_machine_is_slow(bench: Bench) -> None:
+    ab(bench, "--pairs", "10", "--whole")
+    with sqlite3.connect(cache_places().machine_history) as database:
+        database.execute("UPDATE reference_runs SET speed = speed * 0.8 WHERE pair >= 7")
+    told = bench("machine")
+    assert told.code == 0
+    assert "% slower since " in told.stdout
+    assert "(pair 7 of comparison " in told.stdout
+
+
+def test_a_history_that_cannot_be_written_stops_nothing(bench: Bench) -> None:
+    cache_places().machine_history.parent.mkdir(parents=True, exist_ok=True)
+    cache_places().machine_history.write_text("this is no database, and it is long enough to be seen as none")
+    assert ab(bench).code == 0
+    told = bench("machine")
+    assert told.code == 3
+    assert "the history of this machine cannot be used" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (("-w", "decod"), "there is no workload decod"),
+        (("-w", "decode"), "workload decode needs --model FILE"),
+        (("-w", "decode", "--model", "m", "--set", "nlp=1"), "workload decode has no setting nlp"),
+        (("-w", "decode", "--model", "m", "--set", "npl=8,8"), "is no list of different whole numbers"),
+        (("-w", "command", *RATE, "--set", "primary=decode *"), "is none of the rows rate"),
+        (("-w", "command", "--set", "program=speed", "--set", "figures=rate=rate: .*"), "has 0 groups"),
+        (("-w", "command", "--set", "program=x", "--set", "figures=rate=(.)"), "x is not in "),
+    ],
+)
+def test_wrong_usage_is_named(bench: Bench, args: tuple[str, ...], complaint: str) -> None:
+    told = bench("ab", "--bin", "bin", "--switch", "FAST=1", *args)
+    assert told.code in (2, 3)
+    assert complaint in told.stderr
+
+
+def test_markdown_and_page_are_written(bench: Bench, tmp_path: Path) -> None:
+    told = ab(bench, "--markdown", "out.md", "--html", "out.html")
+    assert told.code == 0
+    assert "| row | A | B | B/A | interval | shows |" in (tmp_path / "out.md").read_text()
+    page = (tmp_path / "out.html").read_text()
+    assert page.count("<svg") == 3
+    assert "<script" not in page
+    assert "Reference over time" in page
+
+
+def without_times(document: dict[str, Any]) -> dict[str, Any]:
+    pairs = [{name: value for name, value in pair.items() if name != "began"} for pair in document["pairs"]]
+    return {**document, "pairs": pairs}
