@@ -131,7 +131,7 @@ def programs_named(what: str, where: Where) -> Programs:
             library_path=where.library_path,
             name=str(directory),
         )
-    stored = chosen_build(Store(cache_places().builds), what, None)
+    stored = chosen_build(Store(cache_places().builds), what)
     programs = programs_of(stored, isolated=about.isolated, image=where.image)
     return programs if where.library_path is None else replace(programs, library_path=where.library_path)
 
