@@ -34,6 +34,7 @@ from patchstack.observe.runner import observation_of
 from patchstack.tasks import task
 
 A, B = "a", "b"
+_KEPT = Source(origin=Origin.RECALLED, made="")
 REFERENCES = ("reference 1", "reference 2")
 
 
@@ -168,14 +169,14 @@ def recorded_pairs(plan: Plan, directory: Path, observations: Observations) -> t
     Raises `NotJudged` for a run that is missing, was changed, or is of something else than the plan.
     """
     found: list[PairRun] = []
+    loaded: dict[str, object] = {}
     while (record := read_record(plan, directory, len(found) + 1)) is not None:
         figures: dict[str, Figures] = {}
         for run in record.runs:
             workload = plan.workload if run.slot in (A, B) else plan.reference_workload
             assert workload is not None
             kept = observations.find(run.key)
-            source = Source(origin=Origin.RECALLED, made=str(kept.facts.get("made", ""))) if kept is not None else None
-            observation = observation_of(kept, source) if kept is not None and source is not None else None
+            observation = observation_of(kept, _KEPT) if kept is not None else None
             if kept is None or observation is None or _digest(observation) != run.output:
                 raise NotJudged(
                     f"run {run.slot} of pair {record.number} of {plan.comparison} is missing or was changed",
@@ -183,9 +184,12 @@ def recorded_pairs(plan: Plan, directory: Path, observations: Observations) -> t
                 )
             side = {A: plan.a, B: plan.b}.get(run.slot, plan.reference)
             assert side is not None
-            wanted = (side.programs, [workload.program, *workload.args], {**workload.env, **side.env}, plan.machine)
-            facts = kept.facts
-            if (facts.get("programs"), facts.get("argv"), facts.get("env"), facts.get("hardware")) != wanted:
+            made, env = kept.ingredients, {**workload.env, **side.env}
+            wanted = (workload.program, [*workload.args], env, plan.kind, salt(plan, record.number, run.slot))
+            found_there = tuple(made.get(name) for name in ("program", "args", "env", "kind", "salt"))
+            hardware, programs = str(made.get("hardware")), made.get("programs")
+            same = programs == loaded.setdefault(run.slot, programs)
+            if found_there != wanted or not hardware.startswith(plan.machine) or not same:
                 raise NotJudged(f"run {run.slot} of pair {record.number} is not the one of the plan {plan.comparison}")
             figures[run.slot] = _figures(workload, observation, record.number, run.slot)
         found.append(_pair_run(plan, record, figures))
