@@ -24,6 +24,9 @@ from patchstack.cli.proving import proving_machine
 from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from patchstack.builds.inputs.plan import Request
     from patchstack.evidence.ledger import Candidate, Decision, Ledger
     from patchstack.evidence.origin import Recorded
     from patchstack.workflow.candidate.accept import AcceptStep, Terms
@@ -72,28 +75,15 @@ def accept_command(
     from patchstack.workflow.candidate.acceptance import accept
     from patchstack.workflow.candidate.candidate import described, ledger_directory, open_candidates
 
-    if sign is not None and not sign.is_file():
-        raise UsageError(f"there is no key {sign}", hint="ssh-keygen -t ed25519 -f KEY makes one")
+    _check_key(sign)
     found = the_workspace(workspace)
-    config = one_series(found, [series] if series else ())
     terms = _terms(found, suite, without_gates, benchmark or (), unproven or ())
     cache, ledger = open_cache(offline=offline), Ledger(ledger_directory(found.root))
-    way = open_candidates(config, cache, ref)
+    way = open_candidates(one_series(found, [series] if series else ()), cache, ref)
     candidates = described(way)
     _warn(way, candidates, ledger)
     request = Request(variant=variant or None, arch=arch, image=image)
-    recorded = _signed_evidence(found, signers)
-    with proving_machine(
-        found,
-        config,
-        engine,
-        request,
-        purpose="patchstack accept",
-        allow=terms.allow,
-        offline=offline,
-        again=again,
-        recorded=recorded,
-    ) as machine:
+    with _machine(found, way, engine, request, terms, signers, offline=offline, again=again) as machine:
         if dry_run:
             _plan(way, terms, machine)
             return
@@ -104,6 +94,36 @@ def accept_command(
     _print(done, json=json)
     if code := exit_code(done.verdicts):
         raise typer.Exit(int(code))
+
+
+def _check_key(key: Path | None) -> None:
+    """Raise `UsageError` for a key that does not exist, before anything is built."""
+    if key is not None and not key.is_file():
+        raise UsageError(f"there is no key {key}", hint="ssh-keygen -t ed25519 -f KEY makes one")
+
+
+def _machine(
+    workspace: Workspace,
+    way: CandidateRange,
+    engine: str | None,
+    request: Request,
+    terms: Terms,
+    signers: str | None,
+    *,
+    offline: bool,
+    again: bool,
+) -> AbstractContextManager[ProvingMachine]:
+    return proving_machine(
+        workspace,
+        way.config,
+        engine,
+        request,
+        purpose="patchstack accept",
+        allow=terms.allow,
+        offline=offline,
+        again=again,
+        recorded=_signed_evidence(workspace, signers),
+    )
 
 
 def _terms(
