@@ -171,6 +171,11 @@ class Side:
     args: tuple[str, ...] = ()
     env: Environment = ()
 
+    def same_run(self, other: Side) -> bool:
+        """Whether both are run alike: nothing that is set differs."""
+        env, theirs = merged(_ENVIRONMENT, self.env), merged(_ENVIRONMENT, other.env)
+        return self.model == other.model and self.args == other.args and env == theirs
+
     @property
     def pinned(self) -> bool:
         """Whether the model is known to be the one of its digest."""

@@ -28,7 +28,8 @@ class Programs:
     """The files of a build that gates run. `directory` is its `bin` on this machine; `image` is what containers of it
     run in, `platform` what it was built for, `gpus` whether it wants them; `library_path` is where libraries are that
     it does not bring (a CUDA toolkit's), as a job sees it, and `paths` what a container must be given for that. `key`
-    is that of a stored build, which its programs may carry, and `name` says in words what it is."""
+    is that of a stored build, which its programs may carry, and `stamps` are other keys that they may carry; `name`
+    says in words what it is."""
 
     directory: Path
     platform: str
@@ -37,6 +38,7 @@ class Programs:
     library_path: str | None = None
     paths: tuple[EnginePath, ...] = ()
     key: str | None = None
+    stamps: tuple[str, ...] = ()
     name: str = ""
 
     def names(self) -> frozenset[str]:
@@ -49,7 +51,8 @@ class Programs:
 
     def loaded(self) -> LoadedFiles:
         """Return the reader of which files a program may load."""
-        return LoadedFiles(self.directory, self.names(), stamp=self.key)
+        stamps = (*self.stamps, *((self.key,) if self.key is not None else ()))
+        return LoadedFiles(self.directory, self.names(), stamps)
 
     def digest(self) -> str:
         """SHA-256 over the names and contents of all of them, in hex."""

@@ -26,12 +26,12 @@ _PIECE = 1 << 22
 
 
 class LoadedFiles:
-    """The files of a directory of programs, read once. `stamp` is the build key, which programs carry."""
+    """The files of a directory of programs, read once. `stamps` are the build keys that programs carry."""
 
-    def __init__(self, directory: Path, names: Iterable[str], stamp: str | None = None) -> None:
+    def __init__(self, directory: Path, names: Iterable[str], stamps: Iterable[str] = ()) -> None:
         self._directory = directory
         self._names = frozenset(names)
-        self._stamp = stamp.encode() if stamp else b""
+        self._stamps = tuple(stamp.encode() for stamp in stamps if stamp)
         self._elves: dict[str, Elf | None] | None = None
         self._digests: dict[Path, str] = {}
 
@@ -43,6 +43,12 @@ class LoadedFiles:
         """Return every file with its digest."""
         return {name: self.digest(name) for name in sorted(self._names)}
 
+    def borrowable(self, program: str, others: Iterable[str]) -> bool:
+        """Whether a program can run with libraries of those names: it needs some of this build's, and all are there."""
+        elf = self._read().get(program)
+        needed = [one for one in elf.needed if one in self._names] if elf is not None else []
+        return bool(needed) and set(needed) <= set(others)
+
     def digest(self, name: str) -> str:
         """Return the SHA-256 of a file's content, in hex.
 
@@ -52,7 +58,7 @@ class LoadedFiles:
         path = (self._directory / name).resolve()
         if path not in self._digests:
             elf = self._read().get(name)
-            self._digests[path] = _digest(path, self._stamp, elf.build_id if elf is not None else None)
+            self._digests[path] = _digest(path, self._stamps, elf.build_id if elf is not None else None)
         return self._digests[path]
 
     def _loaded(self, program: str) -> frozenset[str]:
@@ -98,14 +104,14 @@ def _elf(path: Path) -> Elf | None:
         return None
 
 
-def _digest(path: Path, stamp: bytes, build_id: tuple[int, int] | None) -> str:
+def _digest(path: Path, stamps: Iterable[bytes], build_id: tuple[int, int] | None) -> str:
     whole = hashlib.sha256()
     with path.open("rb") as file:
         if not path.stat().st_size:
             return whole.hexdigest()
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             at = 0
-            for start, length in sorted(_masked(content, stamp, build_id)):
+            for start, length in sorted(_masked(content, stamps, build_id)):
                 start, end = max(start, at), start + length
                 _update(whole, content, at, start)
                 whole.update(bytes(max(0, end - start)))
@@ -114,12 +120,13 @@ def _digest(path: Path, stamp: bytes, build_id: tuple[int, int] | None) -> str:
     return whole.hexdigest()
 
 
-def _masked(content: mmap.mmap, stamp: bytes, build_id: tuple[int, int] | None) -> list[tuple[int, int]]:
+def _masked(content: mmap.mmap, stamps: Iterable[bytes], build_id: tuple[int, int] | None) -> list[tuple[int, int]]:
     found = [build_id] if build_id is not None else []
-    at = content.find(stamp) if stamp else -1
-    while at >= 0:
-        found.append((at, len(stamp)))
-        at = content.find(stamp, at + len(stamp))
+    for stamp in stamps:
+        at = content.find(stamp)
+        while at >= 0:
+            found.append((at, len(stamp)))
+            at = content.find(stamp, at + len(stamp))
     return found
 
 

@@ -21,13 +21,15 @@ class RunContext:
     """Who asks, and what the runs may use.
 
     `kind` is the kind of check with its version (`kl/1`). `gpu`: programs that use GPUs get them; if not, GPUs are
-    hidden from them. `reference` is the build whose output the references of the checks are, if that is known; it is
-    not part of a key.
+    hidden from them. `reference` is the build whose output the references of the checks are, if that is known, and
+    `judge` the build that a test program is taken from, so that what is judged does not bring its own judge. Neither is
+    part of a key.
     """
 
     kind: str
     gpu: bool = True
     reference: Programs | None = None
+    judge: Programs | None = None
 
 
 class Observer(Protocol):
@@ -48,6 +50,14 @@ class Observer(Protocol):
         A build is named by its key or by the directory of its programs (see `other_build`). Raises `MissingError` if
         there is no such build, or if it wants a GPU that this one does not have; `NotHeldError` for one that did not
         compile.
+        """
+        ...
+
+    def judged_with(self, program: str, judge: Programs) -> OtherBuild:
+        """These libraries with one program of another build, in the same context. To be closed by the caller.
+
+        It may be the very same program. Raises `MissingError` if the other build lacks it, or if it cannot be taken:
+        its libraries are linked into it, or are not all here.
         """
         ...
 

@@ -67,7 +67,18 @@ class Replay:
         return replace(self, context=context)
 
     def beside(self, build: str | Programs) -> Replay:
-        return replace(self, files=self.builds.named(build), context=replace(self.context, reference=None))
+        return replace(self, files=self.builds.named(build), context=replace(self.context, reference=None, judge=None))
+
+    def judged_with(self, program: str, judge: Programs) -> Replay:
+        theirs = self.builds.named(judge)
+        if program not in theirs:
+            raise MissingError(f"the other build has no {program}")
+        files = {**self.files, program: theirs[program]}
+        ran = [one for one in self.records if one.ingredients.get("program") == program]
+        taken = [one for one in ran if _contained(dict(one.ingredients.get("programs", {})).items(), files)]
+        if theirs[program] != self.files.get(program) and not taken:
+            raise MissingError(f"{program} of the other build did not run with the libraries of this one")
+        return replace(self, files=files, context=replace(self.context, reference=None, judge=None))
 
     def build_digest(self) -> str:
         return hashlib.sha256(canonical(dict(self.files))).hexdigest()

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import tempfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from patchstack.errors import MissingError
 from patchstack.evidence.key import Ingredients, observation_key
 from patchstack.evidence.origin import Origin, Recorded, Source
 from patchstack.evidence.store import Observations, Record
+from patchstack.observe.borrowed import with_program
 from patchstack.observe.from_build import named_programs, shown
 from patchstack.observe.layout import Paths, Programs, mounted, run_entries, volumes
 from patchstack.observe.observer import RunContext, one_try
@@ -109,6 +111,7 @@ class Runner:
         self.builds = builds
         self._context = context
         self._station = _Station(engine, programs)
+        self._held = ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -119,6 +122,7 @@ class Runner:
     def close(self) -> None:
         """Remove what the runs left on the engine; kept files stay."""
         self._station.close()
+        self._held.close()
 
     @property
     def context(self) -> RunContext:
@@ -150,12 +154,22 @@ class Runner:
         if programs.gpus and not self.files.gpus:
             raise MissingError(f"build {shown(build)} uses a GPU, and the one to be judged does not")
         self._station.others[build if isinstance(build, str) else programs.key or str(programs.directory)] = programs
+        return self._other(programs)
+
+    def judged_with(self, program: str, judge: Programs) -> Runner:
+        with ExitStack() as held:
+            programs = held.enter_context(with_program(self.files, program, judge))
+            other = self._other(programs)
+            other._held = held.pop_all()
+        return other
+
+    def _other(self, programs: Programs) -> Runner:
         return Runner(
             self.engine,
             programs,
             observations=self.observations,
             memory=self.memory,
-            context=replace(self.context, reference=None),
+            context=replace(self.context, reference=None, judge=None),
             hardware=self.hardware,
             again=self.again,
             builds=self.builds,

@@ -57,6 +57,9 @@ class FakeObserver:
         view.context = context
         return view
 
+    def judged_with(self, program: str, judge: Programs) -> OtherBuild:
+        raise NotImplementedError
+
     def beside(self, build: str | Programs) -> OtherBuild:
         raise MissingError("there is no other build here")
 

@@ -9,6 +9,7 @@ case was lost.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections import Counter
@@ -34,6 +35,7 @@ PROGRAM = "test-backend-ops"
 _ENVIRONMENT: Environment = (("GGML_NO_BACKTRACE", "1"),)
 _SHOWN = 3
 _LISTED = 50
+_NOT_LINKED = 127  # what the dynamic loader exits with if a library or a symbol is missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +263,28 @@ def settings_of(values: Values) -> OperatorSettings:
 
 
 def run(settings: OperatorSettings, runner: Observer) -> Judgement:
-    """Test the operators, see what is supported, run alone what fails, and judge."""
+    """Test the operators, see what is supported, run alone what fails, and judge.
+
+    If the base is known, its test program is run with this build's libraries: a candidate does not bring its own judge.
+    If that does not run, this build's own is taken, and the judgement says so.
+    """
+    if runner.context.judge is not None:
+        with contextlib.suppress(MissingError), runner.judged_with(PROGRAM, runner.context.judge) as borrowed:
+            judgement = _run(settings, borrowed)
+            if not judgement.details.get("unlinked"):
+                return _judged_by(judgement, OF_THE_BASE)
+        return _judged_by(_run(settings, runner), OWN)
+    return _run(settings, runner)
+
+
+OF_THE_BASE, OWN = "judged by the test program of the base", "judged by its own test program"
+
+
+def _judged_by(judgement: Judgement, judge: str) -> Judgement:
+    return replace(judgement, reason=f"{judgement.reason}; {judge}", details={**judgement.details, "judge": judge})
+
+
+def _run(settings: OperatorSettings, runner: Observer) -> Judgement:
     complete = _tested_well(settings)
     tested = retry(runner, settings.test(settings.ops, "tests"), complete, tries=settings.tries)
     if tested.observation is None:
@@ -269,6 +292,7 @@ def run(settings: OperatorSettings, runner: Observer) -> Judgement:
             verdict=Verdict.INVALID,
             reason=tested.complaint,
             expected=_expected(settings),
+            details={"unlinked": True} if any(one.code == _NOT_LINKED for one in tested.attempts) else {},
             attempts=tested.attempts,
         )
     listed = retry(runner, settings.support(), _listed_well(settings.backend), tries=settings.tries)

@@ -73,6 +73,8 @@ def settings_problems(settings: CommandSettings) -> list[tuple[str, str]]:
         found.append(
             ("must", "must is missing or empty: a program that did nothing has an exit code too; what must it print?")
         )
+    if anything := [text for text in settings.must if re.search(text, "") is not None]:
+        found.append(("must", f"{anything[0]!r} is in every line, also in an empty one: the gate could not fail"))
     if both := [text for text in settings.must if text in settings.must_not]:
         found.append(("must_not", f"{both[0]!r} must be printed, and must not"))
     return found

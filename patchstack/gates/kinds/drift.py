@@ -62,6 +62,7 @@ def settings_of(values: Values) -> DriftSettings:
     contexts = values[CONTEXTS_SETTING]
     settings = DriftSettings(kl=kl.compared(values, context=contexts[0]), contexts=contexts)
     values.complain_all(("contexts", problem) for problem in settings_problems(settings))
+    kl.complain_of_equal_sides(values, settings.kl)
     return settings
 
 

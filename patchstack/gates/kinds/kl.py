@@ -180,7 +180,19 @@ def settings_of(values: Values) -> KlSettings:
     """The settings that values make."""
     settings = compared(values, context=values[CONTEXT])
     complain_of_shape(values, settings)
+    complain_of_equal_sides(values, settings)
     return settings
+
+
+def complain_of_equal_sides(values: Values, settings: KlSettings) -> None:
+    """Complain if nothing differs between the two sides: a run would be compared with itself, and could not fail."""
+    base, test = settings.comparison.base, settings.comparison.test
+    if base.model == NO_MODEL or settings.base_build is not None:
+        return
+    if base.same_run(test):
+        told = "nothing differs between base and model: a run would be compared with itself"
+        ways = [values.written(one.name) for one in (COMPARED, BASE_ENV, BASE_BUILD)]
+        values.complain(BASE_ENV.name, f"{told}; one of {', '.join(ways)} makes them differ")
 
 
 def complain_of_shape(values: Values, settings: KlSettings) -> None:
@@ -263,6 +275,11 @@ def check(settings: KlSettings, runner: Observer, base_runner: Observer) -> Chec
     noise = None
     limits = settings.limits
     comparison = settings.comparison
+    alike = base_runner is not runner and base_runner.build_digest() == runner.build_digest()
+    if alike and comparison.base.same_run(comparison.test):
+        nothing = Measured(context=comparison.context, statistics=None)
+        why = "the programs of the base are these programs, and nothing else differs: a run compared with itself"
+        return Checked(measured=nothing, verdict=Verdict.INVALID, reason=why, limits=limits)
     if settings.calibrate is not None:
         itself = replace(comparison, test=comparison.base)
         noise = measure(itself, base_runner, base_runner, salt="A/A")

@@ -51,7 +51,7 @@ from patchstack.llama.settings import (
 from patchstack.observe.declared import Named, Setting, Text, Values, Whole
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Json
-from patchstack.observe.settings import Environment
+from patchstack.observe.settings import Environment, merged
 from patchstack.verdict import Verdict
 
 
@@ -215,7 +215,7 @@ def settings_problems(settings: TokensSettings) -> list[tuple[str, str]]:
             continue
         if state.same_as == state.name or state.same_as not in by_name:
             found.append(("states", f"{state.name}: there is no other state {state.same_as!r}"))
-        elif by_name[state.same_as].env == state.env:
+        elif merged(settings.prompting.env, by_name[state.same_as].env) == merged(settings.prompting.env, state.env):
             found.append(("states", f"{state.name} and {state.same_as} have the same environment: they would be one"))
     return found
 

@@ -232,8 +232,9 @@ def of_the_next(suite: Suite, judgement: Judgement, referring: Observer) -> Judg
 
 
 def _referring_to(build: Stored, ready: Runner) -> Runner:
-    """The runner, for gates whose references are of that build."""
-    return ready.within(dataclasses.replace(ready.context, reference=programs_of(build, isolated=ready.about.isolated)))
+    """The runner, for gates whose references are of that build, and whose test programs come from it."""
+    programs = programs_of(build, isolated=ready.about.isolated)
+    return ready.within(dataclasses.replace(ready.context, reference=programs, judge=programs))
 
 
 def _gate_step(gate: Gate, judgement: Judgement, which: str, key: str, others: Mapping[str, Programs]) -> AcceptStep:

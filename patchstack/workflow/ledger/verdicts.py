@@ -53,7 +53,7 @@ class Material:
             records=tuple(self.records.values()) if records is None else records,
             files=files.get(str(self.builds[which]["build"]), {}),
             builds=RecordedBuilds(root=self.root, files=files),
-            context=RunContext(kind="", reference=known),
+            context=RunContext(kind="", reference=known, judge=known),
         )
 
 

@@ -40,8 +40,8 @@ def build(tmp_path: Path) -> Path:
     return bin_
 
 
-def files(build: Path, program: str, stamp: str | None = None) -> dict[str, str]:
-    return LoadedFiles(build, [path.name for path in build.iterdir()], stamp).by(program)
+def files(build: Path, program: str, *stamps: str) -> dict[str, str]:
+    return LoadedFiles(build, [path.name for path in build.iterdir()], stamps).by(program)
 
 
 def test_a_program_counts_with_the_libraries_it_needs_and_with_backends(build: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,17 @@ from patchstack.errors import ConfigError, MissingError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import backend_ops
 from patchstack.gates.kinds.backend_ops import (
+    PROGRAM,
     CaseList,
     OperatorSettings,
     case_list,
     compared,
     digest_of,
     read_case_list,
+    run,
 )
 from patchstack.llama.backend_ops_output import ConsoleOutput, contradiction, read_supported, read_tested
+from patchstack.observe.layout import Programs
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
 from patchstack.workspace.mapping import Node
@@ -390,3 +395,48 @@ def test_a_list_that_is_not_the_one_of_its_digest_is_complained_about(tmp_path: 
     (tmp_path / "cases").write_text(f"{ADD}\n")
     _, problems = read(tmp_path, "backend: CPU\nop: ADD\ncases: {file: cases, count: 2}\n")
     assert any("which is not what stands here" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [("linked", "judged by the test program of the base"), ("static", "judged by its own test program")],
+)
+def test_a_candidate_is_judged_by_the_test_program_of_the_base(tmp_path: Path, given: str, told: str) -> None:
+    """The candidate's own test program says OK whatever its library computes; the base's does not."""
+    captured = (DATA / "llama" / "captured" / "backend-ops.out").read_text()
+    fails = (DATA / "llama" / "captured" / "backend-ops-fail.out").read_text()
+    support = (DATA / "llama" / "captured" / "backend-ops-support.out").read_text()
+
+    def build(name: str, right: int, *, honest: bool) -> Path:
+        directory = tmp_path / name
+        directory.mkdir()
+        for file, text in (("ok", captured), ("fail", fails), ("support", support)):
+            (tmp_path / f"{file}.txt").write_text(text)
+        (tmp_path / "lib.c").write_text(f"int right(void) {{ return {right}; }}\n")
+        ask = "right()" if honest else "1"
+        (tmp_path / "main.c").write_text(
+            "#include <stdio.h>\n#include <string.h>\nint right(void);\n"
+            'static int show(const char * path) { FILE * f = fopen(path, "r"); int c;'
+            " while ((c = fgetc(f)) != EOF) putchar(c); return 0; }\n"
+            "int main(int argc, char ** argv) { (void) argc; right();"
+            f' if (!strcmp(argv[1], "support")) return show("{tmp_path}/support.txt");'
+            f' if ({ask}) return show("{tmp_path}/ok.txt"); show("{tmp_path}/fail.txt"); return 1; }}\n'
+        )
+        shared = ["-shared", "-fPIC", "-Wl,-soname,libggml.so", "-o", "libggml.so", str(tmp_path / "lib.c")]
+        run_cc(directory, *shared)
+        parts = ["-L.", "-lggml", "-Wl,-rpath,$ORIGIN"] if given == "linked" else [str(tmp_path / "lib.c")]
+        run_cc(directory, "-o", PROGRAM, str(tmp_path / "main.c"), *parts)
+        return directory
+
+    def run_cc(directory: Path, *arguments: str) -> None:
+        subprocess.run(["cc", *arguments], cwd=directory, check=True)
+
+    base, candidate = build("base", 1, honest=True), build("candidate", 0, honest=False)
+    settings = OperatorSettings(backend="CPU", ops=("ARGMAX", "L2_NORM"), alone=0)
+    with a_bench(candidate, tmp_path) as bench:
+        assert run(settings, bench).verdict is Verdict.PASS, "its own judge lies"
+        judge = Programs(directory=base, platform=bench.about.platform)
+        judgement = run(settings, bench.within(dataclasses.replace(bench.context, judge=judge)))
+    assert judgement.reason.endswith(told)
+    assert judgement.verdict is (Verdict.FAIL if given == "linked" else Verdict.PASS)
+    assert judgement.details["judge"] == told

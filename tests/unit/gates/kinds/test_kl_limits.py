@@ -112,7 +112,7 @@ def test_settings_are_read(tmp_path: Path) -> None:
     assert (comparison.base.env, comparison.test.env) == ((("A", "0"),), (("A", "1"),))
     assert comparison.base.args == comparison.test.args == ("-t", "2")
     assert (spec.limits, spec.calibrate) == (Limits(mean=0.01, same_top=99), 3)
-    plain, problems = read_settings(kl, tmp_path, "base: a\nmodel: a\ntext: t.txt\n")
+    plain, problems = read_settings(kl, tmp_path, "base: a\nmodel: b\ntext: t.txt\n")
     assert problems == []
     assert (plain.limits, plain.calibrate, plain.comparison.chunks) == (Limits(mean=1e-3, same_top=99.5), None, None)
 
@@ -133,6 +133,14 @@ def test_settings_are_read(tmp_path: Path) -> None:
         ("base: a\nmodel: a\ntext: t.txt\ncalibrate: yes please", "not a number"),
         ("base: a\nmodel: a\ntext: t.txt\nargs: [-c, '64']", "-c: the gate sets it"),
         ("base: a\nmodel: a\ntext: t.txt\nchunk: 3", "perhaps you meant chunks"),
+        (
+            "base: a\nmodel: a\ntext: t.txt",
+            "nothing differs between base and model: a run would be compared with itself",
+        ),
+        ("base: a\nmodel: a\ntext: t.txt\nenv: {A: '1'}", "one of model:, base_env:, base_build: makes them differ"),
+        ("base: a\nmodel: a\ntext: t.txt\nenv: {A: '1'}\nbase_env: {A: '1'}", "nothing differs"),
+        ("base: a\nmodel: a\ntext: t.txt\nargs: [-t, '1']\nbase_args: [-t, '1']", "nothing differs"),
+        ("base: a\nmodel: a\ntext: t.txt\nbase_env: {GGML_NO_BACKTRACE: '1'}", "nothing differs"),
     ],
 )
 def test_wrong_settings_are_complained_about(tmp_path: Path, text: str, told: str) -> None:
