@@ -34,6 +34,7 @@ from patchstack.observe.layout import Programs
 from patchstack.observe.observer import Observer
 from patchstack.observe.runner import Runner
 from patchstack.series.files.order import has_patches
+from patchstack.series.lock import read_lock
 from patchstack.series.verify.verify import prove
 from patchstack.tasks import clock, task
 from patchstack.verdict import Verdict, exit_code
@@ -147,7 +148,10 @@ def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
     if not result.holds:
         detail = result.first_problem or "the series is not the fork below the candidate"
         after = prove(dataclasses.replace(way.config, fork_ref=way.head.oid, expect="fork"), cache)
-        if after.holds:  # an accept that was ended behind its export
+        # An accept that was ended behind its export; or a commit that is decided on anew.
+        if not after.holds and (end := decided_anew(way)) is not None:
+            after = prove(dataclasses.replace(way.config, fork_ref=end, expect="fork"), cache)
+        if after.holds:
             result, detail = after, f"the series has {way.head.oid[:12]} already"
     return AcceptStep(
         name="verify",
@@ -155,6 +159,15 @@ def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
         detail=detail,
         evidence={"tree": result.applied_tree},
     )
+
+
+def decided_anew(way: CandidateRange) -> str | None:
+    """Return the last commit of the series, if the series goes on after the candidates, which it has already."""
+    lock = read_lock(way.config.patches) if has_patches(way.config.patches) else None
+    known = {patch.commit for patch in lock.patches} if lock is not None else set()
+    if lock is None or way.head.oid == lock.head or not {one.oid for one in way.new} <= known:
+        return None
+    return lock.head
 
 
 def gated(

@@ -14,7 +14,7 @@ from patchstack.series.history import check_pushed
 from patchstack.series.mirror.export import ExportPlan, carry_out
 from patchstack.tasks import task, timed
 from patchstack.verdict import Verdict, exit_code
-from patchstack.workflow.candidate.accept import AcceptStep, Terms, alike, decide, examine
+from patchstack.workflow.candidate.accept import AcceptStep, Terms, alike, decide, decided_anew, examine
 from patchstack.workflow.candidate.candidate import CandidateRange
 from patchstack.workflow.candidate.evidence import carried_terms, evidence_of
 from patchstack.workflow.candidate.pending import keep
@@ -25,7 +25,8 @@ from patchstack.workflow.machine import ProvingMachine
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
     """How an acceptance ended: the steps in order; the decision and the export that followed, both None if something
-    does not hold. Then nothing was written but what `reject` may take up."""
+    does not hold. Then nothing was written but what `reject` may take up. No export follows if the series has the
+    commits already, and others after them."""
 
     series: str
     commits: tuple[str, ...]
@@ -98,6 +99,8 @@ def accept(
         return Accepted(series=way.config.name, commits=commits, steps=tuple(steps))
     decision, file = decide(way, candidates, evidence, ledger, why=why)
     decided(file)
+    if decided_anew(way) is not None:
+        return Accepted(series=way.config.name, commits=commits, steps=tuple(steps), decision=decision)
     with task("export"):
         plan = plan_with_candidate(way, cache)
         carry_out(plan)

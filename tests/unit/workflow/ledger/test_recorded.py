@@ -115,3 +115,19 @@ def test_a_record_that_is_not_the_one_that_was_named_does_not_count(made: Decide
     here = recorded_evidence(made.root, None)
     assert here is not None
     assert here.find(key) is None
+
+
+def test_a_commit_in_the_middle_of_the_series_is_decided_anew(made: Decided) -> None:
+    old = made.decision("Rows a block")
+    lock = (made.root / "patches" / "series.lock").read_bytes()
+    suite = (made.root / "patchstack.yaml").read_text()
+    (made.root / "patchstack.yaml").write_text(suite.replace("mean: 1.0", "mean: 0.9"))
+    done = made.accept(made.toy.fork.commits[0])
+    assert done.decision is not None
+    assert done.export is None, "the series goes on after it, and stays as it is"
+    assert (made.root / "patches" / "series.lock").read_bytes() == lock
+    assert done.decision.supersedes == (old.id,)
+    found = made.check()
+    assert made.wrong() == []
+    assert [one.superseded_by for one in found.decisions if one.decision == old] == [done.decision.id]
+    assert sum(one.counts for one in found.decisions) == 2
