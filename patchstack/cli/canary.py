@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,6 +47,12 @@ def canary_command(
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="FILE", help="Write the forecast's heat map there as SVG.")
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write a page with a picture: every patch at every upstream commit."
+        ),
+    ] = None,
     quick: Annotated[
         bool,
         typer.Option(
@@ -67,15 +74,14 @@ def canary_command(
 
     _check_options(strict=strict, blame=blame, svg=svg, forecast=forecast, days=days)
     configs = chosen_series(series or (), workspace, patches=patches, upstream=upstream, pin=pin)
-    if svg is not None and len(configs) > 1:
-        raise UsageError("--svg is for one series", hint=f"name one of {', '.join(one.name for one in configs)}")
-    question = Question(strict=strict, blame=blame, search=not quick)
+    _one_series(configs, {"--svg": svg, "--html": html})
+    question = Question(strict=strict, blame=blame, search=not quick, timeline=html is not None)
     cache = open_cache(offline=offline)
 
     def look(config: SeriesConfig) -> Exit:
         with naming_clones(config):
             found, outlook = look_ahead(config, cache, to, question, days=days if forecast else None, what="--to")
-        return _reported(found, outlook, svg, as_json=json)
+        return _reported(found, outlook, svg, html, as_json=json)
 
     raise typer.Exit(int(each_series(configs, look, _print_error if json else None)))
 
@@ -90,7 +96,20 @@ def _check_options(*, strict: bool, blame: bool, svg: Path | None, forecast: boo
         raise UsageError(f"--days {days} is no number of days")
 
 
-def _reported(found: Canary, outlook: Forecast | None, svg: Path | None, *, as_json: bool) -> Exit:
+def _one_series(configs: Sequence[SeriesConfig], pictures: Mapping[str, Path | None]) -> None:
+    """Raise `UsageError` if a picture was asked for, and there are several series to draw."""
+    for option, file in pictures.items():
+        if file is not None and len(configs) > 1:
+            raise UsageError(
+                f"{option} is for one series", hint=f"name one of {', '.join(one.name for one in configs)}"
+            )
+    if pictures["--html"] is not None:
+        from patchstack.report.plots import require_plots
+
+        require_plots()
+
+
+def _reported(found: Canary, outlook: Forecast | None, svg: Path | None, html: Path | None, *, as_json: bool) -> Exit:
     """Print what was found of one series, and give its exit code."""
     if as_json:
         from patchstack.report.documents.canary import canary_document
@@ -104,6 +123,11 @@ def _reported(found: Canary, outlook: Forecast | None, svg: Path | None, *, as_j
 
         replace_file(svg, heat_svg(outlook).encode())
         talk(f"wrote {svg}")
+    if html is not None:
+        from patchstack.report.canary_page import write_page
+
+        write_page(found, html)
+        talk(f"wrote {html}")
     return Exit.HOLDS if found.applies else Exit.DOES_NOT_HOLD
 
 

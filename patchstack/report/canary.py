@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from patchstack.report.table import Give, Table
 from patchstack.report.text import counted, patch_count
 from patchstack.upstream.canary.landed import drop_reason
-from patchstack.upstream.canary.result import APPLIES, Broken, Canary, CanaryPatch, State, breaking
+from patchstack.upstream.canary.result import (
+    APPLIES,
+    Broken,
+    Canary,
+    CanaryPatch,
+    Culprit,
+    State,
+    breaking,
+    to_mend,
+)
 
 _STYLES = {
     **{state.value: "red" for state in State},
@@ -87,25 +96,56 @@ def canary_truth(result: Canary) -> str:
 
 
 def canary_explanation(result: Canary) -> Iterator[str]:
-    """What explains the table: every patch that is not plainly fine, and the commits to blame."""
+    """What to do, in the order to do it: patches to mend, grouped by the upstream commit that breaks them, those that
+    free the most others first; patches to drop; patches to look at; and with blame, the first breaks."""
+    told: set[str] = set()
+    for culprit in to_mend(result):
+        yield _header(culprit)
+        for patch in culprit.roots:
+            yield f"    {patch.file}: {patch.state.value}"
+            yield from _said(patch, "        ")
+        if culprit.freed:
+            yield f"    frees {', '.join(_number(patch) for patch in culprit.freed)}"
+        told.update(patch.file for patch in (*culprit.roots, *culprit.freed))
     for patch in result.patches:
-        if patch.state in (State.CLEAN, State.OFFSET):
+        if patch.file in told or (patch.state in (State.CLEAN, State.OFFSET) and not _noted(patch)):
             continue
         yield f"{patch.file}: {patch.state.value}"
         if patch.state is State.CASCADE:
             yield f"    only because of {', '.join(patch.causes)}"
-            continue
-        if patch.state is State.LANDED and patch.like is not None:
+        elif patch.state is State.LANDED and patch.like is not None:
             yield f"    drop it: --why {_quoted(drop_reason(patch.like))}"
-            continue
-        for line in patch.problems[:4]:
-            yield f"    {line}"
-        if len(patch.problems) > 4:
-            yield f"    and {len(patch.problems) - 4} more places"
-        said = patch.detail.removeprefix("; ".join(patch.problems)).removeprefix("; ")
-        for line in said.split("; ") if said else ():
-            yield f"    {line}"
+        else:
+            yield from _said(patch, "    ")
     yield from _blamed(result)
+
+
+def _header(culprit: Culprit) -> str:
+    """The commit to begin with, and what mending its patches gives."""
+    count = len(culprit.freed)
+    frees = f", which frees {count} more" if count else ""
+    what = f"mend {patch_count(len(culprit.roots))}{frees}"
+    if culprit.commit is None:
+        return f"{what}:"
+    commit = culprit.commit
+    title = commit.subject.removesuffix(f"(#{commit.pr})").strip()
+    return f"{what}: {commit.label} {title} ({commit.oid[:12]}, {commit.author}, {commit.date})"
+
+
+def _said(patch: CanaryPatch, margin: str) -> Iterator[str]:
+    """The reasons against a patch, and what else is to be said of it."""
+    for line in patch.problems[:4]:
+        yield f"{margin}{line}"
+    if len(patch.problems) > 4:
+        yield f"{margin}and {len(patch.problems) - 4} more places"
+    said = patch.detail.removeprefix("; ".join(patch.problems)).removeprefix("; ")
+    for line in said.split("; ") if said else ():
+        yield f"{margin}{line}"
+
+
+def _noted(patch: CanaryPatch) -> bool:
+    """Whether more is to be said of a patch that applies than by how many lines it moved."""
+    return any(not line.startswith("its lines are ") for line in patch.problems)
 
 
 def _quoted(text: str) -> str:

@@ -88,6 +88,7 @@ _CONFIG: dict[str, object] = {
     "range": {"category": list(PALETTE)},
     "mark": {"color": PALETTE[0]},
 }
+_MARK = re.compile(r"""(<path aria-label="([^"]*)" role="graphics-symbol"[^>]*?)(?:/>|></path>)""")
 _ID = re.compile(r"""(\bid="|url\(#|xlink:href="#)([A-Za-z_][\w-]*)""")
 
 
@@ -101,7 +102,8 @@ def require_plots() -> None:
 
 def svg_of(spec: Mapping[str, object], *, title: str) -> str:
     """Return a Vega-Lite specification drawn as SVG, the same bytes for the same specification. `title` is what a
-    screen reader says of the picture. Data must be in the specification; an address in it is not followed.
+    screen reader says of the picture. Data must be in the specification; an address in it is not followed. What the
+    channel `description` says of a mark is shown when the pointer is over it.
 
     Raises `MissingError` if the package that draws is not installed, `ValueError` for a specification that is none.
     """
@@ -117,6 +119,7 @@ def svg_of(spec: Mapping[str, object], *, title: str) -> str:
     head, _, body = drawn.partition(">")
     head = head.replace('class="marks"', 'class="patchstack-plot" role="img"')
     words = escape(_text(title))
+    body = _MARK.sub(r"\1><title>\2</title></path>", body)
     return f"{head}><title>{words}</title><style>{_STYLE}</style>{_with_font(body)}\n"
 
 

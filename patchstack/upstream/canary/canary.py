@@ -14,6 +14,7 @@ from patchstack.upstream.canary.landed import SAME_LINES, Landing, commit_named,
 from patchstack.upstream.canary.result import Broken, Canary, CanaryPatch, Likeness, State
 from patchstack.upstream.canary.stale import Staleness
 from patchstack.upstream.canary.strict_chain import ChainRun, StrictChain
+from patchstack.upstream.canary.timeline import timeline
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 from patchstack.upstream.merge.moved_directories import MovedDirectories
 
@@ -25,11 +26,12 @@ _NOT_AT_PIN = "it does not apply at its own pin: see patchstack verify"
 class Question:
     """What is asked. `blame` looks for the first breaking commits: by strict applies with `strict`, else by three-way
     merges. `search` also looks for commits that are like a patch, for those whose lines are in its way, and for names
-    that patches add in files they do not touch."""
+    that patches add in files they do not touch. `timeline` asks how each patch fits onto every commit."""
 
     strict: bool = False
     blame: bool = False
     search: bool = True
+    timeline: bool = False
 
 
 def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, question: Question) -> Canary:
@@ -38,7 +40,7 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
     Raises `MissingObject` where the content of a touched file is not to be had.
     """
     with StrictChain(objects, series.patches) as chain:
-        fetch_ahead(objects, chain, range_, all_commits=question.blame or question.search)
+        fetch_ahead(objects, chain, range_, all_commits=question.blame or question.search or question.timeline)
         diagnoser = Diagnoser(objects, chain, range_.pin.tree)
         broken: Sequence[Broken | None] = [None] * len(series.patches)
         if question.blame:
@@ -51,6 +53,7 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
         with task("looking at patches") as this:
             each = counted(range(len(series.patches)), this, len(series.patches), lambda at: series.patches[at].file)
             patches = tuple(rows.row(index, broken[index]) for index in each)
+        drawn = timeline(diagnoser, range_) if question.timeline else ()
     return Canary(
         series=series.name,
         upstream=upstream,
@@ -58,6 +61,7 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
         patches=patches,
         blamed=("strict" if question.strict else "threeway") if question.blame else None,
         warnings=(),
+        timeline=drawn,
     )
 
 
@@ -188,13 +192,13 @@ class _Rows:
             return State.PARTLY_LANDED if remains is not None else found.state, told
         if not at_pin:
             return (State.OFFSET if self._run.offset[index] else State.CLEAN), [_NOT_AT_PIN]
-        if self._range.commits:
-            stale = [*_follow(led), *self._stale.around(index), *self._names.get(index, ())]
-            if stale:
-                return State.STALE, stale
+        notes = [*_follow(led), *self._names.get(index, ())]
+        around = list(self._stale.around(index)) if self._range.commits else []
+        if around:
+            return State.STALE, [*around, *notes]
         if self._run.offset[index]:
-            return State.OFFSET, [f"its lines are {_lines(self._run.offset[index])}"]
-        return State.CLEAN, []
+            return State.OFFSET, [f"its lines are {_lines(self._run.offset[index])}", *notes]
+        return State.CLEAN, notes
 
     def _at_pin(self, index: int) -> list[str]:
         """Why a patch does not apply to the pin: upstream has not moved there."""

@@ -24,6 +24,7 @@ class State(StrEnum):
 
 
 APPLIES = frozenset({State.CLEAN, State.OFFSET, State.STALE})
+_ROOTS = frozenset({State.CONFLICT, State.PARTLY_LANDED, State.DELETED_SOURCE, State.RENAMED_SOURCE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,27 @@ class Broken:
         return self.causes[0] if self.causes else None
 
 
+class Fit(StrEnum):
+    """How a patch fits onto one upstream commit, patches before it that fail left out."""
+
+    APPLIES = "applies"
+    OFFSET = "applies at an offset"
+    MERGES = "merges three-way"
+    FAILS = "fails"
+    AT_PIN = "fails at its own pin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A patch, by its index, and the commits from `first` to `last` (both included) at which it fits the same way.
+    -1 is the pin."""
+
+    patch: int
+    first: int
+    last: int
+    fit: Fit
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryPatch:
     """One patch of a series on a newer upstream.
@@ -100,8 +122,8 @@ class CanaryPatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
-    """The whole answer for one series. `blamed` is `strict` or `threeway` where the first breaking commits were looked
-    for, else None."""
+    """The whole answer for one series. `blamed` is `strict` or `threeway` if first breaking commits were looked for,
+    else None. `timeline` is empty if it was not asked for."""
 
     series: str
     upstream: str
@@ -109,6 +131,7 @@ class Canary:
     patches: tuple[CanaryPatch, ...]
     blamed: str | None
     warnings: tuple[str, ...]
+    timeline: tuple[Span, ...] = ()
 
     @property
     def applies(self) -> bool:
@@ -128,3 +151,40 @@ def breaking(result: Canary) -> list[tuple[UpstreamCommit, list[CanaryPatch]]]:
             commit = patch.first_broken.commit
             found.setdefault(commit.index, (commit, []))[1].append(patch)
     return [found[index] for index in sorted(found)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Culprit:
+    """Patches that fail by themselves, by the upstream commit that is in their way; None if none is known. `freed` are
+    the cascades that go back to no others: they apply once these are mended."""
+
+    commit: UpstreamCommit | None
+    roots: tuple[CanaryPatch, ...]
+    freed: tuple[CanaryPatch, ...]
+
+
+def to_mend(result: Canary) -> list[Culprit]:
+    """What is to be mended, those that free the most patches first, then those with the most patches.
+
+    A patch goes to the commit that broke it first, if that was looked for, else to the one with most lines in its way.
+    """
+    groups: dict[int, list[CanaryPatch]] = {}
+    commits: dict[int, UpstreamCommit] = {}
+    for patch in result.patches:
+        if patch.state in _ROOTS:
+            commit = patch.first_broken.commit if patch.first_broken is not None else None
+            commit = commit or next(iter(patch.collides), None)
+            key = commit.index if commit is not None else -1
+            groups.setdefault(key, []).append(patch)
+            if commit is not None:
+                commits[key] = commit
+    found = []
+    for key, roots in groups.items():
+        files = {patch.file for patch in roots}
+        freed = tuple(
+            patch
+            for patch in result.patches
+            if patch.state is State.CASCADE and patch.causes and files.issuperset(patch.causes)
+        )
+        found.append(Culprit(commit=commits.get(key), roots=tuple(roots), freed=freed))
+    return sorted(found, key=lambda one: (-len(one.freed), -len(one.roots), one.commit.index if one.commit else -1))

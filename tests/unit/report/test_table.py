@@ -96,6 +96,7 @@ def of_sync() -> Table:
             fate=word(fate),
             reason=PROSE,
             by_hand=False,
+            stored="",
             remembered=(),
         )
         for n, fate in enumerate(("unchanged", "context only", "changed", "landed", "skipped", "dropped"))

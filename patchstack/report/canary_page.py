@@ -1,0 +1,152 @@
+"""Canary's answer as one HTML page without scripts: what to do first, and a picture of every patch over time."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from patchstack.errors import MissingError, UsageError
+from patchstack.files.atomic import replace_file
+from patchstack.report.canary import canary_explanation, canary_table, canary_truth
+from patchstack.report.plots import require_plots, svg_of
+from patchstack.report.text import counted, printable
+from patchstack.upstream.canary.result import Canary, CanaryPatch, Fit, Span
+
+COLOURS = {
+    Fit.APPLIES: "#2b8f67",
+    Fit.OFFSET: "#3b7fd4",
+    Fit.MERGES: "#c99a0a",
+    Fit.FAILS: "#cf4f4a",
+    Fit.AT_PIN: "#8a6cd0",
+}
+_ROWS = 150  # patches of a picture: of more, those that apply everywhere are left out
+_MOST = 400
+_WIDTH, _ROW = 900, 14
+_TICKS = 8
+_SUBJECT = 48  # characters of a subject beside its row
+
+
+def write_page(result: Canary, path: Path) -> None:
+    """Write the page. Raises `MissingError` without the group `[plots]`, `UsageError` if the file cannot be written."""
+    try:
+        replace_file(path, page_of(result).encode())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def page_of(result: Canary) -> str:
+    """Return the page. Every value is escaped; the picture is drawn here and holds no script."""
+    require_plots()
+    if importlib.util.find_spec("jinja2") is None:
+        raise MissingError(
+            "pages need the package jinja2, and it is not installed", hint="pip install 'patchstack[plots]'"
+        )
+    import jinja2
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, finalize=_plain, loader=None
+    )
+    template = environment.from_string((Path(__file__).parent / "canary_page.html").read_text(encoding="utf-8"))
+    title = f"{result.series} on upstream {result.range.ref}"
+    drawn, left_out = _shown(result)
+    return template.render(
+        title=title,
+        truth=canary_truth(result),
+        explanation="\n".join(canary_explanation(result)),
+        table=canary_table(result),
+        svg=Markup(svg_of(timeline_spec(result, drawn), title=f"{title}: every patch at every commit"))  # noqa: S704
+        if result.range.commits and drawn
+        else None,
+        caption=_caption(result, left_out),
+    )
+
+
+def timeline_spec(result: Canary, patches: list[int]) -> dict[str, object]:
+    """Return the picture: a row for each of these patches, a step for each commit, coloured by how it fits."""
+    rows = {patch: f"{_label(result.patches[patch])}" for patch in patches}
+    values = [
+        {
+            "patch": rows[span.patch],
+            "from": span.first,
+            "to": span.last + 1,
+            "fit": span.fit.value,
+            "told": _told(result, span),
+        }
+        for span in result.timeline
+        if span.patch in rows
+    ]
+    commits = result.range.commits
+    step = max(1, len(commits) // _TICKS)
+    days = {str(index): commits[index].date for index in range(0, len(commits), step)}
+    fits = [fit for fit in Fit if any(value["fit"] == fit.value for value in values)]
+    labels = "{" + ", ".join(f"'{index}': '{day}'" for index, day in days.items()) + "}"
+    return {
+        "width": _WIDTH,
+        "height": {"step": _ROW},
+        "data": {"values": values},
+        "mark": {"type": "rect", "height": {"band": 0.86}},
+        "encoding": {
+            "x": {
+                "field": "from",
+                "type": "quantitative",
+                "scale": {"domain": [-1, len(commits)], "nice": False, "zero": False},
+                "axis": {
+                    "title": f"upstream commits after the pin, {counted(len(commits), 'commit')} in their order",
+                    "values": [int(index) for index in days],
+                    "labelExpr": f"{labels}[datum.value]",
+                    "grid": False,
+                },
+            },
+            "x2": {"field": "to"},
+            "y": {"field": "patch", "type": "nominal", "sort": list(rows.values()), "axis": {"title": None}},
+            "color": {
+                "field": "fit",
+                "type": "nominal",
+                "scale": {"domain": [fit.value for fit in fits], "range": [COLOURS[fit] for fit in fits]},
+                "legend": {"title": None, "columns": len(fits)},
+            },
+            "description": {"field": "told"},
+        },
+    }
+
+
+def _shown(result: Canary) -> tuple[list[int], int]:
+    """The patches of the picture, and how many are left out: of a long series, those that always apply."""
+    every = list(range(len(result.patches)))
+    if len(every) <= _ROWS:
+        return every, 0
+    always = {Fit.APPLIES, Fit.OFFSET}
+    moving = sorted({span.patch for span in result.timeline if span.fit not in always})[:_MOST]
+    return moving, len(every) - len(moving)
+
+
+def _label(patch: CanaryPatch) -> str:
+    number = f"{patch.number:04d}" if patch.number is not None else patch.file
+    subject = patch.subject if len(patch.subject) <= _SUBJECT else patch.subject[: _SUBJECT - 1] + "…"
+    return f"{number} {subject}"
+
+
+def _told(result: Canary, span: Span) -> str:
+    """What is said of a span when the pointer is over it."""
+    patch, commits = result.patches[span.patch], result.range.commits
+    number = f"{patch.number:04d}" if patch.number is not None else patch.file
+    if span.first < 0:
+        return f"{number} {patch.subject}: {span.fit.value} from the pin on"
+    commit = commits[span.first]
+    return f"{number} {patch.subject}: {span.fit.value} from {commit.label} on ({commit.date}, {commit.subject})"
+
+
+def _caption(result: Canary, left_out: int) -> str:
+    told = "A row is a patch, in the order of the series; patches before it that fail are left out. "
+    told += "Point at a row for the upstream commit since which it is so."
+    if left_out:
+        told += f" {counted(left_out, 'patch', 'patches')} not shown: they apply everywhere, or are beyond {_MOST}."
+    if result.blamed is None:
+        told += " patchstack canary --blame names the commit that broke each."
+    return told
+
+
+def _plain(value: object) -> object:
+    """Control characters in names that others chose are spelled out."""
+    return printable(value) if type(value) is str else value
