@@ -19,42 +19,47 @@ Entry = tuple[int, str]
 class _Node:
     """A directory that was looked into: its entries, files as (mode, id), directories as id until looked into.
 
-    `order` and `encoded` are kept from one write to the next: the entries in git's order, and each as git writes it.
+    `raw` are the bytes of the tree object, once they are made, and `places` where each entry's id begins in them: most
+    edits change 20 bytes. `touched` are the directories in which something changed since the last write.
     """
 
-    __slots__ = ("children", "encoded", "entries", "oid", "order")
+    __slots__ = ("children", "entries", "oid", "places", "raw", "touched")
 
     def __init__(self, oid: str | None, entries: dict[bytes, Entry]) -> None:
         self.oid = oid
         self.entries = entries
         self.children: dict[bytes, _Node] = {}
-        self.encoded: dict[bytes, bytes] = {}
-        self.order: list[bytes] | None = None
+        self.raw: bytearray | None = None
+        self.places: dict[bytes, int] = {}
+        self.touched: set[bytes] = set()
 
     def set(self, name: bytes, entry: Entry) -> None:
         old = self.entries.get(name)
-        if old is None or (old[0] == DIRECTORY) != (entry[0] == DIRECTORY):
-            self.order = None
         self.entries[name] = entry
-        self.encoded.pop(name, None)
         self.oid = None
+        if self.raw is not None and old is not None and old[0] == entry[0]:
+            at = self.places[name]
+            self.raw[at : at + 20] = bytes.fromhex(entry[1])
+        else:
+            self.raw = None
 
     def drop(self, name: bytes) -> None:
         del self.entries[name]
         self.children.pop(name, None)
-        self.encoded.pop(name, None)
-        self.order = None
+        self.raw = None
         self.oid = None
 
     def content(self) -> bytes:
         """The directory as a tree object."""
-        if self.order is None:
+        if self.raw is None:
+            self.raw = bytearray()
             # git sorts a directory as if its name ended in a slash.
-            self.order = sorted(self.entries, key=lambda n: n + b"/" if self.entries[n][0] == DIRECTORY else n)
-        for name in self.entries.keys() - self.encoded.keys():
-            mode, oid = self.entries[name]
-            self.encoded[name] = b"%o %s\0" % (mode, name) + bytes.fromhex(oid)
-        return b"".join([self.encoded[name] for name in self.order])
+            for name in sorted(self.entries, key=lambda n: n + b"/" if self.entries[n][0] == DIRECTORY else n):
+                mode, oid = self.entries[name]
+                self.raw += b"%o %s\0" % (mode, name)
+                self.places[name] = len(self.raw)
+                self.raw += bytes.fromhex(oid)
+        return bytes(self.raw)
 
 
 class TreeOverlay:
@@ -93,6 +98,7 @@ class TreeOverlay:
             if part not in node.entries:
                 node.set(part, (DIRECTORY, EMPTY_TREE))
                 node.children[part] = _Node(None, {})
+            node.touched.add(part)
             node = self._child(node, part)
             node.oid = None
         node.set(name, (mode, oid))
@@ -102,6 +108,7 @@ class TreeOverlay:
         parts = path.split(b"/")
         nodes = [self._root]
         for part in parts[:-1]:
+            nodes[-1].touched.add(part)
             nodes.append(self._child(nodes[-1], part))
         for depth in range(len(nodes) - 1, -1, -1):
             node, name = nodes[depth], parts[depth]
@@ -160,12 +167,14 @@ class TreeOverlay:
             node = pending.pop()
             if node.oid is None:
                 dirty.append(node)
-                pending.extend(child for child in node.children.values() if child.oid is None)
+                pending.extend(node.children[name] for name in node.touched if name in node.children)
         for node in reversed(dirty):
-            for name, child in node.children.items():
-                assert child.oid is not None
-                if node.entries[name] != (DIRECTORY, child.oid):
+            for name in node.touched:
+                child = node.children.get(name)
+                if child is not None:
+                    assert child.oid is not None
                     node.set(name, (DIRECTORY, child.oid))
+            node.touched.clear()
             node.oid = self.objects.add("tree", node.content())
         assert root.oid is not None
         return root.oid
