@@ -68,7 +68,7 @@ def main() -> int:
     for dsc in arguments.dsc:
         with tempfile.TemporaryDirectory(prefix="real-sets-") as scratch:
             case = _package(dsc.resolve(), Path(scratch))
-            if not any(case.patches.iterdir()):
+            if not _has_patches(case.patches):
                 print(f"{case.name} has no patches", file=sys.stderr)
                 continue
             found.append(_judge(case, Path(scratch)))
@@ -86,6 +86,13 @@ def main() -> int:
 
 def _print(one: Found) -> None:
     print(f"| {one.name} | {one.patches} | {one.oracle} | {one.answer} | {one.why} |", flush=True)
+
+
+def _has_patches(directory: Path) -> bool:
+    """Whether a package has patches: some have an empty series file."""
+    listed = directory / "series"
+    lines = listed.read_text(errors="replace").splitlines() if listed.is_file() else []
+    return any(line.strip() and not line.startswith("#") for line in lines)
 
 
 def _package(dsc: Path, scratch: Path) -> Case:

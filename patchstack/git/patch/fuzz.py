@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from patchstack.git.patch.text import PatchedHunk
 
 MOST = 2  # as patch and quilt have it
+_LINES = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,9 @@ def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift
     def fits(at: int, skip_first: int, skip_last: int) -> bool:
         start = at - 1 + skip_first
         wanted = old[skip_first : len(old) - skip_last]
-        return start >= 0 and list(lines[start : start + len(wanted)]) == wanted
+        if start < 0 or (wanted and (start >= len(lines) or lines[start] != wanted[0])):
+            return False
+        return list(lines[start : start + len(wanted)]) == wanted
 
     if before < 0 and parts.first <= 1:  # only at the beginning
         if after < 0 and (len(old) != len(lines) or parts.leading < frozen):
@@ -101,7 +104,9 @@ def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift
         at = len(lines) - len(old) + 1
         return at if guess - at <= down and fits(at, before, 0) else None
     least = guess - highest if up < 0 else guess - (frozen + 1) if down < 0 else 0
-    for offset in range(least, max(up, down) + 1):
+    # Near its place first: a hunk of thousands of lines is not looked for everywhere in a file of millions.
+    farthest = least + _LINES // len(old)
+    for offset in range(least, min(max(up, down), farthest) + 1):
         if offset <= up and fits(guess + offset, before, after):
             return guess + offset
         if offset <= down and fits(guess - offset, before, after):

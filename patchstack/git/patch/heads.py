@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from patchstack.git.patch.text import read_text
 
 # What tools write right before a diff, which is about that diff alone.
-_LEAD = re.compile(rb"(?:(?:Index: [^\n]*|diff -[^\n]*|={5,})\n)*\Z")
+_LEAD = re.compile(rb"(?:Index: |diff -|={5,}\r?\Z)")
 _MERCURIAL = re.compile(rb"# (User|Date) +([^\n]*)")
 _FIELD = re.compile(rb"(Description|Subject|Author|From):[ \t]*([^\n]*)", re.IGNORECASE)
 _PERSON = re.compile(rb"[^<>\n]*\S[ \t]*<[^<>\s]+>\Z")
@@ -30,8 +30,12 @@ class Head:
 def head_text(data: bytes) -> bytes:
     """Return what a patch says before its first diff; all of it if it has no diff."""
     files = read_text(data).files
-    lines = data.split(b"\n")[: files[0].number - 1] if files else data.split(b"\n")
-    return _LEAD.sub(b"", b"".join(line + b"\n" for line in lines)) if files else data
+    if not files:
+        return data
+    lines = data.split(b"\n")[: files[0].number - 1]
+    while lines and _LEAD.match(lines[-1]):
+        lines.pop()
+    return b"".join(line + b"\n" for line in lines)
 
 
 def read_head(data: bytes) -> Head:

@@ -15,6 +15,7 @@ from patchstack.git.patch.diff import HUNK_HEADER, unescaped
 
 DEFAULT = 1
 _DEEPEST = 20
+_MOST_SPACES = 200  # in two names
 _EPOCH = re.compile(rb"\t(?:1969-12-31|1970-01-01) ")
 _DATE = re.compile(rb" +\d{4}-\d\d-\d\d \d\d:.*\Z")
 _MOVED = re.compile(rb"(?:rename|copy) (?:from|to) ")
@@ -181,6 +182,8 @@ def _pair(text: bytes, depth: int) -> tuple[bytes, bytes] | None:
         end = re.match(rb'"(?:[^"\\]|\\.)*"', text)
         return (end.group(0), text[end.end() + 1 :]) if end and text[end.end() : end.end() + 1] == b" " else None
     spaces = [at for at, byte in enumerate(text) if byte == 0x20]
+    if len(spaces) > _MOST_SPACES:
+        return None
     splits = [(text[:at], text[at + 1 :]) for at in spaces]
     same = [pair for pair in splits if _cut(_plain(pair[0]), depth) == _cut(_plain(pair[1]), depth) != b""]
     found = same or splits

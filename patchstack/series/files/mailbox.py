@@ -7,7 +7,7 @@ import re
 # As `git mailsplit` finds a mail: a From line with a time and a year, and a header below it.
 _MAIL = re.compile(rb"^From [^\n]*\d:\d\d:\d\d \d{4}\r?\n(?=[A-Za-z][A-Za-z0-9-]*:[ \t])", re.MULTILINE)
 _DIFF = re.compile(rb"^(?:diff --git |--- [^\n]*\n\+\+\+ |@@ -\d|GIT binary patch|Binary files |Index: )", re.MULTILINE)
-_COVER = re.compile(rb"^Subject:[^\n]*\[[^]\n]*\b0+/\d+\]", re.MULTILINE | re.IGNORECASE)
+_COVER = re.compile(rb"^Subject:[^\n[]{0,99}\[[^]\n]{0,99}\b0+/\d+\]", re.MULTILINE | re.IGNORECASE)
 _HEAD = 64 * 1024
 
 

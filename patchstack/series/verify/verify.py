@@ -37,13 +37,15 @@ from patchstack.workspace import SeriesConfig
 class Expectation:
     """What the series is compared with. A fork goes before a lock; `tree` is held against the last tree as well.
 
-    `tree_only` leaves the fork's commits aside and compares its head's tree alone.
+    `tree_only` leaves the fork's commits aside and compares its head's tree alone. `other_tools` asks as well where GNU
+    patch would put the hunks.
     """
 
     fork: ForkHistory | None = None
     lock: Lock | None = None
     tree: str | None = None
     tree_only: bool = False
+    other_tools: bool = False
 
 
 def verify(
@@ -73,7 +75,16 @@ def verify_links(
             drift = explain_drift(objects, links, matching, fork, base, {row.file: row.state for row in rows})
         elif fork is None and lock is not None and not expectation.tree_only:
             rows = against_lock(links, rows, lock)
-        return _concluded(series, base, links, tuple(rows), expectation, drift), links
+        found = _concluded(series, base, links, tuple(rows), expectation, drift)
+        # What git made can be read only as long as the applier is open.
+        told = _other_tools(objects, links) if expectation.other_tools else ()
+        return replace(found, warnings=(*found.warnings, *told)), links
+
+
+def _other_tools(objects: Objects, links: Sequence[Link]) -> tuple[str, ...]:
+    from patchstack.series.verify.other_tools import disagreements
+
+    return tuple(disagreements(objects, links))
 
 
 def _concluded(
@@ -216,14 +227,10 @@ def prove_and_keep(
         lock=read_lock(config.patches) if with_lock else None,
         tree=None if apply_only else expect_tree,
         tree_only=tree_only,
+        other_tools=apply_only,
     )
     series = series.at_depth(TreeOverlay(sources.objects, sources.base.tree), strip)
     verification, links = verify_links(sources.objects, series, sources.base, expectation, keep_going=keep_going)
-    if apply_only:
-        from patchstack.series.verify.other_tools import disagreements
-
-        told = disagreements(sources.objects, links)
-        verification = replace(verification, warnings=(*verification.warnings, *told))
     fuzzy = [link.patch.file for link in links if link.fuzz]
     if fuzzy:
         verification = replace(verification, warnings=(*verification.warnings, _refresh(config, fuzzy, strip)))

@@ -47,6 +47,16 @@ def test_two_tools_that_disagree_are_told(tmp_path: Path, sources: list[str], ru
     assert warning.startswith(f"{patch.name}: f: git apply and GNU patch (quilt) put a hunk in different places")
 
 
+def test_a_plain_diff_that_git_applies_can_be_compared(tmp_path: Path, sources: list[str], run_cli: RunCli) -> None:
+    [patch] = (tmp_path / "patches").glob("*.patch")
+    diff = patch.read_bytes()
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain/0001-x.patch").write_bytes(diff[diff.index(b"\n--- a/") + 1 :])
+    ran = run_cli("verify", "--patches", tmp_path / "plain", *sources[2:], "--apply-only", "--json")
+    assert ran.document["applied_count"] == 1
+    assert "in different places" in ran.document["warnings"][0]
+
+
 def test_what_two_tools_read_differently_is_not_adopted(
     tmp_path: Path,
     sources: list[str],
