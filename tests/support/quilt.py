@@ -1,4 +1,4 @@
-"""quilt and GNU patch as judges of what other people's tools make of a series."""
+"""quilt, GNU patch and dpkg-source as judges of what other people's tools make of a series."""
 
 from __future__ import annotations
 
@@ -8,4 +8,8 @@ import pytest
 
 needs_quilt = pytest.mark.skipif(
     shutil.which("quilt") is None or shutil.which("patch") is None, reason="quilt and patch are not installed here"
+)
+needs_dpkg = pytest.mark.skipif(
+    shutil.which("dpkg-source") is None or shutil.which("patch") is None,
+    reason="dpkg-source and patch are not installed here",
 )

@@ -58,6 +58,7 @@ LACKS = (
     _lack("git daemon", "git daemon", "apt-get install git", ci=True),
     _lack("openssh", "an SSH server and client", "apt-get install openssh-server openssh-client", ci=True),
     _lack("quilt and patch", "quilt and patch", "apt-get install quilt patch", ci=True),
+    _lack("dpkg-source and patch", "dpkg-source", "apt-get install dpkg-dev", ci=True),
     _lack("ccache", "ccache", "apt-get install ccache", ci=True),
     _lack(r"cmake|ninja|C\+\+|c\+\+|C compiler", "compilers", "apt-get install g++ cmake ninja-build", ci=True),
     _lack("no pip", "a Python with pip", "apt-get install python3-pip", ci=True),
