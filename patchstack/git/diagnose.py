@@ -90,7 +90,7 @@ def _fuzzy(content: bytes, file: PatchedFile) -> Sequence[str]:
             if place.fuzz
         ]
     if isinstance(place_with_fuzz(content, file.hunks, most=0, key=_folded), Placed):
-        return ("it differs from the file in white space only: did tabs become blanks?",)
+        return ("it differs from the file in white space only: was one re-indented, or were tabs made blanks?",)
     return ()
 
 
