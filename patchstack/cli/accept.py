@@ -57,6 +57,7 @@ def accept_command(
         list[str] | None, typer.Option(metavar="PROOF", help="Let this proof stay INVALID. Repeatable.")
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Observe everything anew, also what is known.")] = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop after the first gate that FAILs.")] = False,
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Sign the decision with this key, as ssh-keygen has it.")
     ] = None,
@@ -77,7 +78,7 @@ def accept_command(
 
     _check_key(sign)
     found = the_workspace(workspace)
-    terms = _terms(found, suite, without_gates, benchmark or (), unproven or ())
+    terms = _terms(found, suite, without_gates, benchmark or (), unproven or (), fail_fast=fail_fast)
     cache, ledger = open_cache(offline=offline), Ledger(ledger_directory(found.root))
     way = open_candidates(one_series(found, [series] if series else ()), cache, ref)
     candidates = described(way)
@@ -127,7 +128,13 @@ def _machine(
 
 
 def _terms(
-    workspace: Workspace, suite: str | None, without_gates: bool, benchmarks: Iterable[Path], unproven: Iterable[str]
+    workspace: Workspace,
+    suite: str | None,
+    without_gates: bool,
+    benchmarks: Iterable[Path],
+    unproven: Iterable[str],
+    *,
+    fail_fast: bool,
 ) -> Terms:
     from patchstack.gates.suite import find_suite, read_suites
     from patchstack.workflow.candidate.accept import Terms
@@ -135,7 +142,7 @@ def _terms(
     if without_gates and suite is not None:
         raise UsageError("--without-gates and --suite exclude each other")
     chosen = None if without_gates else find_suite(read_suites(workspace), suite, workspace.path)
-    return Terms(suite=chosen, benchmarks=tuple(benchmarks), unproven=frozenset(unproven))
+    return Terms(suite=chosen, benchmarks=tuple(benchmarks), unproven=frozenset(unproven), fail_fast=fail_fast)
 
 
 def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | None:

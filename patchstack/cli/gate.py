@@ -75,6 +75,7 @@ def run_command(
     engine: EngineOption = None,
     image: ImageOption = None,
     again: AgainOption = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop after the first gate that FAILs.")] = False,
     signers: SignersOption = None,
     report: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write gate_summary.tsv, gates.md, junit.xml, gates.json.")
@@ -86,7 +87,7 @@ def run_command(
     """Run a suite on a build. What is known already is not run again; the verdict is drawn anew."""
     from patchstack.gates.suite import run_suite
     from patchstack.report.gate import Checked, gate_line
-    from patchstack.verdict import exit_code
+    from patchstack.verdict import Verdict, exit_code
     from patchstack.workflow.gates import Asked
 
     found = the_workspace(workspace)
@@ -101,6 +102,9 @@ def run_command(
             talk(gate_line(gate.name, judgement, seconds))
             checks.append(Checked(phase=chosen.name, check=gate.name, kind=gate.kind, judgement=judgement))
             taken.append((gate.name, seconds))
+            if fail_fast and judgement.verdict is Verdict.FAIL:
+                talk(f"stopped after the first FAIL: {len(chosen.gates) - len(checks)} gates were not run")
+                break
         tell_longest(taken)
     if report is not None:
         _write(report, checks, ready)

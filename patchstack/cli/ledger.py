@@ -12,7 +12,7 @@ import typer
 from patchstack.canonical import one_line
 from patchstack.cli.complete import complete_decision, complete_series
 from patchstack.cli.failures import talk
-from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
+from patchstack.cli.options import EngineOption, OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
 from patchstack.errors import Exit, UsageError
 from patchstack.report.streams import terminal
 
@@ -82,6 +82,7 @@ def ledger_command(
     key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --sign: the key, as ssh-keygen has it.")
     ] = None,
+    engine: EngineOption = None,
     signers: SignersOption = None,
     require_signed: Annotated[
         bool, typer.Option("--require-signed", help="With --check: each patch needs a signed decision.")
@@ -100,6 +101,8 @@ def ledger_command(
         raise UsageError("--diff needs --show, --key needs --sign, --signers and --require-signed need --check")
     if check:
         _check(the_workspace(workspace), signers, require_signed=require_signed, json=json, details=details)
+    elif audit is not None:
+        _audit(the_workspace(workspace), audit, engine)
     elif sign is not None:
         _sign(the_workspace(workspace), sign, key)
     elif show is not None:
@@ -126,6 +129,30 @@ def _check(workspace: Workspace, signers: str | None, *, require_signed: bool, j
         print_check(found, details=details)
     if not found.holds:
         raise typer.Exit(int(Exit.DOES_NOT_HOLD))
+
+
+def _audit(workspace: Workspace, count: int, spec: str | None) -> None:
+    import random
+
+    from patchstack.cli.proving import connected
+    from patchstack.evidence.ledger import Ledger
+    from patchstack.evidence.store import Evidence
+    from patchstack.report.ledger_check import audit_line, audit_summary
+    from patchstack.workflow.ledger.audit import Agreement, audit
+    from patchstack.workflow.ledger.audit_machine import audit_machine
+
+    ledger, kept = Ledger(workspace.root / "ledger"), Evidence(workspace.root / "evidence")
+    found = []
+    with connected(spec, workspace) as connection:
+        store, models, opened = audit_machine(workspace, connection)
+        for one in audit(ledger.read(), kept, store, models, opened, count, random.SystemRandom()):
+            found.append(one)
+            print(audit_line(one))
+    print(audit_summary(found))
+    if any(one.agreement is Agreement.DIFFERS for one in found):
+        raise typer.Exit(int(Exit.DOES_NOT_HOLD))
+    if not any(one.agreement is Agreement.AGREES for one in found):
+        raise typer.Exit(int(Exit.MISSING))
 
 
 def _sign(workspace: Workspace, named: str, key: Path | None) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from patchstack.report.streams import paint_words
 from patchstack.report.text import counted, printable
+from patchstack.workflow.ledger.audit import Agreement, Audited
 from patchstack.workflow.ledger.check import CheckedDecision, LedgerCheck
 
 
@@ -67,3 +68,14 @@ def _rest(check: LedgerCheck) -> Iterator[str]:
     for text in check.notes:
         yield f"note: {text}"
     yield closing_line(check)
+
+
+def audit_line(one: Audited) -> str:
+    """A record that was observed again, for people."""
+    return printable(f"{one.agreement:<8}  {one.decision[:12]}  gate {one.gate} ({one.which}): {one.why}")
+
+
+def audit_summary(found: Sequence[Audited]) -> str:
+    """The last line of an audit."""
+    counts = ", ".join(f"{sum(one.agreement is kind for one in found)} {kind}" for kind in Agreement)
+    return f"audit: {counted(len(found), 'record')}: {counts}"

@@ -64,12 +64,13 @@ def step_line(step: AcceptStep, seconds: float) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """What is asked of a candidate: the suite (None: no gates), also as the decision carries it, and files with
-    benchmark results, each with a verdict of its own."""
+    benchmark results, each with a verdict of its own. With `fail_fast`, no gate follows one that FAILs."""
 
     suite: Suite | None
     carried: CarriedSuite | None = None
     benchmarks: tuple[Path, ...] = ()
     unproven: frozenset[str] = frozenset()
+    fail_fast: bool = False
 
     @property
     def allow(self) -> tuple[str, ...]:
@@ -226,6 +227,8 @@ def gated(
                 if after.record.built:
                     judgement = of_the_next(terms.suite.only([gate.name]), judgement, _referring_to(after, ready))
             yield _gate_step(gate, judgement, which, stored.key, ready.others)
+            if terms.fail_fast and judgement.verdict is Verdict.FAIL:
+                return
 
 
 def _built(way: CandidateRange, commit: Commit, which: str, build: BuildOf) -> Stored:

@@ -187,6 +187,16 @@ def test_what_is_known_is_answered_without_running(tmp_path: Path) -> None:
     assert (tmp_path / "count").read_text().count("run") == 1
 
 
+def test_fail_fast_stops_after_the_first_fail(tmp_path: Path) -> None:
+    a_workspace(tmp_path)
+    program(tmp_path / "bin", "hello", "echo world")
+    code, stdout, stderr = run(tmp_path, "run", "--bin", "bin", "--fail-fast")
+    assert code == 1
+    assert "stopped after the first FAIL: 2 gates were not run" in stderr
+    assert "silent" not in stdout
+    assert "gone" not in stdout
+
+
 def test_the_document_says_which_attempts_were_recalled(tmp_path: Path) -> None:
     a_workspace(tmp_path)
     program(tmp_path / "bin", "hello", "echo hello")
