@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.errors import MissingError, NotHeldError
-from patchstack.git.objects import Objects, Repository
+from patchstack.git.objects import Objects, Repository, object_id
 from patchstack.git.remote import Remote, fetch_into_cache, shown_url
 from patchstack.process import run
 from patchstack.series.history import ForkHistory, read_fork
@@ -25,10 +25,11 @@ from patchstack.workflow.sync.landed import landed_patches
 from patchstack.workflow.sync.state import LEFT_OUT, Fate, Phase, SyncState, places_of
 from patchstack.workflow.sync.unmerged import store_sides
 from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
-from patchstack.workflow.sync.worktree import Unmerged
+from patchstack.workflow.sync.worktree import Unmerged, rewritten
 from patchstack.workspace import is_url
 
 LANDED = "landed upstream"
+_TOGETHER = 250  # patches that one process brings over: what a kill may cost
 _SHOWN = 20  # lines of a failing command's output
 
 
@@ -114,11 +115,18 @@ def advance(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSta
     tree = tree_of(state)
     state = _proposed(bench, state, objects)
     first, clean = state.current, True
+    many = not state.command and not state.edits
     while (place := state.current) is not None:
+        if many:
+            state = _picked_together(bench, state, objects, fresh=place == first)
+            if state.current is None:
+                first = None  # what git left is to be reset
+                break
+            place = state.current  # in conflict, or just the next one: looked at by itself
         item = state.items[place]
         with task("bringing patches over") as this:
             this.at(place, len(state.items), f"{item.label} {item.subject}")
-            if place == first or not clean:
+            if many or place == first or not clean:
                 # What we left ourselves is clean; what was found here may be half a step of a run that was killed.
                 tree.reset(state.head, sync_target.paths_made(objects, item))
                 clean = True
@@ -155,6 +163,41 @@ def advance(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSta
             tree.reset(state.head, ())
         state = bench.save(replace(state, phase=Phase.PICKED))
     return finish(bench, state, objects)
+
+
+def _picked_together(bench: SyncWorkspace, state: SyncState, objects: Objects, *, fresh: bool) -> SyncState:
+    """Bring over the patches to come in one process, up to the first in conflict. Gives the same state if that is the
+    first of all. `fresh`: an earlier run may have left files behind."""
+    tree = tree_of(state)
+    places: list[int] = []
+    for place in range(state.current or 0, len(state.items)):
+        if state.items[place].fate is Fate.PENDING and len(places) < _TOGETHER:
+            places.append(place)
+    with task("bringing patches over") as this:
+        first, last = state.items[places[0]], state.items[places[-1]]
+        this.at(places[0], len(state.items), f"{first.label} to {last.label} {last.subject}")
+        left = [path for place in places for path in sync_target.paths_made(objects, state.items[place])]
+        tree.reset(state.head, left if fresh else ())
+        trees = tree.pick_all([state.items[place].commit for place in places], state.head)
+    parent, parent_tree = state.head, objects.commit(state.head).tree
+    made: list[bytes] = []
+    items = list(state.items)
+    landed: list[int] = []
+    for place, merged in zip(places, trees, strict=False):
+        if merged == parent_tree:
+            landed.append(place)
+            continue
+        raw = rewritten(objects.read(items[place].commit)[1], merged, parent)
+        made.append(raw)
+        parent, parent_tree = object_id("commit", raw), merged
+        items[place] = replace(items[place], fate=Fate.PICKED, result=parent)
+    if not trees:
+        return state
+    tree.write_commits(made, parent)
+    state = replace(state, items=tuple(items), head=parent)
+    for place in landed:
+        state = _with_landed(bench, state, place, objects)
+    return bench.save(state)
 
 
 def _proposed(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
@@ -241,11 +284,15 @@ def edited(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
 
 
 def _landed(bench: SyncWorkspace, state: SyncState, place: int, objects: Objects) -> SyncState:
+    return bench.save(_with_landed(bench, state, place, objects))
+
+
+def _with_landed(bench: SyncWorkspace, state: SyncState, place: int, objects: Objects) -> SyncState:
     item = state.items[place]
     mover = conflict.landed_in(objects, tree_of(state), item, state.pin, state.to)
     where = f": {mover.commit[:12]} {mover.subject}" if mover else ""
     bench.talk(f"{item.label} {item.subject}: nothing is left of it, {LANDED}{where}")
-    return bench.save(state.with_item(place, fate=Fate.LANDED, reason=f"{LANDED}{where}"))
+    return state.with_item(place, fate=Fate.LANDED, reason=f"{LANDED}{where}")
 
 
 def resolved(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:

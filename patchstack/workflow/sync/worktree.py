@@ -17,9 +17,9 @@ from time import monotonic, sleep
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.processes import environments
 from patchstack.git import run as git
-from patchstack.git.objects import Repository
+from patchstack.git.objects import Repository, object_id
 from patchstack.git.remote import shown_url
-from patchstack.git.scratch import borrow_objects
+from patchstack.git.scratch import borrow_objects, write_object
 from patchstack.process import Finished
 from patchstack.series.mirror.checkout import leave_out
 
@@ -142,6 +142,22 @@ class SyncTree:
                 moved = {new: old for old, new in _LOCATION.findall(told)}
                 return Unmerged(paths=paths, remembered=remembered, moved=moved)
         return Merged(tree=self._git("write-tree", "--missing-ok").decode().strip(), remembered=remembered)
+
+    def pick_all(self, commits: Sequence[str], head: str) -> list[str]:
+        """Merge commits one after the other, each its own change, as `merge` does, in one process; gives the trees, up
+        to the first commit that is in conflict. Index and work tree are then to be reset, and so is the branch."""
+        options = ("--allow-empty", "--allow-empty-message", "--keep-redundant-commits", "--no-gpg-sign")
+        done = self._run("cherry-pick", *options, *commits)
+        listed = self._git("log", "--first-parent", "--reverse", "--format=%T", f"{head}..HEAD").decode().split()
+        if not done.ok:
+            self._run("cherry-pick", "--quit")
+        return listed[: len(commits)]
+
+    def write_commits(self, commits: Sequence[bytes], head: str) -> None:
+        """Write commit objects, and give the branch the last of them, whose id is `head`."""
+        for raw in commits:
+            write_object(self.git_dir / "objects", object_id("commit", raw), "commit", raw)
+        self._git("update-ref", f"refs/heads/{self.branch}", head)
 
     def reset(self, head: str, made: Sequence[bytes]) -> None:
         """Bring branch, index and work tree to a commit. Untracked files stay, but for those at the paths given: a
