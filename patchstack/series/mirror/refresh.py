@@ -75,9 +75,10 @@ def refresh(objects: Objects, series: Series, base: Commit, directory: Path) -> 
     and those without context: nothing was written. The copy is applied strictly before it is at its place.
     """
     refuse_occupied(directory)
-    steps = _steps(objects, series, base)
     names = [refreshed_name(patch.file) for patch in series.patches]
-    with bare_repository(objects.directories) as root:
+    # What git made can be read only as long as the applier is open.
+    with Applier(objects, base.tree) as applier, bare_repository(objects.directories) as root:
+        steps = _steps(applier, series)
         for oid in added_objects(objects, base.tree, [step.after for step in steps]):
             write_object(root / "objects", oid, *objects.read(oid))
         texts = [
@@ -106,23 +107,22 @@ def refresh(objects: Objects, series: Series, base: Commit, directory: Path) -> 
     return Refreshed(directory=directory, files=files, tree=given[-1])
 
 
-def _steps(objects: Objects, series: Series, base: Commit) -> list[_Step]:
+def _steps(applier: Applier, series: Series) -> list[_Step]:
     """What each patch makes of the tree before it. Raises `NotHeldError` with all that do not apply."""
     steps: list[_Step] = []
     problems: list[str] = []
-    with Applier(objects, base.tree) as applier:
-        for patch in series.patches:
-            before = applier.overlay.write()
-            outcome = apply_in_turn(applier, patch)
-            hunks: tuple[FuzzyHunk, ...] = ()
-            if not outcome.applied:
-                found = None if patch.anchored or patch.data is None else _with_fuzz(applier, patch.data)
-                if found is None:
-                    problems += _problems(applier, patch, outcome)
-                    continue
-                hunks = found
-            problems += [f"{patch.file}: {text}" for text in outcome.warnings]
-            steps.append(_Step(patch=patch, before=before, after=applier.overlay.write(), hunks=hunks))
+    for patch in series.patches:
+        before = applier.overlay.write()
+        outcome = apply_in_turn(applier, patch)
+        hunks: tuple[FuzzyHunk, ...] = ()
+        if not outcome.applied:
+            found = None if patch.anchored or patch.data is None else _with_fuzz(applier, patch.data)
+            if found is None:
+                problems += _problems(applier, patch, outcome)
+                continue
+            hunks = found
+        problems += [f"{patch.file}: {text}" for text in outcome.warnings]
+        steps.append(_Step(patch=patch, before=before, after=applier.overlay.write(), hunks=hunks))
     if problems:
         raise NotHeldError(
             "not every patch can be refreshed; nothing was written",

@@ -171,6 +171,17 @@ def test_a_refreshed_copy_gives_the_tree_that_quilt_gives(
     shutil.rmtree(directory)
 
 
+def test_patches_that_git_itself_applies_are_refreshed_with_the_others(
+    fork: Fork, run_writing: RunCli, tmp_path: Path
+) -> None:
+    plain = fork.patch(1).read_bytes()
+    directory = write_series(tmp_path / "s", {path.name: path.read_bytes() for path in fork.patches})
+    write_series(directory, {fork.patch(1).name: plain[plain.index(b"\n--- a/") + 1 :]})
+    ran = refresh(run_writing, fork, tmp_path / "out", patches=directory)
+    assert ran.code == 0, ran.told
+    assert ": 1 refreshed, 2 copied; " in ran.stdout
+
+
 def test_headers_of_other_tools_before_a_diff_go_with_it(fork: Fork, run_writing: RunCli, tmp_path: Path) -> None:
     diff = fork.patch(2).read_bytes().partition(b"\n--- a/src")[2].partition(b"\n-- \n")[0] + b"\n"
     data = b"Why.\n\nIndex: src/kernel.cu\n" + b"=" * 67 + b"\n--- a/src" + diff

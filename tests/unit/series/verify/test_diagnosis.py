@@ -56,8 +56,9 @@ def test_more_fuzz_than_quilt_takes_is_a_conflict_alone(verify: object) -> None:
 def test_white_space_alone_is_told(verify: object) -> None:
     assert callable(verify)
     ran = verify(hunk(8, CHANGE.replace("line 10", "line\t10").replace("line 12", "line  12")))
-    told = "; it differs from the file in white space only: was one re-indented, or were tabs made blanks?\n"
-    assert told in ran.stdout
+    assert (
+        "; it differs from the file in white space only: was one re-indented, or were tabs made blanks?\n" in ran.stdout
+    )
 
 
 def test_a_diff_without_context_is_told_the_cure(verify: object) -> None:

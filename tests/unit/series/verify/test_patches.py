@@ -104,7 +104,7 @@ def test_what_is_no_patch_is_malformed_and_says_why(ground: Ground, data: bytes,
 def test_a_patch_mangled_to_crlf_says_so(ground: Ground) -> None:
     patch = ground.verify(NOTE.replace(b"\n", b"\r\n")).document["patches"][0]
     assert patch["state"] in ("malformed", "conflict", "missing-file")
-    assert "its lines end in CRLF: was it mangled on its way?" in patch["detail"]
+    assert "its lines end in CRLF: sed -i 's/\\r$//' takes it off" in patch["detail"]
 
 
 def test_a_patch_mangled_to_crlf_behind_its_head_says_so(ground: Ground) -> None:
