@@ -232,7 +232,8 @@ def prove_and_keep(
     series = series.at_depth(TreeOverlay(sources.objects, sources.base.tree), strip)
     verification, links = verify_links(sources.objects, series, sources.base, expectation, keep_going=keep_going)
     fuzzy = [link.patch.file for link in links if link.fuzz]
-    if fuzzy:
+    # A series that has a fork is exported from it, not refreshed.
+    if fuzzy and sources.fork is None and expectation.lock is None:
         verification = replace(verification, warnings=(*verification.warnings, _refresh(config, fuzzy, strip)))
     return VerifiedSeries(series=series, sources=sources, verification=verification)
 
