@@ -13,6 +13,7 @@ from patchstack.cli.bench.options import (
     JsonOption,
     LibrariesOption,
     MarkdownOption,
+    WholeOption,
     followed,
     found_comparison,
     kept_places,
@@ -24,6 +25,7 @@ from patchstack.cli.options import WorkspaceOption, nearest_workspace
 
 def resume_command(
     comparison: ComparisonArgument = None,
+    whole: WholeOption = False,
     allow: AllowOption = None,
     library_path: LibrariesOption = None,
     json: JsonOption = False,
@@ -47,7 +49,7 @@ def resume_command(
         image=plan.image,
         library_path=library_path,
     ) as where:
-        progress = followed(compare(plan, where, whole=plan.noise), plan.most)
+        progress = followed(compare(plan, where, whole=whole or plan.noise), plan.most)
     raise typer.Exit(int(shown(progress, json=json, markdown=markdown, html=html)))
 
 

@@ -39,6 +39,7 @@ MarkdownOption = Annotated[Path | None, typer.Option("--markdown", metavar="FILE
 HtmlOption = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write it as a page with plots ([plots]).")
 ]
+WholeOption = Annotated[bool, typer.Option("--whole", help="Run all pairs, even if it is decided.")]
 ComparisonArgument = Annotated[
     str | None, typer.Argument(metavar="ID", help="The comparison, or the start of its name [default: the newest].")
 ]

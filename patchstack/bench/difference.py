@@ -1,0 +1,57 @@
+"""The difference method: two lengths of the same run, so that what both share cancels. Decides only.
+
+A run of g tokens for each of n sequences takes T = fixed + n·g/rate. Two lengths give n·(g2 − g1)/(T2 − T1), the rate of
+what the longer run has more. Prefill, loading and the ends of a run cancel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+LEAST = 5
+"""The difference of times must be so many times its noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A rate in tokens per second, with the noise of T2 − T1 in seconds; `problem` says why it is INVALID, empty if it
+    is not. The rate is 0 for a longer run that took no longer."""
+
+    rate: float
+    seconds: float
+    noise: float
+    problem: str = ""
+
+
+def rate_between(sequences: int, tokens: tuple[int, int], seconds: tuple[float, float]) -> float:
+    """Return n·(g2 − g1)/(T2 − T1) in tokens per second. Raises `ValueError` unless both differences are above zero."""
+    (g1, g2), (t1, t2) = tokens, seconds
+    if sequences < 1 or g2 <= g1 or not t2 > t1:
+        raise ValueError("the longer run has more tokens and takes longer")
+    return sequences * (g2 - g1) / (t2 - t1)
+
+
+def difference(
+    sequences: int, tokens: tuple[int, int], shorter: Sequence[float], longer: Sequence[float]
+) -> Difference:
+    """Return the rate from repeated times of both lengths, in seconds.
+
+    It is INVALID where T2 − T1 is not `LEAST` times its standard error. Raises `ValueError` for fewer than two times of
+    a length, since they tell no noise, and for times that are none.
+    """
+    if min(len(shorter), len(longer)) < 2:
+        raise ValueError("two runs of each length at least: one tells no noise")
+    if not all(math.isfinite(one) and one > 0 for one in (*shorter, *longer)):
+        raise ValueError("a time is none")
+    seconds = fmean(longer) - fmean(shorter)
+    noise = math.hypot(stdev(shorter) / math.sqrt(len(shorter)), stdev(longer) / math.sqrt(len(longer)))
+    problem = ""
+    if seconds <= 0:
+        problem = "the longer runs took no longer"
+    elif seconds < LEAST * noise:
+        problem = f"T2 - T1 is {seconds:.3g} s, less than {LEAST} times its noise of {noise:.2g} s"
+    rate = rate_between(sequences, tokens, (fmean(shorter), fmean(longer))) if seconds > 0 else 0.0
+    return Difference(rate=rate, seconds=seconds, noise=noise, problem=problem)
