@@ -1,7 +1,7 @@
 """The difference method: two lengths of the same run, so that what both share cancels. Decides only.
 
-A run of g tokens for each of n sequences takes T = fixed + n·g/rate. Two lengths give n·(g2 − g1)/(T2 − T1), the rate of
-what the longer run has more. Prefill, loading and the ends of a run cancel.
+A run of g tokens for each of n sequences takes T = fixed + n·g/rate. Two lengths give n·(g2 − g1)/(T2 − T1), the rate
+of what the longer run has more. Prefill, loading and the ends of a run cancel.
 """
 
 from __future__ import annotations
