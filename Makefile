@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # cmake and ninja, if the machine has none: ci/setup.sh installs them.
 export PATH := $(PATH):$(CURDIR)/$(VENV)/tools
 
-.PHONY: help demo test lint types contract docs check workflows requirements package models fuzz bench bench-build clean
+.PHONY: help demo test lint types contract docs check workflows requirements package models fuzz speed speed-build clean
 
 help:                ## what one can do here
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 18
@@ -65,11 +65,11 @@ check: lint types contract workflows   ## lint, types, import contract, workflow
 fuzz: $(VENV)/.installed   ## the apply fuzz against git, long (FUZZ=20000 examples)
 	PATCHSTACK_FUZZ_EXAMPLES=$(or $(FUZZ),20000) $(BIN)/python -m pytest tests/fuzz
 
-bench: $(VENV)/.installed  ## verify against git, side by side
+speed: $(VENV)/.installed  ## verify against git, side by side
 	$(BIN)/python -m benchmarks.verify_speed
 
-bench-build: $(VENV)/.installed  ## build against cmake by hand, side by side (BENCH="--engine host")
-	$(BIN)/python -m benchmarks.build_speed $(BENCH)
+speed-build: $(VENV)/.installed  ## build against cmake by hand, side by side (SPEED="--engine host")
+	$(BIN)/python -m benchmarks.build_speed $(SPEED)
 
 models: $(VENV)/.installed ## the tiny models that this project's own series is gated with, into build/models
 	mkdir -p build/models

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ from patchstack.report.documents.bench import BenchDocument, BenchMachineDocumen
 from patchstack.report.streams import paint_words
 from patchstack.report.table import Give, Table, print_table
 from patchstack.report.text import code, counted, printable, table
+from patchstack.stats.noise import noise_of
 
 TITLES = ("row", "A", "B", "B/A", "interval", "shows")
 """The columns of the table of rows."""
@@ -61,6 +63,9 @@ def outcome_lines(document: BenchDocument) -> Iterator[str]:
     for pair in document.pairs:
         if pair.thrown:
             yield f"pair {pair.number} was thrown away: {pair.thrown}"
+    if document.noise:
+        yield from noise_lines(document)
+        return
     if document.unplanned:
         yield f"not planned: {document.unplanned}"
     yield f"{document.outcome}: {document.reason}"
@@ -70,6 +75,20 @@ def outcome_lines(document: BenchDocument) -> Iterator[str]:
                 yield f"  {row.name}: about {row.needed} pairs in all, if they go on as they did"
     if document.demand is not None:
         yield f"the demand {document.demand} is {'met' if document.demand_met else 'not met'}"
+
+
+def noise_lines(document: BenchDocument) -> Iterator[str]:
+    """What a side against itself tells of the machine."""
+    pairs = [pair for pair in document.pairs if not pair.thrown]
+    coins = [1 if pair.second == "B" else -1 for pair in pairs]
+    for row in document.rows if pairs else ():
+        noise = noise_of([math.log(pair.ratios[row.name]) for pair in pairs], coins)
+        alike = "not known" if noise.autocorrelation is None else f"{noise.autocorrelation:+.2f}"
+        second = f"{100 * math.expm1(noise.second):+.1f}%"
+        words = f"a pair deviates by {100 * noise.deviation:.1f}%; running second does {second}"
+        yield f"{row.name}: {words}; likeness to the pair before {alike}"
+    if document.outcome == "INVALID":
+        yield f"INVALID: {document.reason}"
 
 
 def markdown(document: BenchDocument) -> str:

@@ -9,6 +9,9 @@ from patchstack.cli.lazy import STYLE, Lazy, group_of
 COMMANDS = {
     "ab": Lazy("patchstack.cli.bench.ab:ab_command", "Compare two sides, with a verdict that holds."),
     "noise": Lazy("patchstack.cli.bench.ab:noise_command", "Compare a side with itself: the noise of the machine."),
+    "difference": Lazy(
+        "patchstack.cli.bench.difference:difference_command", "A decode rate from two lengths of a run."
+    ),
     "resume": Lazy("patchstack.cli.bench.kept:resume_command", "Go on with a comparison that was ended."),
     "show": Lazy("patchstack.cli.bench.kept:show_command", "A comparison, drawn anew from its runs."),
     "list": Lazy("patchstack.cli.bench.kept:list_command", "The comparisons that are here."),

@@ -1,0 +1,44 @@
+"""What pairs of a side against itself tell of a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+_NORMAL = 1.4826  # from the median absolute deviation to the standard deviation of a normal distribution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """The noise of pairs, as logarithms of a ratio: the deviation of one pair, by its median absolute deviation; what
+    running second does, in the median; and how much the latter is like that of the pair before (-1 to 1, None for fewer
+    than four pairs or no spread)."""
+
+    deviation: float
+    second: float
+    autocorrelation: float | None
+
+
+def noise_of(xs: Sequence[float], coins: Sequence[int]) -> Noise:
+    """Return the noise of x = ln(B/A) of pairs of one side, with their coins. Raises `ValueError` for no pairs."""
+    if not xs or len(xs) != len(coins):
+        raise ValueError("each pair has a coin, and there is one at least")
+    middle = median(xs)
+    seconds = [coin * x for x, coin in zip(xs, coins, strict=True)]
+    return Noise(
+        deviation=_NORMAL * median([abs(x - middle) for x in xs]),
+        second=median(seconds),
+        autocorrelation=_autocorrelation(seconds),
+    )
+
+
+def _autocorrelation(values: Sequence[float]) -> float | None:
+    """Of neighbours, about the mean."""
+    if len(values) < 4:
+        return None
+    mean = sum(values) / len(values)
+    apart = [value - mean for value in values]
+    spread = sum(one * one for one in apart)
+    return sum(one * other for one, other in pairwise(apart)) / spread if spread else None

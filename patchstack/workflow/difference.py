@@ -1,0 +1,84 @@
+"""The difference method on real programs: llama-batched-bench at two lengths, and the rate of what the longer adds."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from patchstack.bench.difference import Difference, difference
+from patchstack.bench.kinds.batched import PROGRAM, arguments_of
+from patchstack.bench.pairs import NotJudged
+from patchstack.errors import UsageError
+from patchstack.llama.batched_bench_output import Shape, read_rows, rows_problem
+from patchstack.llama.program import Program, sentinel_of
+from patchstack.observe.exit_status import complaint_of, fault_of
+from patchstack.observe.observer import Observer
+from patchstack.observe.protocol import Model, Observation
+from patchstack.tasks import task
+from patchstack.workflow.bench import Where, programs_named
+from patchstack.workflow.machine import open_runner
+
+_TRIES = 5
+
+
+def measure_difference(
+    what: str,
+    where: Where,
+    *,
+    model: Path,
+    env: dict[str, str],
+    prompt: int,
+    streams: int,
+    tokens: tuple[int, int],
+    repeats: int,
+) -> Difference:
+    """Return the decode rate of a side by the difference of two lengths, each run `repeats` times in turn.
+
+    Raises `NotJudged` for a run that fails or whose output cannot be used, `UsageError` unless the second length is
+    greater, and what `programs_named` and `open_runner` raise.
+    """
+    if tokens[1] <= tokens[0]:
+        raise UsageError("the second length must be greater than the first", hint="--tokens 16,64")
+    file = Model(name="model", path=str(model.expanduser().absolute()))
+    session = secrets.token_hex(8)  # a measurement takes no old runs
+    seconds: tuple[list[float], list[float]] = ([], [])
+    with open_runner(
+        where.connection,
+        programs_named(what, where),
+        observations=where.observations.directory,
+        purpose="patchstack bench difference",
+        kind="bench difference/1",
+        allow=where.allow,
+    ) as runner:
+        for number in range(1, repeats + 1):
+            for which, length in enumerate(tokens):
+                with task(f"run {number} of {repeats}, {length} tokens"):
+                    salt = f"difference {session} run {number}"
+                    seconds[which].append(_decode_seconds(runner, file, (prompt, length, streams), env, salt))
+    return difference(streams, tokens, seconds[0], seconds[1])
+
+
+def _decode_seconds(runner: Observer, model: Model, shape: Shape, env: dict[str, str], salt: str) -> float:
+    program = Program(
+        name=PROGRAM,
+        args=("-m", "{model:model}", "-ngl", "99", "-fa", "on", *arguments_of([shape])),
+        models=(model,),
+        env=tuple(sorted(env.items())),
+        sentinel=sentinel_of(PROGRAM),
+    )
+    judged = program.complete()
+
+    def complete(seen: Observation) -> str | None:
+        if (complaint := judged(seen)) is not None or seen.code != 0:
+            return complaint
+        rows = read_rows(seen.stdout)
+        return rows if isinstance(rows, str) else rows_problem(rows, [shape])
+
+    observed = runner.observe(program.invocation(f"{shape[1]} tokens"), complete=complete, tries=_TRIES, salt=salt)
+    if observed.observation is None:
+        raise NotJudged(f"{PROGRAM} cannot be measured: {complaint_of(observed)}")
+    if fault := fault_of(observed.observation, pinned=False):
+        raise NotJudged(f"{PROGRAM} failed: {fault.reason}")
+    rows = read_rows(observed.observation.stdout)
+    assert not isinstance(rows, str)
+    return rows[0].decode_seconds
