@@ -286,3 +286,27 @@ def test_markdown_and_page_are_written(bench: Bench, tmp_path: Path) -> None:
 def without_times(document: dict[str, Any]) -> dict[str, Any]:
     pairs = [{name: value for name, value in pair.items() if name != "began"} for pair in document["pairs"]]
     return {**document, "pairs": pairs}
+
+
+# Loading takes 0.2 s and a token of 4 sequences 0.01 s, as a rate of 400 t/s; SLOW makes it 200.
+BATCHED = """
+while [ "$1" != -ntg ]; do shift; done
+tg=$2
+awk -v tg=$tg -v slow=${SLOW:-1} 'BEGIN { t = 0.2 + tg * 0.01 * slow; n = 4 * (16 + tg)
+  printf "{\\"pp\\": 16, \\"tg\\": %d, \\"pl\\": 4, \\"n_kv\\": %d, \\"t_pp\\": 0.064, \\"speed_pp\\": 1000.0, ", tg, n
+  printf "\\"t_tg\\": %f, \\"speed_tg\\": %f, \\"t\\": 1.0, \\"speed\\": 1.0}\\n", t, 4 * tg / t }'
+echo "common_perf_print:    graphs reused =  5" >&2
+"""
+
+
+def test_the_difference_of_two_lengths_is_free_of_what_they_share(bench: Bench, tmp_path: Path) -> None:
+    program(tmp_path / "bin", "llama-batched-bench", BATCHED)
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    asked = ("difference", "./bin", "--model", "m.gguf", "--streams", "4", "--prompt", "16", "--repeats", "2")
+    told = bench(*asked, "--tokens", "16,64")
+    assert told.code == 0
+    assert told.stdout == "./bin: 400.00 t/s (T2 - T1 0.480 s, noise 0.000 s)\n"
+    other = bench(*asked, "--against", "./bin", "--env", "SLOW=2")
+    assert "./bin: 200.00 t/s" in other.stdout
+    assert "ratio: 1.0000" in other.stdout
+    assert "the second length must be greater" in bench(*asked, "--tokens", "64,16").stderr
