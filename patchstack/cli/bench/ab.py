@@ -246,8 +246,7 @@ def _run(
         require_page()
     found = nearest_workspace(workspace)
     declared = chosen_workload(name, found, model=model, settings=settings)
-    programs = any(Path(side).expanduser().is_dir() or "/" in side for side in sides)
-    comparisons, observations = kept_places(found, programs=programs)
+    comparisons, observations = kept_places()
     wanted = Wanted(
         a=SideWanted(what=sides[0], env={**env, **envs[0]}),
         b=SideWanted(what=sides[1], env={**env, **envs[1], **switch}),

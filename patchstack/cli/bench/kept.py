@@ -38,7 +38,7 @@ def resume_command(
     from patchstack.workflow.bench import compare
 
     found = nearest_workspace(workspace)
-    directory, observations = found_comparison(comparison, found)
+    directory, observations = found_comparison(comparison)
     plan = read_plan(directory)
     with opened_where(
         plan.engine,
@@ -62,29 +62,25 @@ def show_command(
     json: JsonOption = False,
     markdown: MarkdownOption = None,
     html: HtmlOption = None,
-    workspace: WorkspaceOption = None,
 ) -> None:
     """Draw a comparison anew from its runs. Runs nothing. Exits as `bench ab` does."""
     from patchstack.workflow.bench import read_comparison
 
-    found = nearest_workspace(workspace)
-    directory, observations = found_comparison(comparison, found)
+    directory, observations = found_comparison(comparison)
     progress = read_comparison(directory, observations, margin=margin)
     raise typer.Exit(int(shown(progress, json=json, markdown=markdown, html=html)))
 
 
-def list_command(workspace: WorkspaceOption = None) -> None:
-    """List the comparisons of the workspace and of the cache, the newest first."""
+def list_command() -> None:
+    """List the comparisons that are here, the newest first."""
     from patchstack.bench.pairs import pair_count
     from patchstack.bench.plan import read_plan
     from patchstack.errors import MissingError
     from patchstack.report.table import Give, Table, print_table
     from patchstack.workflow.bench import comparisons_in
 
-    found = nearest_workspace(workspace)
-    roots = [kept_places(found)[0], *([kept_places(None)[0]] if found is not None else [])]
     rows = []
-    for directory in (path for root in roots for path in comparisons_in(root)):
+    for directory in comparisons_in(kept_places()[0]):
         plan = read_plan(directory)
         count = f"{pair_count(directory)} of {plan.most}"
         rows.append([plan.comparison, plan.made[:16], plan.workload.name, count, plan.a.label, plan.b.label])

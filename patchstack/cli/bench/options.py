@@ -45,34 +45,29 @@ ComparisonArgument = Annotated[
 ]
 
 
-def kept_places(workspace: Workspace | None, *, programs: bool = False) -> tuple[Path, Observations]:
-    """Where comparisons and their runs are kept: in the workspace's evidence, else in the cache. `programs`: those of
-    directories are tied to no build, and always in the cache."""
+def kept_places() -> tuple[Path, Observations]:
+    """Where comparisons and their runs are kept."""
     from patchstack.evidence.store import Observations
 
     cache = cache_places()
-    if workspace is None or programs:
-        return cache.comparisons, Observations(cache.observations, cache.outputs)
-    evidence = workspace.root / "evidence"
-    return evidence / "comparisons", Observations(evidence, cache.outputs)
+    return cache.comparisons, Observations(cache.observations, cache.outputs)
 
 
-def found_comparison(name: str | None, workspace: Workspace | None) -> tuple[Path, Observations]:
+def found_comparison(name: str | None) -> tuple[Path, Observations]:
     """The directory of a comparison by the start of its name, or the newest, with where its runs are.
 
     Raises `MissingError` if there is none, `UsageError` if several have that start.
     """
     from patchstack.workflow.bench import comparisons_in
 
-    places = [kept_places(workspace), *([kept_places(None)] if workspace is not None else [])]
-    found = [(path, runs) for root, runs in places for path in comparisons_in(root)]
-    chosen = [one for one in found if name is None or one[0].name.startswith(name)]
-    if not chosen:
+    root, observations = kept_places()
+    found = [path for path in comparisons_in(root) if name is None or path.name.startswith(name)]
+    if not found:
         what = f"there is no comparison {name}" if name is not None else "there is no comparison yet"
         raise MissingError(what, hint="patchstack bench list names them; patchstack bench ab makes one")
-    if name is not None and len(chosen) > 1:
-        raise UsageError(f"{len(chosen)} comparisons begin with {name}", hint="name more of it")
-    return max(chosen, key=lambda one: (one[0] / "plan.json").stat().st_mtime)
+    if name is not None and len(found) > 1:
+        raise UsageError(f"{len(found)} comparisons begin with {name}", hint="name more of it")
+    return found[0], observations
 
 
 @contextlib.contextmanager
