@@ -209,6 +209,7 @@ def gated(
         detail=f"{stored.key[:12]}, " + (f"not proven: {', '.join(bad)}" if bad else f"{len(proofs)} proofs hold"),
         evidence={
             "build": stored.key,
+            "shown": programs_of(stored, isolated=False).name,
             "which": which,
             "inputs": dict(stored.record.inputs),
             "variant": stored.record.variant,
@@ -267,6 +268,7 @@ def _gate_step(gate: Gate, judgement: Judgement, which: str, key: str, others: M
             "kind": gate.kind,
             "actual": judgement.actual,
             "expected": judgement.expected,
+            "judge": judgement.details.get("judge"),
             "observations": sorted({one.key for one in judgement.attempts if one.complaint is None}),
             "recalled": list(judgement.recalled),
             "source": {"origin": str(source.origin), "made": source.made, "decision": source.decision}

@@ -116,8 +116,8 @@ def _compared(given: Material, gate: Gate, which: str, record: Record, seen: Obs
     """Draw the gate's verdict with the new observation in the place of the record."""
     new = replace(record, facts={**record.facts, **_facts(seen)}, blobs=_blobs(seen))
     records = [new if one.key == record.key else one for one in given.records.values()]
-    before = draw(given, gate, which, given.replay(which))
-    after = draw(given, gate, which, given.replay(which, records))
+    before = draw(given, gate, which, given.replay(which, gate.name))
+    after = draw(given, gate, which, given.replay(which, gate.name, records))
     if (before.verdict, before.actual) == (after.verdict, after.actual):
         return Agreement.AGREES, f"{after.verdict}, {after.actual}"
     return (

@@ -15,6 +15,7 @@ from patchstack.evidence.ledger import Decision, Outcome
 from patchstack.evidence.store import BadRecord, Evidence, Record
 from patchstack.gates.carried import carried_name, unpack
 from patchstack.gates.judgement import Judgement
+from patchstack.gates.kinds.backend_ops import OWN
 from patchstack.gates.suite import Gate, Suite, judge_gate
 from patchstack.observe.layout import Programs
 from patchstack.observe.observer import RunContext
@@ -37,9 +38,11 @@ class Material:
     suite: Suite | None
     root: Path
 
-    def replay(self, which: str, records: Sequence[Record] | None = None, *, reference: str = "before") -> Replay:
-        """Return an observer of a build that answers from records. The references of its gates are of the build
-        `reference`, unless that is the build itself."""
+    def replay(
+        self, which: str, gate: str, records: Sequence[Record] | None = None, *, reference: str = "before"
+    ) -> Replay:
+        """Return an observer of a build that answers from records, for one gate. The references of gates are of the
+        build `reference`, unless that is the build itself."""
         files = {str(step["build"]): _texts(step.get("programs")) for step in self.builds.values()}
         for step in self.steps.values():
             others = step.get("others")
@@ -48,12 +51,14 @@ class Material:
         of = self.builds.get(reference)
         known = None
         if of is not None and which != reference:
-            known = Programs(directory=Path(str(of["build"])), platform="", key=str(of["build"]))
+            key = str(of["build"])
+            known = Programs(directory=Path(key), platform="", key=key, name=str(of.get("shown", "")))
         return Replay(
             records=tuple(self.records.values()) if records is None else records,
             files=files.get(str(self.builds[which]["build"]), {}),
             builds=RecordedBuilds(root=self.root, files=files),
             context=RunContext(kind="", reference=known, judge=known),
+            borrows=self.steps.get((which, gate), {}).get("judge") != OWN,
         )
 
 
@@ -135,7 +140,7 @@ def draw(given: Material, gate: Gate, which: str, replay: Replay) -> Judgement:
     """Return the judgement of a gate over what a replay answers, as `accept` comes to it."""
     judgement = judge_gate(gate, replay)
     if which == "before" and judgement.details.get("kl") and "candidate" in given.builds and given.suite is not None:
-        referring = given.replay(which, replay.records, reference="candidate")
+        referring = given.replay(which, gate.name, replay.records, reference="candidate")
         return of_the_next(given.suite.only([gate.name]), judgement, referring)
     return judgement
 
@@ -143,7 +148,7 @@ def draw(given: Material, gate: Gate, which: str, replay: Replay) -> Judgement:
 def _check_gate(given: Material, gate: Gate, which: str, step: Mapping[str, Any], found: Findings) -> bool:
     what = f"gate {gate.name} ({which})"
     try:
-        judgement = draw(given, gate, which, given.replay(which))
+        judgement = draw(given, gate, which, given.replay(which, gate.name))
     except PatchstackError as error:
         found.wrong.append(f"{what}: {error.message}")
         return False
