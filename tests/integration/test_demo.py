@@ -122,7 +122,12 @@ def test_the_whole_demo_accepts_rejects_and_leaves_open(
     ):
         assert line in printed.err, printed.err
     monkeypatch.chdir(tmp_path / "tour")
-    for command in ("verify", "ledger keys", *re.findall(r"patchstack (gate run --build \w+)", told["ledger"])):
+    for command in (
+        "verify",
+        "ledger keys",
+        "ledger --check",
+        *re.findall(r"patchstack (gate run --build \w+)", told["ledger"]),
+    ):
         monkeypatch.setattr("sys.argv", ["patchstack", *command.split()])
         assert guarded(app) == 0, command
     assert run_git("status", "--short", cwd=tmp_path / "tour" / "fork").stdout == b""
