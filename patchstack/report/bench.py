@@ -169,7 +169,7 @@ def _figure(value: float | None, unit: str) -> str:
 
 
 def _percent(fraction: float | None) -> str:
-    return _OPEN if fraction is None else f"{100 * fraction:+.1f}%"
+    return _OPEN if fraction is None else f"{round(100 * fraction, 1) + 0.0:+.1f}%"
 
 
 def _interval(row: BenchRow) -> str:

@@ -55,14 +55,14 @@ def _pairs(document: BenchDocument) -> _Section:
     rows = [
         [
             str(pair.number),
-            pair.began,
+            pair.began[:19].replace("T", " "),
             pair.second,
             *(f"{100 * (pair.ratios[name] - 1):+.2f}%" for name in names),
             pair.thrown or "counts",
         ]
         for pair in document.pairs
     ]
-    titles = ("pair", "began", "second", *names, "")
+    titles = ("pair", "began, UTC", "second", *names, "")
     return _Section(title="Pairs", table=Table(titles=titles, rows=rows, styles={}), lines=[])
 
 
@@ -77,7 +77,8 @@ def _plots(document: BenchDocument) -> Iterator[Plot]:
 
 def _forest(document: BenchDocument) -> Plot:
     known = [100 * value for row in document.rows for value in (row.low, row.high, row.estimate) if value is not None]
-    widest = max(2.0, 1.3 * max(map(abs, known)))
+    margins = [100 * (row.margin if row.primary else row.guard_margin) for row in document.rows]
+    widest = 1.2 * max(map(abs, [*known, *margins]))
     values = [
         {
             "row": row.name,

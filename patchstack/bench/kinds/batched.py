@@ -62,8 +62,8 @@ def make(name: str, values: Values) -> Workload:
     model, own, env = values[MODEL], values[ARGS], values[ENV]
     args = (
         *("-m", f"{{model:{model.name}}}", "-ngl", str(values[GPU_LAYERS]), "-fa", values[FLASH_ATTENTION]),
-        *arguments_of(shapes),
         *own.args,
+        *arguments_of(shapes),
     )
     return Workload(
         name=name,
@@ -122,14 +122,14 @@ def reference(workload: Workload) -> Workload:
     largest = [max(int(shape[at]) for shape in workload.reading["shapes"]) for at in range(3)]
     shape = tuple(min(fixed, own) for fixed, own in zip(_REFERENCE, largest, strict=True))
     shapes = [(shape[0], shape[1], shape[2])]
-    loading = workload.args[: workload.args.index("-fit")]
+    loading = workload.args[: -len(arguments_of(shapes))]  # as many words whatever the shapes
     return Workload(
         name="reference",
         kind=KIND.name,
         program=PROGRAM,
         args=(*loading, *arguments_of(shapes)),
         env={},
-        models=workload.models[:1],
+        models=workload.models,
         sentinel=workload.sentinel,
         seconds=workload.seconds,
         tries=workload.tries,
