@@ -105,9 +105,7 @@ class _Opened:
     """A machine that is fit and locked, with the programs of a comparison on it."""
 
     sides: Sides
-    runner: Runner
     watch: Watch
-    programs: tuple[Programs, Programs, Programs | None]
 
 
 def programs_named(what: str, where: Where) -> Programs:
@@ -290,9 +288,7 @@ def _opened(plan: Plan, where: Where) -> Iterator[_Opened]:
             ask = reach(connection.engine, connection.open_another, image=a.image, gpus=True).ask
         yield _Opened(
             sides=Sides(a=runner, b=other, reference=beside),
-            runner=runner,
             watch=Watch(ask),
-            programs=(a, b, reference),
         )
 
 
