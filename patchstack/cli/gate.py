@@ -85,32 +85,40 @@ def run_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Run a suite on a build. What is known already is not run again; the verdict is drawn anew."""
-    from patchstack.gates.suite import run_suite
-    from patchstack.report.gate import Checked, gate_line
-    from patchstack.verdict import Verdict, exit_code
+    from patchstack.verdict import exit_code
     from patchstack.workflow.gates import Asked
 
     found = the_workspace(workspace)
     chosen = _suite(found, suite).only(gates) if gates else _suite(found, suite)
-    checks: list[Checked] = []
     asked = Asked(build=build, directory=bin, series=series, variant=variant, engine=engine, offline=offline)
     started = time.monotonic()
     with _prepared(found, asked, image, chosen, again=again, partly=True, signers=signers) as ready:
         talk(f"suite {chosen.name} on {ready.what}")
-        taken: list[tuple[str, float]] = []
-        for (gate, judgement), seconds in timed(run_suite(chosen, ready.runner, unfit=ready.unfit)):
-            talk(gate_line(gate.name, judgement, seconds))
-            checks.append(Checked(phase=chosen.name, check=gate.name, kind=gate.kind, judgement=judgement))
-            taken.append((gate.name, seconds))
-            if fail_fast and judgement.verdict is Verdict.FAIL:
-                talk(f"stopped after the first FAIL: {len(chosen.gates) - len(checks)} gates were not run")
-                break
-        tell_longest(taken)
+        checks = _run_gates(chosen, ready, fail_fast=fail_fast)
     if report is not None:
         _write(report, checks, ready)
     _print(checks, chosen.name, ready, time.monotonic() - started, json=json)
     if code := exit_code(one.judgement.verdict for one in checks):
         raise typer.Exit(int(code))
+
+
+def _run_gates(suite: Suite, ready: Prepared, *, fail_fast: bool) -> list[Checked]:
+    """Run the gates of a suite, and tell each as it comes out."""
+    from patchstack.gates.suite import run_suite
+    from patchstack.report.gate import Checked, gate_line
+    from patchstack.verdict import Verdict
+
+    checks: list[Checked] = []
+    taken: list[tuple[str, float]] = []
+    for (gate, judgement), seconds in timed(run_suite(suite, ready.runner, unfit=ready.unfit)):
+        talk(gate_line(gate.name, judgement, seconds))
+        checks.append(Checked(phase=suite.name, check=gate.name, kind=gate.kind, judgement=judgement))
+        taken.append((gate.name, seconds))
+        if fail_fast and judgement.verdict is Verdict.FAIL:
+            talk(f"stopped after the first FAIL: {len(suite.gates) - len(checks)} gates were not run")
+            break
+    tell_longest(taken)
+    return checks
 
 
 def _print(checks: list[Checked], suite: str, ready: Prepared, seconds: float, *, json: bool) -> None:

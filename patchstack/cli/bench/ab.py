@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -113,6 +114,20 @@ def ab_command(
     """Compare two sides by pairs of fresh processes; a coin says which runs first. Stops when it is decided: keep,
     reject, or no difference seen after the most pairs. Exits with 0 if it was judged, 4 for INVALID; with --demand, 1
     if that is not met. Writes the plan and the runs, and goes on with `bench resume`."""
+    _run(
+        _Asked(workload, model=model, settings=setting, demand=demand, env=env),
+        _named_sides(bin, build, a, b),
+        (variables("--a-env", a_env), {**variables("--b-env", b_env), **variables("--switch", switch)}),
+        variables("--switch", switch),
+        _Manner(pairs=pairs, alpha=alpha, seed=seed, whole=whole, dry_run=dry_run),
+        _References(programs=reference, none=no_reference, within=reference_within),
+        _Place(engine=engine, image=image, allow=allow, library_path=library_path, workspace=workspace),
+        _Output(json=json, markdown=markdown, html=html),
+    )
+
+
+def _named_sides(bin: Path | None, build: str | None, a: str | None, b: str | None) -> tuple[str, str]:  # noqa: A002
+    """The two sides. Raises `UsageError` if they are not named once each."""
     both = str(bin) if bin is not None else build
     if bin is not None and build is not None:
         raise UsageError("give --bin or --build, not both")
@@ -120,33 +135,7 @@ def ab_command(
         raise UsageError("--bin and --build name both sides: leave out --a and --b")
     if both is None and (a is None or b is None):
         raise UsageError("which sides?", hint="--a SIDE --b SIDE, or --bin DIR --switch NAME=VALUE")
-    _run(
-        workload,
-        (a or both or "", b or both or ""),
-        (variables("--a-env", a_env), variables("--b-env", b_env)),
-        switch=variables("--switch", switch),
-        env=variables("--env", env),
-        model=model,
-        settings=setting or [],
-        demand=demand,
-        pairs=pairs,
-        alpha=alpha,
-        reference=reference,
-        no_reference=no_reference,
-        within=reference_within,
-        seed=seed,
-        whole=whole,
-        dry_run=dry_run,
-        noise=False,
-        engine=engine,
-        image=image,
-        allow=allow,
-        library_path=library_path,
-        json=json,
-        markdown=markdown,
-        html=html,
-        workspace=workspace,
-    )
+    return a or both or "", b or both or ""
 
 
 def noise_command(
@@ -179,98 +168,121 @@ def noise_command(
     if what is None or (bin is not None and build is not None):
         raise UsageError("which side?", hint="--bin DIR, or --build KEY")
     _run(
-        workload,
+        _Asked(workload, model=model, settings=setting, demand=None, env=env),
         (what, what),
         ({}, {}),
-        switch={},
-        env=variables("--env", env),
-        model=model,
-        settings=setting or [],
-        demand=None,
-        pairs=pairs,
-        alpha=ALPHA,
-        reference=reference,
-        no_reference=no_reference,
-        within=reference_within,
-        seed=seed,
-        whole=True,
-        dry_run=dry_run,
-        noise=True,
-        engine=engine,
-        image=image,
-        allow=allow,
-        library_path=library_path,
-        json=json,
-        markdown=markdown,
-        html=html,
-        workspace=workspace,
+        {},
+        _Manner(pairs=pairs, alpha=ALPHA, seed=seed, whole=True, dry_run=dry_run, noise=True),
+        _References(programs=reference, none=no_reference, within=reference_within),
+        _Place(engine=engine, image=image, allow=allow, library_path=library_path, workspace=workspace),
+        _Output(json=json, markdown=markdown, html=html),
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The workload by its name, with its settings and the variables of both sides as they were given."""
+
+    workload: str
+    model: str | None
+    settings: list[str] | None
+    demand: Demand | None
+    env: list[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Manner:
+    """How many pairs, in which order, and whether they run at all. `noise`: a side is compared with itself."""
+
+    pairs: int
+    alpha: float
+    seed: int | None
+    whole: bool
+    dry_run: bool
+    noise: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _References:
+    """The runs beside the pairs."""
+
+    programs: str | None
+    none: bool
+    within: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where it runs."""
+
+    engine: str | None
+    image: str | None
+    allow: list[str] | None
+    library_path: str | None
+    workspace: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Output:
+    """What is printed and written."""
+
+    json: bool
+    markdown: Path | None
+    html: Path | None
+
+
 def _run(
-    name: str,
+    asked: _Asked,
     sides: tuple[str, str],
     envs: tuple[dict[str, str], dict[str, str]],
-    *,
     switch: dict[str, str],
-    env: dict[str, str],
-    model: str | None,
-    settings: list[str],
-    demand: Demand | None,
-    pairs: int,
-    alpha: float,
-    reference: str | None,
-    no_reference: bool,
-    within: float,
-    seed: int | None,
-    whole: bool,
-    dry_run: bool,
-    noise: bool,
-    engine: str | None,
-    image: str | None,
-    allow: list[str] | None,
-    library_path: str | None,
-    json: bool,
-    markdown: Path | None,
-    html: Path | None,
-    workspace: Path | None,
+    manner: _Manner,
+    references: _References,
+    place: _Place,
+    output: _Output,
 ) -> None:
     from patchstack.bench.declare import chosen_workload
     from patchstack.report.bench import plan_lines
     from patchstack.report.text import printable
     from patchstack.workflow.bench import SideWanted, Wanted, compare, expected_words, make_plan
 
-    if html is not None:
+    if output.html is not None:
         from patchstack.report.bench_page import require_page
 
         require_page()
-    found = nearest_workspace(workspace)
-    declared = chosen_workload(name, found, model=model, settings=settings)
+    found, env = nearest_workspace(place.workspace), variables("--env", asked.env)
+    declared = chosen_workload(asked.workload, found, model=asked.model, settings=asked.settings or [])
     comparisons, observations = kept_places()
     wanted = Wanted(
         a=SideWanted(what=sides[0], env={**env, **envs[0]}),
-        b=SideWanted(what=sides[1], env={**env, **envs[1], **switch}),
+        b=SideWanted(what=sides[1], env={**env, **envs[1]}),
         kind=declared.kind,
         workload=declared.workload,
         rows=declared.rows,
         switch=switch,
-        alpha=alpha,
-        most=pairs,
-        demand=demand or declared.demand,
-        reference=reference,
-        no_reference=no_reference,
-        within=within,
-        noise=noise,
-        seed=seed,
+        alpha=manner.alpha,
+        most=manner.pairs,
+        demand=asked.demand or declared.demand,
+        reference=references.programs,
+        no_reference=references.none,
+        within=references.within,
+        noise=manner.noise,
+        seed=manner.seed,
     )
     with opened_where(
-        engine, found, comparisons, observations, allow=allow, image=image, library_path=library_path
+        place.engine,
+        found,
+        comparisons,
+        observations,
+        allow=place.allow,
+        image=place.image,
+        library_path=place.library_path,
     ) as where:
         plan = make_plan(wanted, where)
         lines = printable("\n".join(plan_lines(plan, expected_words(plan))))
-        if dry_run:
+        if manner.dry_run:
             print(lines)
             raise typer.Exit(int(Exit.HOLDS))
         talk(lines)
-        progress = followed(compare(plan, where, whole=whole), plan.most)
-    raise typer.Exit(int(shown(progress, json=json, markdown=markdown, html=html)))
+        progress = followed(compare(plan, where, whole=manner.whole), plan.most)
+    raise typer.Exit(int(shown(progress, json=output.json, markdown=output.markdown, html=output.html)))

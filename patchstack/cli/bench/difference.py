@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +19,9 @@ from patchstack.cli.bench.options import (
 )
 from patchstack.cli.options import nearest_workspace
 from patchstack.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from patchstack.bench.difference import Difference
 
 
 def difference_command(
@@ -40,39 +44,40 @@ def difference_command(
 ) -> None:
     """Measure decoding as n(g2 - g1)/(T2 - T1): prefill and the start of a run cancel. INVALID (exit 4) unless T2 - T1
     is five times its noise. Two figures of one sitting are no verdict: `bench ab` gives one."""
-    from patchstack.bench.difference import Difference
     from patchstack.workflow.difference import measure_difference
 
-    words = tokens.split(",")
-    if len(words) != 2 or not all(word.strip().isdecimal() and int(word) > 0 for word in words):
-        raise UsageError(f"--tokens {tokens}: two whole numbers above 0, as in 16,64")
-    both = (int(words[0]), int(words[1]))
     comparisons, observations = kept_places()
-    found: list[Difference] = []
+    lengths, variables_of_both = _lengths(tokens), variables("--env", env)
     with opened_where(
-        engine,
-        nearest_workspace(None),
-        comparisons,
-        observations,
-        allow=allow,
-        image=image,
-        library_path=library_path,
+        engine, nearest_workspace(None), comparisons, observations, allow=allow, image=image, library_path=library_path
     ) as where:
-        for one in filter(None, (side, against)):
-            measured = measure_difference(
-                one,
-                where,
-                model=model,
-                env=variables("--env", env),
-                prompt=prompt,
-                streams=streams,
-                tokens=both,
-                repeats=repeats,
-            )
-            verdict = f"INVALID: {measured.problem}" if measured.problem else f"{measured.rate:.2f} t/s"
-            print(f"{one}: {verdict} (T2 - T1 {measured.seconds:.3f} s, noise {measured.noise:.3f} s)")
-            found.append(measured)
+        measure = functools.partial(
+            measure_difference,
+            where=where,
+            model=model,
+            env=variables_of_both,
+            prompt=prompt,
+            streams=streams,
+            tokens=lengths,
+            repeats=repeats,
+        )
+        found = [_told(one, measure(one)) for one in (side, against) if one is not None]
     if any(one.problem for one in found):
         raise typer.Exit(int(Exit.INVALID))
     if len(found) == 2:
         print(f"ratio: {found[0].rate / found[1].rate:.4f}")
+
+
+def _lengths(text: str) -> tuple[int, int]:
+    """Two numbers of tokens. Raises `UsageError`."""
+    words = text.split(",")
+    if len(words) != 2 or not all(word.strip().isdecimal() and int(word) > 0 for word in words):
+        raise UsageError(f"--tokens {text}: two whole numbers above 0, as in 16,64")
+    return int(words[0]), int(words[1])
+
+
+def _told(side: str, measured: Difference) -> Difference:
+    """Print what was measured of a side, and return it."""
+    verdict = f"INVALID: {measured.problem}" if measured.problem else f"{measured.rate:.2f} t/s"
+    print(f"{side}: {verdict} (T2 - T1 {measured.seconds:.3f} s, noise {measured.noise:.3f} s)")
+    return measured
