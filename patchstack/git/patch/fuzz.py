@@ -35,7 +35,7 @@ def place_with_fuzz(
     content: bytes, hunks: Sequence[PatchedHunk], *, most: int = MOST, key: Callable[[bytes], bytes] | None = None
 ) -> Placed | int:
     """Put hunks onto a file with as little fuzz as each needs, up to `most`; or the number, from 1, of the first that
-    fits nowhere. Lines are compared by `key`."""
+    fits nowhere, or only after a last line without newline. Lines are compared by `key`."""
     lines = content.splitlines(keepends=True) if b"\r" not in content else _lines(content)
     keys = lines if key is None else [key(line) for line in lines]
     made: list[bytes] = []
@@ -54,10 +54,12 @@ def place_with_fuzz(
         head = parts.leading
         made += lines[frozen : at + head - 1]
         frozen, added = _changed(lines, hunk, at, head)
+        if lines and not lines[-1].endswith(b"\n") and lines[-1] in (made[-1:] + added)[:-1]:
+            return number  # GNU patch joins what it adds to a last line without newline: nobody wants that
         made += added
         places.append(Place(line=at, fuzz=fuzz))
     made += lines[frozen:]
-    # What comes after a last line without newline goes to a line of its own, as in GNU patch.
+    # What follows an added line without newline goes to a line of its own, as in GNU patch.
     made[:-1] = [line if line.endswith(b"\n") else line + b"\n" for line in made[:-1]]
     return Placed(content=b"".join(made), places=tuple(places))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from patchstack.evidence.ledger import Ledger, Outcome
+from patchstack.evidence.ledger import Ledger, Outcome, counting
 from patchstack.series.files.directory import load_series
 from patchstack.series.lock import read_lock
 from patchstack.series.status.metadata import read_metadata
@@ -63,10 +63,9 @@ def test_every_patch_was_accepted_and_nothing_else_was() -> None:
     lock = read_lock(SERIES)
     assert lock is not None
     accepted = [
-        candidate.commit
-        for decision in Ledger(ROOT / "ledger").read()
-        if decision.outcome is Outcome.ACCEPTED
-        for candidate in decision.candidates
+        commit
+        for commit, decision in counting(Ledger(ROOT / "ledger").read()).items()
+        if decision.outcome is Outcome.ACCEPTED and decision.format == 2
     ]
     assert sorted(accepted) == sorted(one.commit for one in lock.patches)
 
