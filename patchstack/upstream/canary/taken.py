@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -63,14 +64,21 @@ class TakenHunks:
         if before is None or after is None or change.edits is None:
             yield f"{shown}: the new content", here is not None and here[1] == change.new[1], True
             return
-        theirs = self._own.between(change.old, here) if lines is not None else ()
+        present = frozenset(lines or ())
+        theirs = functools.cache(lambda: self._own.between(change.old, here))
         for number, (start, end, hunk) in enumerate(self._hunks(path, change, index), 1):
             edits = [edit for edit in change.edits if start <= edit.at and edit.at + edit.removed <= end]
             header = f" ({hunk.header.decode('ascii', 'replace')})" if hunk is not None else f" (line {start + 1})"
             changed = [line for edit in edits for line in _changed(edit, before, after)]
-            taken = lines is not None and (
-                all(self._has(path, edit, before, after, lines, theirs, index) for edit in edits)
-                or (hunk is not None and applies_backwards(lines, (hunk,)))
+            # Most hunks add a line that is nowhere in the file: those need no diff.
+            possible = all(present.issuperset(after[edit.to : edit.to + edit.added]) for edit in edits)
+            taken = (
+                lines is not None
+                and possible
+                and (
+                    all(self._has(path, edit, before, after, lines, theirs(), index) for edit in edits)
+                    or (hunk is not None and applies_backwards(lines, (hunk,)))
+                )
             )
             yield f"{shown}: hunk {number}{header}", taken, any(map(says_something, changed))
 
