@@ -31,6 +31,7 @@ MORE: dict[str, tuple[type[msgspec.Struct], ...]] = {
 
 def every_type() -> list[type[Document]]:
     """Every type of a document, by the name of its schema."""
+    importlib.import_module("patchstack.workflow.sync.document")  # a sync keeps its document as a record
     for module in pkgutil.iter_modules(documents.__path__, f"{documents.__name__}."):
         importlib.import_module(module.name)
     found = Document.__subclasses__()

@@ -83,20 +83,9 @@ def _finish(directory: Path) -> None:
 
 def _show(name: str, directory: Path, done: Materialized, *, check: bool, json: bool) -> None:
     if json:
-        from json import dumps
+        from patchstack.report.documents.apply import apply_document
 
-        document = {
-            "schema": "patchstack.apply/1",
-            "series": name,
-            "directory": str(directory),
-            "check": check,
-            "patch_count": done.patch_count,
-            "created": list(done.created),
-            "changed": list(done.changed),
-            "removed": list(done.removed),
-            "warnings": list(done.warnings),
-        }
-        print(dumps(document))
+        print(apply_document(name, directory, done, check=check).line)
     else:
         verb = "apply to" if check else "applied to"
         what = patch_count(done.patch_count)

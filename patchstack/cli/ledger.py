@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patchstack.canonical import one_line
 from patchstack.cli.complete import complete_decision, complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import EngineOption, OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
@@ -49,7 +48,7 @@ def reject_command(
 ) -> None:
     """Reject a candidate: diff and reason go into the ledger. The fork is not touched."""
     from patchstack.evidence.ledger import Ledger
-    from patchstack.report.ledger import decision_document
+    from patchstack.report.documents.decision import decision_document
     from patchstack.workflow.candidate.candidate import ledger_directory, open_candidates
     from patchstack.workflow.candidate.reject import reject
 
@@ -57,7 +56,7 @@ def reject_command(
     way = open_candidates(one_series(found, [series] if series else ()), open_cache(offline=offline), ref)
     decision, path = reject(way, Ledger(ledger_directory(found.root)), why=why, tags=tuple(tag or ()))
     if json:
-        print(one_line(decision_document(decision)))
+        print(decision_document(decision).line)
     else:
         print(f"rejected {', '.join(one.commit[:12] for one in decision.candidates)}: {path}")
     talk(f"next: drop it from the fork, and commit {path}")
@@ -170,12 +169,13 @@ def _sign(workspace: Workspace, named: str, key: Path | None) -> None:
 
 def _show(workspace: Workspace, named: str, *, diff: bool, json: bool) -> None:
     from patchstack.evidence.ledger import Ledger
-    from patchstack.report.ledger import decision_document, decision_lines
+    from patchstack.report.documents.decision import decision_document
+    from patchstack.report.ledger import decision_lines
     from patchstack.workflow.candidate.candidate import ledger_directory
 
     decision = Ledger(ledger_directory(workspace.root)).named(named)
     if json:
-        print(one_line(decision_document(decision)))
+        print(decision_document(decision).line)
         return
     for line in decision_lines(decision, diff=diff):
         print(line)
@@ -183,13 +183,14 @@ def _show(workspace: Workspace, named: str, *, diff: bool, json: bool) -> None:
 
 def _list(workspace: Workspace, words: Sequence[str], *, json: bool) -> None:
     from patchstack.evidence.ledger import Ledger
-    from patchstack.report.ledger import decision_document, print_decisions
+    from patchstack.report.documents.decision import decision_document
+    from patchstack.report.ledger import print_decisions
     from patchstack.workflow.candidate.candidate import ledger_directory
 
     found = [one for one in Ledger(ledger_directory(workspace.root)).read() if one.says(words)]
     if json:
         for one in found:
-            print(one_line(decision_document(one)))
+            print(decision_document(one).line)
     elif found:
         print_decisions(found)
         if terminal(sys.stdout):

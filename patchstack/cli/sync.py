@@ -174,9 +174,7 @@ def _show(state: SyncState, *, json: bool) -> None:
             print(printable(text))
 
     if json:
-        from json import dumps
-
-        print(dumps(sync_document(state)))
+        print(sync_document(state).line)
     elif state.phase in (Phase.STOPPED, Phase.EDITING):
         lines(stop_lines(state))
     elif state.phase is Phase.READY:
@@ -270,9 +268,9 @@ def _accept(bench: SyncWorkspace, engine: str | None, unproven: frozenset[str], 
     done = accept(bench, proving)
     state = done.state
     if json:
-        from json import dumps
+        import msgspec
 
-        print(dumps({**sync_document(state), "phase": "accepted"}))
+        print(msgspec.structs.replace(sync_document(state), phase="accepted").line)
     else:
         count = patch_count(state.report["patch_count"]) if state.report else "the series"
         fork = bench.config.fork

@@ -1,12 +1,11 @@
-"""Decisions on a screen and as documents."""
+"""Decisions on a screen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from typing import Any
 
-from patchstack.evidence.ledger import OLD_SCHEMA, SCHEMA, Decision
+from patchstack.evidence.ledger import Decision
 from patchstack.evidence.origin import Origin, Source
 from patchstack.evidence.resemblance import Likeness
 from patchstack.report.table import Give, Table, print_table
@@ -68,15 +67,6 @@ def _source(step: Mapping[str, Any]) -> str:
         return ""
     told = Source(origin=origin, made=str(source.get("made", "")), decision=str(source.get("decision", "")))
     return f"; {told.words}" if origin is not Origin.OBSERVED else "; observed for this decision"
-
-
-def decision_document(decision: Decision) -> dict[str, Any]:
-    """A decision as JSON, with its id."""
-    values = asdict(decision)
-    old = values.pop("format") == 1
-    if old:
-        del values["supersedes"]
-    return {"schema": OLD_SCHEMA if old else SCHEMA, "id": decision.id, **values}
 
 
 def likeness_line(likeness: Likeness) -> str:

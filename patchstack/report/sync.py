@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from patchstack.report.table import Give, Table
 from patchstack.report.text import counted, patch_count
-from patchstack.workflow.sync.document import counts
+from patchstack.workflow.sync.document import CollisionEntry, StopEntry, ToolchainEntry, counts, sync_document
 from patchstack.workflow.sync.state import Item, Phase, SyncState
 
 _STYLES = {
@@ -25,21 +24,22 @@ _SETTINGS = 12  # options that are named
 
 def stop_lines(state: SyncState) -> Iterator[str]:
     """What is in the way of the patch at hand, and what can be done about it."""
-    if state.stop is not None and state.phase is Phase.EDITING:
-        yield from _editing_lines(state, state.stop)
+    stop = sync_document(state).stop
+    if stop is not None and state.phase is Phase.EDITING:
+        yield from _editing_lines(state, stop)
         return
     place = state.current
-    if state.stop is None or place is None:
+    if stop is None or place is None:
         return
     item = state.items[place]
     yield f"{state.series}: stopped at {item.label} {item.subject} ({place + 1} of {len(state.items)})"
-    for collision in state.stop["collisions"]:
+    for collision in stop.collisions or ():
         yield ""
         yield from _collision(collision)
-    if state.stop["remembered"]:
-        yield f"resolved as remembered: {', '.join(state.stop['remembered'])}"
+    if stop.remembered:
+        yield f"resolved as remembered: {', '.join(stop.remembered)}"
     yield ""
-    if landed := state.stop.get("landed"):
+    if landed := stop.landed:
         yield f"upstream has all of it: --drop-landed leaves it out ({landed})"
     yield f"in {state.worktree}: edit, git add, then patchstack sync {state.series} --continue"
     name = item.number if item.number is not None else item.label
@@ -48,14 +48,15 @@ def stop_lines(state: SyncState) -> Iterator[str]:
     )
 
 
-def _editing_lines(state: SyncState, stop: Mapping[str, Any]) -> Iterator[str]:
+def _editing_lines(state: SyncState, stop: StopEntry) -> Iterator[str]:
     """Why the sync stopped behind a patch that is on the branch."""
-    item = state.items[stop["place"]]
-    count = f"({stop['place'] + 1} of {len(state.items)})"
-    if "command" in stop:
-        yield f"{state.series}: {stop['command']} {stop['how']} after {item.label} {item.subject} {count}"
-        yield from (f"    {line}" for line in stop["last"][-_LINES:])
-        yield f"all it printed is in {stop['log']}"
+    place = stop.place or 0
+    item = state.items[place]
+    count = f"({place + 1} of {len(state.items)})"
+    if stop.command:
+        yield f"{state.series}: {stop.command} {stop.how} after {item.label} {item.subject} {count}"
+        yield from (f"    {line}" for line in (stop.last or ())[-_LINES:])
+        yield f"all it printed is in {stop.log}"
     else:
         yield f"{state.series}: stopped after {item.label} {item.subject} {count}, to edit it"
     yield ""
@@ -64,25 +65,25 @@ def _editing_lines(state: SyncState, stop: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def _collision(collision: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{collision['path']}: {collision['how']}"
-    for mover in collision["upstream"]:
+def _collision(collision: CollisionEntry) -> Iterator[str]:
+    yield f"{collision.path}: {collision.how}"
+    for mover in collision.upstream:
         # A subject on GitHub ends in the pull request's number.
-        count = mover["lines"]
+        count = mover.lines
         share = f"{count} of the colliding lines" if count > 1 else "one of the colliding lines" if count else "near it"
-        who = f"{mover['author']}, {mover['date']}, {share}"
-        yield f"  upstream {mover['commit'][:12]} {mover['subject']} ({who})"
-    if collision["left_out"]:
-        yield f"  it builds on {', '.join(collision['left_out'])}, left out before"
-    for region in collision["regions"][:_REGIONS]:
-        yield f"  line {region['line']}:"
-        for side, name in (("ours", "new pin"), ("base", "old base"), ("theirs", "patch")):
-            lines: list[str] = region[side] or ["(nothing)"]
+        who = f"{mover.author}, {mover.date}, {share}"
+        yield f"  upstream {mover.commit[:12]} {mover.subject} ({who})"
+    if collision.left_out:
+        yield f"  it builds on {', '.join(collision.left_out)}, left out before"
+    for region in collision.regions[:_REGIONS]:
+        yield f"  line {region.line}:"
+        for side, name in ((region.ours, "new pin"), (region.base, "old base"), (region.theirs, "patch")):
+            lines = side or ("(nothing)",)
             if len(lines) > _LINES + 1:
-                lines = [*lines[:_LINES], "…"]
+                lines = (*lines[:_LINES], "…")
             yield f"    {name:<9}| {lines[0]}"
             yield from (f"    {'':<9}| {line}".rstrip() for line in lines[1:])
-    more = len(collision["regions"]) - _REGIONS
+    more = len(collision.regions) - _REGIONS
     if more > 0:
         yield f"  and {more} more place{'s' if more > 1 else ''}"
 
@@ -118,7 +119,7 @@ def _how(item: Item) -> str:
 
 def report_lines(state: SyncState) -> Iterator[str]:
     """The plain report of a finished sync: counts, toolchain, and what holds."""
-    report = state.report
+    report = sync_document(state).report
     if report is None:
         return
     count = counts(state)
@@ -130,53 +131,51 @@ def report_lines(state: SyncState) -> Iterator[str]:
     yield f"{state.series}: {patch_count(len(state.items))} from {state.pin[:12]} to {state.to[:12]}: " + ", ".join(
         told
     )
-    yield from toolchain_lines(report["toolchain"])
+    yield from toolchain_lines(report.toolchain)
     for note in state.notes:
         yield f"note: {note}"
-    if report["holds"]:
+    if report.holds:
         yield (
-            f"{state.series}: holds: base {state.to} + {patch_count(report['patch_count'])} = {report['tree']}; "
+            f"{state.series}: holds: base {state.to} + {patch_count(report.patch_count)} = {report.tree}; "
             f"branch {state.branch} at {state.head[:12]} in {state.worktree}"
         )
     else:
         yield f"{state.series}: nothing is left: every patch landed or was left out"
-    checks = report.get("checks")
-    if checks is not None:
-        for step in checks["steps"]:
-            yield f"{step['verdict']:<7}  {step['name']}: {step['detail']}"
-        yield f"{state.series}: checks before the pin moves: {checks['verdict'] or 'not finished'}"
+    if report.checks:
+        for step in report.checks.steps:
+            yield f"{step.verdict:<7}  {step.name}: {step.detail}"
+        yield f"{state.series}: checks before the pin moves: {report.checks.verdict or 'not finished'}"
 
 
-def toolchain_lines(found: Mapping[str, Any]) -> Iterator[str]:
+def toolchain_lines(found: ToolchainEntry) -> Iterator[str]:
     """What changed for those who build, a line each."""
     groups: dict[str, list[str]] = {"added": [], "removed": [], "default changed": []}
-    for one in found["options"]:
-        if one["old"] is None:
-            groups["added"].append(f"{one['name']} ({one['new']})")
-        elif one["new"] is None:
-            groups["removed"].append(one["name"])
+    for one in found.options:
+        if one.old is None:
+            groups["added"].append(f"{one.name} ({one.new})")
+        elif one.new is None:
+            groups["removed"].append(one.name)
         else:
-            groups["default changed"].append(f"{one['name']} ({one['old']} to {one['new']})")
+            groups["default changed"].append(f"{one.name} ({one.old} to {one.new})")
     for what, names in groups.items():
         if names:
             yield f"CMake options {what}: {_some(names)}"
-    for one in found["requirements"]:
-        old, new = (", ".join(one[side]) or "nothing" for side in ("old", "new"))
-        yield f"{one['what']}: {old} before, {new} now"
-    for one in found["submodules"]:
-        name, old, new = one["name"], one["old"], one["new"]
-        if old is None or new is None:
-            yield f"submodule {name}: {'new' if old is None else 'gone'}"
+    for wanted in found.requirements:
+        old, new = (", ".join(side) or "nothing" for side in (wanted.old, wanted.new))
+        yield f"{wanted.what}: {old} before, {new} now"
+    for one in found.submodules:
+        if one.old is None or one.new is None:
+            yield f"submodule {one.name}: {'new' if one.old is None else 'gone'}"
         else:
-            yield f"submodule {name}: {old[:12]} to {new[:12]}"
-    if found["unread"]:
-        yield f"build files whose contents are not to be had: {_some(found['unread'])}"
-    if not any(found[key] for key in ("options", "requirements", "submodules", "unread")):
-        changed = f" ({counted(len(found['files']), 'build file')} changed otherwise)" if found["files"] else ""
+            yield f"submodule {one.name}: {one.old[:12]} to {one.new[:12]}"
+    if found.unread:
+        yield f"build files whose contents are not to be had: {_some(found.unread)}"
+    if not (found.options or found.requirements or found.submodules or found.unread):
+        changed = f" ({counted(len(found.files), 'build file')} changed otherwise)" if found.files else ""
         yield f"toolchain: no option, version or submodule changed{changed}"
 
 
-def _some(names: list[str]) -> str:
+def _some(names: Sequence[str]) -> str:
     more = len(names) - _SETTINGS
     return ", ".join(names[:_SETTINGS]) + (f" and {more} more" if more > 0 else "")
 

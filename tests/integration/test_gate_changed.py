@@ -49,7 +49,7 @@ suites:
         context: 512
         kl: {{{MEASURE}, build: good}}
       - {{name: right, kind: kl, base: tiny, model: tiny, {MEASURE}, base_build: good}}
-      - {{name: itself, kind: kl, base: tiny, model: tiny, {MEASURE}}}
+      - {{name: itself, kind: kl, base: tiny, model: tiny, {MEASURE}, base_env: {{MINILLM_N_BATCH: 8}}}}
       - {{name: switched, kind: kl, base: tiny, model: tiny, {MEASURE}, base_build: good, env: {{MINILLM_N_BATCH: 8}}}}
       - {{name: elsewhere, kind: kl, base: other, model: other, {MEASURE}, base_build: good}}
       - {{name: layered, kind: kl, base: tiny, model: tiny, {MEASURE}, base_build: good, args: [-ngl, "0"]}}

@@ -16,17 +16,13 @@ def _validator(schema: str) -> Any:
     from jsonschema import Draft202012Validator
 
     path = _SCHEMAS / (schema.removeprefix("patchstack.").replace("/", "-") + ".json")
-    if not path.is_file():
-        return None
     found = json.loads(path.read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(found)
     return Draft202012Validator(found)
 
 
 def against_schema(document: Any) -> None:
-    """Raise `jsonschema.ValidationError` for a document that is not what its schema says. One without a schema in the
-    reference is not looked at."""
+    """Raise `jsonschema.ValidationError` for a document that is not what its schema says, and `FileNotFoundError` for
+    one whose schema is not in the reference. What names no schema is not looked at."""
     if isinstance(document, dict) and isinstance(document.get("schema"), str):
-        validator = _validator(document["schema"])
-        if validator is not None:
-            validator.validate(document)
+        _validator(document["schema"]).validate(document)

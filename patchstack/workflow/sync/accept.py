@@ -5,9 +5,10 @@ Once writing has begun it is finished, if need be by the next `--accept`: every 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from patchstack.errors import MissingError, NotHeldError, PatchstackError, UsageError
 from patchstack.files.atomic import replace_file
@@ -187,9 +188,9 @@ def _record_file(bench: SyncWorkspace, state: SyncState) -> Path:
 def _record(bench: SyncWorkspace, state: SyncState) -> None:
     """Keep what was decided, the reasons among it, as a file that can be committed."""
     path = _record_file(bench, state)
-    document = {**sync_document(state), "phase": "accepted", "worktree": None}
+    document = msgspec.structs.replace(sync_document(state), phase="accepted", worktree=None)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, json.dumps(document, indent=1).encode() + b"\n")
+        replace_file(path, document.indented)
     except OSError as error:
         raise MissingError(f"{path} cannot be written: {error.strerror or error}") from error

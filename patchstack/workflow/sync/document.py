@@ -2,51 +2,197 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
+import msgspec
+
+from patchstack.document import Document, Part
 from patchstack.workflow.sync.build_changes import Setting, ToolchainChanges
 from patchstack.workflow.sync.outcomes import Kind
 from patchstack.workflow.sync.state import Fate, SyncState
 
-SCHEMA = "patchstack.sync/1"
+T = TypeVar("T", bound=Part)
 
 
-def sync_document(state: SyncState) -> dict[str, Any]:
-    """The whole of it: where it stands, every patch, what is in the way, and the finished report (None before)."""
+class SettingEntry(Part, frozen=True, kw_only=True):
+    """A CMake option or a submodule: what it was and is, null if it did not or does not exist."""
+
+    name: str
+    old: str | None
+    new: str | None
+    file: str
+
+
+class RequirementEntry(Part, frozen=True, kw_only=True):
+    """A version that the build asks for."""
+
+    what: str
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+
+
+class ToolchainEntry(Part, frozen=True, kw_only=True):
+    """What changed between two pins for those who build. `files` are build files that changed, `unread` those whose
+    contents are not available."""
+
+    options: tuple[SettingEntry, ...]
+    requirements: tuple[RequirementEntry, ...]
+    submodules: tuple[SettingEntry, ...]
+    files: tuple[str, ...]
+    unread: tuple[str, ...]
+
+
+class RegionEntry(Part, frozen=True, kw_only=True):
+    """A place that both sides changed, with the lines of each. `line` is that of the first marker, from 1."""
+
+    line: int
+    ours: tuple[str, ...]
+    base: tuple[str, ...]
+    theirs: tuple[str, ...]
+
+
+class MoverEntry(Part, frozen=True, kw_only=True):
+    """An upstream commit that moved the lines of a patch. `lines` is how many of the colliding lines are its own."""
+
+    commit: str
+    author: str
+    date: str
+    subject: str
+    pull_request: int | None
+    lines: int
+
+
+class CollisionEntry(Part, frozen=True, kw_only=True):
+    """A file in conflict: what each side did to it, where, and the upstream commits that moved it, the likeliest first.
+    `left_out` are patches that this one builds on and that were left out."""
+
+    path: str
+    how: str
+    regions: tuple[RegionEntry, ...]
+    upstream: tuple[MoverEntry, ...]
+    left_out: tuple[str, ...]
+
+
+class StopEntry(Part, frozen=True, kw_only=True):
+    """The patch at which the sync waits for a person: at a conflict (`collisions`), or after the patch with the
+    index `place` (to edit it, or because `command` failed)."""
+
+    number: int | None
+    subject: str
+    commit: str
+    collisions: tuple[CollisionEntry, ...] | msgspec.UnsetType = msgspec.UNSET
+    remembered: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    landed: str | msgspec.UnsetType | None = msgspec.UNSET
+    place: int | msgspec.UnsetType = msgspec.UNSET
+    command: str | msgspec.UnsetType = msgspec.UNSET
+    how: str | msgspec.UnsetType = msgspec.UNSET
+    last: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    log: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class ItemEntry(Part, frozen=True, kw_only=True):
+    """A patch and what became of it. `change` is null before the report; `stored` is the directory with all sides of a
+    conflict that nobody resolved; `remembered` are files that a remembered resolution settled."""
+
+    number: int | None
+    file: str | None
+    subject: str
+    commit: str
+    result: str | None
+    fate: str
+    change: str | None
+    reason: str | None
+    stored: str | None
+    by_hand: bool
+    remembered: tuple[str, ...]
+
+
+class CheckEntry(Part, frozen=True, kw_only=True):
+    """A step of the checks before the pin moves."""
+
+    name: str
+    verdict: str
+    detail: str
+    evidence: dict[str, Any]
+    source: Any = None
+
+
+class ChecksEntry(Part, frozen=True, kw_only=True):
+    """The checks before the pin moves. `verdict` is null while they are not finished."""
+
+    verdict: str | None
+    steps: tuple[CheckEntry, ...]
+
+
+class ReportEntry(Part, frozen=True, kw_only=True):
+    """A finished sync: the tree of the new series, its patches, the numbers that are retired. `holds` and `tree` are
+    null if no patch is left."""
+
+    tree: str | None
+    patch_count: int
+    retired: tuple[int, ...]
+    holds: bool | None
+    toolchain: ToolchainEntry
+    checks: ChecksEntry | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class SyncDocument(Document, frozen=True, kw_only=True, tag="patchstack.sync/1"):
+    """A sync. `stop` is null unless it waits for a person, `report` until every patch was tried."""
+
+    series: str
+    phase: str
+    pin: str = msgspec.field(name="from")
+    to: str
+    branch: str
+    worktree: str | None
+    head: str
+    patches: tuple[ItemEntry, ...]
+    notes: tuple[str, ...]
+    stop: StopEntry | None
+    report: ReportEntry | None
+
+
+def sync_document(state: SyncState) -> SyncDocument:
+    """Return the whole of a sync: its phase, every patch, the conflict at which it waits, and the report at its end."""
     report = dict(state.report) if state.report is not None else None
     changes = report.pop("changes") if report is not None else {}
     stop = None
     if (item := state.at_hand) is not None and state.stop is not None:
         stop = {"number": item.number, "subject": item.subject, "commit": item.commit, **state.stop}
-    return {
-        "schema": SCHEMA,
-        "series": state.series,
-        "phase": state.phase.value,
-        "from": state.pin,
-        "to": state.to,
-        "branch": state.branch,
-        "worktree": state.worktree,
-        "head": state.head,
-        "patches": [
-            {
-                "number": item.number,
-                "file": item.file,
-                "subject": item.subject,
-                "commit": item.commit,
-                "result": item.result,
-                "fate": item.fate.value,
-                "change": changes.get(item.commit),
-                "reason": item.reason or None,
-                "stored": item.stored or None,
-                "by_hand": item.by_hand,
-                "remembered": list(item.remembered),
-            }
+    return SyncDocument(
+        series=state.series,
+        phase=state.phase.value,
+        pin=state.pin,
+        to=state.to,
+        branch=state.branch,
+        worktree=state.worktree,
+        head=state.head,
+        patches=tuple(
+            ItemEntry(
+                number=item.number,
+                file=item.file,
+                subject=item.subject,
+                commit=item.commit,
+                result=item.result,
+                fate=item.fate.value,
+                change=changes.get(item.commit),
+                reason=item.reason or None,
+                stored=item.stored or None,
+                by_hand=item.by_hand,
+                remembered=item.remembered,
+            )
             for item in state.items
-        ],
-        "notes": list(state.notes),
-        "stop": stop,
-        "report": report,
-    }
+        ),
+        notes=state.notes,
+        stop=_typed(stop, StopEntry) if stop is not None else None,
+        report=_typed(report, ReportEntry) if report is not None else None,
+    )
+
+
+def _typed(values: Mapping[str, Any], kind: type[T]) -> T:
+    """What the state keeps as JSON, as its type."""
+    return msgspec.json.decode(msgspec.json.encode(values), type=kind)
 
 
 def counts(state: SyncState) -> dict[str, int]:
@@ -58,16 +204,18 @@ def counts(state: SyncState) -> dict[str, int]:
     return found
 
 
-def toolchain_document(found: ToolchainChanges) -> dict[str, Any]:
-    """What changed for those who build, as JSON values."""
+def toolchain_entry(found: ToolchainChanges) -> ToolchainEntry:
+    """Return what changed for those who build."""
 
-    def setting(one: Setting) -> dict[str, str | None]:
-        return {"name": one.name, "old": one.old, "new": one.new, "file": one.file}
+    def settings(given: Iterable[Setting]) -> tuple[SettingEntry, ...]:
+        return tuple(SettingEntry(name=one.name, old=one.old, new=one.new, file=one.file) for one in given)
 
-    return {
-        "options": [setting(one) for one in found.options],
-        "requirements": [{"what": one.what, "old": list(one.old), "new": list(one.new)} for one in found.requirements],
-        "submodules": [setting(one) for one in found.submodules],
-        "files": list(found.files),
-        "unread": list(found.unread),
-    }
+    return ToolchainEntry(
+        options=settings(found.options),
+        requirements=tuple(
+            RequirementEntry(what=one.what, old=tuple(one.old), new=tuple(one.new)) for one in found.requirements
+        ),
+        submodules=settings(found.submodules),
+        files=tuple(found.files),
+        unread=tuple(found.unread),
+    )

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from patchstack.errors import NotHeldError
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.series.files.directory import load_series
@@ -14,7 +16,7 @@ from patchstack.series.history import ForkHistory, read_fork
 from patchstack.series.mirror.export import ExportPlan, ExportPolicy, carry_out, plan_export
 from patchstack.series.verify.verify import Expectation, verify
 from patchstack.workflow.sync.build_changes import compare_toolchains
-from patchstack.workflow.sync.document import toolchain_document
+from patchstack.workflow.sync.document import toolchain_entry
 from patchstack.workflow.sync.outcomes import compare_changes
 from patchstack.workflow.sync.state import Fate, Phase, SyncState
 from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
@@ -39,7 +41,8 @@ def finish(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
         report["retired"] = list(plan.retired)
     outcomes = compare_changes(objects, tree_of(state), state.items)
     report["changes"] = {outcome.item.commit: outcome.kind.value for outcome in outcomes}
-    report["toolchain"] = toolchain_document(compare_toolchains(objects, objects.commit(state.pin).tree, base.tree))
+    changed = compare_toolchains(objects, objects.commit(state.pin).tree, base.tree)
+    report["toolchain"] = msgspec.to_builtins(toolchain_entry(changed))
     return bench.save(replace(state, phase=Phase.READY, report=report))
 
 

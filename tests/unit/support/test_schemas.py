@@ -12,7 +12,12 @@ from tests.unit.report.documents.test_read import BUILD, GATES
 def test_documents_that_keep_their_schema_pass() -> None:
     against_schema(BUILD)
     against_schema(GATES)
-    against_schema({"schema": "patchstack.nothing/1"})
+    against_schema({"no": "schema"})
+
+
+def test_a_document_whose_schema_is_not_in_the_reference_is_told() -> None:
+    with pytest.raises(FileNotFoundError):
+        against_schema({"schema": "patchstack.nothing/1"})
 
 
 @pytest.mark.parametrize("spoiled", [{**BUILD, "key": 7}, {name: BUILD[name] for name in BUILD if name != "proofs"}])

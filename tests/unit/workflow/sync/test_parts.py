@@ -12,7 +12,7 @@ from patchstack.git.overlay import FILE, SUBMODULE, TreeOverlay
 from patchstack.report.sync import toolchain_lines
 from patchstack.workflow.sync.build_changes import compare_toolchains
 from patchstack.workflow.sync.conflict import Mover, Region, _Commit, _ranked, read_regions, shortened
-from patchstack.workflow.sync.document import toolchain_document
+from patchstack.workflow.sync.document import toolchain_entry
 from patchstack.workflow.sync.shared_rerere import bring, share
 from patchstack.workflow.sync.worktree import rewritten
 from patchstack.workspace import move_pin, read_workspace
@@ -71,7 +71,7 @@ def tree(objects: Objects, files: dict[str, str], submodules: dict[str, str] | N
 def changes(old: dict[str, str], new: dict[str, str]) -> list[str]:
     objects = Objects()
     found = compare_toolchains(objects, tree(objects, old), tree(objects, new))
-    return list(toolchain_lines(toolchain_document(found)))
+    return list(toolchain_lines(toolchain_entry(found)))
 
 
 NOTHING = ["toolchain: no option, version or submodule changed (1 build file changed otherwise)"]
@@ -135,7 +135,7 @@ def test_submodules_that_came_went_and_moved_are_told() -> None:
     old = tree(objects, {}, {"gone": "1" * 40, "moved": "2" * 40})
     new = tree(objects, {".gitmodules": '[submodule "n"]\n\tpath = new\n'}, {"new": "3" * 40, "moved": "4" * 40})
     found = compare_toolchains(objects, old, new)
-    assert list(toolchain_lines(toolchain_document(found))) == [
+    assert list(toolchain_lines(toolchain_entry(found))) == [
         "submodule gone: gone",
         f"submodule moved: {'2' * 12} to {'4' * 12}",
         "submodule new: new",

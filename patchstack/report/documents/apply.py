@@ -1,0 +1,35 @@
+"""`patchstack.apply/1`: a series on a directory of source files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from patchstack.document import Document
+from patchstack.series.mirror.apply_to_directory import Materialized
+
+
+class ApplyDocument(Document, frozen=True, kw_only=True, tag="patchstack.apply/1"):
+    """What applying a series wrote, or with `check` would write. Paths are relative to the directory."""
+
+    series: str
+    directory: str
+    check: bool
+    patch_count: int
+    created: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def apply_document(series: str, directory: Path, done: Materialized, *, check: bool) -> ApplyDocument:
+    """Return the document of a series on a directory."""
+    return ApplyDocument(
+        series=series,
+        directory=str(directory),
+        check=check,
+        patch_count=done.patch_count,
+        created=tuple(done.created),
+        changed=tuple(done.changed),
+        removed=tuple(done.removed),
+        warnings=tuple(done.warnings),
+    )

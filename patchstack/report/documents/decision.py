@@ -1,0 +1,87 @@
+"""`patchstack.decision/2`: a decision of the ledger, as `reject` and `ledger` print it; and those of format 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from patchstack.document import Document, Part
+from patchstack.evidence.ledger import Candidate, Decision
+
+
+class CandidateEntry(Part, frozen=True, kw_only=True):
+    """A fork commit that was decided on: its tree, its patch-id, the files it changes, and its diff without context."""
+
+    commit: str
+    tree: str
+    subject: str
+    patch_id: str
+    files: tuple[str, ...]
+    symbols: tuple[str, ...]
+    diff: str
+
+
+class OldDecisionDocument(Document, frozen=True, kw_only=True, tag="patchstack.decision/1"):
+    """A decision of format 1: the outputs of its observations were not kept."""
+
+    id: str
+    outcome: str
+    series: str
+    made: str
+    why: str
+    candidates: tuple[CandidateEntry, ...]
+    tags: tuple[str, ...]
+    evidence: dict[str, Any]
+
+
+class DecisionDocument(Document, frozen=True, kw_only=True, tag="patchstack.decision/2"):
+    """A decision. `evidence` is all that its verdicts are drawn from; `supersedes` names decisions on the same commits
+    that it replaces."""
+
+    id: str
+    outcome: str
+    series: str
+    made: str
+    why: str
+    candidates: tuple[CandidateEntry, ...]
+    tags: tuple[str, ...]
+    evidence: dict[str, Any]
+    supersedes: tuple[str, ...]
+
+
+def decision_document(decision: Decision) -> DecisionDocument | OldDecisionDocument:
+    """Return a decision with its id."""
+    candidates = tuple(map(_candidate, decision.candidates))
+    if decision.format == 1:
+        return OldDecisionDocument(
+            id=decision.id,
+            outcome=str(decision.outcome),
+            series=decision.series,
+            made=decision.made,
+            why=decision.why,
+            candidates=candidates,
+            tags=decision.tags,
+            evidence=dict(decision.evidence),
+        )
+    return DecisionDocument(
+        id=decision.id,
+        outcome=str(decision.outcome),
+        series=decision.series,
+        made=decision.made,
+        why=decision.why,
+        candidates=candidates,
+        tags=decision.tags,
+        evidence=dict(decision.evidence),
+        supersedes=decision.supersedes,
+    )
+
+
+def _candidate(one: Candidate) -> CandidateEntry:
+    return CandidateEntry(
+        commit=one.commit,
+        tree=one.tree,
+        subject=one.subject,
+        patch_id=one.patch_id,
+        files=tuple(one.files),
+        symbols=tuple(one.symbols),
+        diff=one.diff,
+    )
