@@ -61,33 +61,13 @@ def refresh_command(
         talk(f"warning: {warning}")
     done = refresh(sources.objects, series, sources.base, Path(last))
     if json:
-        _print_document(config.name, done)
+        from patchstack.report.documents.refresh import refresh_document
+
+        print(refresh_document(config.name, done).line)
     else:
         _print(config.name, done)
     if done.changed:
         talk("note: read what was refreshed: with fuzz a hunk may go to a wrong place")
-
-
-def _print_document(name: str, done: Refreshed) -> None:
-    from json import dumps
-
-    document = {
-        "schema": "patchstack.refresh/1",
-        "series": name,
-        "directory": str(done.directory),
-        "tree": done.tree,
-        "patches": [
-            {
-                "file": one.file,
-                "original": one.original,
-                "hunks": [
-                    {"path": hunk.path, "hunk": hunk.hunk, "line": hunk.line, "fuzz": hunk.fuzz} for hunk in one.hunks
-                ],
-            }
-            for one in done.files
-        ],
-    }
-    print(dumps(document))
 
 
 def _print(name: str, done: Refreshed) -> None:

@@ -1,0 +1,51 @@
+"""`patchstack.refresh/1`: what `patchstack refresh` wrote."""
+
+from __future__ import annotations
+
+from patchstack.document import Document, Part
+from patchstack.series.mirror.refresh import Refreshed
+
+
+class HunkEntry(Part, frozen=True, kw_only=True):
+    """A hunk that needed fuzz: the file, the hunk's number from 1, and the line of the file at which it was put."""
+
+    path: str
+    hunk: int
+    line: int
+    fuzz: int
+
+
+class RefreshedEntry(Part, frozen=True, kw_only=True):
+    """A patch of the copy, and the name of the original. Without `hunks` it is a plain copy."""
+
+    file: str
+    original: str
+    hunks: tuple[HunkEntry, ...]
+
+
+class RefreshDocument(Document, frozen=True, kw_only=True, tag="patchstack.refresh/1"):
+    """A refreshed copy of a series, and the tree that it gives without fuzz."""
+
+    series: str
+    directory: str
+    tree: str
+    patches: tuple[RefreshedEntry, ...]
+
+
+def refresh_document(series: str, done: Refreshed) -> RefreshDocument:
+    """Return the document of a refreshed copy."""
+    return RefreshDocument(
+        series=series,
+        directory=str(done.directory),
+        tree=done.tree,
+        patches=tuple(
+            RefreshedEntry(
+                file=one.file,
+                original=one.original,
+                hunks=tuple(
+                    HunkEntry(path=hunk.path, hunk=hunk.hunk, line=hunk.line, fuzz=hunk.fuzz) for hunk in one.hunks
+                ),
+            )
+            for one in done.files
+        ),
+    )
