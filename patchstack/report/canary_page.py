@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.errors import UsageError
 from patchstack.files.atomic import replace_file
 from patchstack.report.canary import canary_explanation, canary_table, canary_truth
-from patchstack.report.plots import require_plots, svg_of
-from patchstack.report.text import counted, printable
+from patchstack.report.page import drawing, fill, require_pages
+from patchstack.report.plots import require_plots
+from patchstack.report.text import counted
 from patchstack.upstream.canary.result import Canary, CanaryPatch, Fit, Span
 
 COLOURS = {
@@ -37,25 +37,16 @@ def write_page(result: Canary, path: Path) -> None:
 def page_of(result: Canary) -> str:
     """Return the page. Every value is escaped; the picture is drawn here and holds no script."""
     require_plots()
-    if importlib.util.find_spec("jinja2") is None:
-        raise MissingError(
-            "pages need the package jinja2, and it is not installed", hint="pip install 'patchstack[plots]'"
-        )
-    import jinja2
-    from markupsafe import Markup
-
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, finalize=_plain, loader=None
-    )
-    template = environment.from_string((Path(__file__).parent / "canary_page.html").read_text(encoding="utf-8"))
+    require_pages()
     title = f"{result.series} on upstream {result.range.ref}"
     drawn, left_out = _shown(result)
-    return template.render(
+    return fill(
+        "canary_page.html",
         title=title,
         truth=canary_truth(result),
         explanation="\n".join(canary_explanation(result)),
         table=canary_table(result),
-        svg=Markup(svg_of(timeline_spec(result, drawn), title=f"{title}: every patch at every commit"))  # noqa: S704
+        svg=drawing(timeline_spec(result, drawn), title=f"{title}: every patch at every commit")
         if result.range.commits and drawn
         else None,
         caption=_caption(result, left_out),
@@ -145,8 +136,3 @@ def _caption(result: Canary, left_out: int) -> str:
     if result.blamed is None:
         told += " patchstack canary --blame names the commit that broke each."
     return told
-
-
-def _plain(value: object) -> object:
-    """Control characters in names that others chose are spelled out."""
-    return printable(value) if type(value) is str else value

@@ -6,9 +6,13 @@ import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from patchstack.errors import MissingError
 from patchstack.report.text import printable
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,20 +41,28 @@ def render_page(
     `[plots]` if there are plots, and without jinja2.
     """
     require_pages()
-    import jinja2
+    drawn = [{"title": one.title, "caption": one.caption, "svg": drawing(one.spec, title=one.title)} for one in plots]
+    return fill("page.html", title=title, about=about, sections=sections, plots=drawn, notes=notes)
+
+
+def drawing(spec: dict[str, object], *, title: str) -> Markup:
+    """Return a picture for a page, which is not escaped there. Raises `MissingError` without the group `[plots]`."""
     from markupsafe import Markup
 
     from patchstack.report.plots import svg_of
 
+    return Markup(svg_of(spec, title=title))  # noqa: S704  (ours)
+
+
+def fill(template: str, **values: object) -> str:
+    """Return a template of this package with its values, every one of them escaped. Needs `require_pages`."""
+    import jinja2
+
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, finalize=_plain, loader=None
     )
-    template = environment.from_string((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
-    drawn = [
-        {"title": one.title, "caption": one.caption, "svg": Markup(svg_of(one.spec, title=one.title))}  # noqa: S704  (ours)
-        for one in plots
-    ]
-    return template.render(title=title, about=about, sections=sections, plots=drawn, notes=notes)
+    text = (Path(__file__).parent / template).read_text(encoding="utf-8")
+    return environment.from_string(text).render(**values)
 
 
 def _plain(value: object) -> object:

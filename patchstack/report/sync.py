@@ -6,7 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from patchstack.report.table import Give, Table
 from patchstack.report.text import counted, patch_count
-from patchstack.workflow.sync.document import CollisionEntry, StopEntry, ToolchainEntry, counts, sync_document
+from patchstack.workflow.sync.document import (
+    CollisionEntry,
+    StopEntry,
+    ToolchainEntry,
+    changes_of,
+    counts,
+    report_entry,
+    stop_entry,
+)
 from patchstack.workflow.sync.state import Item, Phase, SyncState
 
 _STYLES = {
@@ -24,7 +32,7 @@ _SETTINGS = 12  # options that are named
 
 def stop_lines(state: SyncState) -> Iterator[str]:
     """What is in the way of the patch at hand, and what can be done about it."""
-    stop = sync_document(state).stop
+    stop = stop_entry(state)
     if stop is not None and state.phase is Phase.EDITING:
         yield from _editing_lines(state, stop)
         return
@@ -90,7 +98,7 @@ def _collision(collision: CollisionEntry) -> Iterator[str]:
 
 def sync_table(state: SyncState) -> Table:
     """Every patch, what became of it, and why it was left out."""
-    changes = state.report["changes"] if state.report is not None else {}
+    changes = changes_of(state)
     rows = [
         (
             item.label,
@@ -119,7 +127,7 @@ def _how(item: Item) -> str:
 
 def report_lines(state: SyncState) -> Iterator[str]:
     """The plain report of a finished sync: counts, toolchain, and what holds."""
-    report = sync_document(state).report
+    report = report_entry(state)
     if report is None:
         return
     count = counts(state)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from patchstack.document import Document, Part
 from patchstack.evidence.ledger import Candidate, Decision
 
@@ -33,46 +35,28 @@ class OldDecisionDocument(Document, frozen=True, kw_only=True, tag="patchstack.d
     evidence: dict[str, Any]
 
 
-class DecisionDocument(Document, frozen=True, kw_only=True, tag="patchstack.decision/2"):
+class DecisionDocument(OldDecisionDocument, frozen=True, kw_only=True, tag="patchstack.decision/2"):
     """A decision. `evidence` is all that its verdicts are drawn from; `supersedes` names decisions on the same commits
     that it replaces."""
 
-    id: str
-    outcome: str
-    series: str
-    made: str
-    why: str
-    candidates: tuple[CandidateEntry, ...]
-    tags: tuple[str, ...]
-    evidence: dict[str, Any]
     supersedes: tuple[str, ...]
 
 
 def decision_document(decision: Decision) -> DecisionDocument | OldDecisionDocument:
     """Return a decision with its id."""
-    candidates = tuple(map(_candidate, decision.candidates))
-    if decision.format == 1:
-        return OldDecisionDocument(
-            id=decision.id,
-            outcome=str(decision.outcome),
-            series=decision.series,
-            made=decision.made,
-            why=decision.why,
-            candidates=candidates,
-            tags=decision.tags,
-            evidence=dict(decision.evidence),
-        )
-    return DecisionDocument(
+    old = OldDecisionDocument(
         id=decision.id,
         outcome=str(decision.outcome),
         series=decision.series,
         made=decision.made,
         why=decision.why,
-        candidates=candidates,
+        candidates=tuple(map(_candidate, decision.candidates)),
         tags=decision.tags,
         evidence=dict(decision.evidence),
-        supersedes=decision.supersedes,
     )
+    if decision.format == 1:
+        return old
+    return DecisionDocument(supersedes=decision.supersedes, **msgspec.structs.asdict(old))
 
 
 def _candidate(one: Candidate) -> CandidateEntry:

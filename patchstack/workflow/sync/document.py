@@ -155,11 +155,7 @@ class SyncDocument(Document, frozen=True, kw_only=True, tag="patchstack.sync/1")
 
 def sync_document(state: SyncState) -> SyncDocument:
     """Return the whole of a sync: its phase, every patch, the conflict at which it waits, and the report at its end."""
-    report = dict(state.report) if state.report is not None else None
-    changes = report.pop("changes") if report is not None else {}
-    stop = None
-    if (item := state.at_hand) is not None and state.stop is not None:
-        stop = {"number": item.number, "subject": item.subject, "commit": item.commit, **state.stop}
+    changes = changes_of(state)
     return SyncDocument(
         series=state.series,
         phase=state.phase.value,
@@ -185,9 +181,28 @@ def sync_document(state: SyncState) -> SyncDocument:
             for item in state.items
         ),
         notes=state.notes,
-        stop=_typed(stop, StopEntry) if stop is not None else None,
-        report=_typed(report, ReportEntry) if report is not None else None,
+        stop=stop_entry(state),
+        report=report_entry(state),
     )
+
+
+def stop_entry(state: SyncState) -> StopEntry | None:
+    """Return the patch at which a sync waits for a person, if it does."""
+    if (item := state.at_hand) is None or state.stop is None:
+        return None
+    return _typed({"number": item.number, "subject": item.subject, "commit": item.commit, **state.stop}, StopEntry)
+
+
+def report_entry(state: SyncState) -> ReportEntry | None:
+    """Return the report of a finished sync."""
+    if state.report is None:
+        return None
+    return _typed({name: value for name, value in state.report.items() if name != "changes"}, ReportEntry)
+
+
+def changes_of(state: SyncState) -> Mapping[str, str]:
+    """Return what became of each commit's change; empty before the report."""
+    return state.report["changes"] if state.report is not None else {}
 
 
 def _typed(values: Mapping[str, Any], kind: type[T]) -> T:
@@ -198,7 +213,7 @@ def _typed(values: Mapping[str, Any], kind: type[T]) -> T:
 def counts(state: SyncState) -> dict[str, int]:
     """How many patches had which fate, and of those on the branch how many are changed."""
     found = {fate.value: sum(item.fate is fate for item in state.items) for fate in Fate}
-    changes = state.report["changes"] if state.report is not None else {}
+    changes = changes_of(state)
     for kind in (Kind.UNCHANGED, Kind.CONTEXT, Kind.CHANGED):
         found[kind.value] = sum(change == kind.value for change in changes.values())
     return found
