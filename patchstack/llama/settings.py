@@ -72,7 +72,7 @@ SENTINEL = Setting[str | None](
     form=Pattern(words=(NONE,)),
     default=None,
     metavar="REGEX",
-    help="The line that shows that no output was lost; none: there is none.",
+    help="The line that only complete output has; none: do not look for one.",
 )
 SECONDS = Setting[int](
     name="seconds", form=Whole(1, 86_400), default=600, unit="seconds", metavar="N", help="How long one run may take."

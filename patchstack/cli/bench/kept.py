@@ -33,7 +33,7 @@ def resume_command(
     html: HtmlOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Go on with a comparison where it was ended: the same plan, the same coins, and what ran is not run again."""
+    """Continue a comparison that was stopped: with the same plan and coins. Finished runs are not run again."""
     from patchstack.bench.plan import read_plan
     from patchstack.workflow.bench import compare
 

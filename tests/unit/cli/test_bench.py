@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 from patchstack.cli.bench.app import bench_app
 from patchstack.cli.failures import guarded
 from patchstack.files.places import cache_places
+from tests.conftest import Ran
 from tests.support.programs import program
 
 # A machine with a little noise of its own: every run counts on, and the count gives the noise. FAST is the switch.
@@ -28,19 +27,7 @@ echo "rate: $((1000 + noise + ${{FAST:-0}})).0"
 RATE = ("--set", "program=speed", "--set", r"figures=rate=^rate: ([0-9.]+)$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.stdout)
-        return found
-
-
-Bench = Callable[..., Answer]
+Bench = Callable[..., Ran]
 
 
 @pytest.fixture
@@ -49,17 +36,17 @@ def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     program(tmp_path / "bin", "speed", SPEED.format(work=tmp_path))
     monkeypatch.chdir(tmp_path)
 
-    def run(*args: str) -> Answer:
+    def run(*args: str) -> Ran:
         monkeypatch.setattr(sys, "argv", ["bench", *args])
         capsys.readouterr()
         code = guarded(bench_app)
         said = capsys.readouterr()
-        return Answer(code=code, stdout=said.out, stderr=said.err)
+        return Ran(code=code, stdout=said.out, stderr=said.err)
 
     return run
 
 
-def ab(bench: Bench, *more: str, switch: str = "FAST=50") -> Answer:
+def ab(bench: Bench, *more: str, switch: str = "FAST=50") -> Ran:
     return bench("ab", "--bin", "bin", "--switch", switch, "-w", "command", *RATE, "--seed", "7", *more)
 
 

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from patchstack.cli.failures import guarded
 from patchstack.cli.gate import gate_app
 from patchstack.llama.transcript import md5_of
+from tests.conftest import Ran
 from tests.support.programs import program
 
 DONE = 'echo "common_perf_print:    graphs reused =  5" >&2'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.stdout)
-        return found
-
-
-Gate = Callable[..., Answer]
+Gate = Callable[..., Ran]
 
 
 @pytest.fixture
@@ -39,11 +25,11 @@ def gate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     """Runs one gate's command on the programs of `bin` here, with a model."""
     (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
 
-    def run(kind: str, *options: str) -> Answer:
+    def run(kind: str, *options: str) -> Ran:
         monkeypatch.setattr(sys, "argv", ["gate", kind, "--bin", str(tmp_path / "bin"), *options])
         code = guarded(gate_app)
         printed = capsys.readouterr()
-        return Answer(code=code, stdout=printed.out, stderr=printed.err)
+        return Ran(code=code, stdout=printed.out, stderr=printed.err)
 
     return run
 
