@@ -23,7 +23,8 @@ import threading
 import time
 from pathlib import Path
 
-from patchstack.cost.compare import compare, read_batched_bench
+from patchstack.cost.compare import compare
+from patchstack.report.cost.runs import read_runs
 from patchstack.workflow.cost import open_subject
 from tests.support.gguf_header import Shape, Value, header_bytes, vocabulary
 
@@ -128,7 +129,7 @@ def main() -> int:
         rows.write_text("\n".join(lines))
         work = open_subject(model, ["-np", "1"]).workload()
         found = [
-            one for one in compare(work, read_batched_bench(rows), max(bandwidths), {}) if one.what.startswith("decode")
+            one for one in compare(work, read_runs(rows).rows, max(bandwidths), {}) if one.what.startswith("decode")
         ]
     shares = sorted(one.share for one in found if one.share is not None)
     print(

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from patchstack.cost.floors import (
     STATE,
@@ -15,8 +14,11 @@ from patchstack.cost.floors import (
     decode_floor,
     kv_read_bytes,
     kv_token_bytes,
+    mean_kv_read_bytes,
     prefill_floors,
+    step_layers,
 )
+from patchstack.cost.server_options import ServerOptions
 from patchstack.cost.weights import Group, StepSize, weigh
 from patchstack.errors import MissingError, UsageError
 from patchstack.verdict import Verdict
@@ -27,17 +29,23 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A row of llama-batched-bench: `streams` sequences of `prompt` tokens, then `generated` steps. Times in seconds,
-    of all prompts and of all steps. `shared`: the prompt is processed once for all. `ubatch` in tokens."""
+    """Measured times of `streams` sequences: each has `before` tokens cached, then a prompt of `prompt` tokens, then
+    `generated` steps. Times in seconds, of all prompts and of all steps; None if it was not measured.
+
+    `shared`: the prompt is processed once for all. `ubatch` in tokens. `options` are those that the run had, None for
+    those of the workload.
+    """
 
     source: str
     prompt: int
     generated: int
     streams: int
-    prefill_seconds: float
-    decode_seconds: float
-    shared: bool
-    ubatch: int
+    prefill_seconds: float | None
+    decode_seconds: float | None
+    shared: bool = False
+    ubatch: int | None = None
+    before: int = 0
+    options: ServerOptions | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,47 +68,41 @@ class Compared:
         return None if self.floor is None else self.floor / self.measured
 
 
-def read_batched_bench(path: Path) -> tuple[Measured, ...]:
-    """Return the rows of a file of `llama-batched-bench --output-format jsonl`.
-
-    Raises `MissingError` if there is no file, or no row in it, and `UsageError` for a row that cannot be read.
-    """
+def read_row(line: bytes, place: str, *, source: str) -> Measured:
+    """Return a row that `llama-batched-bench --output-format jsonl` printed. Raises `UsageError` with the place if it
+    is none."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError as error:
-        raise MissingError(f"{path} does not exist") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    rows = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.startswith("{"):
-            continue
-        try:
-            found = json.loads(line)
-            row = Measured(
-                source=f"{path.name}:{number}",
-                prompt=int(found["pp"]),
-                generated=int(found["tg"]),
-                streams=int(found["pl"]),
-                prefill_seconds=float(found["t_pp"]),
-                decode_seconds=float(found["t_tg"]),
-                shared=bool(found.get("is_pp_shared", 0)),
-                ubatch=int(found.get("n_ubatch", 512)),
-            )
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise UsageError(
-                f"{path}:{number}: not a row of llama-batched-bench: {error}", hint="--output-format jsonl writes them"
-            ) from error
-        if (
-            not 0 < row.streams <= 1 << 20
-            or min(row.prompt, row.generated) < 0
-            or max(row.prompt, row.generated) > 1 << 30
-        ):
-            raise UsageError(f"{path}:{number}: pp {row.prompt}, tg {row.generated}, pl {row.streams}: out of range")
-        rows.append(row)
-    if not rows:
-        raise MissingError(f"{path} has no rows", hint="llama-batched-bench --output-format jsonl writes them")
-    return tuple(rows)
+        found = json.loads(line)
+        row = Measured(
+            source=source,
+            prompt=int(found["pp"]),
+            generated=int(found["tg"]),
+            streams=int(found["pl"]),
+            prefill_seconds=float(found["t_pp"]),
+            decode_seconds=float(found["t_tg"]),
+            shared=bool(found.get("is_pp_shared", 0)),
+            ubatch=int(found.get("n_ubatch", 512)),
+        )
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise UsageError(
+            f"{place}: not a row of llama-batched-bench: {error}", hint="--output-format jsonl writes them"
+        ) from error
+    if problem := _out_of_range(row):
+        raise UsageError(f"{place}: {problem}")
+    return row
+
+
+def _out_of_range(row: Measured) -> str:
+    ubatch = 512 if row.ubatch is None else row.ubatch
+    sizes = {"pp": row.prompt, "tg": row.generated, "pl": row.streams, "n_ubatch": ubatch}
+    low = {"pp": 0, "tg": 0, "pl": 1, "n_ubatch": 1}
+    high = {"pp": 1 << 30, "tg": 1 << 30, "pl": 1 << 20, "n_ubatch": 1 << 30}
+    if any(not low[name] <= value <= high[name] for name, value in sizes.items()):
+        return ", ".join(f"{name} {value}" for name, value in sizes.items()) + ": out of range"
+    for name, seconds in (("t_pp", row.prefill_seconds), ("t_tg", row.decode_seconds)):
+        if seconds is not None and not 0 <= seconds < math.inf:
+            return f"{name} {seconds} is no time"
+    return ""
 
 
 def compare(
@@ -109,37 +111,29 @@ def compare(
     """Return decode and prefill of every row over their floors, per step and for the whole prompt."""
     found = []
     for row in rows:
-        own = replace(work, options=replace(work.options, ubatch=row.ubatch))
-        if row.generated and row.decode_seconds > 0:
-            found.append(_decode(own, row, bandwidth))
-        if row.prompt and row.prefill_seconds > 0:
-            found.append(_prefill(own, row, bandwidth, peaks))
+        options = row.options or work.options
+        own = replace(work, options=replace(options, ubatch=row.ubatch or options.ubatch))
+        if row.generated and row.decode_seconds:
+            found.append(_decode(own, row, row.decode_seconds, bandwidth))
+        if row.prompt and row.prefill_seconds:
+            found.append(_prefill(own, row, row.prefill_seconds, bandwidth, peaks))
     return tuple(found)
 
 
-def _decode(work: Workload, row: Measured, bandwidth: float) -> Compared:
-    floor = decode_floor(work, row.streams, row.prompt, bandwidth)
-    later = range(row.prompt, row.prompt + row.generated)
-    grown = sum(kv_read_bytes(work.layout, work.options, one) for one in later) / row.generated
-    read = floor.bytes - row.streams * kv_read_bytes(work.layout, work.options, row.prompt) + row.streams * grown
-    measured = row.decode_seconds / row.generated
-    what = f"decode, {row.prompt} to {row.prompt + row.generated} tokens"
-    return over_floor(work, row.source, what, row.streams, measured, read, bandwidth, row.streams)
+def _decode(work: Workload, row: Measured, seconds: float, bandwidth: float) -> Compared:
+    first = row.before + row.prompt
+    floor = decode_floor(work, row.streams, first, bandwidth)
+    now = kv_read_bytes(work.layout, work.options, first, step_layers(work.layout))
+    read = floor.bytes + row.streams * (mean_kv_read_bytes(work, first, row.generated) - now)
+    what = f"decode, {first} to {first + row.generated} tokens"
+    return over_floor(work, row.source, what, row.streams, seconds / row.generated, read, bandwidth, row.streams)
 
 
-def _prefill(work: Workload, row: Measured, bandwidth: float, peaks: dict[str, float]) -> Compared:
+def _prefill(work: Workload, row: Measured, seconds: float, bandwidth: float, peaks: dict[str, float]) -> Compared:
     sequences = 1 if row.shared else row.streams
-    total = row.prompt * sequences
-    weights = 0.0
-    for begin in range(0, total, work.options.ubatch):
-        step = StepSize(tokens=min(work.options.ubatch, total - begin), outputs=0, routing=work.routing)
-        weights += sum(one.step_bytes for one in weigh(work.placed, step))
-        if begin > 1 << 20:  # the rest is as what was counted
-            weights *= total / begin
-            break
-    read = weights + total * kv_token_bytes(work.layout, work.options) + 2 * sequences * work.layout.state_bytes
-    one = prefill_floors(work, row.prompt, bandwidth, peaks)
-    what = f"prefill, {row.prompt} tokens"
+    read = _prefill_bytes(work, row, sequences)
+    one = prefill_floors(work, row.prompt, bandwidth, peaks, before=row.before)
+    what = f"prefill, {row.prompt} tokens" + (f" after {row.before}" if row.before else "")
     compute = [part.compute for part in one]
     if any(part is None for part in compute):
         lacking = sorted({name for part in one for name in part.lacking})
@@ -147,25 +141,41 @@ def _prefill(work: Workload, row: Measured, bandwidth: float, peaks: dict[str, f
             source=row.source,
             what=what,
             streams=row.streams,
-            measured=row.prefill_seconds,
+            measured=seconds,
             floor=None,
             verdict=Verdict.INVALID,
             assumption=f"the peak of {', '.join(lacking)} is not known",
         )
     operations = sequences * sum(part for part in compute if part is not None)
     if operations > read / bandwidth:
-        invalid = operations > row.prefill_seconds
+        invalid = operations > seconds
         return Compared(
             source=row.source,
             what=what,
             streams=row.streams,
-            measured=row.prefill_seconds,
+            measured=seconds,
             floor=operations,
             verdict=Verdict.INVALID if invalid else Verdict.PASS,
             assumption="the peaks of the machine" if invalid else "",
-            bound=f"at least {operations / row.prefill_seconds:.2f} times the peaks given" if invalid else "",
+            bound=f"at least {operations / seconds:.2f} times the peaks given" if invalid else "",
         )
-    return over_floor(work, row.source, what, row.streams, row.prefill_seconds, read, bandwidth, work.options.ubatch)
+    return over_floor(work, row.source, what, row.streams, seconds, read, bandwidth, work.options.ubatch)
+
+
+def _prefill_bytes(work: Workload, row: Measured, sequences: int) -> float:
+    """What the prompts of all sequences read and write: weights once a ubatch, whichever sequences share it, and what
+    was cached before once."""
+    total = row.prompt * sequences
+    whole, rest = divmod(total, work.options.ubatch)
+    read = 0.0
+    for count, tokens in ((whole, work.options.ubatch), (1, rest)):
+        if tokens and count:
+            step = StepSize(tokens=tokens, outputs=0, routing=work.routing)
+            read += count * sum(one.step_bytes for one in weigh(work.placed, step))
+    layers = step_layers(work.layout)
+    read += total * kv_token_bytes(work.layout, work.options, layers)
+    read += sequences * kv_read_bytes(work.layout, work.options, row.before, layers)
+    return read + 2 * sequences * work.layout.state_bytes
 
 
 def over_floor(

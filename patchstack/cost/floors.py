@@ -8,31 +8,36 @@ one. The assumptions are in `docs/concepts.md`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from patchstack.cost.architecture import Layout
+from patchstack.cost.architecture import Layer, Layout
 from patchstack.cost.experts import Routing
 from patchstack.cost.memory import key_bytes, state_rows_more, value_bytes
 from patchstack.cost.server_options import ServerOptions
 from patchstack.cost.weights import Group, Placed, StepSize, read_bytes, weigh
+from patchstack.errors import UsageError
 
 KV_READ, KV_WRITTEN, STATE = "KV read", "KV written", "state read and written"
+DRAFT_MODEL = "draft model"
+_UBATCHES = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A model under a command line, with the routing of its experts."""
+    """A model under a command line, with the routing of its experts. `draft` is the model that `-md` names, None
+    without."""
 
     placed: Sequence[Placed]
     layout: Layout
     options: ServerOptions
     routing: Routing
+    draft: Workload | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeFloor:
     """The floor of a decode step of `streams` sequences of `length` tokens each. `parts` are bytes by group, in order;
-    `seconds` a step; `tokens` a step over all streams."""
+    `seconds` a step; `tokens` a step over all streams, if every drafted token is accepted."""
 
     streams: int
     length: int
@@ -55,37 +60,105 @@ class DecodeFloor:
         return self.parts[KV_READ] + self.parts[KV_WRITTEN] + self.parts[STATE]
 
 
-def kv_token_bytes(layout: Layout, options: ServerOptions) -> int:
-    """Return the bytes that one token adds to the caches of one sequence."""
-    total = sum(key_bytes(one, options) + value_bytes(one, options) for one in layout.cached)
-    return total + _indexer_bytes(layout, options)
+def kv_token_bytes(layout: Layout, options: ServerOptions, layers: Sequence[Layer] | None = None) -> int:
+    """Return the bytes that one token adds to the caches of one sequence, in all layers or in those given."""
+    cached = layout.cached if layers is None else layers
+    total = sum(key_bytes(one, options) + value_bytes(one, options) for one in cached)
+    return total + _indexer_bytes(layout, options, cached)
 
 
-def kv_read_bytes(layout: Layout, options: ServerOptions, length: int) -> int:
+def kv_read_bytes(layout: Layout, options: ServerOptions, length: int, layers: Sequence[Layer] | None = None) -> int:
     """Return the bytes of a sequence's caches that one token reads: layers with a window read no more than it."""
+    cached = layout.cached if layers is None else layers
     total = 0
-    for one in layout.cached:
+    for one in cached:
         seen = min(length, layout.window) if one.window else length
         total += seen * (key_bytes(one, options) + value_bytes(one, options))
-    return total + length * _indexer_bytes(layout, options)
+    return total + length * _indexer_bytes(layout, options, cached)
+
+
+def mean_kv_read_bytes(work: Workload, first: int, count: int) -> float:
+    """Return what `count` tokens of one sequence read on average, the first of them after `first` others."""
+    layers, window = step_layers(work.layout), work.layout.window
+    knee = min(max(first, window), first + count)
+
+    def summed(low: int, high: int) -> float:
+        ends = [kv_read_bytes(work.layout, work.options, one, layers) for one in (low, high - 1)]
+        return (high - low) * sum(ends) / 2 if high > low else 0.0
+
+    return (summed(first, knee) + summed(knee, first + count)) / count
+
+
+def step_layers(layout: Layout) -> tuple[Layer, ...]:
+    """Return the layers with a cache that each step runs. Some architectures cache the draft block beside them."""
+    return tuple(one for one in layout.cached if one.number < layout.n_layer)
 
 
 def decode_floor(work: Workload, streams: int, length: int, bandwidth: float) -> DecodeFloor:
-    """Return the floor of a decode step. `bandwidth` in bytes a second."""
+    """Return the floor of a decode step. `bandwidth` in bytes a second.
+
+    With speculation a step is one round: the tokens are drafted, and the model takes all of them in one batch.
+    """
     layout, options = work.layout, work.options
     tokens = streams * (1 + options.draft_tokens)
-    step = StepSize(
-        tokens=tokens, outputs=tokens, routing=work.routing, drafting=options.self_drafting and layout.draft_blocks > 0
-    )
+    step = StepSize(tokens=tokens, outputs=tokens, routing=work.routing)
     parts: dict[str, float] = {}
     for row in weigh(work.placed, step):
         parts[row.group.value] = parts.get(row.group.value, 0.0) + row.step_bytes
-    parts[KV_READ] = streams * kv_read_bytes(layout, options, length)
-    parts[KV_WRITTEN] = tokens * kv_token_bytes(layout, options)
+    layers = step_layers(layout)
+    parts[KV_READ] = streams * kv_read_bytes(layout, options, length, layers)
+    parts[KV_WRITTEN] = tokens * kv_token_bytes(layout, options, layers)
     parts[STATE] = streams * (2 + state_rows_more(layout, options)) * layout.state_bytes
+    if options.self_drafting and layout.draft_blocks:
+        _draft_itself(work, parts, streams, length)
+    if work.draft is not None and options.draft_tokens:
+        parts[DRAFT_MODEL] = draft_bytes(work.draft, options.draft_tokens, streams, length)
     return DecodeFloor(
         streams=streams, length=length, parts=parts, seconds=sum(parts.values()) / bandwidth, tokens=tokens
     )
+
+
+def draft_bytes(draft: Workload, count: int, streams: int, length: int) -> float:
+    """Return the bytes that a draft model reads and writes to draft `count` tokens for each of the streams.
+
+    `common/speculative.cpp` at the pin: a step for each drafted token, and one that takes the whole batch of the
+    model, so that both caches hold the same tokens.
+    """
+    layers = step_layers(draft.layout)
+    grown = mean_kv_read_bytes(draft, length, count) - kv_read_bytes(draft.layout, draft.options, length, layers)
+    one_by_one = count * (decode_floor(draft, streams, length, 1.0).bytes + streams * grown)
+    tokens = streams * (1 + count)
+    whole = sum(
+        row.step_bytes for row in weigh(draft.placed, StepSize(tokens=tokens, outputs=0, routing=draft.routing))
+    )
+    whole += streams * kv_read_bytes(draft.layout, draft.options, length, layers)
+    whole += tokens * kv_token_bytes(draft.layout, draft.options, layers)
+    return one_by_one + whole + 2 * streams * draft.layout.state_bytes
+
+
+def _draft_itself(work: Workload, parts: dict[str, float], streams: int, length: int) -> None:
+    """Add what the draft block of the model itself reads and writes: a step for each drafted token, with the head, and
+    one for the whole batch, without it."""
+    layout, options = work.layout, work.options
+    count = options.draft_tokens if layout.draft_blocks == 1 else min(options.draft_tokens, layout.draft_blocks)
+    drafting = [one for one in work.placed if one.group is Group.DRAFT]
+    heads = [one for one in drafting if "shared_head_head" in one.tensor.name]
+    tokens = streams * (1 + options.draft_tokens)
+
+    def read(size: float, among: Sequence[Placed]) -> float:
+        step = StepSize(tokens=size, routing=work.routing, drafting=True)
+        return sum(read_bytes(one, step) for one in among)
+
+    each = read(streams, drafting) / layout.draft_blocks
+    head = 0.0 if heads else parts.get(Group.HEAD.value, 0.0)
+    whole = read(tokens, drafting) - read(tokens, heads)
+    parts[Group.DRAFT.value] = whole + count * (each + head)
+    types = replace(options, key_type=options.draft_key_type, value_type=options.draft_value_type)
+    layers = [one for one in layout.layers if one.number >= layout.n_layer][: layout.draft_blocks]
+    row = sum(key_bytes(one, types) + value_bytes(one, types) for one in layers)
+    steps = 1 + count / layout.draft_blocks
+    parts[KV_READ] += streams * length * row * steps
+    parts[KV_WRITTEN] += row * (tokens + streams * count / layout.draft_blocks)
 
 
 def outweighing(work: Workload, length: int, most: int = 4096) -> int | None:
@@ -109,16 +182,20 @@ def outweighing(work: Workload, length: int, most: int = 4096) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillFloor:
-    """The floor of one ubatch: `tokens` after `before` others. `operations` by the peak that they need. `compute` is
-    None if a peak is not known, and then so is `seconds`. `lacking` names those peaks."""
+    """The floor of one ubatch: `tokens` after `before` others. `parts` are bytes by group, `operations` by the peak
+    that they need. `compute` is None if a peak is not known, and then so is `seconds`. `lacking` names those peaks."""
 
     before: int
     tokens: int
-    bytes: float
+    parts: Mapping[str, float]
     memory: float
     operations: Mapping[str, float]
     compute: float | None
     lacking: tuple[str, ...]
+
+    @property
+    def bytes(self) -> float:
+        return sum(self.parts.values())
 
     @property
     def seconds(self) -> float | None:
@@ -130,43 +207,72 @@ def prefill_floors(
 ) -> tuple[PrefillFloor, ...]:
     """Return the floor of every ubatch of a prompt of one sequence, after `before` tokens that are cached.
 
-    `peaks` in operations a second, by the names that `peak_name` gives.
+    `peaks` in operations a second, by the names that `peak_name` gives. Raises `UsageError` for more than 131,072
+    ubatches.
     """
     ubatch = max(1, min(work.options.ubatch or work.options.batch, work.options.batch))
+    if prompt > _UBATCHES * ubatch:
+        raise UsageError(
+            f"a prompt of {prompt:,} tokens in ubatches of {ubatch:,}: more than {_UBATCHES:,} ubatches",
+            hint="give a larger -ub, or a shorter prompt",
+        )
+    sizes: dict[tuple[int, bool], _Ubatch] = {}
     found = []
     at = before
     while at < before + prompt:
         tokens = min(ubatch, before + prompt - at)
-        found.append(_prefill(work, at, tokens, at + tokens == before + prompt, bandwidth, peaks))
+        last = at + tokens == before + prompt
+        if (tokens, last) not in sizes:
+            sizes[tokens, last] = _ubatch(work, tokens, last)
+        found.append(_prefill(work, sizes[tokens, last], at, bandwidth, peaks))
         at += tokens
     return tuple(found)
 
 
-def _prefill(
-    work: Workload, before: int, tokens: int, last: bool, bandwidth: float, peaks: Mapping[str, float]
-) -> PrefillFloor:
-    layout, options = work.layout, work.options
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ubatch:
+    """What every ubatch of this size reads and computes, whatever is cached before it."""
+
+    tokens: int
+    weights: Mapping[str, float]
+    operations: Mapping[str, float]
+
+
+def _ubatch(work: Workload, tokens: int, last: bool) -> _Ubatch:
     step = StepSize(tokens=tokens, outputs=1 if last else 0, routing=work.routing)
-    weights = sum(row.step_bytes for row in weigh(work.placed, step))
-    kv = kv_read_bytes(layout, options, before + tokens) + tokens * kv_token_bytes(layout, options)
-    total = weights + kv + 2 * layout.state_bytes
-    operations = _operations(work, step, before)
+    weights: dict[str, float] = {}
+    for row in weigh(work.placed, step):
+        if row.step_bytes:
+            weights[row.group.value] = weights.get(row.group.value, 0.0) + row.step_bytes
+    return _Ubatch(tokens=tokens, weights=weights, operations=_operations(work, step))
+
+
+def _prefill(work: Workload, size: _Ubatch, before: int, bandwidth: float, peaks: Mapping[str, float]) -> PrefillFloor:
+    layout, options, tokens = work.layout, work.options, size.tokens
+    layers = step_layers(layout)
+    parts = dict(size.weights)
+    parts[KV_READ] = kv_read_bytes(layout, options, before + tokens, layers)
+    parts[KV_WRITTEN] = tokens * kv_token_bytes(layout, options, layers)
+    parts[STATE] = 2.0 * layout.state_bytes
+    operations = dict(size.operations)
+    if attention := _attention(layout, layers, tokens, before):
+        operations["fp16"] = operations.get("fp16", 0.0) + attention
     lacking = tuple(sorted(name for name in operations if name not in peaks))
     compute = None if lacking else sum(count / peaks[name] for name, count in operations.items())
     return PrefillFloor(
         before=before,
         tokens=tokens,
-        bytes=total,
-        memory=total / bandwidth,
+        parts=parts,
+        memory=sum(parts.values()) / bandwidth,
         operations=operations,
         compute=compute,
         lacking=lacking,
     )
 
 
-def _operations(work: Workload, step: StepSize, before: int) -> dict[str, float]:
-    """Operations by peak: two for a weight and a token, `4·heads·d·ℓ` for attention (causal: half of the ubatch
-    itself), and four for an element of a recurrent state and a token."""
+def _operations(work: Workload, step: StepSize) -> dict[str, float]:
+    """Operations by peak, but for attention: two for a weight and a token, and four for an element of a recurrent state
+    and a token."""
     found: dict[str, float] = {}
     for one in work.placed:
         if one.rows or read_bytes(one, step) == 0 or len(one.tensor.shape) < 2:
@@ -175,18 +281,21 @@ def _operations(work: Workload, step: StepSize, before: int) -> dict[str, float]
         tokens = step.outputs if one.group is Group.HEAD else step.tokens
         name = peak_name(one.tensor.type.name)
         found[name] = found.get(name, 0.0) + 2 * one.tensor.elements * part * tokens
-    attention = 0.0
-    for layer in work.layout.cached:
-        seen = before + (step.tokens + 1) / 2
-        if layer.window:
-            seen = min(seen, work.layout.window)
-        attention += 2 * layer.heads * (layer.key + layer.value) * seen * step.tokens
-    if attention:
-        found["fp16"] = found.get("fp16", 0.0) + attention
     state = 4.0 * work.layout.state_s * len(work.layout.recurrent) * step.tokens
     if state:
         found["fp32"] = found.get("fp32", 0.0) + state
     return found
+
+
+def _attention(layout: Layout, layers: Sequence[Layer], tokens: int, before: int) -> float:
+    """`4·heads·d·ℓ` operations a token and layer (causal: half of the ubatch itself)."""
+    total = 0.0
+    for layer in layers:
+        seen = before + (tokens + 1) / 2
+        if layer.window:
+            seen = min(seen, layout.window)
+        total += 2 * layer.heads * (layer.key + layer.value) * seen * tokens
+    return total
 
 
 def peak_name(kind: str) -> str:
@@ -197,7 +306,7 @@ def peak_name(kind: str) -> str:
     return {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}.get(kind, "int8")
 
 
-def _indexer_bytes(layout: Layout, options: ServerOptions) -> int:
+def _indexer_bytes(layout: Layout, options: ServerOptions, layers: Sequence[Layer]) -> int:
     if not layout.indexer:
         return 0
-    return options.key_type.row_bytes(layout.indexer) * len(layout.cached)
+    return options.key_type.row_bytes(layout.indexer) * len(layers)

@@ -2,92 +2,322 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
-from patchstack.cost.floors import DecodeFloor, Workload, decode_floor
+from patchstack.cost.architecture import Layout
+from patchstack.cost.experts import Routing
+from patchstack.cost.floors import PrefillFloor, Workload, decode_floor, prefill_floors
 from patchstack.cost.machine import parse_figure
+from patchstack.cost.memory import Loaded, allocate
+from patchstack.cost.ssm import LayerMemory, split
+from patchstack.cost.weights import Placed, StepSize, weigh
 from patchstack.errors import UsageError
 
-_RANGE = re.compile(r"(bandwidth|streams|context)=([0-9.]+)\.\.([0-9.]+)( ?[A-Za-z/]+)?\Z")
+_RANGE = re.compile(r"([a-z0-9 ]+)=([0-9.]+)\.\.([0-9.]+)( ?[A-Za-z/]+)?\Z")
+_NEAR = 0.05
+
+
+class Unit(StrEnum):
+    """What a result counts."""
+
+    SECONDS = "seconds"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """A number that a result depends on. `figure` is `bandwidth` or `peak`, which are written with a unit; `unit` is
+    the one of a range without. `whole` numbers change by `step` at least, and go from `lowest` to `highest`. `leaps`:
+    the result is a staircase, so it is looked at from half to double."""
+
+    value: float
+    figure: str = ""
+    unit: str = ""
+    whole: bool = False
+    leaps: bool = False
+    step: int = 1
+    lowest: int = 1
+    highest: int = 1 << 40
+
+
+Values = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A result as a function of its inputs. `shares` are the parts of it that stand for an input each: bytes of a
+    group, say. `tokens` gives how many tokens the result is for, if it is a time of tokens."""
+
+    name: str
+    unit: Unit
+    inputs: Mapping[str, Input]
+    amount: Callable[[Values], float]
+    shares: Mapping[str, float] = field(default_factory=dict)
+    tokens: Callable[[Values], float] | None = None
+
+    @property
+    def now(self) -> dict[str, float]:
+        """The inputs as they are."""
+        return {name: one.value for name, one in self.inputs.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elasticity:
-    """An input of a decode step, and by how many percent the step's time changes if it grows by one percent."""
+    """An input of a result, and by how many percent the result changes if the input grows by one percent."""
 
+    result: str
     name: str
     value: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """A step's floor at one value of an input. `value` in the input's unit: bytes a second, streams, tokens."""
+    """A result at one value of an input. `value` in the input's unit: bytes a second, streams, tokens. `speed` in
+    tokens a second, None for what is no time of tokens."""
 
+    result: str
     name: str
     value: float
-    floor: DecodeFloor
+    unit: Unit
+    amount: float
+    speed: float | None
 
 
-def elasticities(work: Workload, streams: int, length: int, bandwidth: float) -> tuple[Elasticity, ...]:
-    """Return the elasticity of a decode step's time in each input, largest first.
-
-    For the bytes of a group it is the group's share of the step. Bandwidth has −1. For streams and context it is the
-    slope between 5% less and 5% more, at least one.
-    """
+def decode_result(work: Workload, streams: int, length: int, bandwidth: float) -> Result:
+    """The time of a decode step of so many streams, with so many tokens each."""
     floor = decode_floor(work, streams, length, bandwidth)
-    found = [Elasticity(name="bandwidth", value=-1.0)]
-    found += [
-        Elasticity(name=f"bytes of {name}", value=part / floor.bytes) for name, part in floor.parts.items() if part
-    ]
-    for name, value in (("streams", streams), ("context", length)):
-        if not value:
-            continue
-        step = max(1, round(value * 0.05))
-        low, high = max(1 if name == "streams" else 0, value - step), value + step
-        less, more = (
-            decode_floor(work, one, length, bandwidth)
-            if name == "streams"
-            else decode_floor(work, streams, one, bandwidth)
-            for one in (low, high)
+    inputs = {
+        "bandwidth": _bandwidth(bandwidth),
+        "streams": Input(value=streams, whole=True, highest=1 << 20),
+        "context": Input(value=length, whole=True, lowest=0, highest=1 << 30),
+    }
+    if work.options.draft_tokens:
+        inputs["draft tokens"] = Input(value=work.options.draft_tokens, whole=True, highest=1 << 10)
+
+    def at(values: Values) -> tuple[float, float]:
+        drafted = int(values.get("draft tokens", 0))
+        own = replace(work, options=replace(work.options, draft_tokens=drafted))
+        found = decode_floor(own, int(values["streams"]), int(values["context"]), values["bandwidth"])
+        return found.seconds, found.tokens
+
+    return Result(
+        name=f"decode step, {streams} × {length:,} tokens",
+        unit=Unit.SECONDS,
+        inputs=inputs,
+        amount=lambda values: at(values)[0],
+        tokens=lambda values: at(values)[1],
+        shares=_shares(floor.parts),
+    )
+
+
+def prefill_result(
+    work: Workload, prompt: int, before: int, bandwidth: float, peaks: Mapping[str, float]
+) -> Result | None:
+    """The time of a prompt, all its ubatches. None if a peak is not known: then the time is not known either."""
+    floors = prefill_floors(work, prompt, bandwidth, peaks, before=before)
+    if any(one.seconds is None for one in floors):
+        return None
+    used = {name for one in floors for name in one.operations}
+    inputs = {
+        "bandwidth": _bandwidth(bandwidth),
+        "prompt": Input(value=prompt, whole=True, leaps=True, highest=1 << 24),
+        "cached before": Input(value=before, whole=True, lowest=0, highest=1 << 24),
+        "ubatch": Input(
+            value=min(work.options.ubatch or work.options.batch, work.options.batch), whole=True, leaps=True
+        ),
+    }
+    inputs |= {
+        f"peak {name}": Input(value=peaks[name], figure="peak", unit="TOP/s" if name == "int8" else "TFLOP/s")
+        for name in sorted(used)
+    }
+
+    def amount(values: Values) -> float:
+        own = replace(work, options=replace(work.options, ubatch=int(values["ubatch"])))
+        given = {name: values[f"peak {name}"] for name in used}
+        found = prefill_floors(
+            own, int(values["prompt"]), values["bandwidth"], given, before=int(values["cached before"])
         )
-        slope = (more.seconds - less.seconds) / (high - low)
-        found.append(Elasticity(name=name, value=slope * value / floor.seconds))
+        return sum(one.seconds for one in found if one.seconds is not None)
+
+    return Result(
+        name=f"prompt of {prompt:,} tokens",
+        unit=Unit.SECONDS,
+        inputs=inputs,
+        amount=amount,
+        tokens=lambda values: values["prompt"],
+        shares=_prefill_shares(floors, bandwidth),
+    )
+
+
+def _prefill_shares(floors: Sequence[PrefillFloor], bandwidth: float) -> dict[str, float]:
+    """The part of the time that each group's bytes take, in ubatches that memory bounds."""
+    total = sum(one.seconds or 0.0 for one in floors)
+    found: dict[str, float] = {}
+    for one in floors:
+        if one.compute is not None and one.memory >= one.compute:
+            for name, count in one.parts.items():
+                found[name] = found.get(name, 0.0) + count / bandwidth / total
+    return {f"bytes of {name}": share for name, share in found.items() if share}
+
+
+def weights_result(placed: Sequence[Placed], routing: Routing, tokens: int, *, drafting: bool) -> Result:
+    """The bytes of weights that a step of so many tokens reads."""
+
+    def weighed(count: int) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for row in weigh(placed, StepSize(tokens=count, routing=routing, drafting=drafting)):
+            found[row.group.value] = found.get(row.group.value, 0.0) + row.step_bytes
+        return found
+
+    return Result(
+        name="weights read in a step",
+        unit=Unit.BYTES,
+        inputs={"tokens": Input(value=tokens, whole=True)},
+        amount=lambda values: sum(weighed(int(values["tokens"])).values()),
+        shares=_shares(weighed(tokens)),
+    )
+
+
+def memory_result(models: Sequence[Loaded]) -> Result:
+    """The bytes of a device: weights, caches and states of a model, and of a draft model beside it."""
+    first = models[0]
+    inputs = {
+        "context": Input(
+            value=first.options.context or first.layout.trained, whole=True, step=256, lowest=256, highest=1 << 30
+        ),
+        "slots": Input(value=first.options.slots, whole=True, highest=256),
+    }
+    if first.layout.window and not first.options.swa_full:
+        inputs["ubatch"] = Input(value=first.options.ubatch or first.options.batch, whole=True)
+    parts: dict[str, float] = {}
+    for one in models:
+        memory = allocate(one.layout, one.options, one.weights)
+        state = memory.states.bytes if memory.states is not None else 0
+        for name, count in (("weights", memory.weights), ("KV", memory.context - state), ("state", state)):
+            parts[name] = parts.get(name, 0.0) + count
+
+    def amount(values: Values) -> float:
+        given = {name: int(value) for name, value in values.items()}
+        own = [replace(one, options=replace(one.options, **given)) for one in models]  # type: ignore[arg-type]  # whole numbers all
+        return sum(allocate(one.layout, one.options, one.weights).device for one in own)
+
+    return Result(name="memory of the device", unit=Unit.BYTES, inputs=inputs, amount=amount, shares=_shares(parts))
+
+
+def state_result(
+    memories: Sequence[LayerMemory], layout: Layout, threshold: float, streams: int, bandwidth: float | None
+) -> Result:
+    """The time that a step's recurrent state takes; its bytes a sequence without a bandwidth."""
+    inputs = {"threshold": Input(value=threshold)}
+    if bandwidth is not None:
+        inputs |= {"bandwidth": _bandwidth(bandwidth), "streams": Input(value=streams, whole=True)}
+
+    def amount(values: Values) -> float:
+        many = int(values.get("streams", streams))
+        found = split(memories, layout, values["threshold"], bandwidth=values.get("bandwidth"), streams=many)
+        return found.state_bytes if found.step_seconds is None else found.step_seconds
+
+    return Result(
+        name="recurrent state in a step" if bandwidth is not None else "recurrent state of a sequence",
+        unit=Unit.BYTES if bandwidth is None else Unit.SECONDS,
+        inputs=inputs,
+        amount=amount,
+    )
+
+
+def elasticities(result: Result) -> tuple[Elasticity, ...]:
+    """Return the elasticity of a result in each input, largest first.
+
+    The bytes of a group have their share of the result. The others have the slope of logarithms between 5% less and 5%
+    more, for whole numbers at least a step; a prompt and a ubatch between half and double. An input of 0 has none.
+    """
+    found = [Elasticity(result=result.name, name=name, value=share) for name, share in result.shares.items()]
+    for name, one in result.inputs.items():
+        if 0 < one.value < math.inf:
+            found.append(Elasticity(result=result.name, name=name, value=_slope(result, name, one)))
     return tuple(sorted(found, key=lambda one: -abs(one.value)))
 
 
-def vary(
-    work: Workload, streams: int, length: int, bandwidth: float, text: str, points: int = 5
-) -> Sequence[Variation]:
-    """Return floors over a range: `bandwidth=200..300` (GB/s), `streams=1..256`, `context=0..32768`.
+def _slope(result: Result, name: str, one: Input) -> float:
+    low: float
+    high: float
+    if one.leaps:
+        low, high = max(one.lowest, one.value // 2), one.value * 2
+    elif one.whole:
+        step = one.step * max(1, round(one.value * _NEAR / one.step))
+        low, high = max(one.lowest, one.value - step), min(one.highest, one.value + step)
+    else:
+        low, high = one.value * (1 - _NEAR), one.value * (1 + _NEAR)
+    less, more = (result.amount({**result.now, name: at}) for at in (low, high))
+    if low > 0 and less > 0 and more > 0:
+        return math.log(more / less) / math.log(high / low)
+    now = result.amount(result.now)
+    return (more - less) / (high - low) * one.value / now if now else 0.0
 
-    Raises `UsageError` for what is no such range.
+
+def vary(results: Sequence[Result], text: str, points: int = 5) -> tuple[Variation, ...]:
+    """Return results over a range of an input that they have: `bandwidth=200..300` (GB/s), `streams=1..256`.
+
+    Raises `UsageError` for what is no such range, and for an input that no result has.
     """
+    names = list(dict.fromkeys(name for one in results for name in one.inputs))
+    hint = f"INPUT=LOW..HIGH with an input of {', '.join(names)}; for example {_example(results)}"
     match = _RANGE.match(text.strip())
-    if match is None:
-        raise UsageError(f"{text!r} is no range", hint="bandwidth=200..300 (GB/s), streams=1..256 or context=0..32768")
-    name, unit = match[1], (match[4] or "").strip()
+    if match is None or match[1].strip() not in names:
+        raise UsageError(f"{text!r} is no range of an input", hint=hint)
+    name = match[1].strip()
+    chosen = [one for one in results if name in one.inputs]
+    values = _points(text, match, chosen[0].inputs[name], points)
+    return tuple(
+        Variation(
+            result=one.name,
+            name=name,
+            value=value,
+            unit=one.unit,
+            amount=(amount := one.amount({**one.now, name: value})),
+            speed=one.tokens({**one.now, name: value}) / amount if one.tokens is not None and amount else None,
+        )
+        for one in chosen
+        for value in values
+    )
+
+
+def _points(text: str, match: re.Match[str], one: Input, points: int) -> list[float]:
     try:
         first, last = float(match[2]), float(match[3])
     except ValueError as error:
         raise UsageError(f"{text!r} is no range: {error}") from error
-    if not first < last or (first <= 0 and name != "context") or last > 1e9:
-        raise UsageError(f"{text!r}: a range goes from a smaller to a larger number above 0")
-    if name != "bandwidth" and unit:
-        raise UsageError(f"{text!r}: {name} has no unit")
-    scale = parse_figure(f"1 {unit or 'GB/s'}", "bandwidth").value if name == "bandwidth" else 1.0
-    found = []
-    for at in range(points):
-        value = first + (last - first) * at / (points - 1)
-        if name == "bandwidth":
-            value *= scale
-            floor = decode_floor(work, streams, length, value)
-        elif name == "streams":
-            value = round(value)
-            floor = decode_floor(work, int(value), length, bandwidth)
-        else:
-            value = round(value)
-            floor = decode_floor(work, streams, int(value), bandwidth)
-        found.append(Variation(name=name, value=value, floor=floor))
-    return tuple(found)
+    unit = (match[4] or "").strip()
+    lowest = one.lowest if one.whole else 0.0
+    if not first < last or first < lowest or (first == 0 and one.figure):
+        raise UsageError(f"{text!r}: a range goes from a smaller to a larger number, {lowest:g} or more")
+    if last > one.highest:
+        raise UsageError(f"{text!r}: at most {one.highest:,}")
+    if unit and not one.figure:
+        raise UsageError(f"{text!r}: this input has no unit")
+    scale = parse_figure(f"1 {unit or one.unit}", one.figure).value if one.figure else 1.0
+    found = [scale * (first + (last - first) * at / (points - 1)) for at in range(points)]
+    return list(dict.fromkeys(float(round(value)) for value in found)) if one.whole else found
+
+
+def _example(results: Sequence[Result]) -> str:
+    for one in results:
+        for name, of in one.inputs.items():
+            if of.figure == "bandwidth":
+                return "bandwidth=200..300 (GB/s)"
+            if of.whole:
+                return f"{name}={max(of.lowest, 1)}..{int(of.value) * 2 or 1024}"
+    return "threshold=1..1000"
+
+
+def _bandwidth(value: float) -> Input:
+    return Input(value=value, figure="bandwidth", unit="GB/s")
+
+
+def _shares(parts: Mapping[str, float]) -> dict[str, float]:
+    total = sum(parts.values())
+    return {f"bytes of {name}": part / total for name, part in parts.items() if part}

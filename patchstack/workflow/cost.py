@@ -22,6 +22,14 @@ _FITTED = re.compile(r"^(\S+) +([0-9]+) +([0-9]+) +([0-9]+) *$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A draft model: what it allocates, and what its steps read."""
+
+    memory: Loaded
+    work: Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """A model under a command line.
 
@@ -35,14 +43,20 @@ class Subject:
     routing: Routing
     layout: Layout | None
     unknown: MissingError | None = None
-    draft: Loaded | None = None
+    draft: Draft | None = None
 
     def workload(self) -> Workload:
         """Return what floors are made from. Raises `MissingError` if the architecture is not known."""
         if self.layout is None:
             assert self.unknown is not None
             raise self.unknown
-        return Workload(placed=self.placed, layout=self.layout, options=self.options, routing=self.routing)
+        return Workload(
+            placed=self.placed,
+            layout=self.layout,
+            options=self.options,
+            routing=self.routing,
+            draft=self.draft.work if self.draft is not None else None,
+        )
 
 
 def open_subject(path: Path, command: Sequence[str] = (), imatrix: Path | None = None) -> Subject:
@@ -69,10 +83,14 @@ def open_subject(path: Path, command: Sequence[str] = (), imatrix: Path | None =
     )
 
 
-def _draft(options: ServerOptions) -> Loaded:
+def _draft(options: ServerOptions) -> Draft:
     """The draft model that a command line names."""
     model = read_model(Path(options.draft_model))
-    return Loaded(layout=read_layout(model), options=draft_options(options), weights=model.tensor_bytes)
+    layout, own = read_layout(model), draft_options(options)
+    return Draft(
+        memory=Loaded(layout=layout, options=own, weights=model.tensor_bytes),
+        work=Workload(placed=place(model), layout=layout, options=own, routing=read_routing(model)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,3 +49,20 @@ def recurrent_alone(layers: int, heads: int, size: int) -> tuple[dict[str, Value
         "qwen35.vocab_size": 256,
     }
     return keys, [Shape("output_norm.weight", (1024,))]
+
+
+def window_alone(window: int = 512) -> tuple[dict[str, Value], list[Shape]]:
+    """A model with a window in every layer but the sixth, without weights."""
+    keys: dict[str, Value] = {
+        "general.architecture": "gemma3",
+        "gemma3.block_count": 6,
+        "gemma3.context_length": 8192,
+        "gemma3.embedding_length": 256,
+        "gemma3.attention.head_count": 4,
+        "gemma3.attention.head_count_kv": 1,
+        "gemma3.attention.key_length": 64,
+        "gemma3.attention.value_length": 64,
+        "gemma3.attention.sliding_window": window,
+        "gemma3.vocab_size": 256,
+    }
+    return keys, [Shape("output_norm.weight", (256,))]

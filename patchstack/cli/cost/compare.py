@@ -35,7 +35,8 @@ def compare_command(
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Measured times over their floors: rows of llama-batched-bench (--output-format jsonl), or times of single groups.
+    """Measured times over their floors: rows of llama-batched-bench (--output-format jsonl), documents of 'patchstack
+    bench' (--json), or times of single groups.
 
     A row above 100% is INVALID: it names the assumption that must give, and the bound that follows. Exits with 4 then.
     """
@@ -44,7 +45,8 @@ def compare_command(
     from patchstack.report.cost.answers import compare_answer
     from patchstack.workflow.cost import open_subject
 
-    subject = open_subject(model, ["llama-batched-bench", *shlex.split(options)], imatrix)
-    answer, code = compare_answer(subject, chosen_machine(machine, bandwidth), runs or (), part or ())
+    words = shlex.split(options)
+    subject = open_subject(model, ["llama-batched-bench", *words], imatrix)
+    answer, code = compare_answer(subject, chosen_machine(machine, bandwidth), runs or (), part or (), words)
     show(answer, json=json, html=html)
     raise typer.Exit(int(code))

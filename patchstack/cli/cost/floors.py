@@ -16,6 +16,7 @@ from patchstack.cli.cost.options import (
     ModelArgument,
     ServerArgument,
     StreamsOption,
+    VaryOption,
     chosen_machine,
     show,
 )
@@ -28,10 +29,7 @@ def decode_command(
     bandwidth: BandwidthOption = None,
     streams: StreamsOption = "1,8,32,128",
     contexts: ContextsOption = "0,4096",
-    vary: Annotated[
-        str | None,
-        typer.Option("--vary", metavar="RANGE", help="bandwidth=200..300 (GB/s), streams=1..256 or context=0..32768."),
-    ] = None,
+    vary: VaryOption = None,
     imatrix: ImatrixOption = None,
     html: HtmlOption = None,
     json: JsonOption = False,
@@ -60,6 +58,7 @@ def prefill_command(
     before: Annotated[
         int, typer.Option("--before", min=0, max=1 << 24, metavar="N", help="Tokens that are cached before it.")
     ] = 0,
+    vary: VaryOption = None,
     imatrix: ImatrixOption = None,
     html: HtmlOption = None,
     json: JsonOption = False,
@@ -72,5 +71,5 @@ def prefill_command(
     from patchstack.workflow.cost import open_subject
 
     subject = open_subject(model, server or (), imatrix)
-    answer = prefill_answer(subject, chosen_machine(machine, bandwidth), prompt, before)
+    answer = prefill_answer(subject, chosen_machine(machine, bandwidth), prompt, before, vary)
     show(answer, json=json, html=html)

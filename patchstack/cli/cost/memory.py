@@ -10,6 +10,7 @@ from patchstack.cli.cost.options import (
     MemoryOption,
     ModelArgument,
     ServerArgument,
+    VaryOption,
     chosen_machine,
     show,
 )
@@ -21,6 +22,7 @@ def memory_command(
     machine: MachineOption = None,
     memory: MemoryOption = None,
     build: BuildOption = None,
+    vary: VaryOption = None,
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -34,4 +36,4 @@ def memory_command(
 
     subject = open_subject(model, server or ())
     fitted = ask_fit_params(build, subject) if build is not None else ()
-    show(memory_answer(subject, chosen_machine(machine, memory=memory), fitted), json=json, html=html)
+    show(memory_answer(subject, chosen_machine(machine, memory=memory), fitted, vary), json=json, html=html)

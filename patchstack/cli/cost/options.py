@@ -41,6 +41,10 @@ StreamsOption = Annotated[
 ContextsOption = Annotated[
     str, typer.Option("--contexts", metavar="LIST", help="Tokens that each has before the step: 0,4096 or 1024..32768.")
 ]
+VaryOption = Annotated[
+    str | None,
+    typer.Option("--vary", metavar="RANGE", help="INPUT=LOW..HIGH: bandwidth=200..300 (GB/s), context=1024..32768."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.cost/1 document.")]
 HtmlOption = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write a page with plots. Needs patchstack[plots].")

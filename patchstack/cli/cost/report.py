@@ -14,6 +14,7 @@ from patchstack.cli.cost.options import (
     ModelArgument,
     ServerArgument,
     StreamsOption,
+    VaryOption,
     chosen_machine,
     show,
 )
@@ -29,6 +30,7 @@ def report_command(
     contexts: ContextsOption = "4096",
     imatrix: ImatrixOption = None,
     build: BuildOption = None,
+    vary: VaryOption = None,
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -42,5 +44,6 @@ def report_command(
     subject = open_subject(model, server or (), imatrix)
     fitted = ask_fit_params(build, subject) if build is not None else ()
     chosen = chosen_machine(machine, bandwidth, memory)
-    answer = report_answer(subject, chosen, numbers(streams, "--streams"), numbers(contexts, "--contexts"), fitted)
+    many, lengths = numbers(streams, "--streams"), numbers(contexts, "--contexts")
+    answer = report_answer(subject, chosen, many, lengths, fitted, vary)
     show(answer, json=json, html=html)

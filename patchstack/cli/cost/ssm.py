@@ -12,6 +12,7 @@ from patchstack.cli.cost.options import (
     JsonOption,
     MachineOption,
     ModelArgument,
+    VaryOption,
     chosen_machine,
     show,
 )
@@ -30,6 +31,7 @@ def ssm_command(
     streams: Annotated[int, typer.Option("--streams", min=1, metavar="N", help="Sequences at once.")] = 1,
     machine: MachineOption = None,
     bandwidth: BandwidthOption = None,
+    vary: VaryOption = None,
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -41,4 +43,5 @@ def ssm_command(
     from patchstack.workflow.cost import one_threshold, open_subject
 
     wanted = one_threshold(threshold, share, all_f32=all_f32, all_bf16=all_bf16)
-    show(state_answer(open_subject(model), chosen_machine(machine, bandwidth), wanted, streams), json=json, html=html)
+    answer = state_answer(open_subject(model), chosen_machine(machine, bandwidth), wanted, streams, vary)
+    show(answer, json=json, html=html)

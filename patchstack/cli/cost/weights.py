@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from patchstack.cli.cost.options import HtmlOption, ImatrixOption, JsonOption, ModelArgument, ServerArgument, show
+from patchstack.cli.cost.options import (
+    HtmlOption,
+    ImatrixOption,
+    JsonOption,
+    ModelArgument,
+    ServerArgument,
+    VaryOption,
+    show,
+)
 
 
 def weights_command(
@@ -14,6 +22,7 @@ def weights_command(
     server: ServerArgument = None,
     tokens: Annotated[int, typer.Option("--tokens", min=1, metavar="N", help="Tokens of the step.")] = 1,
     imatrix: ImatrixOption = None,
+    vary: VaryOption = None,
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -25,4 +34,4 @@ def weights_command(
     from patchstack.report.cost.answers import weights_answer
     from patchstack.workflow.cost import open_subject
 
-    show(weights_answer(open_subject(model, server or (), imatrix), tokens), json=json, html=html)
+    show(weights_answer(open_subject(model, server or (), imatrix), tokens, vary), json=json, html=html)

@@ -7,18 +7,36 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from patchstack.cost.compare import compare, compare_part, read_batched_bench
+from patchstack.cost.architecture import Layout
+from patchstack.cost.compare import compare, compare_part
 from patchstack.cost.floors import decode_floor, outweighing, prefill_floors
 from patchstack.cost.machine import Machine, mixed_origins
 from patchstack.cost.memory import Loaded, allocate, largest_context, most_slots
 from patchstack.cost.prefix.records import Log, read_log
-from patchstack.cost.sensitivity import elasticities, vary
+from patchstack.cost.sensitivity import (
+    Result,
+    decode_result,
+    elasticities,
+    memory_result,
+    prefill_result,
+    state_result,
+    vary,
+    weights_result,
+)
 from patchstack.cost.ssm import memory_lengths, split, sweep, threshold_of_share
 from patchstack.cost.weights import StepSize, weigh
 from patchstack.errors import Exit, MissingError, UsageError
 from patchstack.report.cost import document as parts
 from patchstack.report.cost.document import model_part, options_part
-from patchstack.report.documents.cost import CostDocument, CostFit, CostOutweigh, CostPrefix, CostStep, CostWay
+from patchstack.report.documents.cost import (
+    CostDocument,
+    CostFit,
+    CostOutweigh,
+    CostPrefix,
+    CostState,
+    CostStep,
+    CostWay,
+)
 from patchstack.verdict import exit_code
 from patchstack.workflow.agent_steps import AgentRun, AgentStep, EstimatedTokens, ServerTokens, Tokens, follow
 from patchstack.workflow.cost import Fitted, Subject, open_subject
@@ -109,14 +127,31 @@ def _about(
     )
 
 
-def weights_answer(subject: Subject, tokens: int) -> CostDocument:
+def with_sensitivity(document: CostDocument, results: Sequence[Result], varied: str | None) -> CostDocument:
+    """Return the document with the elasticities of results, and with the results over a range. Without a range it
+    stays as it is. Raises `UsageError` for what is no range of an input."""
+    if varied is None:
+        return document
+    return replace(
+        document,
+        variations=parts.variation_parts(vary(results, varied)),
+        elasticities=parts.elasticity_parts(found for one in results for found in elasticities(one)),
+    )
+
+
+def weights_answer(subject: Subject, tokens: int, varied: str | None = None) -> CostDocument:
     """Bytes by group, for a step of so many tokens."""
     drafting = subject.options.self_drafting
     step = StepSize(tokens=tokens, routing=subject.routing, drafting=drafting)
     rows = weigh(subject.placed, step)
-    return replace(
+    found = replace(
         _about(subject, steps=True), weights=parts.weights_part(subject.placed, rows, subject.routing, tokens)
     )
+    return with_sensitivity(found, [_weights_result(subject, tokens)], varied)
+
+
+def _weights_result(subject: Subject, tokens: int) -> Result:
+    return weights_result(subject.placed, subject.routing, tokens, drafting=subject.options.self_drafting)
 
 
 def decode_answer(
@@ -133,27 +168,37 @@ def decode_answer(
         ),
         outweigh=tuple(CostOutweigh(context_tokens=one, streams=outweighing(work, one)) for one in contexts),
     )
+    return with_sensitivity(found, [decode_result(work, streams[0], contexts[0], bandwidth)], varied)
+
+
+def prefill_answer(
+    subject: Subject, machine: Machine, prompt: int, before: int, varied: str | None = None
+) -> CostDocument:
+    """Floors of every ubatch of a prompt."""
+    work, bandwidth = subject.workload(), machine.need_bandwidth()
+    floors = prefill_floors(work, prompt, bandwidth, machine.peak_values, before=before)
+    found = replace(_about(subject, machine, floors=True), prefill=tuple(map(parts.prefill_part, floors)))
     if varied is None:
         return found
-    return replace(
-        found,
-        elasticities=parts.elasticity_parts(elasticities(work, streams[0], contexts[0], bandwidth)),
-        variations=parts.variation_parts(vary(work, streams[0], contexts[0], bandwidth, varied)),
-    )
+    result = prefill_result(work, prompt, before, bandwidth, machine.peak_values)
+    if result is None:
+        lacking = sorted({name for one in floors for name in one.lacking})
+        raise MissingError(
+            f"the floor is unknown: nobody gave the machine's peak for {', '.join(lacking)}",
+            hint="name a machine file that has them ('patchstack cost machines' lists what is known)",
+        )
+    return with_sensitivity(found, [result], varied)
 
 
-def prefill_answer(subject: Subject, machine: Machine, prompt: int, before: int) -> CostDocument:
-    """Floors of every ubatch of a prompt."""
-    floors = prefill_floors(subject.workload(), prompt, machine.need_bandwidth(), machine.peak_values, before=before)
-    return replace(_about(subject, machine, floors=True), prefill=tuple(map(parts.prefill_part, floors)))
-
-
-def memory_answer(subject: Subject, machine: Machine, fitted: Sequence[Fitted] = ()) -> CostDocument:
+def memory_answer(
+    subject: Subject, machine: Machine, fitted: Sequence[Fitted] = (), varied: str | None = None
+) -> CostDocument:
     """What a server allocates, and what fits the memory of the machine."""
     layout = subject.workload().layout
     options, weights = subject.options, subject.model.tensor_bytes
     memory = allocate(layout, options, weights)
-    loaded = [Loaded(layout=layout, options=options, weights=weights), *([subject.draft] if subject.draft else [])]
+    draft = subject.draft.memory if subject.draft is not None else None
+    loaded = _loaded(subject, layout)
     fit = None
     if machine.memory is not None:
         whole = int(machine.memory.value)
@@ -164,21 +209,35 @@ def memory_answer(subject: Subject, machine: Machine, fitted: Sequence[Fitted] =
             trained_tokens=layout.trained,
             most_slots=most_slots(loaded, room),
         )
-    return replace(_about(subject, machine), memory=parts.memory_part(memory, options, fitted, fit, subject.draft))
+    found = replace(_about(subject, machine), memory=parts.memory_part(memory, options, fitted, fit, draft))
+    return with_sensitivity(found, [memory_result(loaded)], varied)
+
+
+def _loaded(subject: Subject, layout: Layout) -> list[Loaded]:
+    """The model, and the draft model beside it."""
+    own = Loaded(layout=layout, options=subject.options, weights=subject.model.tensor_bytes)
+    return [own, *([subject.draft.memory] if subject.draft is not None else [])]
 
 
 def report_answer(
-    subject: Subject, machine: Machine, streams: Sequence[int], contexts: Sequence[int], fitted: Sequence[Fitted] = ()
+    subject: Subject,
+    machine: Machine,
+    streams: Sequence[int],
+    contexts: Sequence[int],
+    fitted: Sequence[Fitted] = (),
+    varied: str | None = None,
 ) -> CostDocument:
     """All that follows from the header, the machine and the command line."""
-    found = weights_answer(subject, max(1, streams[0]))
+    tokens = max(1, streams[0])
+    found, results = weights_answer(subject, tokens), [_weights_result(subject, tokens)]
     if subject.layout is None:
-        return found
+        return with_sensitivity(found, results, varied)
     found = replace(found, memory=memory_answer(subject, machine, fitted).memory)
+    results.append(memory_result(_loaded(subject, subject.layout)))
     if machine.bandwidth is None:
-        return found
+        return with_sensitivity(found, results, varied)
     floors = decode_answer(subject, machine, streams, contexts)
-    prefill = prefill_answer(subject, machine, 2048, 0).prefill
+    prefill = prefill_answer(subject, machine, _PROMPT, 0).prefill
     found = replace(
         found,
         machine=floors.machine,
@@ -186,18 +245,33 @@ def report_answer(
         decode=floors.decode,
         outweigh=floors.outweigh,
         prefill=prefill,
+        state=_report_state(subject, machine),
     )
+    if varied is not None:
+        work, bandwidth = subject.workload(), machine.bandwidth.value
+        prompt = prefill_result(work, _PROMPT, 0, bandwidth, machine.peak_values)
+        results += [decode_result(work, streams[0], contexts[0], bandwidth), *([prompt] if prompt is not None else [])]
+    return with_sensitivity(found, results, varied)
+
+
+_PROMPT = 2048
+"""Tokens of the prompt of a report."""
+
+
+def _report_state(subject: Subject, machine: Machine) -> CostState | None:
+    """The recurrent state, None if it has no memory lengths: 'cost ssm' says why."""
     try:
-        state = state_answer(subject, machine, (0.0, None), 1).state
-    except MissingError:  # no recurrent layers with one length a head
-        return found
-    except UsageError:  # a shape without values, or values that are no decay: 'cost ssm' says it
-        return found
-    return replace(found, state=state)
+        return state_answer(subject, machine, (0.0, None), 1).state
+    except (MissingError, UsageError):  # no such layers; a shape without values, or values that are no decay
+        return None
 
 
 def state_answer(
-    subject: Subject, machine: Machine, wanted: tuple[float | None, float | None], streams: int
+    subject: Subject,
+    machine: Machine,
+    wanted: tuple[float | None, float | None],
+    streams: int,
+    varied: str | None = None,
 ) -> CostDocument:
     """Memory lengths, the split at a threshold or share, and the sweep."""
     layout = subject.workload().layout
@@ -208,24 +282,32 @@ def state_answer(
     bandwidth = machine.bandwidth.value if machine.bandwidth is not None else None
     chosen = split(memories, layout, threshold, bandwidth=bandwidth, streams=streams)
     grid = sweep(memories, layout, bandwidth=bandwidth, streams=streams)
-    found = _about(subject, machine)
     told = ("τ is taken at α = 0. KL divergence, not τ, decides whether a head may lose precision.",)
-    return replace(
-        found,
+    found = replace(
+        _about(subject, machine),
         assumptions=told,
         state=parts.state_part(memories, chosen, grid, streams),
     )
+    return with_sensitivity(found, [state_result(memories, layout, threshold, streams, bandwidth)], varied)
 
 
 def compare_answer(
-    subject: Subject, machine: Machine, runs: Sequence[Path], given: Sequence[str]
+    subject: Subject, machine: Machine, runs: Sequence[Path], given: Sequence[str], options: Sequence[str] = ()
 ) -> tuple[CostDocument, Exit]:
-    """Measured times over their floors, and the exit status."""
+    """Measured times over their floors, and the exit status. `options` are those that the subject has."""
+    from patchstack.report.cost.runs import read_runs
+
     if not runs and not given:
         raise UsageError("nothing to compare", hint="name files of rows, or --part GROUP=TIME@STREAMS")
     work, bandwidth = subject.workload(), machine.need_bandwidth()
     found = [compare_part(work, one, bandwidth) for one in given]
+    told: list[str] = []
     for path in runs:
-        found += compare(work, read_batched_bench(path), bandwidth, machine.peak_values)
-    answer = replace(_about(subject, machine, floors=True), compared=parts.compared_parts(found))
+        read = read_runs(path, options)
+        found += compare(work, read.rows, bandwidth, machine.peak_values)
+        told += read.assumptions
+    if not found:
+        raise MissingError("no row has a measured time", hint="a row of zero tokens or zero seconds has no floor")
+    about = _about(subject, machine, floors=True)
+    answer = replace(about, assumptions=(*about.assumptions, *told), compared=parts.compared_parts(found))
     return answer, exit_code([one.verdict for one in found if one.floor is not None])

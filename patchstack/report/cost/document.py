@@ -14,7 +14,7 @@ from patchstack.cost.floors import DecodeFloor, PrefillFloor, kv_token_bytes
 from patchstack.cost.machine import Machine
 from patchstack.cost.memory import MIB, Loaded, Memory, allocate
 from patchstack.cost.model import Model
-from patchstack.cost.sensitivity import Elasticity, Variation
+from patchstack.cost.sensitivity import Elasticity, Unit, Variation
 from patchstack.cost.server_options import ServerOptions
 from patchstack.cost.ssm import LayerMemory, StateSplit
 from patchstack.cost.weights import GroupBytes, Placed, is_tied
@@ -39,6 +39,7 @@ from patchstack.report.documents.cost import (
     CostVariation,
     CostWeights,
 )
+from patchstack.report.text import counted
 from patchstack.workflow.cost import Fitted, Subject
 
 
@@ -226,17 +227,19 @@ def _compute_rows(fitted: Iterable[Fitted]) -> list[CostAllocation]:
 
 def elasticity_parts(found: Iterable[Elasticity]) -> tuple[CostElasticity, ...]:
     """Elasticities, in their order."""
-    return tuple(CostElasticity(input=one.name, elasticity=one.value) for one in found)
+    return tuple(CostElasticity(result=one.result, input=one.name, elasticity=one.value) for one in found)
 
 
 def variation_parts(found: Iterable[Variation]) -> tuple[CostVariation, ...]:
-    """Floors over a range."""
+    """Results over a range."""
     return tuple(
         CostVariation(
+            result=one.result,
             input=one.name,
             value=one.value,
-            milliseconds=1e3 * one.floor.seconds,
-            tokens_a_second=one.floor.speed,
+            milliseconds=1e3 * one.amount if one.unit is Unit.SECONDS else None,
+            bytes=one.amount if one.unit is Unit.BYTES else None,
+            tokens_a_second=one.speed,
         )
         for one in found
     )
@@ -304,8 +307,17 @@ def assumptions(subject: Subject, *, floors: bool, steps: bool) -> tuple[str, ..
         found.append(f"Experts are chosen by {subject.routing.source}, by each token on its own.")
     if subject.options.unknown:
         found.append(f"Options that were not understood, and not counted: {', '.join(subject.options.unknown)}.")
-    if subject.options.draft_model and (floors or steps):
-        found.append(f"Steps of the draft model {subject.options.draft_model} are not counted.")
+    if subject.options.draft_tokens and floors:
+        drafted = counted(subject.options.draft_tokens, "token")
+        found.append(
+            f"A decode step is one round of speculation: {drafted} drafted for each stream, and all of them accepted. "
+            "Tokens a second are fewer if fewer are accepted."
+        )
+    if subject.draft is not None and floors:
+        found.append(
+            f"The draft model {subject.options.draft_model} runs a step for each drafted token, and one for the whole "
+            "batch. Prefill leaves out its pass over the prompt."
+        )
     if (subject.draft or subject.options.self_drafting) and not floors and not steps:
         found.append("A checkpoint also holds the draft context's cache of its sequence, which is not counted.")
     if not subject.options.context and not steps:

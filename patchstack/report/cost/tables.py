@@ -9,12 +9,14 @@ from patchstack.report.documents.cost import (
     CostCompared,
     CostDecode,
     CostDocument,
+    CostElasticity,
     CostMachine,
     CostMemory,
     CostModel,
     CostPrefill,
     CostPrefix,
     CostState,
+    CostVariation,
     CostWeights,
 )
 from patchstack.report.table import Give, Table, print_table
@@ -65,8 +67,8 @@ def sections_of(document: CostDocument) -> Iterator[Section]:
     if document.prefill is not None:
         yield Section(title="prefill", table=prefill_table(document.prefill), lines=tuple(_unknown_peaks(document)))
     if document.elasticities is not None:
-        yield Section(title="elasticity of a step's time", table=sensitivity_table(document))
-        yield Section(title="range", table=variation_table(document))
+        yield Section(title="elasticities", table=sensitivity_table(document.elasticities))
+        yield Section(title="range", table=variation_table(document.variations or ()))
     if document.state is not None:
         yield Section(title="recurrent state", table=state_table(document.state))
     if document.compared is not None:
@@ -317,24 +319,43 @@ def compared_table(rows: Sequence[CostCompared]) -> Table:
     return Table(titles=titles, rows=table, styles=_STYLES, gives={one: gives[one] for one in titles if one in gives})
 
 
-def sensitivity_table(document: CostDocument) -> Table:
-    """Elasticities, largest first."""
-    rows = [[one.input, f"{one.elasticity:+.3f}"] for one in document.elasticities or ()]
-    return Table(titles=("input", "elasticity"), rows=rows, styles={})
-
-
-def variation_table(document: CostDocument) -> Table:
-    """Floors over a range."""
+def sensitivity_table(found: Sequence[CostElasticity]) -> Table:
+    """Elasticities of each result, largest first. Those that would be shown as 0 are left to the document."""
+    several = len({one.result for one in found}) > 1
     rows = [
-        [
-            f"{one.value / 1e9:,.4g} GB/s" if one.input == "bandwidth" else f"{one.value:,.0f}",
-            duration(one.milliseconds),
-            f"{one.tokens_a_second:,.1f}",
-        ]
-        for one in document.variations or ()
+        [*([one.result] if several else []), one.input, f"{one.elasticity:+.3f}"]
+        for one in found
+        if abs(one.elasticity) >= 0.0005
     ]
-    name = document.variations[0].input if document.variations else ""
-    return Table(titles=(name, "floor", "tokens/s"), rows=rows, styles={})
+    titles = (*(["result"] if several else []), "input", "elasticity")
+    return Table(titles=titles, rows=rows, styles={}, gives={"result": Give.WORDS} if several else {})
+
+
+def variation_table(found: Sequence[CostVariation]) -> Table:
+    """Results over a range."""
+    timed = any(one.tokens_a_second is not None for one in found)
+    several = len({one.result for one in found}) > 1
+    rows = []
+    for one in found:
+        row = [*([one.result] if several else []), _input(one.input, one.value)]
+        row.append(duration(one.milliseconds) if one.bytes is None else gigabytes(one.bytes))
+        if timed:
+            row.append("" if one.tokens_a_second is None else f"{one.tokens_a_second:,.1f}")
+        rows.append(row)
+    titles = [*(["result"] if several else []), found[0].input if found else "", "bytes or time" if several else ""]
+    if not several:
+        titles[-1] = found[0].result if found else ""
+    titles += ["tokens/s"] if timed else []
+    return Table(titles=titles, rows=rows, styles={}, gives={"result": Give.WORDS} if several else {})
+
+
+def _input(name: str, value: float) -> str:
+    """A value of an input: tokens and threshold as numbers, rates of the machine with a unit."""
+    if name == "bandwidth":
+        return f"{value / 1e9:,.4g} GB/s"
+    if name.startswith("peak "):
+        return f"{value / 1e12:,.4g} {'TOP/s' if name.endswith('int8') else 'TFLOP/s'}"
+    return f"{value:,.6g}"
 
 
 def prefix_table(prefix: CostPrefix) -> Table:

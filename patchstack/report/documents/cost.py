@@ -168,19 +168,23 @@ class CostMemory(Part, frozen=True, kw_only=True):
 
 
 class CostElasticity(Part, frozen=True, kw_only=True):
-    """By how many percent a step takes longer if an input grows by one percent."""
+    """By how many percent a result grows if an input grows by one percent."""
 
+    result: str
     input: str
     elasticity: float
 
 
 class CostVariation(Part, frozen=True, kw_only=True):
-    """The floor of a step at one value of an input."""
+    """A result at one value of an input: a time or bytes, the other one is null. `value` is in bytes a second,
+    operations a second, or tokens."""
 
+    result: str
     input: str
     value: float
-    milliseconds: float
-    tokens_a_second: float
+    milliseconds: float | None
+    bytes: float | None
+    tokens_a_second: float | None
 
 
 class CostHeads(Part, frozen=True, kw_only=True):

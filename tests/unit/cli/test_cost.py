@@ -108,3 +108,49 @@ def test_an_agents_steps_are_told_from_timings_alone(run_cli: RunCli, model: str
 def test_the_machines_are_listed_with_their_sources(run_cli: RunCli) -> None:
     assert "NVIDIA DGX Spark data sheet, 2026-11-22" in run_cli("cost", "machines").stdout
     assert len(run_cli("cost", "machines", "--json").documents) == 3
+
+
+@pytest.mark.parametrize(
+    ("command", "result", "first"),
+    [
+        (("decode", "--machine", "gb10", "--vary", "bandwidth=200..300"), "decode step, 1 × 0 tokens", "bandwidth"),
+        (("prefill", "--machine", "h200", "--vary", "ubatch=128..1024"), "prompt of 2,048 tokens", "bandwidth"),
+        (("weights", "--vary", "tokens=1..512"), "weights read in a step", "tokens"),
+        (("memory", "--vary", "slots=1..64"), "memory of the device", "bytes of weights"),
+    ],
+)
+def test_a_range_of_an_input_is_shown_with_all_elasticities(
+    run_cli: RunCli, model: str, command: tuple[str, ...], result: str, first: str
+) -> None:
+    found = run_cli("cost", command[0], model, *command[1:], "--json").document
+    assert (
+        {one["result"] for one in found["elasticities"]} == {one["result"] for one in found["variations"]} == {result}
+    )
+    assert first in [one["input"] for one in found["elasticities"]][:4]
+    assert len(found["variations"]) == 5
+    assert "elasticities" in run_cli("cost", command[0], model, *command[1:]).stdout
+
+
+def test_a_report_varies_every_result_that_has_the_input(run_cli: RunCli, model: str) -> None:
+    found = run_cli("cost", "report", model, "--machine", "h200", "--vary", "bandwidth=4..5 TB/s", "--json").document
+    assert {one["result"] for one in found["variations"]} == {"decode step, 1 × 4,096 tokens", "prompt of 2,048 tokens"}
+    assert len({one["result"] for one in found["elasticities"]}) == 4
+    assert run_cli("cost", "report", model, "--vary", "slots=1..8").code == 0
+
+
+def test_a_range_of_no_input_names_the_inputs(run_cli: RunCli, model: str) -> None:
+    ran = run_cli("cost", "memory", model, "--vary", "bandwidth=1..2")
+    assert ran.code == 2
+    assert "hint: INPUT=LOW..HIGH with an input of context, slots" in ran.stderr
+    ran = run_cli("cost", "prefill", model, "--machine", "gb10", "--vary", "prompt=1..2")
+    assert ran.code == 3
+    assert "nobody gave the machine's peak for fp16, fp32, int8" in ran.stderr
+
+
+def test_a_step_with_a_draft_model_says_what_it_takes_for_granted(run_cli: RunCli, model: str) -> None:
+    server = ("--", "llama-server", "-md", model, "--spec-draft-n-max", "2")
+    ran = run_cli("cost", "decode", model, "--machine", "gb10", *server)
+    assert ran.code == 0
+    assert "2 tokens drafted for each stream, and all of them accepted" in " ".join(ran.stdout.split())
+    found = run_cli("cost", "decode", model, "--machine", "gb10", "--json", *server).document["decode"][0]
+    assert "draft model" in [one["group"] for one in found["parts"]]

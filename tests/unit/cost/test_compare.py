@@ -8,12 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.cost.compare import compare, compare_part, read_batched_bench
-from patchstack.cost.floors import decode_floor, prefill_floors
-from patchstack.cost.sensitivity import elasticities, vary
+from patchstack.cost.compare import Measured, compare, compare_part
+from patchstack.cost.floors import (
+    decode_floor,
+    kv_read_bytes,
+    mean_kv_read_bytes,
+    prefill_floors,
+    step_layers,
+)
 from patchstack.errors import MissingError, UsageError
+from patchstack.report.cost.runs import read_runs
 from patchstack.verdict import Verdict
-from tests.support.cost_models import workload
+from tests.support.cost_models import window_alone, workload
 from tests.support.gguf_header import hybrid_35b, qwen3_32b
 
 ROW = {"pp": 512, "tg": 128, "pl": 8, "t_pp": 9.0, "t_tg": 128 * 0.1, "n_ubatch": 512, "is_pp_shared": 0}
@@ -27,7 +33,7 @@ def rows(directory: Path, *found: Mapping[str, object]) -> Path:
 
 def test_decode_is_held_against_the_mean_of_its_steps(tmp_path: Path) -> None:
     work = workload(tmp_path / "model.gguf", qwen3_32b(), "-np", "8")
-    (decode, prefill) = compare(work, read_batched_bench(rows(tmp_path, ROW)), 273e9, {})
+    (decode, prefill) = compare(work, read_runs(rows(tmp_path, ROW)).rows, 273e9, {})
     assert decode.measured == pytest.approx(0.1)
     first, last = (decode_floor(work, 8, one, 273e9).seconds for one in (512, 639))
     assert decode.floor == pytest.approx((first + last) / 2)
@@ -38,7 +44,7 @@ def test_decode_is_held_against_the_mean_of_its_steps(tmp_path: Path) -> None:
 
 def test_a_run_faster_than_its_floor_is_invalid_and_bounds_the_bandwidth(tmp_path: Path) -> None:
     work = workload(tmp_path / "model.gguf", qwen3_32b(), "-np", "8")
-    decode = compare(work, read_batched_bench(rows(tmp_path, {**ROW, "t_tg": 128 * 0.05})), 273e9, {})[0]
+    decode = compare(work, read_runs(rows(tmp_path, {**ROW, "t_tg": 128 * 0.05})).rows, 273e9, {})[0]
     assert decode.verdict is Verdict.INVALID
     assert decode.share is not None
     assert decode.share > 1
@@ -62,27 +68,6 @@ def test_prefill_is_the_larger_of_bytes_and_operations(tmp_path: Path) -> None:
     assert (unknown.seconds, unknown.lacking) == (None, ("fp16",))
 
 
-def test_elasticities_of_bytes_are_their_shares_and_the_largest_come_first(tmp_path: Path) -> None:
-    work = workload(tmp_path / "model.gguf", hybrid_35b(vocab=1024), "-np", "1")
-    found = elasticities(work, 8, 4096, 273e9)
-    assert [abs(one.value) for one in found] == sorted((abs(one.value) for one in found), reverse=True)
-    assert found[0].name == "bandwidth"
-    assert sum(one.value for one in found if one.name.startswith("bytes of")) == pytest.approx(1)
-    values = vary(work, 8, 4096, 273e9, "bandwidth=200..300")
-    assert [one.value for one in values] == pytest.approx([200e9, 225e9, 250e9, 275e9, 300e9])
-    assert values[0].floor.seconds / values[-1].floor.seconds == pytest.approx(1.5)
-    assert [one.value for one in vary(work, 1, 0, 1e9, "streams=1..5")] == [1, 2, 3, 4, 5]
-
-
-@pytest.mark.parametrize(
-    "text", ["bandwidth", "bandwidth=300..200", "colour=1..2", "streams=0..5", "context=1..2 GB", "bandwidth=1..2 MB"]
-)
-def test_a_range_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
-    work = workload(tmp_path / "model.gguf", hybrid_35b(vocab=1024))
-    with pytest.raises(UsageError):
-        vary(work, 1, 0, 1e9, text)
-
-
 @pytest.mark.parametrize("text", ["experts", "experts=3", "colour=3ms", "experts=0ms", "experts=3ms@0"])
 def test_a_part_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     work = workload(tmp_path / "model.gguf", hybrid_35b(vocab=1024))
@@ -90,12 +75,49 @@ def test_a_part_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
         compare_part(work, text, 1e9)
 
 
-@pytest.mark.parametrize("row", [{}, {**ROW, "pl": 0}, {**ROW, "pp": -1}, {**ROW, "t_tg": "x"}, {**ROW, "pp": 1 << 40}])
+@pytest.mark.parametrize(
+    "row",
+    [
+        {},
+        {**ROW, "pl": 0},
+        {**ROW, "pp": -1},
+        {**ROW, "t_tg": "x"},
+        {**ROW, "t_tg": -1},
+        {**ROW, "t_pp": float("nan")},
+        {**ROW, "t_pp": float("inf")},
+        {**ROW, "n_ubatch": 0},
+        {**ROW, "pp": 1 << 40},
+    ],
+)
 def test_a_row_that_is_none_is_refused_with_its_line(tmp_path: Path, row: dict[str, object]) -> None:
     with pytest.raises(UsageError, match=r"rows\.jsonl:2: "):
-        read_batched_bench(rows(tmp_path, row))
+        read_runs(rows(tmp_path, row))
 
 
 def test_a_file_without_rows_is_missing_them(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="has no rows"):
-        read_batched_bench(rows(tmp_path))
+        read_runs(rows(tmp_path))
+
+
+def test_tokens_that_are_cached_before_a_prompt_are_read_and_not_processed(tmp_path: Path) -> None:
+    work = workload(tmp_path / "model.gguf", qwen3_32b(), "-np", "1")
+    peaks = {"int8": 1e15, "fp16": 1e15, "fp32": 1e15}
+
+    def floors(before: int) -> list[float]:
+        row = Measured(
+            source="x", prompt=512, generated=64, streams=1, prefill_seconds=9, decode_seconds=99, before=before
+        )
+        return [one.floor or 0.0 for one in compare(work, [row], 273e9, peaks)]
+
+    (decode, prefill), (later, deeper) = floors(0), floors(4096)
+    assert later - decode == pytest.approx(4096 * 64 * 8 * 256 * 2 / 273e9)  # 64 layers, 8 heads of 128, K and V, f16
+    assert deeper > prefill
+
+
+def test_the_mean_of_growing_contexts_is_that_of_each_step(tmp_path: Path) -> None:
+    for described in (hybrid_35b(vocab=1024), window_alone()):
+        work = workload(tmp_path / "model.gguf", described, "-np", "1")
+        layers = step_layers(work.layout)
+        for first, count in ((0, 1), (3, 500), (100, 7), (0, 2000)):
+            each = [kv_read_bytes(work.layout, work.options, one, layers) for one in range(first, first + count)]
+            assert mean_kv_read_bytes(work, first, count) == pytest.approx(sum(each) / count)

@@ -1,0 +1,199 @@
+"""Files of measured times, as `cost compare` takes them: rows of llama-batched-bench, and documents of `bench`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from patchstack.bench.kinds import batched, llama_bench
+from patchstack.cost.compare import Measured, read_row
+from patchstack.cost.server_options import ServerOptions, read_options
+from patchstack.errors import MissingError, UsageError
+from patchstack.report.documents.bench import BenchDocument
+
+_HINT = "rows of llama-batched-bench (--output-format jsonl), or what 'patchstack bench' prints with --json"
+_OWN = frozenset(
+    ["-npp", "-ntg", "-npl", "--output-format", "-fit", "-lv", "-p", "-n", "-r", "-o", "-d", "--n-depth", "-pg"]
+)
+"""Options with a value that say what is measured, not how the model is run."""
+_OWN_FLAGS = frozenset(("-pps", "--perf", "--progress"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """The measured times of a file, and what they take for granted."""
+
+    rows: tuple[Measured, ...]
+    assumptions: tuple[str, ...] = ()
+
+
+class _Head(msgspec.Struct):
+    schema: str | None = None
+
+
+def read_runs(path: Path, given: Sequence[str] = ()) -> Runs:
+    """Read a file of measured times. `given` are options of the run that the file does not tell.
+
+    Raises `MissingError` if the file does not exist, or if nothing in it has a floor, and `UsageError` with the line
+    for a row or a document that cannot be read.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise MissingError(f"{path} does not exist") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    rows: list[Measured] = []
+    told: list[str] = []
+    for number, line in _objects(data):
+        place = f"{path}:{number}"
+        schema = _schema(line)
+        if schema is None:
+            rows.append(read_row(line, place, source=f"{path.name}:{number}"))
+        elif schema in _READERS:
+            found = _READERS[schema](line, place, path.name, given)
+            rows += found.rows
+            told += found.assumptions
+        else:
+            raise UsageError(f"{place}: a document {schema} has no times to compare", hint=_HINT)
+    if not rows:
+        raise MissingError(f"{path} has no rows", hint=_HINT)
+    return Runs(rows=tuple(rows), assumptions=tuple(dict.fromkeys(told)))
+
+
+def _objects(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The JSON objects of a file, with their lines: one over several lines, or one a line between other lines."""
+    if data.lstrip().startswith(b"{\n"):
+        yield 1, data
+        return
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.startswith(b"{"):
+            yield number, line
+
+
+def _schema(line: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(line, type=_Head).schema
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None  # the reader of rows says what is wrong with it
+
+
+def _bench(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
+    try:
+        document = msgspec.json.decode(line, type=BenchDocument)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise UsageError(f"{place}: not a document {BenchDocument.schema()}: {error}") from error
+    reader = _PROGRAMS.get(document.program)
+    if reader is None:
+        raise MissingError(
+            f"{place}: the workload {document.workload!r} runs {document.program}, whose figures have no floor",
+            hint="floors are known of llama-batched-bench and llama-bench",
+        )
+    options = _options(document.args, given)
+    shapes = reader(document.args, place)
+    rows = []
+    for row in document.rows:
+        shape = shapes.get(row.name)
+        for side, speed in (("A", row.a), ("B", row.b)):
+            if shape is not None and (row.unit, row.better) == ("t/s", "higher") and speed is not None:
+                if not speed > 0:
+                    raise UsageError(f"{place}: {row.name} of side {side} is {speed:g} t/s")
+                rows.append(_timed(shape, f"{name} {side}", speed, options))
+    if not rows:
+        raise MissingError(f"{place}: the comparison has no row with a floor", hint=f"{document.counted} pairs count")
+    told = [f"Speeds of {name} are medians of {document.counted} pairs; a single run may be faster."]
+    digest = next((sha256 for sha256 in document.models.values() if sha256), None)
+    if digest is not None:
+        told.append(f"{name} measured the model with sha256 {digest[:12]}; MODEL is taken to be that one.")
+    if options.unknown:
+        told.append(f"Options of {name} that were not understood: {', '.join(options.unknown)}.")
+    return Runs(rows=tuple(rows), assumptions=tuple(told))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """What a row measures: a prompt of every sequence if it `generates` nothing, else the steps after it."""
+
+    prompt: int
+    generated: int
+    streams: int
+    before: int = 0
+    shared: bool = False
+
+    @property
+    def tokens(self) -> int:
+        if self.generated:
+            return self.generated * self.streams
+        return self.prompt * (1 if self.shared else self.streams)
+
+
+def _timed(shape: _Shape, source: str, speed: float, options: ServerOptions) -> Measured:
+    seconds = shape.tokens / speed
+    return Measured(
+        source=source,
+        prompt=shape.prompt,
+        generated=shape.generated,
+        streams=shape.streams,
+        prefill_seconds=None if shape.generated else seconds,
+        decode_seconds=seconds if shape.generated else None,
+        shared=shape.shared,
+        before=shape.before,
+        options=options,
+    )
+
+
+def _batched(args: Sequence[str], place: str) -> dict[str, _Shape]:
+    """The shapes of llama-batched-bench by the names of their rows."""
+    lists = [_counts(args, one, place) for one in ("-npp", "-ntg", "-npl")]
+    shapes = [(pp, tg, pl) for pp, tg, pl in itertools.product(*lists)]
+    shared = "-pps" in args
+    found = {}
+    for pp, tg, pl in shapes:
+        prefill, decode = batched.row_names((pp, tg, pl), shapes)
+        found[prefill] = _Shape(prompt=pp, generated=0, streams=pl, shared=shared)
+        found[decode] = _Shape(prompt=pp, generated=tg, streams=pl, shared=shared)
+    return found
+
+
+def _llama_bench(args: Sequence[str], place: str) -> dict[str, _Shape]:
+    """The tests of llama-bench by their names: one sequence, after as many tokens as `-d` says."""
+    depth = next((_counts(args, one, place)[0] for one in ("-d", "--n-depth") if one in args), 0)
+    found = {f"pp{one}": _Shape(prompt=one, generated=0, streams=1, before=depth) for one in _counts(args, "-p", place)}
+    for one in _counts(args, "-n", place):
+        found[f"tg{one}"] = _Shape(prompt=0, generated=one, streams=1, before=depth)
+    return found
+
+
+def _counts(args: Sequence[str], option: str, place: str) -> tuple[int, ...]:
+    """The numbers of an option, as its last use has them."""
+    text = next((value for name, value in reversed(list(itertools.pairwise(args))) if name == option), "")
+    try:
+        found = tuple(int(one) for one in text.split(","))
+    except ValueError as error:
+        raise UsageError(f"{place}: {option} {text[:40]!r} is no list of whole numbers") from error
+    if not all(0 <= one <= 1 << 20 for one in found) or len(found) > 1000:
+        raise UsageError(f"{place}: {option} {text[:40]!r}: out of range")
+    return found
+
+
+def _options(args: Sequence[str], given: Sequence[str]) -> ServerOptions:
+    """The options that the run had: those of the document after those given."""
+    kept: list[str] = []
+    words = iter(args)
+    for word in words:
+        if word in _OWN:
+            next(words, None)
+        elif word not in _OWN_FLAGS:
+            kept.append(word)
+    return replace(read_options(["bench", *given, *kept]), draft_tokens=0, speculation=(), draft_model="")
+
+
+_PROGRAMS: Mapping[str, Callable[[Sequence[str], str], dict[str, _Shape]]] = {
+    batched.PROGRAM: _batched,
+    llama_bench.PROGRAM: _llama_bench,
+}
+_READERS: Mapping[str, Callable[[bytes, str, str, Sequence[str]], Runs]] = {BenchDocument.schema(): _bench}

@@ -1,0 +1,170 @@
+"""Files of measured times: documents of bench, rows of llama-batched-bench, and what is neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from patchstack.bench.kinds.batched import arguments_of, row_names
+from patchstack.errors import MissingError, PatchstackError, UsageError
+from patchstack.report.cost.runs import read_runs
+from patchstack.report.documents.bench import BenchDocument, BenchRow, BenchSide
+from patchstack.report.documents.cost import CostDocument
+
+SHAPES = [(pp, 128, pl) for pp in (128, 512) for pl in (8, 32)]
+
+
+def bench_row(name: str, a: float | None, b: float | None, unit: str = "t/s", better: str = "higher") -> BenchRow:
+    return BenchRow(
+        name=name,
+        primary=True,
+        margin=0.01,
+        guard_margin=0.03,
+        unit=unit,
+        better=better,
+        a=a,
+        b=b,
+        estimate=None,
+        low=None,
+        high=None,
+        shown=(),
+        e_values={},
+        needed=None,
+    )
+
+
+def document(program: str, args: tuple[str, ...], *rows: BenchRow) -> BenchDocument:
+    side = BenchSide(label="build", key=None, programs="0" * 64, env={})
+    return BenchDocument(
+        comparison="c" * 12,
+        outcome="keep",
+        reason="",
+        decided=9,
+        demand=None,
+        demand_met=None,
+        unplanned="",
+        noise=False,
+        machine="host",
+        engine="host",
+        made="2026-01-01T00:00:00Z",
+        workload="decode",
+        program=program,
+        args=args,
+        models={"tiny": "ab" * 32},
+        a=side,
+        b=side,
+        reference=None,
+        alpha=0.05,
+        most=48,
+        seed=1,
+        counted=9,
+        thrown=0,
+        rows=rows,
+        pairs=(),
+    )
+
+
+def batched(*rows: BenchRow, more: tuple[str, ...] = ()) -> BenchDocument:
+    return document("llama-batched-bench", ("-m", "{model:tiny}", "-ngl", "99", *more, *arguments_of(SHAPES)), *rows)
+
+
+def write(path: Path, *documents: BenchDocument) -> Path:
+    path.write_text("".join(one.line + "\n" for one in documents))
+    return path
+
+
+def test_rows_of_a_comparison_are_times_of_both_sides(tmp_path: Path) -> None:
+    prefill, decode = row_names((512, 128, 32), SHAPES)
+    found = read_runs(
+        write(tmp_path / "ab.json", batched(bench_row(decode, 1000, 2000), bench_row(prefill, 5000, None)))
+    )
+    slow, fast, prompt = found.rows
+    assert (slow.source, fast.source, prompt.source) == ("ab.json A", "ab.json B", "ab.json A")
+    assert (slow.prompt, slow.generated, slow.streams) == (512, 128, 32)
+    assert slow.decode_seconds == pytest.approx(128 * 32 / 1000)
+    assert fast.decode_seconds == pytest.approx(128 * 32 / 2000)
+    assert slow.prefill_seconds is None
+    assert prompt.prefill_seconds == pytest.approx(512 * 32 / 5000)
+    assert found.assumptions == (
+        "Speeds of ab.json are medians of 9 pairs; a single run may be faster.",
+        "ab.json measured the model with sha256 abababababab; MODEL is taken to be that one.",
+    )
+
+
+def test_the_options_of_the_run_are_those_of_its_arguments(tmp_path: Path) -> None:
+    _, decode = row_names((512, 128, 32), SHAPES)
+    one = batched(bench_row(decode, 1000, 2000), more=("-ctk", "q8_0", "-pps", "--frobnicate", "3"))
+    found = read_runs(write(tmp_path / "ab.json", one), ["-ctk", "f32", "-ctv", "q8_0"])
+    options = found.rows[0].options
+    assert options is not None
+    assert (options.key_type.name, options.value_type.name, options.ubatch) == ("q8_0", "q8_0", 512)
+    assert found.rows[0].shared
+    assert found.assumptions[-1] == "Options of ab.json that were not understood: --frobnicate 3."
+
+
+def test_a_row_of_llama_bench_is_one_sequence_after_its_depth(tmp_path: Path) -> None:
+    args = ("-m", "{model:tiny}", "-ngl", "99", "-r", "1", "-p", "512", "-n", "128", "-o", "jsonl", "-d", "4096")
+    one = document("llama-bench", args, bench_row("pp512", 1024, None), bench_row("tg128", 64, None))
+    prompt, decode = read_runs(write(tmp_path / "ab.json", one)).rows
+    assert (prompt.before, prompt.prompt, prompt.prefill_seconds, prompt.streams) == (4096, 512, 0.5, 1)
+    assert (decode.before, decode.prompt, decode.generated, decode.decode_seconds) == (4096, 0, 128, 2.0)
+
+
+def test_documents_and_rows_may_be_in_one_file_and_a_document_over_several_lines(tmp_path: Path) -> None:
+    _, decode = row_names((512, 128, 32), SHAPES)
+    one = batched(bench_row(decode, 1000, 2000))
+    plain = '{"pp": 512, "tg": 128, "pl": 8, "t_pp": 9.0, "t_tg": 12.8}'
+    (tmp_path / "both").write_text(f"noise\n{one.line}\n{plain}\n")
+    assert [row.source for row in read_runs(tmp_path / "both").rows] == ["both A", "both B", "both:3"]
+    (tmp_path / "wide").write_bytes(one.indented)
+    assert len(read_runs(tmp_path / "wide").rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        (document("test-backend-ops", ("perf",), bench_row("MUL_MAT", 9, 9, "us", "lower")), "have no floor"),
+        (batched(bench_row("decode x4096", 1, 1)), "no row with a floor"),
+        (batched(bench_row(row_names(SHAPES[0], SHAPES)[1], 9, 9, "us", "lower")), "no row with a floor"),
+        (batched(bench_row(row_names(SHAPES[0], SHAPES)[1], None, None)), "no row with a floor"),
+    ],
+)
+def test_a_comparison_without_a_floor_is_missing_one(tmp_path: Path, one: BenchDocument, said: str) -> None:
+    with pytest.raises(MissingError, match=said):
+        read_runs(write(tmp_path / "ab.json", one))
+
+
+def test_damaged_and_other_documents_are_refused_with_their_line(tmp_path: Path) -> None:
+    _, decode = row_names(SHAPES[0], SHAPES)
+    path = write(tmp_path / "ab.json", batched(bench_row(decode, -1, 1)))
+    with pytest.raises(UsageError, match=r"ab\.json:1: .* of side A is -1 t/s"):
+        read_runs(path)
+    with pytest.raises(UsageError, match="-npl 'x' is no list of whole numbers"):
+        read_runs(write(path, replace(batched(bench_row(decode, 1, 1)), args=("-npp", "1", "-ntg", "1", "-npl", "x"))))
+    path.write_text(CostDocument().line)
+    with pytest.raises(UsageError, match=r"ab\.json:1: a document patchstack\.cost/1 has no times"):
+        read_runs(path)
+    path.write_text('{"schema": "patchstack.bench/1"}')
+    with pytest.raises(UsageError, match=r"ab\.json:1: not a document patchstack\.bench/1"):
+        read_runs(path)
+    with pytest.raises(MissingError, match="does not exist"):
+        read_runs(tmp_path / "nothing")
+
+
+@given(cut=st.integers(0, 3000), byte=st.integers(0, 255), keep=st.booleans())
+def test_a_damaged_file_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, cut: int, byte: int, keep: bool
+) -> None:
+    _, decode = row_names(SHAPES[0], SHAPES)
+    data = batched(bench_row(decode, 1000, 2000)).line.encode()
+    at = cut % len(data)
+    path = tmp_path_factory.getbasetemp() / "damaged.json"
+    path.write_bytes(data[:at] + bytes([byte]) + (data[at + 1 :] if keep else b""))
+    try:
+        assert read_runs(path).rows
+    except PatchstackError as error:
+        assert str(error)
