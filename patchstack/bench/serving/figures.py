@@ -1,0 +1,317 @@
+"""The figures of a run, and whether they can be used. Decides only: from the record alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from patchstack.bench.serving.record import RequestRecord, ServeRecord
+from patchstack.llama.client.arrivals import CLOSED, STAGGERED
+from patchstack.llama.client.counters import LLAMA, grown
+from patchstack.llama.client.prompts import BY_CHANCE
+from patchstack.stats.serving import (
+    NS,
+    Notebook,
+    Spread,
+    Steady,
+    Stream,
+    meets,
+    notebook,
+    spread,
+    steady,
+)
+
+FAILED_SHARE = 0.01
+"""A run of which more requests failed is INVALID."""
+LAG_MS = 2.0
+LAG_OF_GAP = 0.1
+LAG_MOST_MS = 4.0
+"""The client's lag at p99 may be the larger of 2 ms and a tenth of the median gap of tokens, up to 4 ms: the bound on
+the error of a time is 5 ms at p99, however slow the tokens are."""
+LAG_MEDIAN_MS = 1.5
+FULL_CORE = 0.95
+_NAMED = 5
+_MS = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the figures depend on beside the record: the kind of arrivals, how many requests were in flight at most (0:
+    any number), the shared start of prompts in tokens, the bounds of goodput in ms, and whether the run is one of a
+    comparison, where nothing may fail and (unless `no_counters`) the counters must agree."""
+
+    arrivals: str
+    concurrency: int
+    prefix: int
+    slo: Mapping[str, float]
+    compared: bool = False
+    no_counters: bool = False
+
+    @property
+    def open_loop(self) -> bool:
+        """Whether latencies count from planned times."""
+        return self.arrivals not in (CLOSED, STAGGERED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossed:
+    """The client's sums beside what the server's counters grew by. None: not known. `agree`: they are equal."""
+
+    server: str
+    prompt: int | None
+    prompt_counted: float | None
+    tokens: int | None
+    tokens_counted: float | None
+    agree: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A run summed up. Latencies are in ms. `problems` say why it is INVALID, empty if it is not; `marks` what its
+    reader must know. `goodput` are good requests a second. `more` are further numbers of the server by their names."""
+
+    problems: tuple[str, ...]
+    marks: tuple[str, ...]
+    answered: int
+    failed: tuple[RequestRecord, ...]
+    streams: tuple[Stream, ...]
+    ttft: Spread | None
+    icl: Spread | None
+    itl: Spread | None
+    tpot: Spread | None
+    e2e: Spread | None
+    queue: Spread | None
+    connect: Spread | None
+    tokens_per_chunk: float | None
+    tokens: int | None
+    prompt: int | None
+    cached: int | None
+    wall: float | None
+    tps: float | None
+    steady: Steady | None
+    notebook: Notebook | None
+    goodput: float | None
+    good: int | None
+    lag_limit_ms: float
+    crossed: Crossed
+    more: Mapping[str, float]
+
+
+def figures_of(record: ServeRecord, asked: Asked) -> Served:
+    """Return the figures of a run."""
+    answered = [one for one in record.requests if not one.failure]
+    failed = tuple(one for one in record.requests if one.failure)
+    streams = tuple(stream_of(one, open_loop=asked.open_loop) for one in answered)
+    icl = spread([gap for one in streams for gap in one.gaps], _MS)
+    gaps = [one.token_gaps for one in streams]
+    itl = spread([gap for one in gaps if one is not None for gap in one], _MS)
+    row = notebook(streams)
+    limit = lag_limit(itl or icl)
+    crossed = cross_checked(record)
+    good = sum(meets(one, asked.slo) for one in streams) if asked.slo else None
+    wall = row.wall if row is not None else _wall(streams)
+    chunks = sum(len(one.times) for one in streams)
+    return Served(
+        problems=tuple(_problems(record, asked, answered, failed, limit, crossed)),
+        marks=tuple(_marks(answered, streams, crossed)),
+        answered=len(answered),
+        failed=failed,
+        streams=streams,
+        ttft=spread([one.ttft for one in streams], _MS),
+        icl=icl,
+        itl=itl,
+        tpot=spread([one.tpot for one in streams if one.tpot is not None], _MS),
+        e2e=spread([one.e2e for one in streams], _MS),
+        queue=spread([one.queued for one in streams], _MS),
+        connect=spread([(one.connected or 0) - (one.began or 0) for one in answered], _MS),
+        tokens_per_chunk=sum(one.tokens or 0 for one in streams) / chunks if row is not None and chunks else None,
+        tokens=_sum([one.tokens for one in answered]),
+        prompt=_sum([one.prompt for one in answered]),
+        cached=_known([one.cached for one in answered]),
+        wall=wall,
+        tps=row.agg_tps if row is not None else None,
+        steady=_steady(record, streams, asked),
+        notebook=row,
+        goodput=good / wall if good is not None and wall else None,
+        good=good,
+        lag_limit_ms=limit,
+        crossed=crossed,
+        more=_more(record, answered),
+    )
+
+
+def stream_of(one: RequestRecord, *, open_loop: bool) -> Stream:
+    """Return the stream of a request that was answered."""
+    sent = one.sent or 0
+    return Stream(
+        start=one.planned if open_loop and one.planned is not None else sent,
+        sent=sent,
+        times=one.times,
+        counts=one.counts,
+        ended=one.ended or 0,
+        tokens=one.tokens,
+        prompt=one.prompt,
+    )
+
+
+def lag_limit(gaps: Spread | None) -> float:
+    """Return the lag of the client's loop in ms that a run may have at p99."""
+    tenth = LAG_OF_GAP * gaps.p50 if gaps is not None and gaps.p50 is not None else 0.0
+    return min(LAG_MOST_MS, max(LAG_MS, tenth))
+
+
+def cross_checked(record: ServeRecord) -> Crossed:
+    """Return the client's sums beside the server's. llama-server counts the prompt tokens that it computed, so those
+    from its cache are taken off; vLLM counts them all."""
+    counters = record.counters
+    tokens = _sum([one.tokens for one in record.requests])
+    prompts = [one.prompt for one in record.requests]
+    if counters.server == LLAMA:
+        prompts = [None if one.prompt is None else one.prompt - (one.cached or 0) for one in record.requests]
+    prompt, grew = _sum(prompts), grown(counters.before, counters.after)
+    prompt_grew, tokens_grew = grew.get("prompt"), grew.get("generated")
+    agree = None
+    if prompt_grew is not None and tokens_grew is not None and None not in (prompt, tokens):
+        agree = (prompt_grew, tokens_grew) == (prompt, tokens)
+    return Crossed(
+        server=counters.server,
+        prompt=prompt,
+        prompt_counted=prompt_grew,
+        tokens=tokens,
+        tokens_counted=tokens_grew,
+        agree=agree,
+    )
+
+
+def _problems(
+    record: ServeRecord,
+    asked: Asked,
+    answered: Sequence[RequestRecord],
+    failed: Sequence[RequestRecord],
+    limit: float,
+    crossed: Crossed,
+) -> Iterator[str]:
+    if record.interrupted:
+        yield "the run was interrupted"
+    if len(failed) > (0 if asked.compared else FAILED_SHARE * len(record.requests)):
+        words = "request" if len(failed) == 1 else "requests"
+        yield f"{len(failed)} of {len(record.requests)} {words} failed: {_first(failed)}"
+    watch = record.watch
+    if not watch.samples:
+        yield "the client did not watch itself: the run was too short"
+    if watch.lag_p99_ms > limit or watch.lag_p50_ms > LAG_MEDIAN_MS:
+        late = f"it was late by {watch.lag_p50_ms:.1f} ms at p50 and {watch.lag_p99_ms:.1f} ms at p99"
+        yield f"the client was the bottleneck: {late}, and {LAG_MEDIAN_MS:g} and {limit:.1f} ms are allowed"
+    if watch.busiest_second > FULL_CORE:
+        yield f"the client was the bottleneck: it used {100 * watch.busiest_second:.0f}% of a core for a second"
+    yield from _others(record, asked, crossed)
+    yield from _cached(record, asked, answered)
+
+
+def _others(record: ServeRecord, asked: Asked, crossed: Crossed) -> Iterator[str]:
+    """Whether somebody else used the server."""
+    busy = record.counters.before.get("busy", 0.0) + record.counters.before.get("waiting", 0.0)
+    if busy:
+        yield f"the server was in use: {busy:g} requests were under way before the run began"
+    if crossed.agree is False:
+        sums = f"{crossed.prompt} prompt and {crossed.tokens} generated tokens"
+        counted = f"{_shown(crossed.prompt_counted)} and {_shown(crossed.tokens_counted)}"
+        yield f"somebody else used the server: the client got {sums}, and the server counted {counted}"
+    if asked.compared and crossed.agree is None and not asked.no_counters:
+        yield "the server has no counters to check the client by: --metrics of llama-server, or no_counters"
+
+
+def _cached(record: ServeRecord, asked: Asked, answered: Sequence[RequestRecord]) -> Iterator[str]:
+    """Whether prompts came from a cache that the run was not to have."""
+    if asked.prefix:
+        return
+    allowed = (record.shared or 0) + BY_CHANCE
+    found = [one for one in answered if (one.cached or 0) > allowed]
+    if found:
+        count = sum(one.cached or 0 for one in found)
+        words = "prompt was" if len(found) == 1 else "prompts were"
+        yield f"the prefix cache was warm: {count} tokens of {len(found)} {words} not computed"
+
+
+def _marks(answered: Sequence[RequestRecord], streams: Sequence[Stream], crossed: Crossed) -> Iterator[str]:
+    if crossed.agree is None:
+        yield f"not cross-checked: {_why_not(crossed)}"
+    if any(one.tokens is None for one in answered):
+        yield "no throughput: the server does not say how many tokens it made"
+    yield from _named("made", "tokens", [(one.number, one.tokens, one.tokens_wanted) for one in answered])
+    yield from _named("had a prompt of", "tokens", [(one.number, one.prompt, one.prompt_wanted) for one in answered])
+    unknown = sum(one.made is None for one in streams)
+    if unknown and any(one.tokens is not None for one in streams):
+        yield f"no ITL of {unknown} of {len(streams)} streams: the tokens of a chunk are not known"
+    odd: dict[str, int] = {}
+    for name, count in chain.from_iterable(one.odd.items() for one in answered):
+        if name in ("no [DONE]", "after the end"):
+            odd[name] = odd.get(name, 0) + count
+    for name, count in sorted(odd.items()):
+        yield f"{name}: {count} times in the streams"
+
+
+def _why_not(crossed: Crossed) -> str:
+    if not crossed.server:
+        return "the server has no counters that are known (llama-server: --metrics)"
+    return "the server does not say how many tokens every request had"
+
+
+def _named(verb: str, unit: str, rows: Sequence[tuple[int, int | None, int]]) -> Iterator[str]:
+    """The requests whose number is not the one asked for."""
+    others = [(number, got, wanted) for number, got, wanted in rows if got is not None and got != wanted]
+    for number, got, wanted in others[:_NAMED]:
+        yield f"request {number} {verb} {got} {unit}, not {wanted}"
+    if len(others) > _NAMED:
+        yield f"{len(others) - _NAMED} more requests {verb} another number of {unit}"
+
+
+def _first(failed: Sequence[RequestRecord]) -> str:
+    """The most frequent failure."""
+    counts: dict[str, int] = {}
+    for one in failed:
+        counts[one.failure] = counts.get(one.failure, 0) + 1
+    return max(counts, key=lambda words: counts[words])
+
+
+def _steady(record: ServeRecord, streams: Sequence[Stream], asked: Asked) -> Steady | None:
+    """The steady window; None in an open loop, where no number of streams is kept."""
+    if asked.arrivals == "burst":
+        return steady(streams, len(record.requests))
+    if asked.open_loop:
+        return None
+    return steady(streams, min(asked.concurrency, len(record.requests)))
+
+
+def _more(record: ServeRecord, answered: Sequence[RequestRecord]) -> dict[str, float]:
+    """Drafted and accepted tokens, preemptions: of the answers, else of the counters."""
+    grew = grown(record.counters.before, record.counters.after)
+    found: dict[str, float] = {name: grew[name] for name in ("preemptions", "drafted", "accepted") if name in grew}
+    for name in ("drafted", "accepted"):
+        own = _known([getattr(one, name) for one in answered])
+        if own is not None:
+            found[name] = float(own)
+    return found
+
+
+def _wall(streams: Sequence[Stream]) -> float | None:
+    if not streams:
+        return None
+    return (max(one.ended for one in streams) - min(one.start for one in streams)) / NS
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    """The sum, None if any is not known."""
+    known = [one for one in values if one is not None]
+    return sum(known) if values and len(known) == len(values) else None
+
+
+def _known(values: Sequence[int | None]) -> int | None:
+    """The sum of those that are known, None if none is."""
+    known = [one for one in values if one is not None]
+    return sum(known) if known else None
+
+
+def _shown(value: float | None) -> str:
+    return "?" if value is None else f"{value:.0f}"

@@ -1,0 +1,96 @@
+"""The record of a run, as the client writes it: one JSON document, compressed. Times are ns since the run began."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import msgspec
+
+from patchstack.errors import NotHeldError
+
+_MOST = 2 << 30
+
+
+class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A request. `planned` is None if it was sent when another ended. `began` is when the connection was asked for.
+    `times` and `counts` are those of the chunks with content; `prompt`, `cached` and `tokens` are the server's own
+    numbers. `failure` is empty if it was answered. `odd` counts what came beside content."""
+
+    number: int
+    planned: int | None
+    prompt_wanted: int
+    tokens_wanted: int
+    began: int | None
+    connected: int | None
+    sent: int | None
+    ended: int | None
+    times: tuple[int, ...]
+    counts: tuple[int | None, ...]
+    status: int
+    failure: str
+    tokens: int | None
+    prompt: int | None
+    cached: int | None
+    drafted: int | None
+    accepted: int | None
+    finish: str
+    odd: dict[str, int]
+
+
+class WatchRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What the client saw of itself. `busiest_second` is CPU time over wall time."""
+
+    samples: int
+    lag_p50_ms: float
+    lag_p99_ms: float
+    lag_max_ms: float
+    cpu_seconds: float
+    wall_seconds: float
+    busiest_second: float
+    waited_for_cpu_ms: float
+    descriptors: int
+    descriptors_allowed: int
+
+
+class CounterRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The server's counters. `server` is the kind of server, empty if it has no counters that are known."""
+
+    server: str
+    before: dict[str, float]
+    after: dict[str, float]
+    settled_seconds: float
+
+
+class ServeRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="patchstack.serve-record/1"):
+    """A run. `wall` is in ns; `shared` is how many first tokens two prompts share at most."""
+
+    python: str
+    url: str
+    model: str
+    began: str
+    interrupted: bool
+    wall: int
+    prompts: str
+    shared: int | None
+    requests: tuple[RequestRecord, ...]
+    watch: WatchRecord
+    counters: CounterRecord
+    cpu_in_all: float
+
+
+def read_record(content: bytes) -> ServeRecord:
+    """Return the record of a file. Raises `NotHeldError` for one that is damaged."""
+    try:
+        unpack = zlib.decompressobj(31)
+        whole = unpack.decompress(content, _MOST)
+        if not unpack.eof:
+            raise NotHeldError("the record of the run is damaged: it is not whole")
+        return msgspec.json.decode(whole, type=ServeRecord)
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NotHeldError(f"the record of the run is damaged: {error}") from error
+
+
+def packed(content: bytes) -> bytes:
+    """Return a document compressed, the same bytes for the same document."""
+    return gzip.compress(content, mtime=0)

@@ -1,0 +1,238 @@
+"""What the events of a stream say: content, tokens, the end. Completions and chat, of llama-server and of vLLM."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from patchstack.llama.client.events import BadStream, EventReader
+from patchstack.llama.client.wire import AnswerReader, BadAnswer
+
+_TEXTS = ("content", "reasoning_content", "reasoning", "refusal", "text")
+_WORDS = 300
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came of a request. `times` are those of the chunks with generated content, in ns; `counts` are the tokens
+    that the server had made by then, None if it did not say. `tokens`, `prompt` and `cached` are the server's own
+    numbers. `failure` says why the request failed, empty if it did not; what came before that is kept. `odd` counts
+    what came beside content."""
+
+    status: int = 0
+    failure: str = ""
+    times: list[int] = field(default_factory=list)
+    counts: list[int | None] = field(default_factory=list)
+    tokens: int | None = None
+    prompt: int | None = None
+    cached: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    finish: str = ""
+    odd: dict[str, int] = field(default_factory=dict)
+
+    def saw(self, what: str) -> None:
+        """Count one more of what is no content."""
+        self.odd[what] = self.odd.get(what, 0) + 1
+
+    def fail(self, why: str) -> None:
+        """Record the first failure; later ones follow from it."""
+        self.failure = self.failure or why
+
+
+class _Reading:
+    """The events of one answer, in order."""
+
+    def __init__(self) -> None:
+        self.answer = Answer()
+        self.finished = False
+        self.over = False
+        self.count: int | None = None
+
+    def event(self, time: int, data: bytes, name: str) -> None:
+        answer = self.answer
+        if self.over:
+            answer.saw("after the end")
+            return
+        if data.strip() == b"[DONE]":
+            self.over = True
+            return
+        try:
+            document = json.loads(data.decode("utf-8"))
+        except (ValueError, RecursionError):
+            answer.fail(f"the stream has garbage: {_shown(data)}")
+            return
+        if not isinstance(document, dict):
+            answer.fail(f"the stream has garbage: {_shown(data)}")
+            return
+        if name == "error" or document.get("error") is not None:
+            answer.fail(f"the server reports an error: {error_words(document)}")
+            return
+        self._figures(document)
+        self._choices(time, document)
+
+    def _figures(self, document: dict[str, Any]) -> None:
+        """Take the numbers of `usage` and `timings`. The last ones count: a server may send them with every chunk."""
+        answer, usage, timings = self.answer, document.get("usage"), document.get("timings")
+        if isinstance(timings, dict):
+            self._timings(timings)
+        if isinstance(usage, dict):
+            made, prompt = _whole(usage.get("completion_tokens")), _whole(usage.get("prompt_tokens"))
+            if made is not None:
+                if answer.tokens is not None and made < answer.tokens:
+                    answer.fail(f"usage went from {answer.tokens} tokens back to {made}")
+                answer.tokens = self.count = made
+            answer.prompt = prompt if prompt is not None else answer.prompt
+            details = usage.get("prompt_tokens_details")
+            cached = _whole(details.get("cached_tokens")) if isinstance(details, dict) else None
+            answer.cached = cached if cached is not None else answer.cached
+
+    def _timings(self, timings: dict[str, Any]) -> None:
+        answer = self.answer
+        made, cached = _whole(timings.get("predicted_n")), _whole(timings.get("cache_n"))
+        if made is not None:
+            answer.tokens = self.count = made
+        if cached is not None:
+            answer.cached = cached
+        prompt = _whole(timings.get("prompt_n"))
+        if prompt is not None:
+            answer.prompt = prompt + (cached or 0)
+        drafted, accepted = _whole(timings.get("draft_n")), _whole(timings.get("draft_n_accepted"))
+        answer.drafted = drafted if drafted is not None else answer.drafted
+        answer.accepted = accepted if accepted is not None else answer.accepted
+
+    def _choices(self, time: int, document: dict[str, Any]) -> None:
+        answer, choices = self.answer, document.get("choices")
+        if not isinstance(choices, list) or not choices:
+            answer.saw("usage" if isinstance(document.get("usage"), dict) else "empty")
+            return
+        content = False
+        for choice in choices:
+            if not isinstance(choice, dict):
+                answer.fail("the stream has a choice that is no object")
+                return
+            if choice.get("index") not in (0, None):
+                answer.fail("the stream has several choices: one is asked for")
+                return
+            content = content or _has_content(choice)
+        if content:
+            if self.finished:
+                answer.fail("content came after the finish")
+                return
+            answer.times.append(time)
+            answer.counts.append(self.count if _has_count(document) else None)
+        else:
+            delta = choices[0].get("delta")
+            answer.saw("role" if isinstance(delta, dict) and delta.get("role") else "empty")
+        for choice in choices:
+            reason = choice.get("finish_reason")
+            if isinstance(reason, str) and reason:
+                self.finished, answer.finish = True, reason
+
+
+def read_answer(pieces: list[tuple[int, bytes]], ended: str) -> Answer:
+    """Read what came on a connection: pieces with their times, in ns. `ended` says why it ended early, empty if the
+    answer is whole or the server closed the connection."""
+    wire, events, reading = AnswerReader(), EventReader(), _Reading()
+    answer = reading.answer
+    body = bytearray()
+    stream = False
+    try:
+        for time, data in pieces:
+            part = wire.feed(data)
+            answer.status = wire.status
+            stream = stream or (wire.status == 200 and _is_stream(wire))
+            if not stream:
+                body += part[: _WORDS * 10 - len(body)]
+                continue
+            for event in events.feed(part):
+                reading.event(time, event.data, event.name)
+        if not wire.done:
+            if ended:
+                answer.fail(ended)
+            wire.close()
+    except (BadAnswer, BadStream) as error:
+        answer.fail(ended if ended and not wire.done else str(error))
+    answer.status = wire.status
+    if events.comments:
+        answer.odd["comment"] = events.comments
+    if wire.status and not stream:
+        answer.fail(_refused(wire, bytes(body)))
+    elif not answer.failure:
+        _check_end(reading, events)
+    return answer
+
+
+def _check_end(reading: _Reading, events: EventReader) -> None:
+    answer = reading.answer
+    if not reading.over:
+        if events.unfinished():
+            answer.fail("the stream ended in the middle of an event")
+        elif not reading.finished:
+            answer.fail("the stream ended without a finish and without [DONE]")
+        else:
+            answer.saw("no [DONE]")
+    if not answer.failure and not answer.times:
+        answer.fail("the stream has no generated content")
+
+
+def _is_stream(wire: AnswerReader) -> bool:
+    coding = wire.headers.get("content-encoding", "identity").strip().lower()
+    kind = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return coding in ("", "identity") and kind == "text/event-stream"
+
+
+def _refused(wire: AnswerReader, body: bytes) -> str:
+    """Why an answer is not a stream of events."""
+    if 300 <= wire.status < 400:
+        return f"the server answered {wire.status}: it redirects to {wire.headers.get('location', 'nowhere')[:_WORDS]}"
+    coding = wire.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity"):
+        return f"the answer is compressed ({coding[:20]}), which was not asked for"
+    if wire.status != 200:
+        return f"the server answered {wire.status}: {_body_words(body)}"
+    kind = wire.headers.get("content-type", "nothing")[:60]
+    return f"the answer is {kind}, not a stream of events: {_body_words(body)}"
+
+
+def _body_words(body: bytes) -> str:
+    try:
+        document = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return _shown(body)
+    return error_words(document) if isinstance(document, dict) else _shown(body)
+
+
+def error_words(document: dict[str, Any]) -> str:
+    """Return the server's words for an error, of a document in any of the usual shapes."""
+    error = document.get("error", document)
+    words = error.get("message", error) if isinstance(error, dict) else error
+    return (words if isinstance(words, str) else json.dumps(words))[:_WORDS]
+
+
+def _has_content(choice: dict[str, Any]) -> bool:
+    """Whether a choice carries something generated: text, reasoning or a tool call. A role alone is nothing."""
+    if isinstance(choice.get("text"), str) and choice["text"]:
+        return True
+    delta = choice.get("delta")
+    if not isinstance(delta, dict):
+        return False
+    if any(isinstance(delta.get(name), str) and delta[name] for name in _TEXTS):
+        return True
+    return bool(delta.get("tool_calls")) or bool(delta.get("function_call"))
+
+
+def _has_count(document: dict[str, Any]) -> bool:
+    usage, timings = document.get("usage"), document.get("timings")
+    said = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    said = timings.get("predicted_n") if said is None and isinstance(timings, dict) else said
+    return _whole(said) is not None
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 53 else None
+
+
+def _shown(data: bytes) -> str:
+    return repr(data[:80].decode("utf-8", "backslashreplace"))

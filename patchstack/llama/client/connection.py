@@ -1,0 +1,125 @@
+"""One request on one connection: sent, stamped piece by piece, and not read before the run is over."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from time import monotonic_ns
+
+from patchstack.llama.client.wire import AnswerReader, BadAnswer, Framing
+
+MOST_BYTES = 256 << 20
+"""Of one answer. A server that sends more is cut off."""
+_END = b"\r\n\r\n"
+
+
+class Exchange(asyncio.Protocol):
+    """A request and what came of it. Times are of the monotonic clock in ns, 0 until it happened: `began` the
+    connection, `connected`, `sent` (the request was handed to the kernel), `ended`. `pieces` are the bytes that came,
+    each with its time. `failure` says why the exchange ended early, empty if the server ended it.
+
+    Only a piece that may be the last one of an answer is looked into: a chunked body ends with an empty line.
+    """
+
+    __slots__ = (
+        *("began", "connected", "ended", "failure", "ignored_after_end", "over", "pieces", "request", "sent", "size"),
+        *("_done", "_left", "_read", "_reader", "_tail", "_transport"),
+    )
+
+    def __init__(self, request: bytes, done: Callable[[Exchange], None]) -> None:
+        self.request = request
+        self.began = monotonic_ns()
+        self.connected = self.sent = self.ended = 0
+        self.failure = ""
+        self.over = False
+        self.pieces: list[tuple[int, bytes]] = []
+        self.size = 0
+        self._done = done
+        self._reader: AnswerReader | None = AnswerReader()
+        self._read = 0
+        self._left = -1  # bytes of a body by length; -1: another framing
+        self._tail = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.connected = monotonic_ns()
+        if self.over:
+            transport.abort()
+            return
+        self.sent = monotonic_ns()
+        transport.write(self.request)
+
+    def data_received(self, data: bytes) -> None:
+        now = monotonic_ns()
+        if self.over:
+            return
+        self.pieces.append((now, data))
+        self.size += len(data)
+        if self._left > 0:
+            self._left -= len(data)
+            if self._left <= 0:
+                self._finish("")
+            return
+        tail = self._tail = data[-4:] if len(data) > 3 else (self._tail + data)[-4:]
+        if not self._read or tail == _END or self.size > MOST_BYTES:
+            self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.over:
+            self._finish(f"the connection broke: {exc}" if exc is not None else "")
+
+    def fail(self, why: str) -> None:
+        """End the exchange here."""
+        if not self.over:
+            self._finish(why)
+
+    def _look(self) -> None:
+        """Read what came since the last look, to see whether the answer is whole."""
+        reader = self._reader
+        if self.size > MOST_BYTES:
+            self._finish(f"the answer is over {MOST_BYTES >> 20} MiB")
+            return
+        if reader is None:
+            return
+        try:
+            for _, data in self.pieces[self._read :]:
+                reader.feed(data)
+        except BadAnswer:
+            self._finish("")  # what is wrong is told when it is read
+            return
+        if not reader.status:
+            self._read = 0
+            self._reader = AnswerReader()
+            return
+        self._read = len(self.pieces)
+        if reader.done:
+            self._finish("")
+        elif reader.framing is Framing.LENGTH:
+            self._left, self._reader = reader.left(), None
+        elif reader.framing is Framing.CLOSE:
+            self._reader = None
+
+    def _finish(self, failure: str) -> None:
+        self.ended = monotonic_ns()
+        self.failure, self.over = failure, True
+        if self._transport is not None:
+            self._transport.abort()
+        self._done(self)
+
+
+async def connect(exchange: Exchange, address: tuple[str, int], secure: ssl.SSLContext | None, name: str) -> None:
+    """Open the connection of an exchange. One that cannot be opened fails; nothing is raised."""
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.create_connection(
+            lambda: exchange, address[0], address[1], ssl=secure, server_hostname=name if secure else None
+        )
+    except ssl.SSLCertVerificationError as error:
+        exchange.fail(f"the certificate of {name} is not trusted: {error.verify_message}")
+    except ssl.SSLError as error:
+        exchange.fail(f"no TLS connection to {name}: {error.reason or error}")
+    except OSError as error:
+        exchange.fail(f"no connection: {error.strerror or error}")

@@ -1,0 +1,91 @@
+"""Server-sent events, read from pieces of any size (WHATWG HTML, section 9.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MOST_LINE = 4 << 20
+
+
+class BadStream(ValueError):
+    """A stream that cannot be one of events. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event: its data, lines joined by LF, and its type (`message` if it names none)."""
+
+    data: bytes
+    name: str = "message"
+
+
+class EventReader:
+    """Reads a stream. `comments` counts comment lines, which servers send to keep a connection alive."""
+
+    def __init__(self) -> None:
+        self.comments = 0
+        self._held = bytearray()
+        self._began = False
+        self._after_cr = False
+        self._data: list[bytes] = []
+        self._size = 0
+        self._name = b""
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Take the next piece, and return the events that it completes. Raises `BadStream`."""
+        if self._after_cr and data:  # a LF after the CR that ended a line belongs to it
+            self._after_cr = False
+            data = data[1:] if data[:1] == b"\n" else data
+        held, searched = self._held, len(self._held)
+        held += data
+        if not self._began:
+            if held.startswith(b"\xef\xbb\xbf"):
+                del held[:3]
+            elif b"\xef\xbb\xbf".startswith(held):
+                return []
+            self._began, searched = True, 0
+        found: list[Event] = []
+        at = 0
+        while True:
+            start = max(at, searched)
+            lf = held.find(b"\n", start)
+            cr = held.find(b"\r", start, lf if lf >= 0 else len(held))
+            end = cr if cr >= 0 else lf
+            if end < 0:
+                break
+            self._line(bytes(held[at:end]), found)
+            at = end + 1
+            if end == cr:
+                if at == len(held):
+                    self._after_cr = True
+                elif held[at] == 0x0A:
+                    at += 1
+        del held[:at]
+        if len(held) > MOST_LINE:
+            raise BadStream(f"a line of the stream is over {MOST_LINE >> 20} MiB")
+        return found
+
+    def unfinished(self) -> bool:
+        """Return whether the stream ends inside an event."""
+        return bool(self._data) or bool(self._held.strip(b"\r\n"))
+
+    def _line(self, line: bytes, found: list[Event]) -> None:
+        if not line:
+            if self._data:
+                name = self._name.decode("utf-8", "replace") or "message"
+                found.append(Event(b"\n".join(self._data), name))
+            self._data, self._name, self._size = [], b"", 0
+            return
+        field, colon, value = line.partition(b":")
+        if not field and colon:
+            self.comments += 1
+            return
+        if value[:1] == b" ":
+            value = value[1:]
+        if field == b"data":
+            self._data.append(value)
+            self._size += len(value) + 1
+            if self._size > MOST_LINE:
+                raise BadStream(f"an event of the stream is over {MOST_LINE >> 20} MiB")
+        elif field == b"event":
+            self._name = value

@@ -1,0 +1,407 @@
+"""A run: the server is waited for, prompts are made, requests are sent as planned, and all that came is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import gc
+import json
+import os
+import signal
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from time import monotonic_ns
+from typing import Any
+
+from patchstack.llama.client.answers import read_answer
+from patchstack.llama.client.arrivals import arrivals
+from patchstack.llama.client.connection import Exchange, connect
+from patchstack.llama.client.counters import read_counters
+from patchstack.llama.client.plan import KEY_VARIABLE, Plan, Target, target_of
+from patchstack.llama.client.prompts import NoPrompt, Prompts, make_prompts, request_body
+from patchstack.llama.client.watch import SelfWatch, open_descriptors, raise_descriptors
+from patchstack.llama.client.wire import AnswerReader, BadAnswer
+
+SETTLE = 5.0
+"""Seconds that counters may take until they have what was made."""
+_SPARE = 64
+"""Descriptors beside those of connections."""
+Say = Callable[[str], None]
+
+
+class NoRun(Exception):
+    """The run cannot begin. The text says why; `kind` is `server` or `usage`."""
+
+    def __init__(self, words: str, kind: str = "server") -> None:
+        super().__init__(words)
+        self.kind = kind
+
+
+class Client:
+    """One run against one server."""
+
+    def __init__(self, plan: Plan, key: str, say: Say) -> None:
+        self.plan = plan
+        self.target: Target = target_of(plan.url, chat=plan.chat)
+        self._key = key
+        self._say = say
+        self._secure = _context(self.target, plan.cacert)
+        self._address: tuple[str, int] = ("", 0)
+        self._model = plan.model
+
+    async def run(self) -> dict[str, Any]:
+        """Return the record of the run. Raises `NoRun`."""
+        plan = self.plan
+        try:
+            schedule = arrivals(
+                plan.arrivals,
+                plan.requests,
+                concurrency=plan.concurrency,
+                rate=plan.rate,
+                stagger=plan.stagger,
+                seed=plan.seed,
+                times=plan.times,
+            )
+        except ValueError as error:
+            raise NoRun(str(error), "usage") from error
+        most = schedule.most or plan.requests
+        soft, hard = raise_descriptors(most + _SPARE)
+        if soft < most + _SPARE:
+            raise NoRun(
+                f"{most} streams need {most + _SPARE} open files, and this machine allows {hard}: ulimit -Hn", "usage"
+            )
+        await self._resolve()
+        await self._ready()
+        self._model = self._model or await self._first_model()
+        prompts = await self._prompts()
+        requests = [self._request(request_body(self._with_model(), one, at)) for at, one in enumerate(prompts.values)]
+        before = await self._counters()
+        self._say("running")
+        run = _Run(requests, schedule.planned, schedule.most, plan, self._address, self._secure, self.target.host)
+        await run.go()
+        self._say("reading")
+        answers = [self._row(one, run) for one in run.rows]
+        after, settled = await self._settled(before, answers)
+        return {
+            "schema": "patchstack.serve-record/1",
+            "python": sys.version.split()[0],
+            "url": self.target.url,
+            "model": self._model,
+            "began": run.began,
+            "interrupted": run.interrupted,
+            "wall": run.wall,
+            "prompts": prompts.form,
+            "shared": prompts.shared,
+            "requests": answers,
+            "watch": {**run.watch.document(), "descriptors": run.descriptors, "descriptors_allowed": soft},
+            "counters": {
+                "server": before[0] if before is not None else "",
+                "before": before[1] if before is not None else {},
+                "after": after[1] if after is not None else {},
+                "settled_seconds": settled,
+            },
+        }
+
+    # The server
+
+    async def _resolve(self) -> None:
+        """Ask for the address once: names are not looked up while it is measured."""
+        target = self.target
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise NoRun(f"{target.host} has no address: {error.strerror or error}") from error
+        usable = [one[4] for one in found]
+        if not usable:
+            raise NoRun(f"{target.host} has no address")
+        first = usable[0]
+        for one in usable:  # localhost may have two, and the server listens on one
+            probe = Exchange(b"", lambda _: None)
+            await connect(probe, (str(one[0]), int(one[1])), None, target.host)
+            if not probe.failure:
+                probe.fail("tried")
+                first = one
+                break
+        self._address = (str(first[0]), int(first[1]))
+
+    async def _ready(self) -> None:
+        """Wait until the server answers its health. One that has no such path is ready if it answers at all."""
+        deadline = monotonic_ns() + round(self.plan.ready * 1e9)
+        while True:
+            status, body, failure = await self._ask("GET", "/health", None, timeout=5.0)
+            if status and status != 503:
+                return
+            if monotonic_ns() >= deadline:
+                words = failure or f"it answers {status}: {body[:80].decode('utf-8', 'replace')}"
+                waited = f" after {self.plan.ready:g} s" if self.plan.ready else ""
+                raise NoRun(f"the server at {self.target.url} is not ready{waited}: {self._hidden(words)}")
+            await asyncio.sleep(0.1)
+
+    async def _first_model(self) -> str:
+        status, body, _ = await self._ask("GET", "/v1/models", None)
+        try:
+            found = json.loads(body)["data"][0]["id"] if status == 200 else ""
+        except (ValueError, KeyError, IndexError, TypeError):
+            found = ""
+        return found if isinstance(found, str) else ""
+
+    async def _prompts(self) -> Prompts:
+        async def ask(method: str, path: str, body: object) -> tuple[int, bytes]:
+            status, answer, _ = await self._ask(method, path, body)
+            return status, answer
+
+        try:
+            return await make_prompts(self._with_model(), ask)
+        except NoPrompt as error:
+            raise NoRun(str(error)) from error
+
+    def _with_model(self) -> Plan:
+        return dataclasses.replace(self.plan, model=self._model)
+
+    async def _counters(self) -> tuple[str, dict[str, float]] | None:
+        if not self.plan.counters:
+            return None
+        status, body, _ = await self._ask("GET", "/metrics", None)
+        found = read_counters(body.decode("utf-8", "replace")) if status == 200 else ("", {})
+        return found if found[0] else None
+
+    async def _settled(
+        self, before: tuple[str, dict[str, float]] | None, rows: list[dict[str, Any]]
+    ) -> tuple[tuple[str, dict[str, float]] | None, float]:
+        """The counters once they have what the client counted, or after `SETTLE` seconds: servers may write late."""
+        if before is None:
+            return None, 0.0
+        wanted = sum(row["tokens"] or 0 for row in rows)
+        began = monotonic_ns()
+        while True:
+            after = await self._counters()
+            taken = (monotonic_ns() - began) / 1e9
+            made = after[1]["generated"] - before[1]["generated"] if after is not None else 0.0
+            idle = after is None or not (after[1].get("busy", 0) or after[1].get("waiting", 0))
+            if taken > SETTLE or (made >= wanted and idle):
+                return after, round(taken, 3)
+            await asyncio.sleep(0.05)
+
+    async def _ask(self, method: str, path: str, body: object, *, timeout: float = 60.0) -> tuple[int, bytes, str]:
+        """Status, body and failure of one request beside the run."""
+        data = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
+        over: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
+
+        def done(one: Exchange) -> None:
+            if not over.done():
+                over.set_result(one)
+
+        exchange = Exchange(self._wire(method, self.target.prefix + path, data), done)
+        try:
+            await asyncio.wait_for(self._connected(exchange, over), timeout)
+        except TimeoutError:
+            exchange.fail("no answer in time")
+        reader, found = AnswerReader(), bytearray()
+        try:
+            for _, piece in exchange.pieces:
+                found += reader.feed(piece)
+            reader.close()
+        except BadAnswer as error:
+            return 0, b"", exchange.failure or str(error)
+        return reader.status, bytes(found), exchange.failure
+
+    async def _connected(self, exchange: Exchange, over: asyncio.Future[Exchange]) -> None:
+        await connect(exchange, self._address, self._secure, self.target.host)
+        await over
+
+    # Requests
+
+    def _request(self, body: bytes) -> bytes:
+        return self._wire("POST", self.target.path, body, accept="text/event-stream")
+
+    def _wire(self, method: str, path: str, body: bytes, accept: str = "*/*") -> bytes:
+        host = f"[{self.target.host}]" if ":" in self.target.host else self.target.host
+        head = [f"{method} {path} HTTP/1.1", f"Host: {host}:{self.target.port}", "Connection: close"]
+        head += [f"Accept: {accept}", "Accept-Encoding: identity", "User-Agent: patchstack"]
+        if self._key:
+            head.append(f"Authorization: Bearer {self._key}")
+        if method != "GET":
+            head += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        return "\r\n".join([*head, "", ""]).encode("latin-1") + body
+
+    def _row(self, row: _Row, run: _Run) -> dict[str, Any]:
+        """What came of a request, with times in ns since the run began."""
+        exchange = row.exchange
+        found: dict[str, Any] = {
+            "number": row.number,
+            "planned": row.planned,
+            "prompt_wanted": self.plan.prompt_of(row.number),
+            "tokens_wanted": self.plan.most_of(row.number),
+        }
+        if exchange is None:
+            return {**found, **_NOTHING, "failure": "it was not sent: the run was interrupted"}
+        answer = read_answer(exchange.pieces, exchange.failure)
+        zero = run.zero
+        return {
+            **found,
+            "began": exchange.began - zero,
+            "connected": exchange.connected - zero if exchange.connected else None,
+            "sent": exchange.sent - zero if exchange.sent else None,
+            "ended": exchange.ended - zero,
+            "times": [one - zero for one in answer.times],
+            "counts": answer.counts,
+            "status": answer.status,
+            "failure": self._hidden(answer.failure),
+            "tokens": answer.tokens,
+            "prompt": answer.prompt,
+            "cached": answer.cached,
+            "drafted": answer.drafted,
+            "accepted": answer.accepted,
+            "finish": answer.finish,
+            "odd": answer.odd,
+        }
+
+    def _hidden(self, words: str) -> str:
+        """Words of a server without the key, which it may repeat."""
+        return words.replace(self._key, "***") if self._key else words
+
+
+_NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("began", "connected", "sent", "ended", "tokens", "prompt", "cached", "drafted", "accepted")),
+    "times": [],
+    "counts": [],
+    "status": 0,
+    "finish": "",
+    "odd": {},
+}
+
+
+class _Row:
+    """A request of the run: its number, when it was planned in ns (None: when another ends), and its exchange."""
+
+    __slots__ = ("exchange", "number", "planned", "timer")
+
+    def __init__(self, number: int, planned: int | None) -> None:
+        self.number = number
+        self.planned = planned
+        self.exchange: Exchange | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class _Run:
+    """Sends requests as planned. All times count from `zero`, of the monotonic clock: the wall clock may jump."""
+
+    def __init__(
+        self,
+        requests: list[bytes],
+        planned: tuple[float | None, ...],
+        most: int,
+        plan: Plan,
+        address: tuple[str, int],
+        secure: ssl.SSLContext | None,
+        name: str,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._requests, self._most, self._plan = requests, most, plan
+        self._address, self._secure, self._name = address, secure, name
+        self.rows = [_Row(at, None if one is None else round(one * 1e9)) for at, one in enumerate(planned)]
+        self._waiting: list[_Row] = []  # due, and over the cap
+        self._later = [row for row in self.rows if row.planned is None][::-1]
+        self._open = 0
+        self._left = len(self.rows)
+        self._over = self._loop.create_future()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.watch = SelfWatch(self._loop)
+        self.zero = 0
+        self.began = ""
+        self.wall = 0
+        self.descriptors = 0
+        self.interrupted = False
+
+    async def go(self) -> None:
+        """Run to the end, or until a signal says to stop."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._loop.add_signal_handler(number, self._stop)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        try:
+            self.began = datetime.now(UTC).isoformat(timespec="milliseconds")
+            self.watch.start()
+            self.zero = monotonic_ns()
+            start = self._loop.time()
+            for row in self.rows:
+                if row.planned is not None:
+                    self._loop.call_at(start + row.planned / 1e9, self._due, row)
+            await self._over
+            self.wall = monotonic_ns() - self.zero
+        finally:
+            self.watch.stop()
+            gc.enable()
+            gc.unfreeze()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._loop.remove_signal_handler(number)
+
+    def _due(self, row: _Row) -> None:
+        if self._over.done():
+            return
+        if self._most and self._open >= self._most:
+            self._waiting.append(row)
+        else:
+            self._send(row)
+
+    def _send(self, row: _Row) -> None:
+        self._open += 1
+        exchange = row.exchange = Exchange(self._requests[row.number], lambda _: self._ended(row))
+        row.timer = self._loop.call_later(self._plan.timeout, self._late, exchange)
+        task = self._loop.create_task(connect(exchange, self._address, self._secure, self._name))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _late(self, exchange: Exchange) -> None:
+        exchange.fail(f"it took over {self._plan.timeout:g} s")
+
+    def _ended(self, row: _Row) -> None:
+        if row.timer is not None:
+            row.timer.cancel()
+        if self._open >= min(self._most or self._left, len(self.rows)):
+            self.descriptors = max(self.descriptors, open_descriptors())
+        self._open -= 1
+        self._left -= 1
+        if self._over.done():
+            return
+        if not self._left:
+            self._over.set_result(None)
+        elif self._waiting:
+            self._send(self._waiting.pop(0))
+        elif self._later:
+            self._send(self._later.pop())
+
+    def _stop(self) -> None:
+        """End here: what came is kept."""
+        if self._over.done():
+            return
+        self.interrupted = True
+        self._over.set_result(None)
+        for row in self.rows:
+            if row.exchange is not None and not row.exchange.over:
+                row.exchange.fail("the run was interrupted")
+
+
+def _context(target: Target, cacert: str) -> ssl.SSLContext | None:
+    if not target.secure:
+        return None
+    try:
+        return ssl.create_default_context(cafile=cacert or None)
+    except (OSError, ssl.SSLError) as error:
+        raise NoRun(f"the certificates of {cacert} cannot be read: {error}", "usage") from error
+
+
+def run_plan(plan: Plan, say: Say) -> dict[str, Any]:
+    """Run a plan to its end, and return the record. Raises `NoRun`."""
+    key = os.environ.get(KEY_VARIABLE, "")
+    if any(not 0x20 < ord(letter) < 0x7F for letter in key):
+        raise NoRun("the API key has letters that no header can have", "usage")
+    began = time.process_time()
+    record = asyncio.run(Client(plan, key, say).run())
+    record["cpu_in_all"] = round(time.process_time() - began, 6)
+    return record

@@ -1,0 +1,121 @@
+"""What the client is told: the file that it starts from. The record that it writes is in `record`."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+KEY_VARIABLE = "PATCHSTACK_SERVE_KEY"
+"""The environment variable by which the client gets an API key. No file holds it."""
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server: `secure` for TLS, its name and port, the path before `/v1`, and whether chat is asked for."""
+
+    secure: bool
+    host: str
+    port: int
+    prefix: str
+    chat: bool
+
+    @property
+    def path(self) -> str:
+        """The path that requests go to."""
+        return self.prefix + (CHAT if self.chat else COMPLETIONS)
+
+    @property
+    def url(self) -> str:
+        """The whole address, without a user or a query."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.secure else 'http'}://{host}:{self.port}{self.path}"
+
+    @property
+    def loopback(self) -> bool:
+        """Whether the server is on this machine."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def target_of(url: str, *, chat: bool = False) -> Target:
+    """Return the server of a URL: the base, the base with `/v1`, or the full path of either kind of completion.
+
+    Raises `ValueError` for what is no such URL.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{url!r} is no URL of a server, such as http://127.0.0.1:8080")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("a user or a password in the URL would be kept: use --api-key-env")
+    if parts.query or parts.fragment:
+        raise ValueError(f"{url!r} has a query or a fragment, which no completion takes")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    path = parts.path.rstrip("/")
+    for ending, is_chat in ((CHAT, True), (COMPLETIONS, False)):
+        if path.endswith(ending):
+            if chat and not is_chat:
+                raise ValueError(f"{url!r} is no URL of chat completions, and chat is asked for")
+            path, chat = path.removesuffix(ending), is_chat
+            break
+    path = path.removesuffix("/v1")
+    if any(not 0x20 < ord(letter) < 0x7F for letter in path):
+        raise ValueError(f"{url!r} has letters that a path cannot have")
+    return Target(parts.scheme == "https", parts.hostname, port, path, chat)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A run. `prompt_tokens` and `max_tokens` are of each request in turn, or one number for all. `arrivals` is a kind
+    of `arrivals`. `prefix` is the length of a start that all prompts share. `prompts` is `ids`, `text` or `auto`.
+    `timeout` is the most seconds of a request, `ready` those until the server answers. `chunk_counts`: the server is
+    asked to say with every chunk how many tokens it made. `counters`: it is asked for them before and after."""
+
+    url: str
+    chat: bool
+    model: str
+    arrivals: str
+    requests: int
+    concurrency: int
+    rate: float
+    stagger: float
+    times: tuple[float, ...]
+    prompt_tokens: tuple[int, ...]
+    max_tokens: tuple[int, ...]
+    seed: int
+    prefix: int
+    prompts: str
+    ignore_eos: bool
+    chunk_counts: bool
+    counters: bool
+    timeout: float
+    ready: float
+    cacert: str
+
+    def prompt_of(self, number: int) -> int:
+        """Return the prompt tokens of a request, counted from 0."""
+        return self.prompt_tokens[number % len(self.prompt_tokens)]
+
+    def most_of(self, number: int) -> int:
+        """Return how many tokens a request asks for."""
+        return self.max_tokens[number % len(self.max_tokens)]
+
+    def text(self) -> str:
+        """Return the plan as a file."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def read_plan(text: str) -> Plan:
+    """Return the plan of a file. Raises `ValueError` for one that is none."""
+    found: dict[str, Any] = json.loads(text)
+    for name in ("times", "prompt_tokens", "max_tokens"):
+        found[name] = tuple(found[name])
+    try:
+        return Plan(**found)
+    except TypeError as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,183 @@
+"""HTTP/1.1 answers, read from pieces of any size (RFC 9112): chunked, by length, or to the close."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+MOST_HEAD = 64 << 10
+_MOST_LINE = 4096
+_HEX = frozenset(b"0123456789abcdefABCDEF")
+_TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+class BadAnswer(ValueError):
+    """Bytes that are not an HTTP answer, or one that breaks off. The text says why."""
+
+
+class Framing(Enum):
+    """How the end of a body is told."""
+
+    CHUNKED = "chunked"
+    LENGTH = "length"
+    CLOSE = "close"
+
+
+class AnswerReader:
+    """Reads one answer. `status` is 0 until the head is whole; `headers` have lower-case names, repeated ones joined by
+    a comma; `done` says that the body is whole. Interim answers (1xx) are skipped."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.framing = Framing.CLOSE
+        self.done = False
+        self._held = bytearray()
+        self._left = 0  # bytes of the body, or of the chunk and its line end
+        self._trailers = False
+        self._trailing = 0
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next piece, and return the part of the body in it. Raises `BadAnswer`.
+
+        What comes after the end is ignored: the connection is used once.
+        """
+        if self.done:
+            return b""
+        self._held += data
+        if not self.status and not self._head():
+            return b""
+        if self.framing is Framing.CHUNKED:
+            return self._chunks()
+        if self.framing is Framing.CLOSE:
+            return self._taken(len(self._held))
+        found = self._taken(min(self._left, len(self._held)))
+        self._left -= len(found)
+        self.done = self._left == 0
+        return found
+
+    def left(self) -> int:
+        """Return how many bytes of a body by length are still to come."""
+        return self._left
+
+    def close(self) -> None:
+        """Take the end of the connection. Raises `BadAnswer` if the answer is not whole."""
+        if self.done:
+            return
+        if not self.status:
+            raise BadAnswer("the connection ended before the head of an answer" if self._held else "no answer came")
+        if self.framing is not Framing.CLOSE:
+            raise BadAnswer("the connection ended in the middle of the answer")
+        self.done = True
+
+    def _taken(self, count: int) -> bytes:
+        found = bytes(self._held[:count])
+        del self._held[:count]
+        return found
+
+    def _head(self) -> bool:
+        """Read heads until one is final; whether it is here."""
+        while True:
+            end = _end_of_head(self._held)
+            if end is None:
+                if len(self._held) > MOST_HEAD:
+                    raise BadAnswer(f"the head of the answer is over {MOST_HEAD >> 10} KiB")
+                if self._held and not b"HTTP/".startswith(bytes(self._held[:5])):
+                    raise BadAnswer("the answer is not HTTP")
+                return False
+            head = self._taken(end)
+            if len(head) > MOST_HEAD:
+                raise BadAnswer(f"the head of the answer is over {MOST_HEAD >> 10} KiB")
+            status, self.headers = _read_head(head)
+            if 100 <= status < 200 and status != 101:
+                continue
+            self.status = status
+            self._frame()
+            return True
+
+    def _frame(self) -> None:
+        coding = self.headers.get("transfer-encoding", "").strip().lower()
+        length = self.headers.get("content-length")
+        if self.status in (204, 304):
+            self.framing, self.done = Framing.LENGTH, True
+        elif coding:
+            if coding != "chunked":
+                raise BadAnswer(f"the transfer coding is {coding[:40]!r}, not chunked")
+            self.framing = Framing.CHUNKED
+        elif length is not None:
+            numbers = {one.strip() for one in length.split(",")}
+            number = numbers.pop()
+            if numbers or not (number.isascii() and number.isdigit()) or len(number) > 18:
+                raise BadAnswer(f"the length of the answer is {length[:40]!r}")
+            self.framing, self._left = Framing.LENGTH, int(number)
+            self.done = self._left == 0
+
+    def _chunks(self) -> bytes:
+        out = bytearray()
+        held, at = self._held, 0
+        while not self.done:
+            if self._left > 2:
+                piece = held[at : at + self._left - 2]
+                if not piece:
+                    break
+                out += piece
+                at += len(piece)
+                self._left -= len(piece)
+                continue
+            if self._left:
+                ending = held[at : at + self._left]
+                if ending != b"\r\n"[2 - self._left :][: len(ending)]:
+                    raise BadAnswer("a chunk is longer than it says")
+                at += len(ending)
+                self._left -= len(ending)
+                if self._left:
+                    break
+                continue
+            end = held.find(b"\r\n", at)
+            if end < 0:
+                if len(held) - at > _MOST_LINE:
+                    raise BadAnswer("a line of the chunked coding is too long")
+                break
+            line = bytes(held[at:end])
+            at = end + 2
+            if self._trailers:
+                self._trailing += len(line)
+                if self._trailing > MOST_HEAD:
+                    raise BadAnswer("the trailers are too long")
+                self.done = not line
+                continue
+            size = line.partition(b";")[0].strip(b" \t")
+            if not size or len(size) > 12 or not _HEX.issuperset(size):
+                raise BadAnswer(f"the size of a chunk is {line[:40]!r}")
+            number = int(size, 16)
+            if number:
+                self._left = number + 2
+            else:
+                self._trailers = True
+        del held[:at]
+        return bytes(out)
+
+
+def _end_of_head(held: bytearray) -> int | None:
+    """Where the head ends: after an empty line. A lone LF ends a line as well (RFC 9112, 2.2)."""
+    ends = [at + len(mark) for mark in (b"\r\n\r\n", b"\n\n", b"\n\r\n") if (at := held.find(mark)) >= 0]
+    return min(ends, default=None)
+
+
+def _read_head(head: bytes) -> tuple[int, dict[str, str]]:
+    lines = [line[:-1] if line.endswith(b"\r") else line for line in head.split(b"\n")]
+    words = lines[0].split(b" ", 2)
+    version = words[0]
+    if not (len(version) == 8 and version.startswith(b"HTTP/1.") and version[7:].isdigit()):
+        raise BadAnswer("the answer is not HTTP/1")
+    if len(words) < 2 or len(words[1]) != 3 or not words[1].isdigit() or words[1][:1] == b"0":
+        raise BadAnswer(f"the status line is {lines[0][:40]!r}")
+    headers: dict[str, str] = {}
+    for line in lines[1:]:
+        if not line:
+            continue
+        name, colon, value = line.partition(b":")
+        if not colon or not name or not _TOKEN.issuperset(name):
+            raise BadAnswer(f"a header line is {line[:40]!r}")
+        key, text = name.decode("ascii").lower(), value.strip(b" \t").decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return int(words[1]), headers

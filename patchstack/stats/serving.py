@@ -1,0 +1,225 @@
+"""What a user of a server feels: times of streams in, latencies and rates out. docs/guides/serve.md has the formulas.
+
+Times are whole nanoseconds since the run began, of one clock. Tokens are the server's own numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+NS = 1_000_000_000
+STEADY_TOKENS = 20
+"""A steady window has so many tokens a stream at least,"""
+STEADY_SHARE = 0.25
+"""and is so much of the wall time."""
+_TAILS = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+_LEAST = {"p50": 1, "p90": 10, "p99": 100}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """A request that was answered. `start` is what its latencies count from: `sent`, or in open loop the planned time.
+    `times` are those of the chunks with content, one at least; `counts` are the tokens that the server said it had made
+    by each of them (None: it did not say). `ended` is the end of the answer. `tokens` and `prompt` are the server's
+    (None: it did not say)."""
+
+    start: int
+    sent: int
+    times: tuple[int, ...]
+    counts: tuple[int | None, ...]
+    ended: int
+    tokens: int | None
+    prompt: int | None
+
+    @property
+    def ttft(self) -> int:
+        """Time to the first token: first content less start, in ns."""
+        return self.times[0] - self.start
+
+    @property
+    def e2e(self) -> int:
+        """The last content less start, in ns."""
+        return self.times[-1] - self.start
+
+    @property
+    def queued(self) -> int:
+        """How long it waited in the client: sent less start, in ns."""
+        return self.sent - self.start
+
+    @property
+    def decoding(self) -> int:
+        """The last content less the first, in ns."""
+        return self.times[-1] - self.times[0]
+
+    @property
+    def tpot(self) -> float | None:
+        """Time per output token, in ns: (last − first) / (tokens − 1). None for one token or an unknown number."""
+        return self.decoding / (self.tokens - 1) if self.tokens is not None and self.tokens > 1 else None
+
+    @property
+    def gaps(self) -> tuple[int, ...]:
+        """Inter-chunk latencies (ICL), in ns."""
+        return tuple(later - earlier for earlier, later in pairwise(self.times))
+
+    @property
+    def made(self) -> tuple[int, ...] | None:
+        """The tokens that came with each chunk: as the server counted on, or one each if there are as many chunks as
+        tokens. None if it is not known."""
+        known = [count for count in self.counts if count is not None]
+        if len(known) == len(self.times):
+            found = (known[0], *(later - earlier for earlier, later in pairwise(known)))
+            return found if min(found) > 0 else None
+        return (1,) * len(self.times) if self.tokens == len(self.times) else None
+
+    @property
+    def token_gaps(self) -> tuple[float, ...] | None:
+        """Inter-token latencies (ITL), in ns: each gap over the tokens that came with it, once for each of them. None
+        if the tokens of a chunk are not known."""
+        made = self.made
+        if made is None:
+            return None
+        return tuple(gap / count for gap, count in zip(self.gaps, made[1:], strict=True) for _ in range(count))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Values summed up. A percentile is None if there are too few values for it: ten for p90, a hundred for p99."""
+
+    mean: float
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    max: float
+    n: int
+
+
+def spread(values: Sequence[float], unit: float = 1.0) -> Spread | None:
+    """Return values summed up, each divided by `unit`; None for no values. Percentiles are interpolated linearly."""
+    if not values:
+        return None
+    ordered = sorted(value / unit for value in values)
+    tails = {
+        name: percentile(ordered, share) if len(ordered) >= _LEAST[name] else None for name, share in _TAILS.items()
+    }
+    return Spread(mean=fmean(ordered), max=ordered[-1], n=len(ordered), **tails)
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Return the value at a share of the way through ordered values, between neighbours in proportion."""
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    rest = place - below
+    return ordered[below] + rest * (ordered[below + 1] - ordered[below]) if rest else ordered[below]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notebook:
+    """The row of the notebook's client, by its names. Rates are tokens a second, times seconds.
+
+    `decode_agg_tps` counts the tokens that were made while other streams were in prefill, over a window that begins
+    when the last prefill ends: it can exceed what the streams ever made together.
+    """
+
+    agg_tps: float
+    decode_agg_tps: float | None
+    decode_perseq_tps: float | None
+    prefill_tps: float | None
+    ttft_mean: float
+    ttft_max: float
+    wall: float
+
+
+def decode_agg(tokens: int, wall: float, ttft_max: float) -> float:
+    """Return tokens / (wall − ttft_max). Raises `ValueError` unless time is left."""
+    if not wall > ttft_max:
+        raise ValueError("the last first token came at the end")
+    return tokens / (wall - ttft_max)
+
+
+def wall_of(streams: Sequence[Stream]) -> float:
+    """Return the seconds from the first start to the last end."""
+    return (max(one.ended for one in streams) - min(one.start for one in streams)) / NS
+
+
+def notebook(streams: Sequence[Stream]) -> Notebook | None:
+    """Return the notebook's row; None without streams, or if the server did not count the tokens."""
+    if not streams or any(one.tokens is None for one in streams):
+        return None
+    tokens = sum(one.tokens or 0 for one in streams)
+    wall, firsts = wall_of(streams), [one.ttft / NS for one in streams]
+    per = [((one.tokens or 0) - 1) * NS / one.decoding for one in streams if (one.tokens or 0) > 1 and one.decoding > 0]
+    prompts = [one.prompt for one in streams]
+    known = sum(one for one in prompts if one is not None) if None not in prompts else None
+    return Notebook(
+        agg_tps=tokens / wall,
+        decode_agg_tps=decode_agg(tokens, wall, max(firsts)) if wall > max(firsts) else None,
+        decode_perseq_tps=fmean(per) if per else None,
+        prefill_tps=known / max(firsts) if known is not None and max(firsts) > 0 else None,
+        ttft_mean=fmean(firsts),
+        ttft_max=max(firsts),
+        wall=wall,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steady:
+    """The window in which all streams decode: its bounds in ns, the tokens in it, and the rate in tokens a second.
+    `problem` says why the rate means nothing, empty if it does."""
+
+    begin: int
+    end: int
+    tokens: int
+    rate: float | None
+    problem: str
+
+
+def steady(streams: Sequence[Stream], at_once: int) -> Steady:
+    """Return the steady window of streams of which `at_once` are in flight, in the order in which they were sent.
+
+    It begins with the last first token of the streams that were sent first, and ends when a stream ends that no other
+    replaces: in a burst, with the first end. Tokens count that came after its begin, up to its end.
+    """
+    if len(streams) < at_once or at_once < 1:
+        return Steady(begin=0, end=0, tokens=0, rate=None, problem=f"fewer than {at_once} streams were answered")
+    ordered = sorted(streams, key=lambda one: one.sent)
+    begin = max(one.times[0] for one in ordered[:at_once])
+    end = sorted(one.times[-1] for one in streams)[len(streams) - at_once]
+    if end <= begin:
+        return Steady(begin=begin, end=end, tokens=0, rate=None, problem="there is no time at which all streams decode")
+    tokens = 0
+    for one in streams:
+        if one.made is None:
+            return Steady(begin=begin, end=end, tokens=0, rate=None, problem="the tokens of a chunk are not known")
+        tokens += sum(count for time, count in zip(one.times, one.made, strict=True) if begin < time <= end)
+    seconds, wall = (end - begin) / NS, wall_of(streams)
+    problem = ""
+    if tokens < STEADY_TOKENS * at_once:
+        problem = f"it has {tokens / at_once:.1f} tokens a stream, and {STEADY_TOKENS} are needed"
+    elif seconds < STEADY_SHARE * wall:
+        problem = f"it is {seconds:.2f} s of {wall:.2f} s, less than a quarter"
+    return Steady(begin=begin, end=end, tokens=tokens, rate=tokens / seconds, problem=problem)
+
+
+def meets(stream: Stream, slo: Mapping[str, float]) -> bool:
+    """Return whether a stream keeps every bound in ms: of `ttft`, `tpot` and `e2e`. An unknown value keeps none."""
+    own = {"ttft": stream.ttft, "tpot": stream.tpot, "e2e": stream.e2e}
+    return all((value := own[name]) is not None and value <= bound * 1e6 for name, bound in slo.items())
+
+
+def in_flight(streams: Sequence[Stream]) -> tuple[tuple[int, int, int], ...]:
+    """Return how many streams were waiting for their first token and how many decoded, at each time at which that
+    changed."""
+    changes: dict[int, list[int]] = {}
+    for one in streams:
+        for time, waiting, decoding in ((one.sent, 1, 0), (one.times[0], -1, 1), (one.times[-1], 0, -1)):
+            change = changes.setdefault(time, [0, 0])
+            change[0] += waiting
+            change[1] += decoding
+    found, now, then = [], 0, 0
+    for time in sorted(changes):
+        now, then = now + changes[time][0], then + changes[time][1]
+        found.append((time, now, then))
+    return tuple(found)
