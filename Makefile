@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # cmake and ninja, if the machine has none: ci/setup.sh installs them.
 export PATH := $(PATH):$(CURDIR)/$(VENV)/tools
 
-.PHONY: help demo test lint types contract docs check workflows requirements package models fuzz speed speed-build clean
+.PHONY: help demo test lint types contract docs site check workflows requirements package models fuzz speed speed-build clean
 
 help:                ## what one can do here
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 18
@@ -53,6 +53,17 @@ $(VENV)/.tools: ci/requirements/dist.txt
 	"$(PYTHON)" -m venv --clear $(VENV)/.tools
 	$(VENV)/.tools/bin/python -I -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
 		--require-hashes -r ci/requirements/dist.txt
+
+site: $(VENV)/.site        ## the documentation as a site, into build/site; warnings are errors, every link is checked
+	rm -rf build/site
+	$(VENV)/.site/bin/python -I -m sphinx --builder html --conf-dir ci/site --fail-on-warning --keep-going --quiet \
+		--doctree-dir build/doctrees docs build/site
+	$(VENV)/.site/bin/python -I ci/site/links.py build/site
+
+$(VENV)/.site: ci/requirements/site.txt
+	"$(PYTHON)" -m venv --clear $(VENV)/.site
+	$(VENV)/.site/bin/python -I -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+		--require-hashes -r ci/requirements/site.txt
 
 check: lint types contract workflows   ## lint, types, import contract, workflows, and that reference and screens are up to date
 	$(BIN)/python ci/architecture.py --check

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Lock the packages that the GitHub Action installs, every file of every platform by hash: core.txt for what looks at
-# series, all.txt for what builds and gates, dist.txt for what makes patchstack's own package. Versions are those of
-# ci/constraints.txt, with which everything is tested. tests/unit/ci/test_locks.py holds them against pyproject.toml.
+# series, all.txt for what builds and gates, dist.txt for what makes patchstack's own package, site.txt for what makes the
+# site of the docs. Versions are those of ci/constraints.txt, with which everything is tested.
+# tests/unit/ci/test_locks.py compares them with pyproject.toml.
 set -eu
 venv=${VENV:-.venv}
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check uv==0.13.9
@@ -17,3 +18,4 @@ lock() {
 lock core.txt pyproject.toml
 lock all.txt pyproject.toml --extra build --extra cuda --extra docker
 echo hatchling | lock dist.txt -
+printf '%s\n' sphinx myst-parser furo | lock site.txt -

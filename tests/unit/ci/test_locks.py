@@ -54,7 +54,7 @@ def test_everything_asked_for_is_locked_in_a_version_that_will_do(name: str, ext
             assert left >= right if sign == ">=" else left < right, f"{wanted}: {version}"
 
 
-@pytest.mark.parametrize("name", ["core.txt", "all.txt", "dist.txt"])
+@pytest.mark.parametrize("name", ["core.txt", "all.txt", "dist.txt", "site.txt"])
 def test_every_package_has_hashes_and_the_version_that_is_tested(name: str) -> None:
     tested = {
         plain(line.partition("==")[0]): line.partition("==")[2].strip()

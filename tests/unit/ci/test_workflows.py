@@ -41,7 +41,14 @@ def uses(path: Path) -> list[str]:
 
 
 def test_all_workflows_are_looked_at() -> None:
-    assert [path.name for path in OWN] == ["canary.yml", "ci.yml", "gates-gpu.yml", "pr.yml", "release.yml"]
+    assert [path.name for path in OWN] == [
+        "canary.yml",
+        "ci.yml",
+        "gates-gpu.yml",
+        "pages.yml",
+        "pr.yml",
+        "release.yml",
+    ]
     assert len(EXAMPLES) >= 5
     assert sum(len(uses(path)) for path in EVERYTHING) > 50
 
