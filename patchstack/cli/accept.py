@@ -56,6 +56,9 @@ def accept_command(
     unproven: Annotated[
         list[str] | None, typer.Option(metavar="PROOF", help="Let this proof stay INVALID. Repeatable.")
     ] = None,
+    switch_unproven: Annotated[
+        str | None, typer.Option(metavar="REASON", help="Why a switch may come without a gate that shows it.")
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Observe everything anew, also what is known.")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop after the first gate that FAILs.")] = False,
     sign: Annotated[
@@ -78,9 +81,11 @@ def accept_command(
 
     _check_key(sign)
     found = the_workspace(workspace)
-    terms = _terms(found, suite, without_gates, benchmark or (), unproven or (), fail_fast=fail_fast)
     cache, ledger = open_cache(offline=offline), Ledger(ledger_directory(found.root))
     way = open_candidates(one_series(found, [series] if series else ()), cache, ref)
+    terms = _terms(
+        found, suite, without_gates, benchmark or (), unproven or (), way, switch_unproven, fail_fast=fail_fast
+    )
     candidates = described(way)
     _warn(way, candidates, ledger)
     request = Request(variant=variant or None, arch=arch, image=image)
@@ -133,16 +138,23 @@ def _terms(
     without_gates: bool,
     benchmarks: Iterable[Path],
     unproven: Iterable[str],
+    way: CandidateRange,
+    switch_unproven: str | None,
     *,
     fail_fast: bool,
 ) -> Terms:
     from patchstack.gates.suite import find_suite, read_suites
     from patchstack.workflow.candidate.accept import Terms
+    from patchstack.workflow.candidate.new_gates import brought, read_brings
 
     if without_gates and suite is not None:
         raise UsageError("--without-gates and --suite exclude each other")
-    chosen = None if without_gates else find_suite(read_suites(workspace), suite, workspace.path)
-    return Terms(suite=chosen, benchmarks=tuple(benchmarks), unproven=frozenset(unproven), fail_fast=fail_fast)
+    suites = read_suites(workspace)
+    chosen = None if without_gates else find_suite(suites, suite, workspace.path)
+    brings = read_brings(brought(way), suites, switch_unproven, asked=chosen.name if chosen is not None else None)
+    return Terms(
+        suite=chosen, benchmarks=tuple(benchmarks), brings=brings, unproven=frozenset(unproven), fail_fast=fail_fast
+    )
 
 
 def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from patchstack.canonical import canonical, indented
 from patchstack.errors import ConfigError, MissingError, UsageError
+from patchstack.evidence.decided import decided_brings
 from patchstack.evidence.origin import NamedRecord
 from patchstack.files.atomic import replace_file
 from patchstack.series.lock import read_lock
@@ -165,20 +166,39 @@ def named_records(decisions: Iterable[Decision]) -> dict[str, NamedRecord]:
     return found
 
 
-def accepted_patches(directory: Path, patches: Path) -> dict[str, tuple[str, Path]]:
-    """Which decision of a ledger took each patch of an exported series in: by file, its id and its path. Commits that
-    were not accepted, or were rewritten since, have none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedBy:
+    """The decision that took a patch in: its id and its file. `switch_unproven` is why a switch of the patch came
+    without a gate that shows it; empty if none did."""
+
+    id: str
+    path: Path
+    switch_unproven: str = ""
+
+
+def accepted_patches(directory: Path, patches: Path) -> dict[str, AcceptedBy]:
+    """Return which decision of a ledger took each patch of an exported series in, by file. Commits that were not
+    accepted, or were rewritten since, have none."""
     decisions = {
-        commit: decision.id
+        commit: decision
         for commit, decision in counting(Ledger(directory).read()).items()
         if decision.outcome is Outcome.ACCEPTED
     }
     lock = read_lock(patches) if decisions else None
     return {
-        patch.file: (decisions[patch.commit], directory / f"{decisions[patch.commit]}.json")
+        patch.file: AcceptedBy(
+            id=decisions[patch.commit].id,
+            path=directory / f"{decisions[patch.commit].id}.json",
+            switch_unproven=_switch_unproven(decisions[patch.commit], patch.commit),
+        )
         for patch in (lock.patches if lock else ())
         if patch.commit in decisions
     }
+
+
+def _switch_unproven(decision: Decision, commit: str) -> str:
+    brings = decided_brings(decision.evidence)
+    return brings.reason if brings is not None and any(one.commit == commit for one in brings.unproven) else ""
 
 
 def _document(decision: Decision) -> dict[str, Any]:

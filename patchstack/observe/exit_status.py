@@ -68,6 +68,13 @@ def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault 
     return Fault(by_build=False, reason=reason, unexplained=True)
 
 
+def refused_arguments(seen: Observation) -> str | None:
+    """Return the line with which a program refuses its arguments, an unknown switch among them; None if it does not."""
+    if seen.code == 0 or seen.code > 128 or seen.code in _NOT_STARTED:
+        return None
+    return _first(_lines(seen.stderr), _USAGE)
+
+
 def complaint_of(run: Observed) -> str:
     """Why none of the tries of a run could be judged: of their complaints the last one that names a cause."""
     told = [attempt.complaint for attempt in run.attempts if attempt.complaint is not None]

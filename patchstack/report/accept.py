@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from patchstack.report.text import patch_count
+from patchstack.report.text import patch_count, printable
 from patchstack.series.mirror.export import ExportPlan
 from patchstack.verdict import Verdict
 from patchstack.workflow.candidate.accept import Terms
 from patchstack.workflow.candidate.acceptance import Accepted, PlannedBuild
 from patchstack.workflow.candidate.candidate import CandidateRange
+from patchstack.workflow.candidate.new_gates import BEFORE
 
 
 def plan_lines(way: CandidateRange, terms: Terms, builds: Iterable[PlannedBuild], ledger: Path) -> Iterator[str]:
@@ -19,8 +20,13 @@ def plan_lines(way: CandidateRange, terms: Terms, builds: Iterable[PlannedBuild]
     yield f"  verify     the series against the fork at {way.before.oid[:12]}"
     for one in builds:
         yield f"  build      {one.which} {one.commit[:12]}: {one.key[:12]}, {'known' if one.known else 'to be built'}"
-        if terms.suite is not None:
-            yield f"  gates      {one.which}: suite {terms.suite.name}"
+        if terms.known_gates is not None:
+            yield f"  gates      {one.which}: suite {terms.known_gates.name}"
+        for new in terms.brings.gates:
+            must = "must not PASS" if one.which == BEFORE else "must PASS"
+            yield f"  new gate   {one.which}: {new.path}, which {must}"
+    for unproven in terms.brings.unproven:
+        yield f"  switch     {', '.join(unproven.switches)}: unproven, {printable(terms.brings.reason)}"
     for path in terms.benchmarks:
         yield f"  benchmark  {path}"
     yield f"  decision   {ledger}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
+from patchstack.evidence.decided import DecidedStep, decided_brings, decided_steps
 from patchstack.evidence.ledger import Decision
-from patchstack.evidence.origin import Origin, Source
+from patchstack.evidence.origin import Origin
 from patchstack.evidence.resemblance import Likeness
 from patchstack.report.table import Give, Table, print_table
 from patchstack.report.text import printable
@@ -15,12 +15,12 @@ _STYLES = {"accepted": "green", "rejected": "red"}
 
 
 def print_decisions(decisions: Iterable[Decision]) -> None:
-    """One line a decision."""
+    """One line a decision. The outcome says so if a switch was accepted without a gate that shows it."""
     rows = [
         [
             one.id[:12],
             one.made[:10],
-            str(one.outcome),
+            f"{one.outcome}, switch unproven" if any(_switches(one)) else str(one.outcome),
             one.series,
             one.candidates[-1].subject if one.candidates else "",
             one.why.splitlines()[0] if one.why else "",
@@ -48,25 +48,28 @@ def decision_lines(decision: Decision, *, diff: bool) -> Iterator[str]:
     for one in decision.candidates:
         yield printable(f"  commit  {one.commit[:12]} {one.subject}")
         yield printable(f"          {', '.join(one.files)}")
-    for step in decision.evidence.get("steps", ()):
-        yield printable(f"  {step.get('verdict', 'held'):<7} {step.get('name')}: {step.get('detail')}{_source(step)}")
+    yield from map(printable, _switches(decision))
+    for step in decided_steps(decision.evidence):
+        yield printable(f"  {step.verdict:<7} {step.name}: {step.detail}{_source(step)}")
     if diff:
         for one in decision.candidates:
             yield ""
             yield from printable(one.diff).splitlines()
 
 
-def _source(step: Mapping[str, Any]) -> str:
+def _source(step: DecidedStep) -> str:
     """Where the observations of a step came from when it was decided, in words."""
-    source = step.get("source")
-    if not isinstance(source, Mapping):
+    if step.source is None:
         return ""
-    try:
-        origin = Origin(str(source.get("origin")))
-    except ValueError:
-        return ""
-    told = Source(origin=origin, made=str(source.get("made", "")), decision=str(source.get("decision", "")))
-    return f"; {told.words}" if origin is not Origin.OBSERVED else "; observed for this decision"
+    return f"; {step.source.words}" if step.source.origin is not Origin.OBSERVED else "; observed for this decision"
+
+
+def _switches(decision: Decision) -> Iterator[str]:
+    """The switches that were accepted without a gate that shows them, with the reason."""
+    brings = decided_brings(decision.evidence)
+    for one in brings.unproven if brings is not None else ():
+        reason = " ".join(brings.reason.split()) if brings is not None else ""
+        yield f"  switch  {', '.join(one.switches)} of {one.commit[:12]} is unproven, no gate shows it: {reason}"
 
 
 def likeness_line(likeness: Likeness) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from patchstack.errors import UsageError
-from patchstack.git.patch.trailers import DEFAULT, GATES, METADATA, SWITCH
+from patchstack.git.patch.trailers import DEFAULT, GATES, METADATA, NEW_GATES, SWITCH
 from patchstack.report.text import printable
 from patchstack.series.status.metadata import PatchMetadata
+from patchstack.workflow.metadata import Accepted
 
-_CODE = {SWITCH, DEFAULT, GATES}
+_CODE = {SWITCH, DEFAULT, GATES, NEW_GATES}
 _SPECIAL = re.compile(r"[\\|*\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|[&<]")
 _ESCAPED = {"&": "&amp;", "<": "&lt;"}
 _END = "<!-- /patchstack -->"
@@ -19,20 +20,20 @@ _MARK = re.compile(r"<!-- (?:patchstack: series (?P<name>[^\s>]+)|/patchstack) -
 
 
 def metadata_table(
-    patches: Sequence[PatchMetadata], directory: str, decisions: Mapping[str, tuple[str, str]] | None = None
+    patches: Sequence[PatchMetadata], directory: str, decisions: Mapping[str, Accepted] | None = None
 ) -> str:
     """A Markdown table of patches, each with a link to its file in `directory` (relative to the document). `decisions`
-    are, by file, the ledger's word on it: id and path. A column that no patch fills is left out."""
+    are, by file, the ledger's word on it. A column that no patch fills is left out."""
     decisions = decisions or {}
     columns = [name for name in METADATA if any(patch.told(name) for patch in patches)]
-    rows = [["patch", "subject", *columns, *(["accepted"] if decisions else [])]]
+    rows = [["patch", "subject", *(name.replace("_", " ") for name in columns), *(["accepted"] if decisions else [])]]
     for patch in patches:
         number = f"{patch.number:04d}" if patch.number is not None else "-"
         link = quote(f"{directory}/{patch.file}".removeprefix("./"))
         cells = [_code(patch.told(name)) if name in _CODE else _text(patch.told(name)) for name in columns]
         if decisions:
             decided = decisions.get(patch.file)
-            cells.append(f"[`{decided[0][:12]}`]({quote(decided[1])})" if decided else "")
+            cells.append(_accepted(decided) if decided else "")
         rows.append([f"[{number}]({link})", _text(patch.subject), *cells])
     rows.insert(1, ["---"] * len(rows[0]))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -77,6 +78,12 @@ def placed(document: str, where: str, tables: Mapping[str, str], *, chosen: bool
             hint=f"a table stands between the lines <!-- patchstack: series {first} --> and {_END}",
         )
     return "".join(parts)
+
+
+def _accepted(decided: Accepted) -> str:
+    """A link to a decision, and why a switch came without a gate that shows it."""
+    unproven = f"; switch unproven: {_text(decided.switch_unproven)}" if decided.switch_unproven else ""
+    return f"[`{decided.id[:12]}`]({quote(decided.path)}){unproven}"
 
 
 def _text(text: str) -> str:

@@ -7,13 +7,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from patchstack.git.patch.text import read_text
-from patchstack.git.patch.trailers import DEFAULT, GATES, GROUP, REPLACES, SWITCH, UPSTREAM, Message
+from patchstack.git.patch.trailers import (
+    DEFAULT,
+    GATES,
+    GROUP,
+    NEW_GATES,
+    REPLACES,
+    SWITCH,
+    UPSTREAM,
+    Message,
+)
 from patchstack.report.streams import coloured
 from patchstack.report.text import printable
 from patchstack.series.files.directory import PatchFile
 from patchstack.series.status.surface import FileCount, ReadableDiff
 
-_METADATA = (SWITCH, DEFAULT, GATES, GROUP, UPSTREAM, REPLACES)
+_METADATA = (SWITCH, DEFAULT, GATES, NEW_GATES, GROUP, UPSTREAM, REPLACES)
 
 Line = tuple[str, str]
 """A line of text and its style."""
@@ -42,7 +51,7 @@ def show_lines(shown: ShownPatch) -> Iterator[Line]:
     number = f"{shown.patch.number:04d}" if shown.patch.number is not None else "?"
     yield f"{shown.series} {number}: {shown.patch.subject}", "bold"
     for name, value in _head(shown):
-        yield f"  {name:<8}  {_one_line(value)}", ""
+        yield f"  {name:<9} {_one_line(value)}", ""
     for line in _files(shown.text.files):
         yield line, ""
     yield "", ""
@@ -62,7 +71,7 @@ def _head(shown: ShownPatch) -> Iterator[tuple[str, str]]:
     metadata = message.metadata()
     for name in _METADATA:
         if name in metadata:
-            yield name, ", ".join(metadata[name])
+            yield name.replace("_", " "), ", ".join(metadata[name])
 
 
 def _files(files: Sequence[FileCount]) -> Iterator[str]:

@@ -135,8 +135,9 @@ def patches_table(status: SeriesStatus) -> Table:
         )
         for patch in patches
     ]
-    gives = {"subject": Give.FOLD, **dict.fromkeys(columns, Give.FOLD)}
-    return Table(titles=("number", "subject", "state", *columns), rows=rows, styles=STATE_STYLES, gives=gives)
+    titles = [name.replace("_", " ") for name in columns]
+    gives = {"subject": Give.FOLD, **dict.fromkeys(titles, Give.FOLD)}
+    return Table(titles=("number", "subject", "state", *titles), rows=rows, styles=STATE_STYLES, gives=gives)
 
 
 def surface_table(surface: Surface) -> Table:

@@ -7,26 +7,38 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.evidence.ledger import accepted_patches
+from patchstack.evidence.ledger import AcceptedBy, accepted_patches
 from patchstack.series.files.directory import configured_series
 from patchstack.series.status.metadata import PatchMetadata, read_metadata
 from patchstack.workspace import SeriesConfig, Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The decision on a patch for a document: its id, and its path from there. `switch_unproven` is why a switch came
+    without a gate; empty if none did."""
+
+    id: str
+    path: str
+    switch_unproven: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesMetadata:
-    """A series with its patches in order; `decisions` has the id and the path of the decision that took a patch in, by
-    the patch's file."""
+    """A series with its patches in order; `decisions` has the decision that took a patch in, by the patch's file."""
 
     name: str
     directory: Path
     patches: tuple[PatchMetadata, ...]
-    decisions: Mapping[str, tuple[str, Path]]
+    decisions: Mapping[str, AcceptedBy]
 
-    def seen_from(self, place: Path) -> tuple[str, dict[str, tuple[str, str]]]:
-        """The directory and the decisions with paths relative to a directory."""
+    def seen_from(self, place: Path) -> tuple[str, dict[str, Accepted]]:
+        """Return the directory, and the decisions by the patch's file, with paths relative to a directory."""
         decisions = {
-            file: (id_, os.path.relpath(path.resolve(), place)) for file, (id_, path) in self.decisions.items()
+            file: Accepted(
+                id=one.id, path=os.path.relpath(one.path.resolve(), place), switch_unproven=one.switch_unproven
+            )
+            for file, one in self.decisions.items()
         }
         return os.path.relpath(self.directory.resolve(), place), decisions
 

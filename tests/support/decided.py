@@ -35,12 +35,14 @@ from patchstack.verdict import Verdict
 from patchstack.workflow.candidate.accept import Terms
 from patchstack.workflow.candidate.acceptance import Accepted, accept
 from patchstack.workflow.candidate.candidate import described, open_candidates
+from patchstack.workflow.candidate.new_gates import brought, read_brings
 from patchstack.workflow.ledger.check import LedgerCheck, check_ledger
 from patchstack.workflow.machine import Connection, ProvingMachine
 from patchstack.workspace import Workspace, read_workspace
 from tests.support.build_records import a_record
+from tests.support.fixed_engine import ROWS as ROWS_PROGRAMS
 from tests.support.fixed_engine import FixedEngine, write_programs
-from tests.support.toy import Toy, a_toy
+from tests.support.toy import MAIN, Toy, a_toy
 
 SUITES = """\
 models:
@@ -60,7 +62,17 @@ suites:
          env: {LLAMA_KV_PAGED: 1}, base_env: {}, mean: 1.0, same_top: 1}
       - {name: mark, kind: engaged, model: one, prompt: A, on: {MARK: 1}, off: {MARK: 0}, mark: "^trace: step="}
       - {name: hello, kind: command, program: hello, must: "^hello$"}
+  brought:
+    gates:
+      - {name: rows, kind: command, program: rows, must: "^rows: 8$"}
+      - {name: rows-option, kind: command, program: rows, args: [--rows], must: "^rows: 8$"}
+      - {name: rows-test, kind: command, program: test-rows, must: "^rows: 8$"}
+      - {name: hello, kind: command, program: hello, must: "^hello$"}
 """
+ROWS = "Ask for the rows"
+TRAILERS = "Switch: TOY_ROWS\nNew-Gate: rows\nNew-Gate: brought/rows-option\nNew-Gate: rows-test"
+UNPROVEN = "Loud rows"
+REASON = "nothing prints it yet"
 
 
 class PaperMachine(ProvingMachine):
@@ -79,7 +91,11 @@ class PaperMachine(ProvingMachine):
             "toolchain": f"sha256:{'7' * 64}",
         }
         if not directory.is_dir():
-            write_programs(directory / "bin", f"newer {source.tree}")
+            rows = any(step.subject == ROWS for step in source.steps)
+            name = f"newer {source.tree} with{'' if rows else 'out'} rows "
+            write_programs(directory / "bin", name)
+            for program in ROWS_PROGRAMS if rows else ROWS_PROGRAMS[:1]:
+                (directory / "bin" / program).write_bytes(f"{program} of the {name} build\n".encode())
         key = hashlib.sha256(canonical(inputs)).hexdigest()
         proof = Proof(id="exists", verdict=Verdict.PASS, detail="there")
         record = a_record(
@@ -131,8 +147,17 @@ class Decided:
         places = cache_places()
         return Known(cache=Observations(places.observations, places.outputs))
 
-    def accept(self, commit: str, *, again: bool = False, signers: Signers | None = None) -> Accepted:
-        """Accept a commit of the fork."""
+    def commit(self, subject: str, body: str = "") -> str:
+        """Add a commit to the fork, with a message that has this body."""
+        repo = self.toy.fork.repo
+        commit = repo.commit(subject, {"main.c": f"{MAIN}// {subject}\n"}, body=body)
+        self.toy.fork.commits.append(commit)
+        return commit
+
+    def accept(
+        self, commit: str, *, again: bool = False, signers: Signers | None = None, reason: str | None = None
+    ) -> Accepted:
+        """Accept a commit of the fork; `reason` is for a switch without a gate."""
         from patchstack.workflow.ledger.recorded import signed_evidence
 
         workspace = self.workspace
@@ -151,12 +176,13 @@ class Decided:
             again=again,
             recorded=signed_evidence(self.root, signers) if signers is not None else None,
         )
-        suite = find_suite(read_suites(workspace), None, workspace.path)
+        suites = read_suites(workspace)
+        brings = read_brings(brought(way), suites, reason, asked="quick")
         return accept(
             way,
             described(way),
             cache,
-            Terms(suite=suite),
+            Terms(suite=find_suite(suites, "quick", workspace.path), brings=brings),
             machine,
             self.ledger,
             why="It is good.",
@@ -211,6 +237,13 @@ def decide(directory: Path, cache: Path) -> Decided:
         done = made.accept(commit)
         assert done.decision is not None, [(one.name, one.detail) for one in done.steps if one.verdict != "PASS"]
     return made
+
+
+def decide_on_switches(made: Decided) -> None:
+    """Accept a commit that brings a switch with its gates, and one that brings a switch without."""
+    for subject, body, reason in ((ROWS, TRAILERS, None), (UNPROVEN, "Switch: TOY_LOUD", REASON)):
+        done = made.accept(made.commit(subject, body), reason=reason)
+        assert done.decision is not None, [(one.name, one.detail) for one in done.steps if one.verdict != "PASS"]
 
 
 def changed_record(made: Decided, digest: str, changes: Mapping[str, Any]) -> str:

@@ -25,6 +25,8 @@ NAMES = (
     *("llama-completion", "llama-server", "llama-perplexity", "test-backend-ops"),
     *("test-recurrent-state-rollback", "test-own-rollback", "test-own", "hello"),
 )
+ROWS = ("rows", "test-rows")
+"""Programs of a toy's fork: one knows an option from some commit on, the other is built from there on."""
 _MARK = b"trace: step=1\n"
 _CHUNKS, _VOCABULARY = 3, 288  # of the captured runs
 
@@ -120,12 +122,15 @@ class FixedEngine:
     def _run_program(self, job: Job) -> None:
         """Write the program's result where a real job writes it."""
         files = self.files[job.volumes[0].name]
-        place = next(at for at, word in enumerate(job.argv) if Path(word).name in NAMES and "/" in word)
+        place = next(at for at, word in enumerate(job.argv) if Path(word).name in (*NAMES, *ROWS) and "/" in word)
         program, args = job.argv[place], job.argv[place + 1 :]
         asked = sorted((name for name in files if "/request-" in name), key=lambda name: int(name.rpartition("-")[2]))
         bodies = [json.loads(text) for name in asked if (text := files[name].partition(b"\r\n\r\n")[2])]
         content = files[f"bin/{Path(program).name}"] if self.isolated else Path(program).read_bytes()
-        given = answer(Path(program).name, args, job.env, bodies, older=b" of the older build" in content)
+        if Path(program).name in ROWS:
+            given = _rows(args, known=b" with rows " in content)
+        else:
+            given = answer(Path(program).name, args, job.env, bodies, older=b" of the older build" in content)
         if given.kept is not None:
             self.kept[_after(args, "--kl-divergence-base")] = given.kept
         files["run/out/stdout"], files["run/out/stderr"] = given.stdout, given.stderr
@@ -158,6 +163,13 @@ def answer(
         case "test-own":
             return Answer(stdout=b"0 passed, 1 failed\n", code=1) if older else Answer(stdout=b"1 passed, 0 failed\n")
     return Answer(stdout=b"hello\n")
+
+
+def _rows(args: Sequence[str], *, known: bool) -> Answer:
+    """Say how many rows there are, and what a program says of an option that it does not know."""
+    if args and not known:
+        return Answer(stderr=f"error: invalid argument: {args[0]}\n".encode(), code=1)
+    return Answer(stdout=b"rows: 8\n" if known else b"rows: none\n")
 
 
 def _replies(

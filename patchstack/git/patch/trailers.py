@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from patchstack.git.patch.mail import read_mail
 
 # The metadata that lives in commit trailers, so that the fork's history owns it.
 SWITCH, DEFAULT, GATES, GROUP, UPSTREAM, REPLACES = "switch", "default", "gates", "group", "upstream", "replaces"
-METADATA = (GROUP, SWITCH, DEFAULT, GATES, UPSTREAM, REPLACES)  # in the order of tables
+NEW_GATES = "new_gates"
+METADATA = (GROUP, SWITCH, DEFAULT, GATES, NEW_GATES, UPSTREAM, REPLACES)  # in the order of tables
 _KNOWN = {
     "switch": SWITCH,
     "default": DEFAULT,
     "gate": GATES,
     "gates": GATES,
+    "new-gate": NEW_GATES,
     "group": GROUP,
     "upstream": UPSTREAM,
     "replaces": REPLACES,
@@ -56,14 +58,8 @@ class Message:
         return parse_trailers(f"{self.subject}\n\n{self.body}")
 
     def metadata(self) -> dict[str, tuple[str, ...]]:
-        """The values of the trailers patchstack knows, by name (`gates` for Gate and Gates, split at commas)."""
-        found: dict[str, tuple[str, ...]] = {}
-        for trailer in self.trailers:
-            name = _KNOWN.get(trailer.key.lower())
-            if name is not None:
-                values = re.split(r"[\s,]+", trailer.value) if name == GATES else [trailer.value]
-                found[name] = (*found.get(name, ()), *filter(None, values))
-        return found
+        """Return the values of the trailers that patchstack knows, by name (see `metadata_of`)."""
+        return metadata_of(self.trailers)
 
 
 def read_message(data: bytes) -> Message:
@@ -112,6 +108,18 @@ def _decoded(body: bytes, charset: str | None) -> str:
         return body.decode(charset or "utf-8", "replace")
     except LookupError:
         return body.decode("utf-8", "replace")
+
+
+def metadata_of(trailers: Iterable[Trailer]) -> dict[str, tuple[str, ...]]:
+    """Return the values of the trailers that patchstack knows, by name: `gates` for Gate and Gates, `new_gates` for
+    New-Gate, both split at commas."""
+    found: dict[str, tuple[str, ...]] = {}
+    for trailer in trailers:
+        name = _KNOWN.get(trailer.key.lower())
+        if name is not None:
+            values = re.split(r"[\s,]+", trailer.value) if name in (GATES, NEW_GATES) else [trailer.value]
+            found[name] = (*found.get(name, ()), *filter(None, values))
+    return found
 
 
 def parse_trailers(message: str) -> tuple[Trailer, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from patchstack.document import Document, Part
+from patchstack.evidence.decided import DecidedBrings, decided_brings
 from patchstack.evidence.ledger import Candidate, Decision
 
 
@@ -35,11 +36,20 @@ class OldDecisionDocument(Document, frozen=True, kw_only=True, tag="patchstack.d
     evidence: dict[str, Any]
 
 
+class UnprovenSwitchEntry(Part, frozen=True, kw_only=True):
+    """Switches of a commit that were accepted without a gate that shows them, and the reason given."""
+
+    commit: str
+    switches: tuple[str, ...]
+    reason: str
+
+
 class DecisionDocument(OldDecisionDocument, frozen=True, kw_only=True, tag="patchstack.decision/2"):
     """A decision. `evidence` is all that its verdicts are drawn from; `supersedes` names decisions on the same commits
-    that it replaces."""
+    that it replaces; `switches_unproven` are the switches that no gate shows."""
 
     supersedes: tuple[str, ...]
+    switches_unproven: tuple[UnprovenSwitchEntry, ...] = ()
 
 
 def decision_document(decision: Decision) -> DecisionDocument | OldDecisionDocument:
@@ -56,7 +66,15 @@ def decision_document(decision: Decision) -> DecisionDocument | OldDecisionDocum
     )
     if decision.format == 1:
         return old
-    return DecisionDocument(supersedes=decision.supersedes, **msgspec.structs.asdict(old))
+    brings = decided_brings(decision.evidence) or DecidedBrings()
+    return DecisionDocument(
+        supersedes=decision.supersedes,
+        switches_unproven=tuple(
+            UnprovenSwitchEntry(commit=one.commit, switches=one.switches, reason=brings.reason)
+            for one in brings.unproven
+        ),
+        **msgspec.structs.asdict(old),
+    )
 
 
 def _candidate(one: Candidate) -> CandidateEntry:

@@ -39,6 +39,7 @@ from patchstack.series.verify.verify import prove
 from patchstack.tasks import clock, task
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.candidate import CandidateRange
+from patchstack.workflow.candidate.new_gates import Brings, NewGate, judge_new, outcome
 
 BuildOf = Callable[[BuildSource], Stored]
 BenchOf = Callable[[Stored], AbstractContextManager[Runner]]
@@ -64,10 +65,13 @@ def step_line(step: AcceptStep, seconds: float) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """What is asked of a candidate: the suite (None: no gates), also as the decision carries it, and files with
-    benchmark results, each with a verdict of its own. With `fail_fast`, no gate follows one that FAILs."""
+    benchmark results, each with a verdict of its own. `brings` are the gates that come with the candidate, and
+    `carried_new` the suites of these. With `fail_fast`, no gate follows one that FAILs."""
 
     suite: Suite | None
     carried: CarriedSuite | None = None
+    brings: Brings = field(default_factory=Brings)
+    carried_new: tuple[CarriedSuite, ...] = ()
     benchmarks: tuple[Path, ...] = ()
     unproven: frozenset[str] = frozenset()
     fail_fast: bool = False
@@ -75,7 +79,17 @@ class Terms:
     @property
     def allow(self) -> tuple[str, ...]:
         """The preflight checks that may fail."""
-        return self.suite.allow if self.suite is not None else ()
+        if self.suite is not None:
+            return self.suite.allow
+        return tuple(sorted({name for one in self.brings.gates for name in one.suite.allow}))
+
+    @property
+    def known_gates(self) -> Suite | None:
+        """The suite without the gates that come with the candidate; None if no gate is left."""
+        if self.suite is None:
+            return None
+        left = self.brings.without(self.suite)
+        return None if self.suite.gates and not left.gates else left
 
 
 def alike(candidates: Sequence[Candidate], ledger: Ledger) -> tuple[Likeness, ...]:
@@ -92,7 +106,7 @@ def examine(way: CandidateRange, cache: Cache, terms: Terms, build: BuildOf, ben
     """
     built: list[Stored] = []
     for steps in (
-        lambda: [_mirrored(way, cache)],
+        lambda: [_mirrored(way, cache), *_switches(terms.brings)],
         lambda: gated(way, way.before, "before", terms, build, bench, built, then=way.head),
         lambda: gated(way, way.head, "candidate", terms, build, bench, built),
         lambda: [_measured(path) for path in terms.benchmarks],
@@ -131,9 +145,22 @@ def decide(
 
 
 def _rests_on(evidence: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a decision rests on: builds and suite. Observing the same again gives no new decision."""
+    """What a decision rests on: builds, suite, and what the candidates bring. Observing the same again gives no new
+    decision."""
     builds = tuple(step.get("build") for step in evidence.get("steps", ()))
-    return evidence.get("suite"), builds
+    brings = evidence.get("brings") or Brings().document()
+    return evidence.get("suite"), builds, brings, evidence.get("suites_of_new_gates") or []
+
+
+def _switches(brings: Brings) -> Iterator[AcceptStep]:
+    """The switches that are accepted for a reason, without a gate that shows them."""
+    for one in brings.unproven:
+        for switch in one.switches:
+            yield AcceptStep(
+                name=f"switch {switch} of {one.commit[:12]}",
+                verdict=Verdict.PASS,
+                detail=f"unproven, no gate shows that it does something: {brings.reason}",
+            )
 
 
 def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
@@ -217,18 +244,24 @@ def gated(
             "proofs": {name: str(one) for name, one in proofs},
         },
     )
-    if terms.suite is None or verdict is not Verdict.PASS:
+    suite = terms.known_gates
+    if (suite is None and not terms.brings.gates) or verdict is not Verdict.PASS:
         return
     with bench(stored) as ready:
         if before is not None:
             ready = _referring_to(before, ready)
-        for gate, judgement in run_suite(terms.suite, ready, of=which):
-            if then is not None and judgement.details.get("kl"):
+        for gate, judgement in run_suite(suite, ready, of=which) if suite is not None else ():
+            if suite is not None and then is not None and judgement.details.get("kl"):
                 after = _built(way, then, "candidate", build)
                 if after.record.built:
-                    judgement = of_the_next(terms.suite.only([gate.name]), judgement, _referring_to(after, ready))
+                    judgement = of_the_next(suite.only([gate.name]), judgement, _referring_to(after, ready))
             yield _gate_step(gate, judgement, which, stored.key, ready.others)
             if terms.fail_fast and judgement.verdict is Verdict.FAIL:
+                return
+        for new, judgement in judge_new(terms.brings, ready, which):
+            step = _new_gate_step(new, judgement, which, stored.key, ready.others)
+            yield step
+            if terms.fail_fast and step.verdict is Verdict.FAIL:
                 return
 
 
@@ -278,6 +311,21 @@ def _gate_step(gate: Gate, judgement: Judgement, which: str, key: str, others: M
                 name: {"key": other.key, "programs": other.loaded().all()} for name, other in sorted(others.items())
             },
         },
+    )
+
+
+def _new_gate_step(
+    new: NewGate, judgement: Judgement, which: str, key: str, others: Mapping[str, Programs]
+) -> AcceptStep:
+    """A step of a gate that comes with the candidate. Its evidence says what the gate itself gave."""
+    step = _gate_step(new.gate, judgement, which, key, others)
+    verdict, detail = outcome(which, judgement)
+    return dataclasses.replace(
+        step,
+        name=f"new gate {new.path} ({which})",
+        verdict=verdict,
+        detail=detail,
+        evidence={**step.evidence, "new_of": new.suite.name, "gave": str(judgement.verdict)},
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from patchstack import __version__
 from patchstack.evidence.origin import Known
 from patchstack.evidence.store import Evidence
-from patchstack.gates.carried import carry
+from patchstack.gates.carried import CarriedSuite, carry
 from patchstack.git.remote import shown_url
 from patchstack.workflow.candidate.accept import AcceptStep, Terms
 from patchstack.workflow.candidate.candidate import CandidateRange
@@ -30,17 +30,15 @@ def evidence_of(
     for key in sorted({key for step in steps for key in step.evidence.get("observations", ())}):
         if (found := known.find(key)) is not None:
             records[key] = kept.keep(found)
-    suite = None
-    if terms.carried is not None:
-        digest = kept.outputs.keep(terms.carried.content)
-        suite = {"name": terms.carried.name, "sha256": digest, "size": len(terms.carried.content)}
     return {
         "patchstack": __version__,
         "pin": way.sources.base.oid,
         "pin_tree": way.sources.base.tree,
         "upstream": shown_url(way.config.upstream),
         "before": {"commit": way.before.oid, "tree": way.before.tree},
-        "suite": suite,
+        "suite": _named(terms.carried, kept) if terms.carried is not None else None,
+        "brings": terms.brings.document(),
+        "suites_of_new_gates": [_named(one, kept) for one in terms.carried_new],
         "unproven": sorted(terms.unproven),
         "records": records,
         "steps": [
@@ -49,8 +47,17 @@ def evidence_of(
     }
 
 
+def _named(carried: CarriedSuite, kept: Evidence) -> dict[str, Any]:
+    """Put a suite that a decision carries into `kept`, and return how the decision names it."""
+    return {"name": carried.name, "sha256": kept.outputs.keep(carried.content), "size": len(carried.content)}
+
+
 def carried_terms(workspace: Path, terms: Terms, kept: Evidence) -> Terms:
-    """Return the terms with their suite as a decision carries it; the files that it names are put into `kept`."""
-    if terms.suite is None:
-        return terms
-    return dataclasses.replace(terms, carried=carry(workspace, terms.suite.name, kept.outputs.keep))
+    """Return the terms with their suites as a decision carries them; the files that these name are put into `kept`."""
+    asked = terms.suite.name if terms.suite is not None else None
+    others = sorted({one.suite.name for one in terms.brings.gates} - {asked})
+    return dataclasses.replace(
+        terms,
+        carried=carry(workspace, asked, kept.outputs.keep) if asked is not None else None,
+        carried_new=tuple(carry(workspace, name, kept.outputs.keep) for name in others),
+    )

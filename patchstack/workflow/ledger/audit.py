@@ -24,6 +24,7 @@ from patchstack.gates.suite import Gate
 from patchstack.observe.protocol import Invocation, Model, Observation, Request
 from patchstack.observe.runner import Runner
 from patchstack.tasks import task
+from patchstack.workflow.candidate.new_gates import judge_new_gate
 from patchstack.workflow.ledger.finding import Findings
 from patchstack.workflow.ledger.verdicts import Material, draw, material
 
@@ -65,7 +66,7 @@ def audit(
     `models` are the models of this machine, by their SHA-256. Raises `UsageError` if no decision names a record.
     """
     places = [
-        (decision, str(step["which"]), str(step["gate"]), str(key))
+        (decision, step, str(key))
         for decision in decisions
         if decision.format > 1
         for step in decision.evidence.get("steps", ())
@@ -74,10 +75,11 @@ def audit(
     ]
     if not places:
         raise UsageError("there is no record to observe again", hint="only decisions of format 2 name theirs")
-    for decision, which, name, key in chance.sample(places, min(count, len(places))):
+    for decision, step, key in chance.sample(places, min(count, len(places))):
+        which, name = str(step["which"]), str(step["gate"])
         with task(f"gate {name} ({which}) of {decision.id[:12]}"):
             try:
-                agreement, why = _again(decision, which, name, key, kept, store, models, open_runner)
+                agreement, why = _again(decision, step, key, kept, store, models, open_runner)
             except MissingError as error:
                 agreement, why = Agreement.NOT_HERE, error.message
         yield Audited(decision=decision.id, gate=name, which=which, key=key, agreement=agreement, why=why)
@@ -85,8 +87,7 @@ def audit(
 
 def _again(
     decision: Decision,
-    which: str,
-    name: str,
+    step: Mapping[str, Any],
     key: str,
     kept: Evidence,
     store: Store,
@@ -95,7 +96,9 @@ def _again(
 ) -> tuple[Agreement, str]:
     findings = Findings()
     with material(decision, kept, findings) as given:
-        gate = next((one for one in given.suite.gates if one.name == name), None) if given and given.suite else None
+        which, name = str(step["which"]), str(step["gate"])
+        asked = step.get("new_of") or (given.suite.name if given is not None and given.suite is not None else "")
+        gate = given.gate(str(asked), name) if given is not None else None
         if given is None or gate is None or key not in given.records or which not in given.builds:
             return Agreement.DIFFERS, "; ".join(findings.wrong) or "the decision does not hold what the gate needs"
         record = given.records[key]
@@ -109,15 +112,20 @@ def _again(
             if missing := [kept_file for kept_file in _kept_files(record) if not there.has(kept_file)]:
                 raise MissingError(f"the kept file {missing[0]} is not here: the whole gate makes it")
             seen = there.look(invocation)
-        return _compared(given, gate, which, record, seen)
+        return _compared(given, gate, step, record, seen)
 
 
-def _compared(given: Material, gate: Gate, which: str, record: Record, seen: Observation) -> tuple[Agreement, str]:
+def _compared(
+    given: Material, gate: Gate, step: Mapping[str, Any], record: Record, seen: Observation
+) -> tuple[Agreement, str]:
     """Draw the gate's verdict with the new observation in the place of the record."""
     new = replace(record, facts={**record.facts, **_facts(seen)}, blobs=_blobs(seen))
     records = [new if one.key == record.key else one for one in given.records.values()]
-    before = draw(given, gate, which, given.replay(which, gate.name))
-    after = draw(given, gate, which, given.replay(which, gate.name, records))
+    which = str(step["which"])
+    before, after = (
+        judge_new_gate(gate, replay, which) if "new_of" in step else draw(given, gate, which, replay)
+        for replay in (given.replay(which, step), given.replay(which, step, records))
+    )
     if (before.verdict, before.actual) == (after.verdict, after.actual):
         return Agreement.AGREES, f"{after.verdict}, {after.actual}"
     return (

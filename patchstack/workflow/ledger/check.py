@@ -21,6 +21,7 @@ from patchstack.series.files.order import has_patches
 from patchstack.series.lock import read_lock
 from patchstack.series.verify.verify import prove
 from patchstack.tasks import task
+from patchstack.workflow.ledger.brought import check_brought
 from patchstack.workflow.ledger.finding import Findings
 from patchstack.workflow.ledger.source import SeriesFacts, check_builds, check_source
 from patchstack.workflow.ledger.verdicts import check_verdicts, material
@@ -150,6 +151,7 @@ def _check(
         elif check_source(decision, facts, found):
             check_builds(decision, facts, variants, given.builds, found)
         check_verdicts(given, found)
+        check_brought(given, facts, found)
     return found
 
 

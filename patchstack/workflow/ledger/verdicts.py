@@ -12,6 +12,7 @@ from typing import Any
 
 from patchstack import __version__
 from patchstack.errors import PatchstackError
+from patchstack.evidence.decided import DecidedBrings, decided_brings
 from patchstack.evidence.ledger import Decision, Outcome
 from patchstack.evidence.store import BadRecord, Evidence, Record
 from patchstack.gates.carried import carried_name, unpack
@@ -31,26 +32,54 @@ _LOST = re.compile(r" \(\d+ of \d+ tries could not be judged\)")  # these leave 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """What the verdicts of a decision are drawn from: its records by key, its steps, and its suite as it was then."""
+    """What the verdicts of a decision are drawn from: its records by key, its steps, and its suites as they were then.
+    `steps` are by build and gate; `new_steps`, of gates that came with the candidates, by build and `SUITE/NAME`.
+    `suite` is the one that was asked, `suites` all that the decision carries, by name, and `places` where the files of
+    each are, below `root`."""
 
     decision: Decision
     records: Mapping[str, Record]
     builds: Mapping[str, Mapping[str, Any]]
     steps: Mapping[tuple[str, str], Mapping[str, Any]]
+    new_steps: Mapping[tuple[str, str], Mapping[str, Any]]
     suite: Suite | None
+    suites: Mapping[str, Suite]
+    places: Mapping[str, Path]
     root: Path
 
+    @property
+    def known_gates(self) -> tuple[Gate, ...]:
+        """The gates of the suite that was asked, without those that came with the candidates."""
+        brings = decided_brings(self.decision.evidence) or DecidedBrings()
+        new = {one.path for one in brings.gates}
+        return (
+            tuple(gate for gate in self.suite.gates if f"{self.suite.name}/{gate.name}" not in new)
+            if self.suite
+            else ()
+        )
+
+    def gate(self, suite: str, name: str) -> Gate | None:
+        """Return a gate of a suite that the decision carries."""
+        gates = self.suites[suite].gates if suite in self.suites else ()
+        return next((gate for gate in gates if gate.name == name), None)
+
     def replay(
-        self, which: str, gate: str, records: Sequence[Record] | None = None, *, reference: str = "before"
+        self,
+        which: str,
+        step: Mapping[str, Any] | None,
+        records: Sequence[Record] | None = None,
+        *,
+        reference: str = "before",
     ) -> Replay:
-        """Return an observer of a build that answers from records, for one gate. The references of gates are of the
-        build `reference`, unless that is the build itself."""
+        """Return an observer of a build that answers from records, for the gate of a step. The references of gates are
+        of the build `reference`, unless that is the build itself."""
         files = {str(step["build"]): _texts(step.get("programs")) for step in self.builds.values()}
-        for step in self.steps.values():
-            others = step.get("others")
+        for one in (*self.steps.values(), *self.new_steps.values()):
+            others = one.get("others")
             for name, other in others.items() if isinstance(others, Mapping) else ():
                 files[str(name)] = _texts(other.get("programs") if isinstance(other, Mapping) else None)
         of = self.builds.get(reference)
+        suite = str((step or {}).get("new_of") or (self.suite.name if self.suite is not None else ""))
         known = None
         if of is not None and which != reference:
             key = str(of["build"])
@@ -58,9 +87,9 @@ class Material:
         return Replay(
             records=tuple(self.records.values()) if records is None else records,
             files=files.get(str(self.builds[which]["build"]), {}),
-            builds=RecordedBuilds(root=self.root, files=files),
+            builds=RecordedBuilds(root=self.places.get(suite, self.root), files=files),
             context=RunContext(kind="", reference=known, judge=known),
-            borrows=self.steps.get((which, gate), {}).get("judge") != OWN,
+            borrows=(step or {}).get("judge") != OWN,
         )
 
 
@@ -90,25 +119,44 @@ def material(decision: Decision, kept: Evidence, found: Findings) -> Iterator[Ma
     records = read_records(decision, kept, found)
     steps = [step for step in evidence.get("steps", ()) if isinstance(step, Mapping)]
     builds = {str(step["which"]): step for step in steps if "inputs" in step and "which" in step}
-    gates = {(str(step["which"]), str(step["gate"])): step for step in steps if "gate" in step and "which" in step}
+    gates = [step for step in steps if "gate" in step and "which" in step]
+    asked, more = evidence.get("suite"), evidence.get("suites_of_new_gates")
     with tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
-        suite = None
-        named = evidence.get("suite")
-        if isinstance(named, Mapping):
-            content = kept.outputs.read(str(named.get("sha256")), _size(named.get("size")))
-            if content is None or carried_name(content) != named.get("name"):
-                found.wrong.append("the suite that was asked is missing, or is not of its digest")
+        suites: dict[str, Suite] = {}
+        places: dict[str, Path] = {}
+        named = [one for one in (asked, *(more if isinstance(more, list) else ())) if isinstance(one, Mapping)]
+        for number, one in enumerate(named):
+            place = Path(directory) / str(number)
+            suite = _carried(one, kept, place, found)
+            if suite is None:
                 yield None
                 return
-            try:
-                suite = unpack(content, kept.outputs.read, Path(directory))
-            except PatchstackError as error:
-                found.wrong.append("; ".join([error.message, *error.problems[:3]]))
-                yield None
-                return
+            suites[suite.name], places[suite.name] = suite, place
         yield Material(
-            decision=decision, records=records, builds=builds, steps=gates, suite=suite, root=Path(directory)
+            decision=decision,
+            records=records,
+            builds=builds,
+            steps={(str(one["which"]), str(one["gate"])): one for one in gates if "new_of" not in one},
+            new_steps={(str(one["which"]), f"{one['new_of']}/{one['gate']}"): one for one in gates if "new_of" in one},
+            suite=suites.get(str(asked.get("name"))) if isinstance(asked, Mapping) else None,
+            suites=suites,
+            places=places,
+            root=Path(directory),
         )
+
+
+def _carried(named: Mapping[str, Any], kept: Evidence, place: Path, found: Findings) -> Suite | None:
+    """Return a suite that a decision carries, with its files below `place`; None if it is missing, which is noted."""
+    content = kept.outputs.read(str(named.get("sha256")), _size(named.get("size")))
+    if content is None or carried_name(content) != named.get("name"):
+        found.wrong.append(f"the suite {named.get('name')} is missing, or is not of its digest")
+        return None
+    place.mkdir()
+    try:
+        return unpack(content, kept.outputs.read, place)
+    except PatchstackError as error:
+        found.wrong.append("; ".join([error.message, *error.problems[:3]]))
+        return None
 
 
 def check_verdicts(given: Material, found: Findings) -> None:
@@ -121,14 +169,14 @@ def check_verdicts(given: Material, found: Findings) -> None:
     for which in PHASES:
         if which not in given.builds:
             continue
-        for gate in given.suite.gates:
+        for gate in given.known_gates:
             step = given.steps.get((which, gate.name))
             if step is None:
                 if given.decision.outcome is Outcome.ACCEPTED:
                     found.wrong.append(f"gate {gate.name} ({which}) has no verdict, and the suite asks for it")
                 continue
             drawn += _check_gate(given, gate, which, step, found)
-    known = {(which, gate.name) for gate in given.suite.gates for which in PHASES}
+    known = {(which, gate.name) for gate in given.known_gates for which in PHASES}
     found.wrong += [
         f"gate {name} ({which}) is not in the suite" for which, name in given.steps if (which, name) not in known
     ]
@@ -142,7 +190,8 @@ def draw(given: Material, gate: Gate, which: str, replay: Replay) -> Judgement:
     """Return the judgement of a gate over what a replay answers, as `accept` comes to it."""
     judgement = judge_gate(gate, replay)
     if which == "before" and judgement.details.get("kl") and "candidate" in given.builds and given.suite is not None:
-        referring = given.replay(which, gate.name, replay.records, reference="candidate")
+        step = given.steps.get((which, gate.name))
+        referring = given.replay(which, step, replay.records, reference="candidate")
         return of_the_next(given.suite.only([gate.name]), judgement, referring)
     return judgement
 
@@ -150,23 +199,38 @@ def draw(given: Material, gate: Gate, which: str, replay: Replay) -> Judgement:
 def _check_gate(given: Material, gate: Gate, which: str, step: Mapping[str, Any], found: Findings) -> bool:
     what = f"gate {gate.name} ({which})"
     try:
-        judgement = draw(given, gate, which, given.replay(which, gate.name))
+        judgement = draw(given, gate, which, given.replay(which, step))
     except PatchstackError as error:
         found.wrong.append(f"{what}: {error.message}")
         return False
-    build = str(given.builds[which]["build"])
+    return check_step(given, gate, step, judgement, (str(judgement.verdict), judgement.reason), what, found)
+
+
+def check_step(
+    given: Material,
+    gate: Gate,
+    step: Mapping[str, Any],
+    judgement: Judgement,
+    drawn: tuple[str, str],
+    what: str,
+    found: Findings,
+) -> bool:
+    """Hold a step of a gate against the judgement that its records give, and `drawn`, the verdict and the reason that
+    follow from it for the candidates. Return whether all of it fits; what does not is noted."""
+    build = str(given.builds[str(step["which"])]["build"])
+    verdict, reason = drawn
     wrong = []
-    if str(judgement.verdict) != step.get("verdict"):
-        wrong.append(f"{what}: the outputs give {judgement.verdict}, not {step.get('verdict')}: {judgement.reason}")
+    if verdict != step.get("verdict"):
+        wrong.append(f"{what}: the outputs give {verdict}, not {step.get('verdict')}: {reason}")
     elif (judgement.actual, judgement.expected, gate.kind) != (
         step.get("actual"),
         step.get("expected"),
         step.get("kind"),
     ):
         wrong.append(f"{what}: the outputs give {judgement.actual}, and {step.get('actual')} is written")
-    elif judgement.reason != (detail := _LOST.sub("", str(step.get("detail")))):
+    elif _LOST.sub("", reason) != (detail := _LOST.sub("", str(step.get("detail")))):
         if given.decision.evidence.get("patchstack") == __version__:
-            wrong.append(f"{what}: the outputs give another reason than {detail[:200]}: {judgement.reason[:200]}")
+            wrong.append(f"{what}: the outputs give another reason than {detail[:200]}: {reason[:200]}")
         else:
             found.asserted.append(f"{what}: the words of its reason, by another version of patchstack")
     if _LOST.search(str(step.get("detail"))) is not None:

@@ -26,7 +26,7 @@ from patchstack.evidence.ledger import Decision
 from patchstack.evidence.signing import Signers, sign
 from patchstack.evidence.store import Record
 from tests.support.checkout import ROOT
-from tests.support.decided import Decided, changed_record, decide, steps_of
+from tests.support.decided import ROWS, UNPROVEN, Decided, changed_record, decide, decide_on_switches, steps_of
 from tests.support.ssh_keys import a_key, allowed
 
 SECOND = "Use the rows"
@@ -50,11 +50,12 @@ class Forgery:
 
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A workspace with two signed decisions, and the key; made once, to be copied."""
+    """A workspace with four signed decisions, and the key; made once, to be copied."""
     place = tmp_path_factory.mktemp("decided")
     with mock.patch("os.fsync"), pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATCHSTACK_CACHE", str(place / "cache"))
         made = decide(place / "w", place / "cache")
+        decide_on_switches(made)
         key = a_key(place / "keys", "maintainer")
         for decision in made.ledger.read():
             sign(decision, made.ledger.directory, key)
@@ -453,6 +454,88 @@ def keep_the_signature(made: Decided) -> None:
     (made.ledger.directory / f"{forged.id}.{'0' * 16}.sig").write_bytes(content)
 
 
+def new_step(evidence: dict[str, Any], which: str, gate: str = "rows") -> dict[str, Any]:
+    """The step of a gate that came with the candidate."""
+    found = [one for one in evidence["steps"] if "new_of" in one and (one["gate"], one["which"]) == (gate, which)]
+    (step,) = found
+    return dict(step)
+
+
+def only_named(evidence: dict[str, Any]) -> None:
+    """Leave out the records that no step names."""
+    named = {key for step in evidence["steps"] for key in step.get("observations", ())}
+    evidence["records"] = {key: digest for key, digest in evidence["records"].items() if key in named}
+
+
+def drop_the_result_before(made: Decided) -> None:
+    decision, evidence = made.decision(ROWS), made.evidence_document(made.decision(ROWS))
+    evidence["steps"].remove(new_step(evidence, "before"))
+    only_named(evidence)
+    anew(made, decision, evidence)
+
+
+def swap_before_and_after(made: Decided) -> None:
+    """What the gate gave with the patch is what it gave without, and the other way round."""
+    decision, evidence = made.decision(ROWS), made.evidence_document(made.decision(ROWS))
+    before, after = new_step(evidence, "before"), new_step(evidence, "candidate")
+    for old, other in ((before, after), (after, before)):
+        place = evidence["steps"].index(old)
+        evidence["steps"][place] = {**other, **{name: old[name] for name in ("name", "which", "build")}}
+    anew(made, decision, evidence)
+
+
+def a_pass_before_turned_into_a_fail(made: Decided) -> None:
+    """The gate passed without the patch. The step says that it failed."""
+    decision, evidence = made.decision(ROWS), made.evidence_document(made.decision(ROWS))
+    for key in new_step(evidence, "before")["observations"]:
+        rerecord(made, evidence, key, with_stdout(b"rows: 8\n"))
+    anew(made, decision, evidence)
+
+
+def forget_the_gates_that_came(made: Decided) -> None:
+    """The decision says nothing of the gates that the commit names."""
+    decision, evidence = made.decision(ROWS), made.evidence_document(made.decision(ROWS))
+    evidence["steps"] = [step for step in evidence["steps"] if "new_of" not in step]
+    del evidence["brings"], evidence["suites_of_new_gates"]
+    only_named(evidence)
+    anew(made, decision, evidence)
+
+
+def call_an_old_gate_new(made: Decided) -> None:
+    """A gate that failed before the candidate is called one that came with it."""
+    decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
+    evidence["brings"]["gates"].append(
+        {"commit": decision.commits[0], "named": "hello", "suite": "quick", "gate": "hello"}
+    )
+    for step in steps_of(evidence, "hello"):
+        step |= {"name": f"new gate quick/hello ({step['which']})", "new_of": "quick", "gave": "PASS"}
+        if step["which"] == "before":
+            step |= {"gave": "FAIL", "detail": "FAIL without the patch, as it must: it printed nothing"}
+    anew(made, decision, evidence)
+
+
+def drop_the_reason_of_a_switch(made: Decided) -> None:
+    decision, evidence = made.decision(UNPROVEN), made.evidence_document(made.decision(UNPROVEN))
+    evidence["brings"]["reason"] = None
+    anew(made, decision, evidence)
+
+
+def drop_an_unproven_switch(made: Decided) -> None:
+    """The decision says that the commit has no switch without a gate."""
+    decision, evidence = made.decision(UNPROVEN), made.evidence_document(made.decision(UNPROVEN))
+    evidence["brings"] = {"gates": [], "unproven": [], "reason": None}
+    evidence["steps"] = [step for step in evidence["steps"] if not step["name"].startswith("switch ")]
+    anew(made, decision, evidence)
+
+
+def invent_a_fail_before(made: Decided) -> None:
+    """What the gate gave without the patch is invented."""
+    decision, evidence = made.decision(ROWS), made.evidence_document(made.decision(ROWS))
+    for key in new_step(evidence, "before")["observations"]:
+        rerecord(made, evidence, key, with_stdout(b"rows: 0\n"))
+    anew(made, decision, evidence)
+
+
 FORGERIES: dict[str, Forgery] = {
     "edit an output": Forgery(forge=edit_an_output, told="lacks its stdout"),
     "alter a compressed output": Forgery(forge=alter_a_compressed_output, told="lacks its stdout"),
@@ -505,6 +588,28 @@ FORGERIES: dict[str, Forgery] = {
     "edit patch, lock and decision": Forgery(
         forge=patch_lock_and_decision, told="do not follow from the pin and the patches", consistent=True
     ),
+    "drop what a new gate gave before": Forgery(
+        forge=drop_the_result_before, told="new gate brought/rows (before) has no verdict", consistent=True
+    ),
+    "swap before and after of a new gate": Forgery(
+        forge=swap_before_and_after,
+        told="new gate brought/rows (before): the outputs give exit 0, without",
+        consistent=True,
+    ),
+    "turn a new gate's PASS before into a FAIL": Forgery(
+        forge=a_pass_before_turned_into_a_fail, told="the gate does not see the patch", consistent=True
+    ),
+    "forget the gates that came with a patch": Forgery(
+        forge=forget_the_gates_that_came, told="gate rows-test came with", consistent=True
+    ),
+    "call an old gate new": Forgery(forge=call_an_old_gate_new, told="gate hello did not come with", consistent=True),
+    "drop the reason of an unproven switch": Forgery(
+        forge=drop_the_reason_of_a_switch, told="has neither a gate that shows it nor a reason", consistent=True
+    ),
+    "hide an unproven switch": Forgery(
+        forge=drop_an_unproven_switch, told="has neither a gate that shows it nor a reason", consistent=True
+    ),
+    "invent a new gate's FAIL before": Forgery(forge=invent_a_fail_before, told=None, consistent=True),
     "invent outputs": Forgery(forge=invent_outputs, told=None, consistent=True),
     "loosen the suite": Forgery(forge=loosen_a_limit, told=None, consistent=True),
     "drop a gate from steps and suite": Forgery(forge=drop_a_gate_of_the_suite, told=None, consistent=True),
@@ -519,7 +624,7 @@ def test_what_was_really_decided_holds_and_is_signed(made: Decided, signed: tupl
     assert made.wrong() == []
     assert made.wrong(the_list(signed), require_signed=True) == []
     found = made.check(the_list(signed))
-    assert [one.signed_by for one in found.decisions] == [("maintainer@example.com",)] * 2
+    assert [one.signed_by for one in found.decisions] == [("maintainer@example.com",)] * 4
 
 
 @pytest.mark.parametrize("name", FORGERIES)

@@ -1,0 +1,92 @@
+"""Judge a gate on a build that may lack what the gate is about.
+
+Without its patch, a gate that comes with a patch must not PASS. It may FAIL, or be impossible: its program is not in
+the build, or refuses an argument that it does not know. An impossible run gives no verdict in general (INVALID, and
+nothing is kept). Here it is an answer: the observation is kept, so that others can draw the same from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from patchstack.gates.judgement import Judgement
+from patchstack.gates.suite import Gate, judge_gate
+from patchstack.observe.exit_status import refused_arguments
+from patchstack.observe.layout import Programs
+from patchstack.observe.observer import Observer, OtherBuild, RunContext
+from patchstack.observe.protocol import Attempt, Complete, Invocation, Model, Observation, Observed
+from patchstack.verdict import Verdict
+
+IMPOSSIBLE = "impossible"
+"""What a judgement gives as its value if the gate could not be asked of the build."""
+
+
+class _Impossible(Exception):
+    """The gate cannot be asked of this build. `attempts` are the tries that show it."""
+
+    def __init__(self, why: str, attempts: tuple[Attempt, ...] = ()) -> None:
+        super().__init__(why)
+        self.attempts = attempts
+
+
+def judge_without(gate: Gate, runner: Observer) -> Judgement:
+    """Observe a gate on a build without its patch, and judge: FAIL also if the gate is impossible there.
+
+    Raises `EngineLost` and `EngineUnavailable`.
+    """
+    try:
+        return judge_gate(gate, _Watched(runner=runner))
+    except _Impossible as found:
+        return Judgement(
+            verdict=Verdict.FAIL, reason=f"{IMPOSSIBLE}: {found}", actual=IMPOSSIBLE, attempts=found.attempts
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watched:
+    """An `Observer` that ends the gate if a program is absent, or refuses its arguments. Other builds are not watched:
+    what they lack says nothing of this one."""
+
+    runner: Observer
+
+    @property
+    def context(self) -> RunContext:
+        return self.runner.context
+
+    def within(self, context: RunContext) -> Self:
+        return replace(self, runner=self.runner.within(context))
+
+    def beside(self, build: str | Programs) -> OtherBuild:
+        return self.runner.beside(build)
+
+    def judged_with(self, program: str, judge: Programs) -> OtherBuild:
+        return self.runner.judged_with(program, judge)
+
+    def build_digest(self) -> str:
+        return self.runner.build_digest()
+
+    def observe(self, invocation: Invocation, *, complete: Complete, tries: int = 3, salt: str = "") -> Observed:
+        if invocation.program not in self.programs():
+            raise _Impossible(f"{invocation.program} is not in the build")
+
+        def judged(seen: Observation) -> str | None:
+            return None if refused_arguments(seen) is not None else complete(seen)
+
+        found = self.runner.observe(invocation, complete=judged, tries=tries, salt=salt)
+        refused = refused_arguments(found.observation) if found.observation is not None else None
+        if refused is not None:
+            raise _Impossible(f"{invocation.program} does not take its arguments: {refused}", found.attempts)
+        return found
+
+    def has(self, kept: str) -> bool:
+        return self.runner.has(kept)
+
+    def size_of(self, kept: str) -> int | None:
+        return self.runner.size_of(kept)
+
+    def digest_of(self, model: Model) -> str:
+        return self.runner.digest_of(model)
+
+    def programs(self) -> frozenset[str]:
+        return self.runner.programs()

@@ -1,0 +1,148 @@
+"""Gates that come with their patch: they must not PASS before the candidate, and must PASS with it.
+
+A patch names them in its message (`New-Gate: NAME`, see `series.brought`). So a new switch is accepted together with
+the gate that shows that it does something. A patch that declares a switch without such a gate needs a reason.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from patchstack.errors import UsageError
+from patchstack.gates.impossible import judge_without
+from patchstack.gates.judgement import Judgement
+from patchstack.gates.suite import Gate, Suite, judge_gate
+from patchstack.observe.observer import Observer
+from patchstack.series.brought import Brought, brought_by_commit
+from patchstack.tasks import task
+from patchstack.verdict import Verdict
+from patchstack.workflow.candidate.candidate import CandidateRange
+
+BEFORE = "before"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewGate:
+    """A gate that a commit brings: as its message names it, and as the workspace has it."""
+
+    commit: str
+    named: str
+    suite: Suite
+    gate: Gate
+
+    @property
+    def path(self) -> str:
+        """`SUITE/NAME`, which no other gate has."""
+        return f"{self.suite.name}/{self.gate.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brings:
+    """What candidates bring. `unproven` are the commits with switches that no gate shows, and `reason` is why they may
+    be accepted all the same."""
+
+    gates: tuple[NewGate, ...] = ()
+    unproven: tuple[Brought, ...] = ()
+    reason: str = ""
+
+    def without(self, suite: Suite) -> Suite:
+        """Return a suite without the gates of it that the candidates bring."""
+        own = {one.gate.name for one in self.gates if one.suite.name == suite.name}
+        chosen = tuple(gate for gate in suite.gates if gate.name not in own)
+        return Suite(name=suite.name, what=suite.what, gates=chosen, allow=suite.allow)
+
+    def document(self) -> dict[str, Any]:
+        """Return what a decision holds of it, as JSON."""
+        return {
+            "gates": [
+                {"commit": one.commit, "named": one.named, "suite": one.suite.name, "gate": one.gate.name}
+                for one in self.gates
+            ],
+            "unproven": [{"commit": one.commit, "switches": list(one.switches)} for one in self.unproven],
+            "reason": self.reason or None,
+        }
+
+
+def brought(way: CandidateRange) -> tuple[Brought, ...]:
+    """Return what each candidate brings, in order."""
+    return tuple(brought_by_commit(one.oid, way.sources.objects.read(one.oid)[1]) for one in way.new)
+
+
+def read_brings(found: Sequence[Brought], suites: Sequence[Suite], reason: str | None, *, asked: str | None) -> Brings:
+    """Return what candidates bring, with the gates of the workspace. `asked` is the suite that they must pass.
+
+    Raises `UsageError` with every gate that does not exist, for a switch without a gate if no `reason` is given, and
+    for a reason that nothing needs.
+    """
+    problems: list[str] = []
+    gates = [gate for one in found for name in one.gates if (gate := _named(one, name, suites, asked, problems))]
+    if problems:
+        raise UsageError(
+            "a gate that a commit brings is not in the suites",
+            problems=problems,
+            hint="add it under suites: in patchstack.yaml, or correct the trailer New-Gate in the commit message",
+        )
+    unproven = tuple(one for one in found if one.unproven)
+    if reason is not None and not reason.strip():
+        raise UsageError("--switch-unproven needs a reason", hint='--switch-unproven "why nothing can show it yet"')
+    if reason is not None and not unproven:
+        raise UsageError("--switch-unproven: every switch of the candidates has a gate, or there is no switch")
+    if unproven and reason is None:
+        raise UsageError(
+            "no gate shows that a switch does something",
+            problems=[f"{one.commit[:12]} ({one.subject}): Switch: {', '.join(one.unproven)}" for one in unproven],
+            hint="name a gate in the commit message, New-Gate: NAME, or give --switch-unproven REASON",
+        )
+    return Brings(gates=tuple(gates), unproven=unproven, reason=(reason or "").strip())
+
+
+def judge_new(brings: Brings, runner: Observer, which: str) -> Iterator[tuple[NewGate, Judgement]]:
+    """Judge every gate that the candidates bring, on the build before them or on theirs.
+
+    Raises `EngineLost` and `EngineUnavailable`.
+    """
+    for one in brings.gates:
+        name = f"new gate {one.path} ({which})"
+        with task(name, key=f"gate {one.gate.name} {one.gate.kind} {one.gate.settings!r}", announced=True) as this:
+            judgement = judge_new_gate(one.gate, runner, which)
+            this.typical = bool(judgement.attempts) and not any(one.recalled for one in judgement.attempts)
+        yield one, judgement
+
+
+def judge_new_gate(gate: Gate, runner: Observer, which: str) -> Judgement:
+    """Judge a gate that candidates bring. On the build before them it may be impossible."""
+    return judge_without(gate, runner) if which == BEFORE else judge_gate(gate, runner)
+
+
+def outcome(which: str, judgement: Judgement) -> tuple[Verdict, str]:
+    """Return what a judgement means for the candidates, and why: before them, a gate that they bring must not PASS."""
+    if which != BEFORE or judgement.verdict is Verdict.INVALID:
+        return judgement.verdict, judgement.reason
+    if judgement.verdict is Verdict.PASS:
+        return Verdict.FAIL, f"the gate does not see the patch: without it, it is PASS: {judgement.reason}"
+    return Verdict.PASS, f"FAIL without the patch, as it must: {judgement.reason}"
+
+
+def _named(one: Brought, name: str, suites: Sequence[Suite], asked: str | None, problems: list[str]) -> NewGate | None:
+    """Return the gate of a name; if several suites have it, that of the suite that is asked."""
+    suite, _, gate = name.rpartition("/")
+    found = [
+        NewGate(commit=one.commit, named=name, suite=of, gate=known)
+        for of in suites
+        if suite in ("", of.name)
+        for known in of.gates
+        if known.name == gate
+    ]
+    chosen = found if len(found) == 1 else [new for new in found if new.suite.name == asked]
+    if len(chosen) == 1:
+        return chosen[0]
+    where = f"{one.commit[:12]} ({one.subject}): New-Gate: {name}"
+    if found:
+        problems.append(f"{where}: several suites have it; name one of {', '.join(new.path for new in found)}")
+        return None
+    near = difflib.get_close_matches(gate, [known.name for of in suites for known in of.gates], 1)
+    problems.append(f"{where}: no suite has it" + (f"; perhaps you meant {near[0]}" if near else ""))
+    return None

@@ -1,0 +1,95 @@
+"""Check the gates that came with the candidates of a decision: each must fail without them, and pass with them.
+
+Which gates came is in the messages of the commits, which the lock holds. So a decision cannot leave one out, or call a
+gate new that was there before.
+"""
+
+from __future__ import annotations
+
+from patchstack.errors import PatchstackError
+from patchstack.evidence.decided import BroughtGate, DecidedBrings, decided_brings
+from patchstack.evidence.ledger import Decision, Outcome
+from patchstack.series.brought import Brought, brought_by_commit
+from patchstack.workflow.candidate.new_gates import judge_new_gate, outcome
+from patchstack.workflow.ledger.finding import Findings
+from patchstack.workflow.ledger.source import SeriesFacts
+from patchstack.workflow.ledger.verdicts import PHASES, Material, check_step
+
+
+def check_brought(given: Material, facts: SeriesFacts | None, found: Findings) -> None:
+    """Hold what a decision says of gates and switches against the commits, and draw the verdicts of the gates again."""
+    decision = given.decision
+    brings = decided_brings(decision.evidence)
+    commits = _commits(decision, facts)
+    if decision.outcome is Outcome.ACCEPTED and commits:
+        _check_named(brings, commits, found)
+    drawn = 0
+    for gate in (brings or DecidedBrings()).gates:
+        drawn += _check_gate(given, gate, found)
+    if drawn:
+        found.derived.append(f"{drawn} gates that came with it: FAIL without it, PASS with it, drawn again")
+    known = {(which, one.path) for one in (brings or DecidedBrings()).gates for which in PHASES}
+    found.wrong += [
+        f"new gate {path} ({which}) is no gate that came with it"
+        for which, path in given.new_steps
+        if (which, path) not in known
+    ]
+
+
+def _commits(decision: Decision, facts: SeriesFacts | None) -> tuple[Brought, ...]:
+    """What the commits of a decision bring by their messages; empty if the lock does not hold them all."""
+    held = {patch.commit: patch.object for patch in facts.lock.patches} if facts is not None else {}
+    if not all(held.get(commit) for commit in decision.commits):
+        return ()
+    return tuple(brought_by_commit(commit, held[commit]) for commit in decision.commits)
+
+
+def _check_named(brings: DecidedBrings | None, commits: tuple[Brought, ...], found: Findings) -> None:
+    told = brings or DecidedBrings()
+    named = {(one.commit, name) for one in commits for name in one.gates}
+    said = {(one.commit, one.named) for one in told.gates}
+    found.wrong += [f"gate {name} came with {commit[:12]}, and has no result" for commit, name in sorted(named - said)]
+    found.wrong += [f"gate {name} did not come with {commit[:12]}" for commit, name in sorted(said - named)]
+    found.wrong += [
+        f"gate {one.named} came with {one.commit[:12]}, and {one.path} is another"
+        for one in told.gates
+        if one.named not in (one.gate, one.path)
+    ]
+    unproven = {one.commit: one.switches for one in told.unproven}
+    for one in commits:
+        what = f"{', '.join(one.switches)} of {one.commit[:12]}"
+        if one.unproven and unproven.get(one.commit) == one.unproven and told.reason.strip():
+            found.asserted.append(f"switch {what}: that it does something; no gate shows it: {told.reason}")
+        elif one.unproven and brings is None:
+            found.asserted.append(f"switch {what}: that it does something; neither a gate nor a reason is recorded")
+        elif one.unproven:
+            found.wrong.append(f"switch {what} has neither a gate that shows it nor a reason to come without")
+
+
+def _check_gate(given: Material, one: BroughtGate, found: Findings) -> bool:
+    """Draw the verdicts of a gate again, on both builds."""
+    gate = given.gate(one.suite, one.gate)
+    if gate is None:
+        found.wrong.append(f"new gate {one.path} is not in the suites that the decision carries")
+        return False
+    fits = []
+    for which in PHASES:
+        what = f"new gate {one.path} ({which})"
+        step = given.new_steps.get((which, one.path))
+        if step is None or which not in given.builds:
+            if given.decision.outcome is Outcome.ACCEPTED:
+                found.wrong.append(f"{what} has no verdict")
+            fits.append(False)
+            continue
+        try:
+            judgement = judge_new_gate(gate, given.replay(which, step), which)
+        except PatchstackError as error:
+            found.wrong.append(f"{what}: {error.message}")
+            fits.append(False)
+            continue
+        verdict, reason = outcome(which, judgement)
+        fits.append(check_step(given, gate, step, judgement, (str(verdict), reason), what, found))
+        if str(judgement.verdict) != step.get("gave"):
+            found.wrong.append(f"{what}: the outputs give {judgement.verdict}, not {step.get('gave')}")
+            fits.append(False)
+    return all(fits)

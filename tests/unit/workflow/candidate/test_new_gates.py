@@ -1,0 +1,164 @@
+"""A gate that comes with its patch must not PASS without it, and must PASS with it: both are in the decision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from patchstack.errors import UsageError
+from patchstack.evidence.ledger import Outcome
+from patchstack.verdict import Verdict
+from patchstack.workflow.candidate.accept import AcceptStep
+from patchstack.workflow.candidate.reject import reject
+from tests.conftest import Places
+from tests.support.decided import REASON, ROWS, TRAILERS, Decided, decide
+
+
+@pytest.fixture(autouse=True)
+def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+@pytest.fixture
+def made(tmp_path: Path, places: Places) -> Decided:
+    return decide(tmp_path / "w", places.cache)
+
+
+def new_steps(steps: tuple[AcceptStep, ...]) -> dict[str, tuple[Verdict, str, str]]:
+    """Verdict, detail, and what the gate gave, by the name of each step of a gate that came with the candidate."""
+    return {
+        one.name: (one.verdict, one.detail, str(one.evidence["gave"])) for one in steps if one.name.startswith("new ")
+    }
+
+
+def test_a_gate_that_fails_without_the_patch_and_passes_with_it_is_in_the_decision(made: Decided) -> None:
+    done = made.accept(made.commit(ROWS, TRAILERS))
+    assert done.decision is not None
+    assert new_steps(done.steps) == {
+        "new gate brought/rows (before)": (
+            Verdict.PASS,
+            "FAIL without the patch, as it must: it does not print '^rows: 8$'",
+            "FAIL",
+        ),
+        "new gate brought/rows-option (before)": (
+            Verdict.PASS,
+            "FAIL without the patch, as it must: impossible: rows does not take its arguments:"
+            " error: invalid argument: --rows",
+            "FAIL",
+        ),
+        "new gate brought/rows-test (before)": (
+            Verdict.PASS,
+            "FAIL without the patch, as it must: impossible: test-rows is not in the build",
+            "FAIL",
+        ),
+        **{
+            f"new gate brought/{name} (candidate)": (Verdict.PASS, "exit code 0, and what it must print", "PASS")
+            for name in ("rows", "rows-option", "rows-test")
+        },
+    }
+    assert made.wrong() == []
+    (checked,) = (one for one in made.check().decisions if one.decision.id == done.decision.id)
+    assert "3 gates that came with it: FAIL without it, PASS with it, drawn again" in checked.findings.derived
+    observed = {step["name"]: step["observations"] for step in done.decision.evidence["steps"] if "new_of" in step}
+    assert len(observed["new gate brought/rows-option (before)"]) == 1, "the refusal is kept as evidence"
+    assert set(observed["new gate brought/rows-option (before)"]) < set(done.decision.evidence["records"])
+
+
+def test_a_gate_that_passes_without_the_patch_does_not_see_it(made: Decided) -> None:
+    commit = made.commit(ROWS, "Switch: TOY_ROWS\nNew-Gate: brought/hello")
+    done = made.accept(commit)
+    assert done.decision is None
+    assert [(one.name, one.verdict) for one in done.steps if one.verdict is not Verdict.PASS] == [
+        ("new gate brought/hello (before)", Verdict.FAIL)
+    ]
+    assert done.steps[-1].detail.startswith("the gate does not see the patch: without it, it is PASS: ")
+    assert "build candidate" not in [one.name for one in done.steps], "the candidate is not built"
+    from patchstack.git.remote import Cache
+    from patchstack.workflow.candidate.candidate import open_candidates
+
+    way = open_candidates(made.workspace.series[0], Cache(lambda: made.cache, offline=True), commit)
+    decision, _ = reject(way, made.ledger, why="its gate does not see it")
+    assert decision.outcome is Outcome.REJECTED
+    assert made.wrong() == [], "what was seen of a rejected candidate can be drawn again as well"
+
+
+def test_a_gate_that_fails_with_its_patch_is_no_reason_to_accept(made: Decided) -> None:
+    done = made.accept(made.commit("No rows", "New-Gate: rows"))
+    assert done.decision is None
+    assert new_steps(done.steps)["new gate brought/rows (candidate)"] == (
+        Verdict.FAIL,
+        "it does not print '^rows: 8$'",
+        "FAIL",
+    )
+
+
+def test_a_new_gate_of_the_suite_that_is_asked_need_not_pass_before(made: Decided) -> None:
+    path = made.root / "patchstack.yaml"
+    rows = '      - {name: rows, kind: command, program: rows, must: "^rows: 8$"}\n'
+    path.write_text(path.read_text().replace("  brought:\n", f"{rows}  brought:\n"))
+    done = made.accept(made.commit(ROWS, "New-Gate: rows"))
+    assert done.decision is not None
+    names = [one.name for one in done.steps]
+    assert "new gate quick/rows (before)" in names
+    assert "new gate quick/rows (candidate)" in names
+    assert "gate rows (before)" not in names, "of several gates of a name, that of the suite that is asked is meant"
+    assert done.decision.evidence["suites_of_new_gates"] == []
+    assert made.wrong() == []
+
+
+def test_a_switch_without_a_gate_needs_a_reason_which_is_recorded(made: Decided) -> None:
+    commit = made.commit("Loud rows", "Switch: TOY_LOUD")
+    with pytest.raises(UsageError, match="no gate shows that a switch does something") as refused:
+        made.accept(commit)
+    assert refused.value.problems == (f"{commit[:12]} (Loud rows): Switch: TOY_LOUD",)
+    assert "--switch-unproven REASON" in (refused.value.hint or "")
+    with pytest.raises(UsageError, match="--switch-unproven needs a reason"):
+        made.accept(commit, reason=" ")
+    done = made.accept(commit, reason=REASON)
+    assert done.decision is not None
+    assert done.decision.evidence["brings"]["reason"] == REASON
+    assert [(one.name, one.verdict, one.detail) for one in done.steps if one.name.startswith("switch ")] == [
+        (
+            f"switch TOY_LOUD of {commit[:12]}",
+            Verdict.PASS,
+            "unproven, no gate shows that it does something: nothing prints it yet",
+        )
+    ]
+    (checked,) = (one for one in made.check().decisions if one.decision.id == done.decision.id)
+    told = f"switch TOY_LOUD of {commit[:12]}: that it does something; no gate shows it: {REASON}"
+    assert told in checked.findings.asserted
+    assert made.accept(commit, reason=REASON).decision == done.decision, "the same again is no new decision"
+    again = made.accept(commit, reason="it prints later").decision
+    assert again is not None
+    assert again.supersedes == (done.decision.id,)
+
+
+def test_a_reason_that_nothing_needs_is_refused(made: Decided) -> None:
+    with pytest.raises(UsageError, match="every switch of the candidates has a gate, or there is no switch"):
+        made.accept(made.commit(ROWS, TRAILERS), reason=REASON)
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("row", "New-Gate: row: no suite has it; perhaps you meant rows"),
+        ("nothing-like-it", "New-Gate: nothing-like-it: no suite has it"),
+        ("quick/rows", "New-Gate: quick/rows: no suite has it; perhaps you meant rows"),
+    ],
+)
+def test_a_gate_that_no_suite_has_is_refused_before_anything_is_built(made: Decided, named: str, told: str) -> None:
+    commit = made.commit(ROWS, f"New-Gate: {named}")
+    with pytest.raises(UsageError, match="a gate that a commit brings is not in the suites") as refused:
+        made.accept(commit)
+    assert refused.value.problems == (f"{commit[:12]} (Ask for the rows): {told}",)
+
+
+def test_a_name_that_two_other_suites_have_must_say_which(made: Decided) -> None:
+    path = made.root / "patchstack.yaml"
+    path.write_text(
+        path.read_text() + '  more:\n    gates: [{name: rows, kind: command, program: rows, must: "^rows: 8$"}]\n'
+    )
+    with pytest.raises(UsageError) as refused:
+        made.accept(made.commit(ROWS, "New-Gate: rows"))
+    assert refused.value.problems[0].endswith("several suites have it; name one of brought/rows, more/rows")
