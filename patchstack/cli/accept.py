@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,9 +20,10 @@ from patchstack.cli.options import (
     one_series,
     open_cache,
     the_workspace,
+    work_alone,
 )
 from patchstack.cli.proving import proving_machine
-from patchstack.errors import UsageError
+from patchstack.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -80,6 +82,8 @@ def accept_command(
     from patchstack.workflow.candidate.candidate import described, ledger_directory, open_candidates
 
     _check_key(sign)
+    if not dry_run:
+        work_alone(workspace, f"patchstack accept {ref}")
     found = the_workspace(workspace)
     cache, ledger = open_cache(offline=offline), Ledger(ledger_directory(found.root))
     way = open_candidates(one_series(found, [series] if series else ()), cache, ref)
@@ -94,7 +98,17 @@ def accept_command(
             _plan(way, terms, machine)
             return
         with _steps() as told:
-            done = accept(way, candidates, cache, terms, machine, ledger, why=why, told=told, decided=_decided)
+            done = accept(
+                way,
+                candidates,
+                cache,
+                terms,
+                machine,
+                ledger,
+                why=why,
+                told=told,
+                decided=_decided,
+            )
     if sign is not None and done.decision is not None:
         _sign(done.decision, ledger, sign)
     _print(done, json=json)
@@ -103,9 +117,12 @@ def accept_command(
 
 
 def _check_key(key: Path | None) -> None:
-    """Raise `UsageError` for a key that does not exist, before anything is built."""
+    """Raise `UsageError` for a key that does not exist, `MissingError` without a program that signs: before anything
+    is built."""
     if key is not None and not key.is_file():
         raise UsageError(f"there is no key {key}", hint="ssh-keygen -t ed25519 -f KEY makes one")
+    if key is not None and shutil.which("ssh-keygen") is None:
+        raise MissingError("--sign needs ssh-keygen, which is not installed here", hint="install OpenSSH's client")
 
 
 def _machine(

@@ -9,7 +9,7 @@ import typer
 
 from patchstack.cli.complete import complete_series
 from patchstack.cli.failures import talk
-from patchstack.cli.options import WorkspaceOption, one_series, open_cache, the_workspace
+from patchstack.cli.options import WorkspaceOption, one_series, open_cache, the_workspace, work_alone
 from patchstack.errors import UsageError
 from patchstack.report.text import counted
 
@@ -51,6 +51,8 @@ def export_command(
         raise UsageError("--form goes with -o", hint="the form of the series itself is form: in patchstack.yaml")
     from patchstack.workflow.export import plan_from_fork
 
+    if not dry_run:
+        work_alone(workspace, "patchstack export")
     config = one_series(the_workspace(workspace), series or ())
     pairs = _pairs(same or [])
     cache = open_cache(offline=False)

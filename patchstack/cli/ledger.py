@@ -11,7 +11,15 @@ import typer
 
 from patchstack.cli.complete import complete_decision, complete_series
 from patchstack.cli.failures import talk
-from patchstack.cli.options import EngineOption, OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
+from patchstack.cli.options import (
+    EngineOption,
+    OfflineOption,
+    WorkspaceOption,
+    one_series,
+    open_cache,
+    the_workspace,
+    work_alone,
+)
 from patchstack.errors import Exit, UsageError
 from patchstack.report.streams import terminal
 
@@ -52,6 +60,7 @@ def reject_command(
     from patchstack.workflow.candidate.candidate import ledger_directory, open_candidates
     from patchstack.workflow.candidate.reject import reject
 
+    work_alone(workspace, f"patchstack reject {ref}")
     found = the_workspace(workspace)
     way = open_candidates(one_series(found, [series] if series else ()), open_cache(offline=offline), ref)
     decision, path = reject(way, Ledger(ledger_directory(found.root)), why=why, tags=tuple(tag or ()))

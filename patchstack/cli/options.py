@@ -74,9 +74,9 @@ EngineOption = Annotated[
 ]
 
 
-def the_workspace(path: Path | None) -> Workspace:
-    """The workspace named, or the nearest one. Raises `UsageError` where there is none."""
-    from patchstack.workspace import FILE_NAME, find_workspace, read_workspace
+def workspace_file(path: Path | None) -> Path:
+    """The workspace file named, or the nearest one. Raises `UsageError` where there is none."""
+    from patchstack.workspace import FILE_NAME, find_workspace
 
     found = path or find_workspace(Path.cwd())
     if found is None:
@@ -85,7 +85,25 @@ def the_workspace(path: Path | None) -> Workspace:
             hint="patchstack init --fork REPO --fork-ref BRANCH writes one; "
             "or name a series by hand: --patches DIR --upstream REPO --pin SHA; or try patchstack demo",
         )
-    return read_workspace(path or Path(os.path.relpath(found)))
+    return path or Path(os.path.relpath(found))
+
+
+def the_workspace(path: Path | None) -> Workspace:
+    """The workspace named, or the nearest one. Raises `UsageError` where there is none."""
+    from patchstack.workspace import read_workspace
+
+    return read_workspace(workspace_file(path))
+
+
+def work_alone(path: Path | None, doing: str) -> None:
+    """Let the command be the only one at work in its workspace, from now until it ends. `doing` is told to those who
+    wait for it."""
+    from typer._click.globals import get_current_context
+
+    from patchstack.workspace import alone_in
+
+    root = workspace_file(path).parent
+    get_current_context().with_resource(alone_in(root, doing, talk))
 
 
 def nearest_workspace(path: Path | None) -> Workspace | None:

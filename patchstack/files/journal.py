@@ -11,7 +11,7 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,15 @@ _RENAME_EXCHANGE = 2
 _RENAME_SWAP = 2  # renamex_np on macOS
 
 
-def replace_files(directory: Path, files: Mapping[str, bytes | None]) -> None:
+def replace_files(
+    directory: Path, files: Mapping[str, bytes | None], *, ready: Callable[[], None] = lambda: None
+) -> None:
     """Write and remove (None) files of a directory, all at once; every other entry of it stays.
 
     The new directory is made beside the old one, then the two change places: a run killed at any moment leaves one or
-    the other, and at worst a left-over beside it that the next run removes. Raises `UsageError` where another run is at
-    work, `MissingError` for what the disk refuses; then nothing has changed.
+    the other, and at worst a left-over beside it that the next run removes. `ready` is called just before they change
+    places; what it raises ends the replacement. Raises `UsageError` where another run is at work, `MissingError` for
+    what the disk refuses; then nothing has changed.
     """
     directory = directory.resolve()
     fresh = _beside(directory)
@@ -40,28 +43,34 @@ def replace_files(directory: Path, files: Mapping[str, bytes | None]) -> None:
         raise MissingError(f"{directory.parent} cannot be made: {error.strerror}") from error
     with locked_directory(directory.parent, "patchstack export"):
         try:
-            shutil.rmtree(fresh, ignore_errors=True)
-            if directory.is_dir():
-                shutil.copytree(directory, fresh, symlinks=True, copy_function=link_or_copy)
-            else:
-                fresh.mkdir(parents=True)
-            for name, content in files.items():
-                (fresh / name).unlink(missing_ok=True)
-                if content is not None:
-                    write_new(fresh / name, content)
-            sync_directory(fresh)
+            try:
+                _make_beside(directory, fresh, files)
+            except shutil.Error as error:
+                raise MissingError(f"{directory} cannot be copied: {error}; nothing was changed") from error
+            ready()
             if directory.is_dir():
                 _exchange(fresh, directory)
             else:
                 put_in_place(fresh, directory)
             sync_directory(directory.parent)
         except OSError as error:
-            shutil.rmtree(fresh, ignore_errors=True)
             raise MissingError(f"{directory} cannot be written: {error}; nothing was changed") from error
-        except shutil.Error as error:
+        finally:
             shutil.rmtree(fresh, ignore_errors=True)
-            raise MissingError(f"{directory} cannot be copied: {error}; nothing was changed") from error
-        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _make_beside(directory: Path, fresh: Path, files: Mapping[str, bytes | None]) -> None:
+    """Make the new directory."""
+    shutil.rmtree(fresh, ignore_errors=True)
+    if directory.is_dir():
+        shutil.copytree(directory, fresh, symlinks=True, copy_function=link_or_copy)
+    else:
+        fresh.mkdir(parents=True)
+    for name, content in files.items():
+        (fresh / name).unlink(missing_ok=True)
+        if content is not None:
+            write_new(fresh / name, content)
+    sync_directory(fresh)
 
 
 def sweep_leftover(directory: Path) -> None:

@@ -7,8 +7,10 @@ the descriptor holds the lock too.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,6 +36,69 @@ def locked(file: Path, busy: Callable[[str], None] | None = None) -> Iterator[in
         os.truncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()}\n".encode(), 0)
         yield descriptor
+
+
+_LONGEST_NAME = 400
+
+
+@contextlib.contextmanager
+def locked_while(file: Path, owner: str, busy: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock of a file that exists only while somebody holds it. `owner` is what the others are told.
+
+    If another process holds the lock, `busy` is called with the name that its owner gave, then the lock is waited for;
+    an exception that `busy` raises gives it up. A file that a killed process left is taken over.
+
+    Raises `UsageError` if something else has the file's name, `MissingError` if the file cannot be made.
+    """
+    told = False
+    while True:
+        descriptor = _opened(file)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not told:
+                    name = os.pread(descriptor, _LONGEST_NAME, 0).decode("utf-8", "replace").strip()
+                    busy("".join(one for one in name if one.isprintable()) or "another process")
+                    told = True
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if not _is_still(file, descriptor):  # its owner removed it while we waited
+                continue
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, f"{owner}\n".encode()[:_LONGEST_NAME], 0)
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):
+                    file.unlink()
+            return
+        finally:
+            os.close(descriptor)
+
+
+def _opened(file: Path) -> int:
+    """Open a lock file, which is a plain file that no link leads to."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    occupied = UsageError(f"{file} is in the way: it is not a lock of ours", hint=f"remove {file}")
+    try:
+        descriptor = os.open(file, flags, 0o644)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EMLINK):
+            raise occupied from error
+        raise MissingError(f"{file} cannot be written: {error.strerror}; nothing was changed") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise occupied
+    return descriptor
+
+
+def _is_still(file: Path, descriptor: int) -> bool:
+    """Whether a path is the file of a descriptor."""
+    try:
+        named = os.lstat(file)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(named, os.fstat(descriptor))
 
 
 @contextlib.contextmanager

@@ -30,7 +30,8 @@ class Kind(Generic[S]):
     `version` is part of the key of every observation: raise it if the kind observes something else than before.
     `about` is the first line of its command's help. `make` makes settings of values and complains about those that do
     not go together; `run` observes, and gives a verdict. `needs_gpu` says whether the gate needs a GPU on a build that
-    uses one, unless the suite says so itself. `table` is what a terminal shows of a judgement beside its verdict.
+    uses one, unless the suite says so itself. `programs` are those of the build that the gate runs in any case. `table`
+    is what a terminal shows of a judgement beside its verdict.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Kind(Generic[S]):
     make: Callable[[Values], S]
     run: Callable[[S, Observer], Judgement]
     needs_gpu: Callable[[S], bool] = lambda settings: True
+    programs: Callable[[S], tuple[str, ...]] = lambda settings: ()
     table: Callable[[Judgement], JudgementTable] | None = None
 
     @property

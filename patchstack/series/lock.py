@@ -217,8 +217,26 @@ def _decoded(text: str, where: str, problems: list[str]) -> bytes:
         return b""
 
 
+def after_merge(directory: Path) -> str:
+    """Return what to do with a series that a merge made of two: each clone gave numbers without the other's."""
+    return (
+        f"after a merge of two clones that both exported, 'git restore --source=HEAD --staged --worktree {directory}' "
+        "keeps one side; put the other side's commits onto the fork and export: they get the next numbers"
+    )
+
+
+def _has_conflict(path: Path) -> bool:
+    """Whether git left the markers of a merge in a lock."""
+    try:
+        return any(line.startswith(b"<<<<<<< ") for line in path.read_bytes().splitlines())
+    except OSError:
+        return False
+
+
 def _unusable(path: Path, problems: list[str]) -> ConfigError:
     hint = "it is generated: take it back from version control; or remove it, with the numbers it retired, and export"
-    if any(problem.endswith(_NEWER) for problem in problems):
+    if _has_conflict(path):
+        problems, hint = ["it has the conflict markers of a merge"], after_merge(path.parent)
+    elif any(problem.endswith(_NEWER) for problem in problems):
         hint = "use the patchstack that wrote it, or a newer one"
     return ConfigError(f"{path} cannot be used", problems=problems, hint=hint)

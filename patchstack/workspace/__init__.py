@@ -1,5 +1,6 @@
 """`patchstack.yaml`, read and checked once. Every complaint names its line, and all come at once."""
 
+from patchstack.workspace.alone import alone_in
 from patchstack.workspace.mapping import read_yaml
 from patchstack.workspace.model import (
     FILE_NAME,
@@ -32,6 +33,7 @@ __all__ = [
     "Waiver",
     "Workspace",
     "add_series",
+    "alone_in",
     "find_workspace",
     "is_url",
     "located",

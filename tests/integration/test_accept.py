@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from patchstack.workspace import alone_in
 from tests.conftest import Places
 from tests.support.builders import run_git
 from tests.support.checkout import ROOT
 from tests.support.terminal import live_lines, on_terminal, without_colour
-from tests.support.toy import MAIN, Toy, a_toy, need_host_tools, variants_built
+from tests.support.toy import CMAKE, MAIN, Toy, a_toy, need_host_tools, variants_built
 
 SUITES = """\
 suites:
@@ -27,7 +28,7 @@ suites:
       - {name: quiet, kind: command, program: toy, args: [], must: "^version", must_not: LOUD}
 """
 STEPS = (
-    *("verify", "build before", "gate version (before)", "gate quiet (before)"),
+    *("verify", "lint", "build before", "gate version (before)", "gate quiet (before)"),
     *("build candidate", "gate version (candidate)", "gate quiet (candidate)"),
 )
 
@@ -292,12 +293,107 @@ def test_a_rejected_candidate_is_kept_found_and_warned_of(toy: Toy) -> None:
 
 def test_a_suite_whose_gate_cannot_be_judged_is_invalid(toy: Toy) -> None:
     workspace = toy.root / "patchstack.yaml"
-    workspace.write_text(workspace.read_text().replace("program: toy, args: [--version]", "program: gone, args: []"))
+    text = workspace.read_text().replace("program: toy, args: [--version]", "program: gone, args: []")
+    workspace.write_text(text.replace("targets: [toy]", "targets: [toy], optional_targets: [gone]"))
     candidate(toy)
     code, stdout, stderr = accept(toy)
     assert code == 4
     assert "INVALID  gate version (before): gone is not in" in stderr
     assert "not accepted" in stdout
+
+
+def test_a_program_that_no_target_makes_is_named_before_anything_is_compiled(toy: Toy, places: Places) -> None:
+    workspace = toy.root / "patchstack.yaml"
+    workspace.write_text(workspace.read_text().replace("program: toy, args: [--version]", "program: gone, args: []"))
+    candidate(toy)
+    code, stdout, stderr = accept(toy)
+    assert (code, stdout) == (3, "")
+    assert "error: the acceptance needs what is not here" in stderr
+    assert "  - gone, which version runs: no target of variant cpu makes it" in stderr
+    assert "verify" not in stderr.splitlines()
+    assert not (places.cache / "builds").exists()
+
+
+def test_a_benchmark_result_that_is_missing_is_told_before_anything_is_compiled(toy: Toy, places: Places) -> None:
+    candidate(toy)
+    code, _, stderr = accept(toy, "--benchmark", "nowhere.json")
+    assert code == 3
+    assert "the benchmark result nowhere.json cannot be read" in stderr
+    assert not (places.cache / "builds").exists()
+
+
+def test_packages_that_prove_a_build_are_looked_for_before_anything_is_compiled(toy: Toy, places: Places) -> None:
+    candidate(toy)
+    (toy.root / "without" / "elftools").mkdir(parents=True)
+    hidden = (
+        "import importlib.util as u\nfind = u.find_spec\nu.find_spec = lambda n: find(n) if n != 'elftools' else None\n"
+    )
+    (toy.root / "without" / "sitecustomize.py").write_text(hidden)
+    child = subprocess.run(
+        [sys.executable, "-m", "patchstack", "accept", "product", "--engine", "host"],
+        cwd=toy.root,
+        env={**os.environ, "PYTHONPATH": f"{toy.root / 'without'}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 3, child.stderr
+    assert "  - the Python package pyelftools, which proves and records a build" in child.stderr
+    assert not (places.cache / "builds").exists()
+
+
+def test_lint_is_asked_before_anything_is_compiled(toy: Toy, places: Places) -> None:
+    workspace = toy.root / "patchstack.yaml"
+    policy = "    variant: cpu\n    lint: {trailers: [Reason]}\n"
+    workspace.write_text(workspace.read_text().replace("    variant: cpu\n", policy))
+    candidate(toy)
+    code, stdout, stderr = accept(toy)
+    assert code == 1
+    assert "not accepted: lint. The series is as it was" in stdout
+    line = next(one for one in stderr.splitlines() if one.startswith("FAIL "))
+    assert line.startswith("FAIL     lint: 0003-A-candidate.patch: trailers: ")
+    assert "in other patches" in line
+    assert not (places.cache / "builds").exists()
+    toy.fork.repo.branch("product", toy.fork.commits[-2])
+    toy.fork.repo.commit("A candidate", {"main.c": MAIN.replace("return 0", "return  0")}, body="Reason: spaces")
+    code, _, stderr = accept(toy)
+    assert code == 0, stderr
+    assert "PASS     lint: the candidate keeps the rules; 2 in other patches" in stderr
+
+
+def test_who_must_wait_for_an_accept_is_told_for_whom(toy: Toy) -> None:
+    candidate(toy)
+    with alone_in(toy.root, "patchstack accept two", lambda line: None):
+        child = start(toy, "accept", "product", "--engine", "host", "--without-gates")
+        assert child.stderr is not None
+        told = child.stderr.readline()
+        assert told.startswith(f"waiting: process {os.getpid()} of "), told
+        assert "(patchstack accept two, since " in told
+        time.sleep(0.5)
+        assert child.poll() is None
+        assert not (toy.root / "ledger").exists()
+    child.communicate(timeout=120)
+    assert child.returncode == 0
+    assert not list(toy.root.glob(".patchstack*"))
+
+
+def test_a_series_that_was_written_meanwhile_is_not_decided_on(toy: Toy) -> None:
+    """A program that does not know our lock writes the series while the candidate is built."""
+    lock = toy.fork.series / "series.lock"
+    slow = MAIN.replace("return 0", "return 0 /* slow */")
+    cmake = CMAKE + "execute_process(COMMAND sleep 5)\n"
+    toy.fork.repo.commit("A slow build", {"main.c": slow, "CMakeLists.txt": cmake})
+    child = start(toy, "accept", "product", "--engine", "host", "--without-gates")
+    assert child.stderr is not None
+    for line in child.stderr:
+        if line.startswith("build candidate"):
+            break
+    lock.write_text(lock.read_text() + "# written by another\n")
+    _, stderr = child.communicate(timeout=120)
+    assert child.returncode == 1, stderr
+    assert f"error: {lock} was changed meanwhile; nothing was written" in stderr
+    assert not list((toy.root / "ledger").glob("*.json"))
+    assert len(patches(toy)) == 2
 
 
 def require_pushed(toy: Toy) -> None:

@@ -31,10 +31,14 @@ PROVING = {"in_toto_attestation": "in-toto-attestation", "elftools": "pyelftools
 """The modules that proofs and provenance need, with the packages that have them."""
 
 
+def missing_packages() -> list[str]:
+    """Return the packages that prove and record a build and are not installed."""
+    return [package for module, package in PROVING.items() if importlib.util.find_spec(module) is None]
+
+
 def require_packages() -> None:
     """Raise `MissingError`, with every package named, if what proves and records a build is not installed."""
-    missing = [package for module, package in PROVING.items() if importlib.util.find_spec(module) is None]
-    if missing:
+    if missing := missing_packages():
         raise MissingError(f"a build needs {' and '.join(missing)}, not installed here", hint=install_hint("build"))
 
 

@@ -505,5 +505,6 @@ KIND = Kind(
     ),
     make=settings_of,
     run=run,
+    programs=lambda settings: (PROGRAM,),
     needs_gpu=lambda settings: settings.backend != "CPU",
 )

@@ -214,4 +214,5 @@ KIND = Kind(
     settings=(PROGRAM, MUST, MUST_NOT, EXIT, ARGS, ITS_MODEL, ENV, SENTINEL, SECONDS, TRIES),
     make=settings_of,
     run=run,
+    programs=lambda settings: (settings.program.name,),
 )

@@ -40,7 +40,7 @@ from patchstack.gates.reference.model_unchanged import (
     measure_of,
     with_evidence,
 )
-from patchstack.llama.prompt import Prompting
+from patchstack.llama.prompt import COMPLETION, SERVER, Prompting
 from patchstack.llama.settings import (
     ENV,
     LOADING,
@@ -493,4 +493,5 @@ KIND = Kind(
     ),
     make=settings_of,
     run=run,
+    programs=lambda settings: (SERVER if settings.parallel else COMPLETION,),
 )

@@ -11,7 +11,7 @@ from typing import Any
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import JudgementTable, Kind
 from patchstack.gates.kinds import kl
-from patchstack.llama.kl import comparison_problem
+from patchstack.llama.kl import PROGRAM, comparison_problem
 from patchstack.observe.declared import Models, Setting, Values
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Json
@@ -149,5 +149,6 @@ KIND = Kind(
     settings=(*kl.SETTINGS_BEFORE_CONTEXT, CONTEXTS_SETTING, *kl.SETTINGS_AFTER_CONTEXT),
     make=settings_of,
     run=run,
+    programs=lambda settings: (PROGRAM,),
     table=table_of,
 )

@@ -268,4 +268,5 @@ KIND = Kind(
     settings=(ON, MARK, OFF, AT_LEAST, WHERE, *SWITCHED),
     make=settings_of,
     run=run,
+    programs=lambda settings: (settings.program.name,),
 )

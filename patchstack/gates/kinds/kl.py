@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import Kind
-from patchstack.llama.kl import Comparison, Measured, Side, Statistics, comparison_problem, measure
+from patchstack.llama.kl import PROGRAM, Comparison, Measured, Side, Statistics, comparison_problem, measure
 from patchstack.llama.settings import ENV, MODEL, SECONDS, TRIES
 from patchstack.observe.declared import (
     NO_MODEL,
@@ -399,4 +399,5 @@ KIND = Kind(
     settings=(*SETTINGS_BEFORE_CONTEXT, CONTEXT, *SETTINGS_AFTER_CONTEXT),
     make=settings_of,
     run=run,
+    programs=lambda settings: (PROGRAM,),
 )

@@ -242,4 +242,5 @@ KIND = Kind(
     ),
     make=settings_of,
     run=run,
+    programs=lambda settings: (settings.program.name,),
 )

@@ -30,7 +30,7 @@ from patchstack.gates.kind import Kind
 from patchstack.llama.ask_server import ServerAnswers, arguments_taken, ask_servers
 from patchstack.llama.completions import Divergence, Generated, Question, first_difference
 from patchstack.llama.program import Program
-from patchstack.llama.prompt import Prompting
+from patchstack.llama.prompt import SERVER, Prompting
 from patchstack.llama.settings import (
     CONTEXT,
     ENV,
@@ -381,4 +381,8 @@ KIND = Kind(
     ),
     make=settings_of,
     run=run,
+    programs=lambda settings: (
+        *((settings.program.name,) if settings.program is not None else ()),
+        *((SERVER,) if settings.prompting is not None else ()),
+    ),
 )

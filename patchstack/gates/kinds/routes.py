@@ -206,4 +206,5 @@ KIND = Kind(
     settings=(ON, EXPECT, EXPECT_OFF, OFF, *SWITCHED),
     make=settings_of,
     run=run,
+    programs=lambda settings: (settings.program.name,),
 )

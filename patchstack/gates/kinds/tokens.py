@@ -34,7 +34,7 @@ from patchstack.gates.reference.model_unchanged import (
 from patchstack.gates.reference.tokens import EXPECT, EXPECT_FILE, TokenReference, reference_of_values
 from patchstack.llama.ask_server import ServerAnswers, arguments_taken, ask_servers
 from patchstack.llama.completions import Divergence, Generated, Question, first_difference
-from patchstack.llama.prompt import Prompting
+from patchstack.llama.prompt import SERVER, Prompting
 from patchstack.llama.settings import (
     ENV,
     LOADING,
@@ -396,4 +396,5 @@ KIND = Kind(
     ),
     make=settings_of,
     run=run,
+    programs=lambda settings: (SERVER,),
 )

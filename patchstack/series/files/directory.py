@@ -17,6 +17,7 @@ from patchstack.series.files.mailbox import has_diff, is_cover, split_mails
 from patchstack.series.files.names import choose_by_name, is_anchored, number_of, packed_as, spans, stem_of, title_of
 from patchstack.series.files.order import Listed, NotApplied, patch_names, read_order
 from patchstack.series.lock import FILE_NAME as LOCK
+from patchstack.series.lock import after_merge
 from patchstack.workspace import SeriesConfig
 
 # git apply reads no patch of this size or more (apply.c, MAX_APPLY_SIZE).
@@ -181,7 +182,8 @@ def load_series(directory: Path, name: str | None = None) -> Series:
             for number in sorted(series.shared_numbers)
         ]
     if problems:
-        raise ConfigError(f"the patches of {directory} cannot be used", problems=problems)
+        hint = after_merge(directory) if exported and series.shared_numbers else None
+        raise ConfigError(f"the patches of {directory} cannot be used", problems=problems, hint=hint)
     if not patches:
         told = [f"{one.file}: {one.reason}" for one in covers]
         raise ConfigError(f"there are no patches in {directory}", problems=told)

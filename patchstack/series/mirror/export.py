@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -53,7 +53,8 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan:
-    """What an export would write. `tree` is the tree the projected series gives, proven equal to the fork head's."""
+    """What an export would write. `tree` is the tree the projected series gives, proven equal to the fork head's;
+    `projected` is that series. `made_from` is what `lock_digest` gave before."""
 
     series: str
     directory: Path
@@ -61,6 +62,8 @@ class ExportPlan:
     retired: tuple[int, ...]
     tree: str
     writes: Mapping[str, bytes | None]
+    projected: Series = field(repr=False, compare=False)
+    made_from: str
 
     @property
     def up_to_date(self) -> bool:
@@ -104,6 +107,7 @@ def plan_export(
     would be lost, numbers that are short, commits that the series would not give back. Writes nothing.
     """
     _refuse_commits(fork, base)
+    made_from = lock_digest(directory)
     old_lock = read_lock(directory)
     old = _existing(directory, name)
     edited = _edited(old, old_lock) if old_lock else _not_of_the_fork(objects, old, base, fork)
@@ -158,16 +162,44 @@ def plan_export(
     series = Series(name=name, directory=directory, patches=files)
     ids = _stable_ids(known, identity.known_of, old_lock, formatted)
     lock = _lock(objects, directory, base, fork, files, formatted, ids, retired)
-    return _plan(name, directory, old, series, lock)
+    return _plan(name, directory, old, series, lock, made_from)
 
 
 @task("writing the series")
-def carry_out(plan: ExportPlan) -> None:
-    """Write a planned export: all of it at once. Raises what `replace_files` raises."""
+def carry_out(plan: ExportPlan, decided: Callable[[], None] = lambda: None) -> None:
+    """Write a planned export: all of it at once. `decided` is called when nothing but the last step is left.
+
+    Raises `NotHeldError` if the lock is no longer what the plan was made from, and what `replace_files` raises.
+    """
+
+    def ready() -> None:
+        check_unchanged(plan.directory, plan.made_from)
+        decided()
+
     if plan.writes:
-        replace_files(plan.directory, plan.writes)
+        replace_files(plan.directory, plan.writes, ready=ready)
     else:
+        ready()
         sweep_leftover(plan.directory)
+
+
+def lock_digest(directory: Path) -> str:
+    """Return the SHA-256 of a series' lock file; empty if it has none."""
+    try:
+        return hashlib.sha256((directory / FILE_NAME).read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise ConfigError(f"{directory / FILE_NAME} cannot be read: {error.strerror}") from error
+
+
+def check_unchanged(directory: Path, digest: str) -> None:
+    """Raise `NotHeldError` if a series' lock file is no longer of that digest."""
+    if lock_digest(directory) != digest:
+        raise NotHeldError(
+            f"{directory / FILE_NAME} was changed meanwhile; nothing was written",
+            hint="another program wrote the series; run this command again",
+        )
 
 
 def _refuse_commits(fork: ForkHistory, base: Commit) -> None:
@@ -365,7 +397,7 @@ def _lock(
     )
 
 
-def _plan(name: str, directory: Path, old: Series, series: Series, lock: Lock) -> ExportPlan:
+def _plan(name: str, directory: Path, old: Series, series: Series, lock: Lock, made_from: str) -> ExportPlan:
     before = {patch.file: patch for patch in old.patches}
     by_number = {patch.number: patch.file for patch in old.patches}
     files: list[PlannedFile] = []
@@ -398,4 +430,6 @@ def _plan(name: str, directory: Path, old: Series, series: Series, lock: Lock) -
         retired=lock.retired,
         tree=lock.tree,
         writes=writes,
+        projected=series,
+        made_from=made_from,
     )

@@ -33,13 +33,16 @@ from patchstack.observe.from_build import programs_of
 from patchstack.observe.layout import Programs
 from patchstack.observe.observer import Observer
 from patchstack.observe.runner import Runner
+from patchstack.series.files.directory import configured_series
 from patchstack.series.files.order import has_patches
+from patchstack.series.lint.runner import lint, waiver_problems
 from patchstack.series.lock import read_lock
 from patchstack.series.verify.verify import prove
 from patchstack.tasks import clock, task
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.candidate import CandidateRange
 from patchstack.workflow.candidate.new_gates import Brings, NewGate, judge_new, outcome
+from patchstack.workflow.export import plan_with_candidate
 
 BuildOf = Callable[[BuildSource], Stored]
 BenchOf = Callable[[Stored], AbstractContextManager[Runner]]
@@ -99,17 +102,18 @@ def alike(candidates: Sequence[Candidate], ledger: Ledger) -> tuple[Likeness, ..
 
 
 def examine(way: CandidateRange, cache: Cache, terms: Terms, build: BuildOf, bench: BenchOf) -> Iterator[AcceptStep]:
-    """Every step in order, each as it comes out. After a part (the mirror, the prefix, the candidate, the benchmarks)
-    with a step that is not PASS, the next is not begun.
+    """Every step in order, each as it comes out. After a part (the mirror, lint, the prefix, the candidate, the
+    benchmarks) with a step that is not PASS, the next is not begun.
 
     Raises what verifying, building and the engine raise.
     """
     built: list[Stored] = []
     for steps in (
         lambda: [_mirrored(way, cache), *_switches(terms.brings)],
+        lambda: [lint_step(way, cache)],
         lambda: gated(way, way.before, "before", terms, build, bench, built, then=way.head),
         lambda: gated(way, way.head, "candidate", terms, build, bench, built),
-        lambda: [_measured(path) for path in terms.benchmarks],
+        lambda: [measured(path) for path in terms.benchmarks],
     ):
         held = True
         for step in steps():
@@ -187,6 +191,30 @@ def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
         detail=detail,
         evidence={"tree": result.applied_tree},
     )
+
+
+def lint_step(way: CandidateRange, cache: Cache) -> AcceptStep:
+    """Hold the series that the candidates give against the rules of lint. Findings in their patches alone count: what
+    is found in others is counted in words.
+
+    Raises what `plan_with_candidate` raises, `ConfigError` for waivers that cannot be used.
+    """
+    config = way.config
+    if problems := waiver_problems(config.waive):
+        raise ConfigError(f"the waivers of {config.name} cannot be used", problems=problems)
+    with task("lint", key=f"lint {config.name}", announced=True):
+        anew = decided_anew(way) is not None
+        series = configured_series(config) if anew else plan_with_candidate(way, cache).projected
+        result = lint(way.sources.objects, series, way.sources.base, config.lint, config.waive)
+    ours = {patch.file for patch in series.patches} if anew else {one.file for one in series.patches[-len(way.new) :]}
+    own = [finding for finding in result.findings if finding.file in ours]
+    others = len(result.findings) - len(own)
+    detail = f"{own[0].file}: {own[0].rule}: {own[0].message}" if own else "the candidate keeps the rules"
+    if len(own) > 1:
+        detail += f"; and {len(own) - 1} more"
+    if others:
+        detail += f"; {others} in other patches"
+    return AcceptStep(name="lint", verdict=Verdict.FAIL if own else Verdict.PASS, detail=detail)
 
 
 def decided_anew(way: CandidateRange) -> str | None:
@@ -329,8 +357,11 @@ def _new_gate_step(
     )
 
 
-def _measured(path: Path) -> AcceptStep:
-    """A benchmark's result file: a JSON document with a `verdict`."""
+def measured(path: Path) -> AcceptStep:
+    """Return the step of a benchmark's result file: a JSON document with a `verdict`.
+
+    Raises `MissingError` for one that cannot be read, `ConfigError` for one that is no result.
+    """
     try:
         content = path.read_bytes()
         verdict = Verdict(json.loads(content)["verdict"])

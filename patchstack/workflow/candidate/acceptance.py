@@ -11,13 +11,14 @@ from patchstack.evidence.resemblance import Likeness
 from patchstack.evidence.store import Evidence
 from patchstack.git.remote import Cache
 from patchstack.series.history import check_pushed
-from patchstack.series.mirror.export import ExportPlan, carry_out
+from patchstack.series.mirror.export import ExportPlan, carry_out, check_unchanged, lock_digest
 from patchstack.tasks import task, timed
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.accept import AcceptStep, Terms, alike, decide, decided_anew, examine
 from patchstack.workflow.candidate.candidate import CandidateRange
 from patchstack.workflow.candidate.evidence import carried_terms, evidence_of
 from patchstack.workflow.candidate.pending import keep
+from patchstack.workflow.candidate.ready import check_ready
 from patchstack.workflow.export import plan_with_candidate
 from patchstack.workflow.machine import ProvingMachine
 
@@ -90,6 +91,8 @@ def accept(
     Raises what verifying, building, the engine and the export raise.
     """
     commits = tuple(one.commit for one in candidates)
+    read_from = lock_digest(way.config.patches)
+    check_ready(way, terms, machine)
     kept = Evidence(machine.workspace.root / "evidence")
     terms = carried_terms(machine.workspace.path, terms, kept)
     steps = _examined(way, cache, terms, machine, told)
@@ -97,14 +100,22 @@ def accept(
     if exit_code(step.verdict for step in steps):
         keep(machine.workspace.root, way, evidence)
         return Accepted(series=way.config.name, commits=commits, steps=tuple(steps))
-    decision, file = decide(way, candidates, evidence, ledger, why=why)
-    decided(file)
+    made: list[Decision] = []
+
+    def commit() -> None:
+        """The commit point: the series is what it was when it was verified, and the export needs one step more."""
+        check_unchanged(way.config.patches, read_from)
+        decision, file = decide(way, candidates, evidence, ledger, why=why)
+        made.append(decision)
+        decided(file)
+
     if decided_anew(way) is not None:
-        return Accepted(series=way.config.name, commits=commits, steps=tuple(steps), decision=decision)
+        commit()
+        return Accepted(series=way.config.name, commits=commits, steps=tuple(steps), decision=made[0])
     with task("export"):
         plan = plan_with_candidate(way, cache)
-        carry_out(plan)
-    return Accepted(series=way.config.name, commits=commits, steps=tuple(steps), decision=decision, export=plan)
+        carry_out(plan, commit)
+    return Accepted(series=way.config.name, commits=commits, steps=tuple(steps), decision=made[0], export=plan)
 
 
 def _examined(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.errors import MissingError, UsageError
-from patchstack.files.lock import locked, locked_directory
+from patchstack.files.lock import locked, locked_directory, locked_while
 from patchstack.process import run
 
 
@@ -108,3 +108,77 @@ def test_an_error_of_the_block_lets_go_of_the_lock(tmp_path: Path) -> None:
         raise OSError("of the block")
     with locked_directory(tmp_path, "x"):
         pass
+
+
+def test_a_lock_that_exists_while_it_is_held_names_its_owner_and_is_gone_after(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    with locked_while(file, "alice", give_up):
+        assert file.read_text() == "alice\n"
+        with pytest.raises(RuntimeError, match=r"^alice$"), locked_while(file, "bob", give_up):
+            pytest.fail("two hold it")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_waited_for_a_lock_that_was_removed_holds_the_one_that_exists(tmp_path: Path) -> None:
+    file, order = tmp_path / "lock", list[str]()
+    waiting = threading.Barrier(3)
+
+    def take(name: str) -> None:
+        with locked_while(file, name, lambda _: waiting.wait(20) and None):
+            order.append(name)
+            assert file.read_text() == f"{name}\n"
+
+    with locked_while(file, "first", give_up):
+        others = [threading.Thread(target=take, args=(name,)) for name in ("second", "third")]
+        for one in others:
+            one.start()
+        waiting.wait(20)
+        assert order == []
+    for one in others:
+        one.join(20)
+    assert sorted(order) == ["second", "third"]
+    assert not file.exists()
+
+
+def test_what_a_killed_holder_left_is_taken_over(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    file.write_text("a longer name of one that was killed\n")
+    with locked_while(file, "me", give_up):
+        assert file.read_text() == "me\n"
+
+
+def test_an_owner_s_name_cannot_write_to_a_terminal(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    with (
+        locked_while(file, "\x1b[31mred\x07", give_up),
+        pytest.raises(RuntimeError, match=r"^\[31mred$"),
+        locked_while(file, "bob", give_up),
+    ):
+        pytest.fail("two hold it")
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "directory", "pipe"])
+def test_what_is_no_lock_of_ours_is_refused_and_left_alone(tmp_path: Path, kind: str) -> None:
+    file, victim = tmp_path / "lock", tmp_path / "victim"
+    victim.write_text("precious")
+    match kind:
+        case "link":
+            file.symlink_to(victim)
+        case "dangling":
+            file.symlink_to(tmp_path / "nowhere")
+        case "directory":
+            file.mkdir()
+        case _:
+            os.mkfifo(file)
+    with pytest.raises(UsageError, match="is in the way"), locked_while(file, "me", give_up):
+        pytest.fail("it is held")
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_directory_that_does_not_exist_has_no_lock(tmp_path: Path) -> None:
+    with (
+        pytest.raises(MissingError, match="cannot be written"),
+        locked_while(tmp_path / "no" / "lock", "me", give_up),
+    ):
+        pytest.fail("it is held")

@@ -26,7 +26,10 @@ def test_two_patches_of_one_number_are_both_named_beside_a_lock(fork: Fork, run_
     assert (ran.code, ran.stdout) == (2, "")
     assert ran.stderr == (
         f"error: the patches of {fork.series} cannot be used\n"
-        "  - number 2 is taken by more than one patch: 0002-Change-2-of-a-kernel.patch, 0002-another.patch\n"
+        "  - number 2 is taken by more than one patch: 0002-Change-2-of-a-kernel.patch, 0002-another.patch\n\n"
+        "hint: after a merge of two clones that both exported, "
+        f"'git restore --source=HEAD --staged --worktree {fork.series}' keeps one side; "
+        "put the other side's commits onto the fork and export: they get the next numbers\n"
     )
 
 

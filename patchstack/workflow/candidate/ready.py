@@ -1,0 +1,95 @@
+"""What an acceptance will need, looked for before anything is compiled: packages, programs and results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from patchstack.builds.inputs.toolchain import IMAGE_TOOLKIT
+from patchstack.builds.proofs.prove import find_cuobjdump
+from patchstack.builds.run.build import Inputs, missing_packages
+from patchstack.engine.protocol import EnginePath, Job
+from patchstack.errors import MissingError
+from patchstack.gates.registry import kind_of
+from patchstack.gates.suite import Suite
+from patchstack.installed import install_hint
+from patchstack.tasks import task
+from patchstack.workflow.candidate.accept import Terms, measured
+from patchstack.workflow.candidate.candidate import CandidateRange
+from patchstack.workflow.machine import ProvingMachine
+
+DEVICE_PROOFS = frozenset({"cuda-arch", "cuda-ptx", "fp4"})
+"""The proofs that ask cuobjdump."""
+
+
+@task("looking for what it needs")
+def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> None:
+    """Raise `MissingError` with all that is missing here, and what `measured` raises.
+
+    A build that is known already needs nothing. Raises what resolving a build raises.
+    """
+    for path in terms.benchmarks:
+        measured(path)
+    unknown: list[Inputs] = []
+    have: set[str] = set()
+    for commit in (way.before, way.head):
+        inputs = machine.inputs(way.source(commit))
+        found = machine.store.find(inputs.key.hex)
+        if found is None:
+            unknown.append(inputs)
+        else:
+            have |= {Path(one.name).name for one in found.record.binaries}
+    missing = list(_missing(unknown, terms, machine, have))
+    if missing:
+        raise MissingError(
+            "the acceptance needs what is not here",
+            problems=missing,
+            hint=f"{install_hint('build')}; patchstack doctor says what else is missing",
+        )
+
+
+def _missing(unknown: Sequence[Inputs], terms: Terms, machine: ProvingMachine, have: set[str]) -> Iterator[str]:
+    """What is missing for the builds that are to be made, and for the suite on them."""
+    if not unknown:
+        return
+    for package in missing_packages():
+        yield f"the Python package {package}, which proves and records a build"
+    inputs = unknown[-1]
+    if not terms.unproven >= DEVICE_PROOFS and inputs.plan.cuda and not _disassembles(inputs, machine):
+        yield "cuobjdump, which shows the GPU code of a build: neither here nor in the toolkit that compiles"
+    if terms.suite is not None:
+        targets = {*inputs.plan.targets.value, *_optional(inputs)}
+        if "all" not in targets:
+            for program, gates in not_built(terms.suite, targets | have).items():
+                yield f"{program}, which {', '.join(gates)} runs: no target of variant {inputs.plan.variant} makes it"
+
+
+def not_built(suite: Suite, programs: set[str]) -> dict[str, list[str]]:
+    """Return the programs that gates of a suite run and that are none of `programs`, with the names of the gates."""
+    found: dict[str, list[str]] = {}
+    for gate in suite.gates:
+        for program in kind_of(gate.kind).programs(gate.settings):
+            if program not in programs:
+                found.setdefault(program, []).append(gate.name)
+    return found
+
+
+def _optional(inputs: Inputs) -> tuple[str, ...]:
+    return inputs.plan.optional_targets.value if inputs.plan.optional_targets is not None else ()
+
+
+def _disassembles(inputs: Inputs, machine: ProvingMachine) -> bool:
+    """Whether cuobjdump is here, or in the toolkit where the build is made."""
+    plan = inputs.plan
+    if find_cuobjdump() is not None:
+        return True
+    if not plan.engine.isolated:
+        return plan.toolkit is not None and (Path(plan.toolkit.value) / "bin" / "cuobjdump").is_file()
+    job = Job(
+        what="cuobjdump",
+        argv=("test", "-x", f"{IMAGE_TOOLKIT}/bin/cuobjdump"),
+        image=plan.image.value if plan.image is not None else None,
+        platform=plan.platform.value,
+        paths=(EnginePath(source=plan.toolkit.value, target=IMAGE_TOOLKIT),) if plan.toolkit is not None else (),
+    )
+    return machine.connection.engine.run(job, lambda _: None).ok
