@@ -81,9 +81,7 @@ def accept_command(
     from patchstack.workflow.candidate.acceptance import accept
     from patchstack.workflow.candidate.candidate import described, ledger_directory, open_candidates
 
-    _check_key(sign)
-    if not dry_run:
-        work_alone(workspace, f"patchstack accept {ref}")
+    _begin(sign, workspace, ref, dry_run=dry_run)
     found = the_workspace(workspace)
     cache, ledger = open_cache(offline=offline), Ledger(ledger_directory(found.root))
     way = open_candidates(one_series(found, [series] if series else ()), cache, ref)
@@ -98,17 +96,7 @@ def accept_command(
             _plan(way, terms, machine)
             return
         with _steps() as told:
-            done = accept(
-                way,
-                candidates,
-                cache,
-                terms,
-                machine,
-                ledger,
-                why=why,
-                told=told,
-                decided=_decided,
-            )
+            done = accept(way, candidates, cache, terms, machine, ledger, why=why, told=told, decided=_decided)
     if sign is not None and done.decision is not None:
         _sign(done.decision, ledger, sign)
     _print(done, json=json)
@@ -116,13 +104,17 @@ def accept_command(
         raise typer.Exit(int(code))
 
 
-def _check_key(key: Path | None) -> None:
-    """Raise `UsageError` for a key that does not exist, `MissingError` without a program that signs: before anything
-    is built."""
+def _begin(key: Path | None, workspace: Path | None, ref: str, *, dry_run: bool) -> None:
+    """Look for what signs, before anything is built, and take the workspace for this command alone.
+
+    Raises `UsageError` for a key that does not exist, `MissingError` without a program that signs.
+    """
     if key is not None and not key.is_file():
         raise UsageError(f"there is no key {key}", hint="ssh-keygen -t ed25519 -f KEY makes one")
     if key is not None and shutil.which("ssh-keygen") is None:
         raise MissingError("--sign needs ssh-keygen, which is not installed here", hint="install OpenSSH's client")
+    if not dry_run:
+        work_alone(workspace, f"patchstack accept {ref}")
 
 
 def _machine(
