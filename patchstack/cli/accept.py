@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.checks import engine_of
 from patchstack.cli.complete import complete_suite, complete_variant
 from patchstack.cli.failures import talk, tell_longest
 from patchstack.cli.ledger import RefArgument, SeriesOption, SignersOption
@@ -88,6 +90,7 @@ def accept_command(
     terms = _terms(
         found, suite, without_gates, benchmark or (), unproven or (), way, switch_unproven, fail_fast=fail_fast
     )
+    terms = replace(terms, engine=engine_of(engine, workspace))
     candidates = described(way)
     _warn(way, candidates, ledger)
     request = Request(variant=variant or None, arch=arch, image=image)

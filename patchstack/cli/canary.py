@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.checks import code_of, engine_of, show_checks, worst
 from patchstack.cli.each_series import each_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import (
+    EngineOption,
     OfflineOption,
     PatchesOption,
     PinOption,
@@ -62,20 +64,23 @@ def canary_command(
     patches: PatchesOption = None,
     upstream: UpstreamOption = None,
     pin: PinOption = None,
+    engine: EngineOption = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print a patchstack.canary/1 document, one line a series.")
     ] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Does the series apply to a newer upstream? Every patch: strict and three-way, in memory; and what is to blame."""
+    """Does the series apply to a newer upstream, and do its checks hold there? Every patch: strict and three-way, in
+    memory; and what is to blame."""
     from patchstack.upstream.canary.canary import Question
     from patchstack.workflow.canary import look_ahead
 
     _check_options(strict=strict, blame=blame, svg=svg, forecast=forecast, days=days)
     configs = chosen_series(series or (), workspace, patches=patches, upstream=upstream, pin=pin)
     _one_series(configs, {"--svg": svg, "--html": html})
-    question = Question(strict=strict, blame=blame, search=not quick, timeline=html is not None)
+    opened = engine_of(engine, workspace)
+    question = Question(strict=strict, blame=blame, search=not quick, timeline=html is not None, engine=opened)
     cache = open_cache(offline=offline)
 
     def look(config: SeriesConfig) -> Exit:
@@ -128,16 +133,19 @@ def _reported(found: Canary, outlook: Forecast | None, svg: Path | None, html: P
 
         write_page(found, html)
         talk(f"wrote {html}")
-    return Exit.HOLDS if found.applies else Exit.DOES_NOT_HOLD
+    applies = Exit.HOLDS if found.applies else Exit.DOES_NOT_HOLD
+    return worst(applies, code_of([one.row for one in found.checks]))
 
 
 def _show(found: Canary, outlook: Forecast | None) -> None:
     from patchstack.report.canary import canary_explanation, canary_table, canary_truth
+    from patchstack.report.checks import ahead_lines
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
 
     print_table(canary_table(found))
     print(printable("\n".join([canary_truth(found), *canary_explanation(found)])), flush=True)
+    show_checks(found.series, [one.row for one in found.checks], tuple(ahead_lines(found.checks)))
     if outlook is not None:
         from patchstack.report.heatmap import heat_lines
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.checks import checked, code_of, engine_of, show_checks, worst
 from patchstack.cli.failures import complain
 from patchstack.cli.options import (
+    EngineOption,
     OfflineOption,
     PatchesOption,
     PinOption,
@@ -23,6 +26,7 @@ from patchstack.errors import ConfigError, Exit, PatchstackError
 from patchstack.tasks import task
 
 if TYPE_CHECKING:
+    from patchstack.checks.model import CheckRow
     from patchstack.git.remote import Cache
     from patchstack.series.lint.runner import LintResult
     from patchstack.workspace import SeriesConfig
@@ -34,29 +38,31 @@ def lint_command(
     upstream: UpstreamOption = None,
     pin: PinOption = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules with their reasons, and do no more.")] = False,
+    engine: EngineOption = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print a patchstack.lint/1 document, one line a series.")
     ] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Hold patches, names and messages of a series against rules, each with a reason. Writes nothing."""
+    """Hold patches, names and messages of a series against rules, each with a reason, and run its checks. Writes
+    nothing."""
     if rules:
         _list_rules(json)
         return
     configs = chosen_series(series or (), workspace, patches=patches, upstream=upstream, pin=pin)
     code = Exit.HOLDS
-    cache = open_cache(offline=offline)
+    cache, opened = open_cache(offline=offline), engine_of(engine, workspace)
     for config in configs:
         try:
             with naming_clones(config), task(f"lint {config.name}", key=f"lint {config.patches.absolute()}"):
-                result = _linted(config, cache)
-            code = max(code, _reported(result, json))
+                result, rows = _linted(config, cache), checked(config, cache, opened)
+            code = worst(code, worst(_reported(result, json, rows), code_of(rows)))
         except PatchstackError as error:
             if len(configs) == 1:
                 raise
             complain(error.render(config.name))
-            code = max(code, error.exit_code)
+            code = worst(code, error.exit_code)
     raise typer.Exit(int(code))
 
 
@@ -75,13 +81,13 @@ def _linted(config: SeriesConfig, cache: Cache) -> LintResult:
     return lint(sources.objects, series, sources.base, config.lint, config.waive)
 
 
-def _reported(result: LintResult, as_json: bool) -> Exit:
+def _reported(result: LintResult, as_json: bool, rows: Sequence[CheckRow]) -> Exit:
     """Print a result and give its exit code."""
     if as_json:
         from patchstack.report.documents.lint import lint_document
         from patchstack.series.lint.runner import RULES
 
-        print(lint_document(result, RULES).line, flush=True)
+        print(lint_document(result, RULES, rows).line, flush=True)
     else:
         from patchstack.report.lint import lint_line, lint_table
         from patchstack.report.streams import paint_words
@@ -91,6 +97,7 @@ def _reported(result: LintResult, as_json: bool) -> Exit:
         if not result.clean:
             print_table(lint_table(result))
         print(paint_words(printable(lint_line(result)), sys.stdout), flush=True)
+        show_checks(result.series, rows)
     return Exit.HOLDS if result.clean else Exit.DOES_NOT_HOLD
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.checks import engine_of
 from patchstack.cli.complete import complete_number, complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import (
@@ -156,6 +157,7 @@ def _bench(series: str | None, workspace: Path | None, *, offline: bool) -> Sync
         workspace=found,
         cache=open_cache(offline=offline),
         talk=talk,
+        engine=engine_of(None, workspace),
     )
 
 

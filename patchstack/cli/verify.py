@@ -10,9 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.checks import (
+    ChecksOption,
+    RecordOption,
+    RecordWhyOption,
+    check_recording,
+    checked,
+    code_of,
+    engine_of,
+    show_checks,
+    worst,
+)
 from patchstack.cli.each_series import each_series
 from patchstack.cli.failures import complain, talk
 from patchstack.cli.options import (
+    EngineOption,
     OfflineOption,
     PatchesOption,
     PinOption,
@@ -28,6 +40,7 @@ from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
 from patchstack.tasks import task
 
 if TYPE_CHECKING:
+    from patchstack.checks.model import CheckRow
     from patchstack.series.verify.states import Verification
     from patchstack.workspace import SeriesConfig
 
@@ -53,13 +66,18 @@ def verify_command(
         bool, typer.Option("--keep-going", help="Go on after a patch that does not apply, leaving it out.")
     ] = False,
     strip: StripOption = None,
+    checks: ChecksOption = False,
+    record: RecordOption = None,
+    why: RecordWhyOption = None,
+    engine: EngineOption = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print a patchstack.verify/1 document, one line a series.")
     ] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Prove that pin + series = fork: the tree after every patch, against the commit it mirrors. Writes nothing."""
+    """Prove that pin + series = fork: the tree after every patch, against the commit it mirrors. Writes nothing but
+    what --record asks for."""
     from patchstack.series.verify.verify import prove
 
     _check_expectations(expect, expect_tree, apply_only=apply_only, tree_only=tree_only)
@@ -69,13 +87,15 @@ def verify_command(
     configs = _expecting(configs, expect) if expect is not None else configs
     if expect_tree is not None and len(configs) > 1:
         raise UsageError("--expect-tree is for one series", hint="name the series it belongs to")
-    cache = open_cache(offline=offline)
+    looked = _checking(configs, checks, record, why)
+    cache, opened = open_cache(offline=offline), engine_of(engine, workspace)
     verified = functools.partial(prove, cache=cache, expect_tree=expect_tree, strip=strip)
 
     def look(config: SeriesConfig) -> Exit:
         with naming_clones(config), task(f"verify {config.name}", key=f"verify {config.patches.absolute()}"):
             result = verified(config, apply_only=apply_only, tree_only=tree_only, keep_going=keep_going)
-        return _reported(config, result, apply_only, json)
+            rows = checked(config, cache, opened, name=record, why=why) if looked else None
+        return worst(_reported(config, result, apply_only, json, rows), code_of(rows))
 
     raise typer.Exit(int(each_series(configs, look, _print_error if json else None)))
 
@@ -87,6 +107,17 @@ def _check_expectations(expect: str | None, expect_tree: str | None, *, apply_on
     if apply_only and (expect_tree is not None or tree_only or expect is not None):
         hint = "leave out --expect, --expect-tree and --tree-only, or it"
         raise UsageError("--apply-only compares with nothing", hint=hint)
+
+
+def _checking(configs: Sequence[SeriesConfig], checks: bool, record: str | None, why: str | None) -> bool:
+    """Whether checks are to be run. Raises `UsageError` if there are none, `ConfigError` for what cannot be used."""
+    check_recording(configs, record, why)
+    if not checks and record is None:
+        return False
+    from patchstack.workflow.checks import require_checks
+
+    require_checks(configs)
+    return True
 
 
 def _expecting(configs: Sequence[SeriesConfig], expect: str) -> tuple[SeriesConfig, ...]:
@@ -120,14 +151,17 @@ def show(result: Verification) -> None:
         talk(f"warning: {warning}")
 
 
-def _reported(config: SeriesConfig, result: Verification, apply_only: bool, as_json: bool) -> Exit:
+def _reported(
+    config: SeriesConfig, result: Verification, apply_only: bool, as_json: bool, rows: Sequence[CheckRow] | None
+) -> Exit:
     """Print a result and give its exit code."""
     if as_json:
         from patchstack.report.documents.verify import verify_document
 
-        print(verify_document(result).line, flush=True)
+        print(verify_document(result, rows).line, flush=True)
     else:
         show(result)
+        show_checks(result.series, rows or ())
     if not result.applies or result.holds is False:
         return Exit.DOES_NOT_HOLD
     if result.holds is None and not apply_only:

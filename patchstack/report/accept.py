@@ -19,6 +19,8 @@ def plan_lines(way: CandidateRange, terms: Terms, builds: Iterable[PlannedBuild]
     yield f"accept {', '.join(commit.oid[:12] for commit in way.new)} of {way.config.name}:"
     yield f"  verify     the series against the fork at {way.before.oid[:12]}"
     yield "  lint       the series with the candidate"
+    for check in way.config.checks:
+        yield f"  check      {check.node.get('name')}"
     for one in builds:
         yield f"  build      {one.which} {one.commit[:12]}: {one.key[:12]}, {'known' if one.known else 'to be built'}"
         if terms.known_gates is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.builds.record.record import BuildDocument
+from patchstack.checks.entries import CheckEntry
 from patchstack.git.patch.text import PatchText, read_text
 from patchstack.report.documents.canary import CanaryDocument
 from patchstack.report.documents.gates import GatesDocument
@@ -15,6 +16,7 @@ from patchstack.report.documents.lint import LintDocument
 from patchstack.report.documents.read import FailedDocument, Report
 from patchstack.report.documents.verify import VerifyDocument
 from patchstack.report.github import Annotation, Level
+from patchstack.verdict import Verdict
 
 
 def edited_line(text: PatchText, path: str, diff: str) -> int:
@@ -138,8 +140,26 @@ def _verify(document: VerifyDocument, ground: Checkout) -> Iterator[Annotation]:
     if document.holds is not True and not told:
         message = document.first_problem or "there is nothing to compare it with"
         yield Annotation(level=Level.ERROR, title=f"{series}: not held", message=message)
+    yield from _checks(series, document.checks or (), ground)
     for warning in document.warnings:
         yield Annotation(level=Level.WARNING, title=series, message=warning)
+
+
+def _checks(series: str, checks: Iterable[CheckEntry], ground: Checkout) -> Iterator[Annotation]:
+    """Checks that do not hold, each on the line where it is written, with the places of the tree that speak against
+    it."""
+    for one in checks:
+        if one.verdict == Verdict.PASS:
+            continue
+        places = [f"{place.path}:{place.line}: {place.name}" for place in one.places[:_NAMED]]
+        more = [f"and {len(one.places) - _NAMED} more places"] if len(one.places) > _NAMED else []
+        yield Annotation(
+            level=Level.ERROR if one.verdict == Verdict.FAIL else Level.WARNING,
+            title=f"{series}: check {one.name}: {one.verdict}",
+            message="\n".join([*filter(None, [one.what]), one.reason, *places, *more]),
+            file=ground.file(series, one.file),
+            line=one.line,
+        )
 
 
 def _lint(document: LintDocument, ground: Checkout) -> Iterator[Annotation]:
@@ -152,6 +172,7 @@ def _lint(document: LintDocument, ground: Checkout) -> Iterator[Annotation]:
             file=ground.file(series, finding.file),
             line=finding.line,
         )
+    yield from _checks(series, document.checks, ground)
 
 
 def _canary(document: CanaryDocument, ground: Checkout) -> Iterator[Annotation]:
@@ -167,6 +188,7 @@ def _canary(document: CanaryDocument, ground: Checkout) -> Iterator[Annotation]:
             file=ground.file(series, name),
             line=patch.line or ground.text(series, name).subject_line,
         )
+    yield from _checks(series, [one.check for one in document.checks], ground)
 
 
 def _build(document: BuildDocument, ground: Checkout) -> Iterator[Annotation]:

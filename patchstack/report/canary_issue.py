@@ -13,6 +13,7 @@ from patchstack.report.documents.canary import CanaryDocument
 from patchstack.report.documents.read import FailedDocument, Report
 from patchstack.report.summary import part, summary
 from patchstack.report.text import references
+from patchstack.verdict import Verdict
 
 # GitHub takes 65,536 characters of an issue's body.
 LARGEST = 60_000
@@ -45,7 +46,7 @@ def canary_issue(documents: Sequence[Report], name: str, *, run: str = "", compi
     built = [document for document in documents if isinstance(document, BuildDocument)]
     if not found:
         raise UsageError("there is no document of canary to tell of", hint="patchstack canary --json > FILE")
-    failing = [document for document in found if not (isinstance(document, CanaryDocument) and document.applies)]
+    failing = [document for document in found if not (isinstance(document, CanaryDocument) and _fine(document))]
     rejected = not all(one.built for one in built)
     broken = compiled not in _UNTRIED or rejected
     lines = [part(document) for document in (*found, *built)]
@@ -62,6 +63,11 @@ def canary_issue(documents: Sequence[Report], name: str, *, run: str = "", compi
     )
 
 
+def _fine(document: CanaryDocument) -> bool:
+    """Whether every patch applies, and no check fails."""
+    return document.applies and all(one.check.verdict != Verdict.FAIL for one in document.checks)
+
+
 def _of_canary(document: Report) -> TypeGuard[_Canary]:
     return isinstance(document, CanaryDocument) or (
         isinstance(document, FailedDocument) and document.command == "canary"
@@ -73,6 +79,15 @@ def _title(found: Sequence[_Canary], failing: Sequence[_Canary], built: str) -> 
     if not failing:
         return f"canary: {_named(found)} applies to upstream" + (f", and {built} there" if built else "")
     counted = sum(one.patch_count - one.applied_count for one in failing if isinstance(one, CanaryDocument))
+    broken = sum(
+        one.check.verdict == Verdict.FAIL
+        for document in failing
+        if isinstance(document, CanaryDocument)
+        for one in document.checks
+    )
+    if not counted and broken:
+        checks, fail = ("check", "fails") if broken == 1 else ("checks", "fail")
+        return f"canary: {broken} {checks} of {_named(failing)} {fail} on upstream"
     if not counted:
         return f"canary: {_named(failing)} could not be put onto upstream"
     patches, apply = ("patch", "applies") if counted == 1 else ("patches", "apply")

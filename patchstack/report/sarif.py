@@ -13,12 +13,15 @@ from typing import Any
 from urllib.parse import quote
 
 from patchstack import __version__
+from patchstack.checks.entries import CheckEntry
 from patchstack.report.annotations import GRAVE_RULES, Checkout
 from patchstack.report.documents.lint import FindingEntry, LintDocument
 from patchstack.report.documents.read import Report
 from patchstack.report.text import printable
+from patchstack.verdict import Verdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_CHECK, _PLACES = "check/", 10
 LARGEST = 5000  # results that code scanning shows; it drops what is more
 
 
@@ -26,6 +29,7 @@ def sarif(documents: Sequence[Report], ground: Checkout) -> dict[str, Any]:
     """One run with the findings of all series. Waived findings are left out: they were judged."""
     lints = [document for document in documents if isinstance(document, LintDocument)]
     rules = {rule.id: rule.reason for document in lints for rule in document.rules}
+    rules |= {_id(check): check.what or f"the check {check.name}" for document in lints for check in document.checks}
     places = {rule: place for place, rule in enumerate(rules)}
     seen: Counter[str] = Counter()
     results = []
@@ -33,6 +37,10 @@ def sarif(documents: Sequence[Report], ground: Checkout) -> dict[str, Any]:
         for finding in document.findings:
             uri = ground.file(document.series, finding.file)
             if uri is not None:
+                results.append(_result(finding, uri, places[finding.rule], seen))
+        for finding in map(_finding, document.checks):
+            uri = ground.file(document.series, finding.file) if finding is not None else None
+            if finding is not None and uri is not None:
                 results.append(_result(finding, uri, places[finding.rule], seen))
     return {
         "$schema": SCHEMA,
@@ -54,6 +62,25 @@ def sarif(documents: Sequence[Report], ground: Checkout) -> dict[str, Any]:
     }
 
 
+def _id(check: CheckEntry) -> str:
+    """A check as a rule."""
+    return f"{_CHECK}{check.name}"
+
+
+def _finding(check: CheckEntry) -> FindingEntry | None:
+    """A check that does not hold, as a finding on the line where it is written; None for one that holds."""
+    if check.verdict == Verdict.PASS:
+        return None
+    places = "".join(f"; {place.path}:{place.line}: {place.name}" for place in check.places[:_PLACES])
+    return FindingEntry(
+        rule=_id(check),
+        file=check.file,
+        number=check.patch,
+        line=check.line,
+        message=f"{check.verdict}: {check.reason}{places}",
+    )
+
+
 def _rule(rule: str, reason: str) -> dict[str, Any]:
     return {
         "id": rule,
@@ -66,7 +93,7 @@ def _rule(rule: str, reason: str) -> dict[str, Any]:
 
 
 def _level(rule: str) -> str:
-    return "error" if rule in GRAVE_RULES else "warning"
+    return "error" if rule in GRAVE_RULES or rule.startswith(_CHECK) else "warning"
 
 
 def _result(finding: FindingEntry, uri: str, place: int, seen: Counter[str]) -> dict[str, Any]:

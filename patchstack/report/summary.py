@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from patchstack.builds.record.record import BuildDocument
+from patchstack.checks.entries import CheckEntry
 from patchstack.report.documents.canary import CanaryDocument, CanaryPatchEntry
 from patchstack.report.documents.gates import GatesDocument
 from patchstack.report.documents.lint import LintDocument
@@ -98,9 +100,27 @@ def _verify(document: VerifyDocument) -> Iterator[str]:
             yield ""
             name = f"{code(patch.file)}, {code(file.path)}: - the series, + the fork"
             yield from folded(name, block(file.diff.splitlines(), "diff"), opened=True)
+    yield from _checks(document.checks or ())
     for warning in document.warnings:
         yield ""
         yield f"Warning: {code(warning, 1000)}"
+
+
+def _checks(checks: Sequence[CheckEntry], since: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
+    """A table of checks; `since` says by name which commit of upstream made one fail."""
+    if not checks:
+        return
+    yield ""
+    rows = [
+        [
+            code(one.name),
+            f"{one.patch:04d}" if one.patch is not None else "series",
+            _verdict(one.verdict),
+            code(one.reason, 500) + since.get(one.name, ""),
+        ]
+        for one in checks
+    ]
+    yield from table(("check", "patch", "verdict", "reason"), rows)
 
 
 def _lint(document: LintDocument) -> Iterator[str]:
@@ -108,6 +128,7 @@ def _lint(document: LintDocument) -> Iterator[str]:
     waived = f", {len(document.waived)} waived" if document.waived else ""
     word = "clean" if document.clean else f"{len(found)} finding{'s' if len(found) != 1 else ''}"
     yield f"### lint {code(document.series)}: {word} in {document.patch_count} patches{waived}"
+    yield from _checks(document.checks)
     if not found:
         return
     yield ""
@@ -152,6 +173,14 @@ def canary_part(document: CanaryDocument) -> Iterator[str]:
         more = f" and {len(commit.patches) - 12} more" if len(commit.patches) > 12 else ""
         told = f"{code(commit.commit[:12])}{number} {code(commit.subject)}, {code(commit.date)}"
         yield f"- {told}, breaks {names}{more}"
+    yield from _checks(
+        [one.check for one in document.checks],
+        {
+            one.check.name: f", since {code(one.first_fails.commit[:12])} {code(one.first_fails.subject)}"
+            for one in document.checks
+            if one.first_fails is not None
+        },
+    )
     for warning in document.warnings:
         yield ""
         yield f"Warning: {code(warning, 1000)}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from patchstack.report.table import Give, Table
 from patchstack.report.text import counted, patch_count
+from patchstack.verdict import Verdict, verdict_line
 from patchstack.workflow.sync.document import (
     CollisionEntry,
     StopEntry,
@@ -149,6 +150,11 @@ def report_lines(state: SyncState) -> Iterator[str]:
         )
     else:
         yield f"{state.series}: nothing is left: every patch landed or was left out"
+    for one in report.promises:
+        if one.verdict != Verdict.PASS:
+            yield f"check {one.name}: {one.verdict}: {one.reason}"
+    if report.promises:
+        yield verdict_line(f"{state.series}: checks", [Verdict(one.verdict) for one in report.promises])
     if report.checks:
         for step in report.checks.steps:
             yield f"{step.verdict:<7}  {step.name}: {step.detail}"

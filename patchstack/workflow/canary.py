@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from patchstack.checks.read import read_checks
 from patchstack.git.remote import Cache
 from patchstack.tasks import task
 from patchstack.upstream.canary.canary import Question, ask
@@ -16,6 +19,7 @@ def look_ahead(
 ) -> tuple[Canary, Forecast | None]:
     """What becomes of a series on the upstream commit `to` (None: the newest), and with `days` a forecast from so many
     days of upstream's past. `what` names `to` in errors. Raises what opening upstream raises."""
+    question = replace(question, checks=read_checks(config))
     with task(f"canary {config.name}"):
         ahead = open_ahead(config, cache, to, what=what)
     ahead.objects.remember()

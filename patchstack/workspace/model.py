@@ -93,8 +93,9 @@ class SeriesConfig:
     `form` is `plain` or `anchored`; `require_pushed` lets export and accept refuse a branch that its remote does not
     have; `variant` is what `build` makes of it;
     `sync_require` are commands, each a list of words, that must succeed before `sync` moves the pin; `sync_suite` is
-    the suite whose gates must PASS then. `listed` is false of a series that the command line describes: no workspace
-    has it, and commands that take its name do not find it."""
+    the suite whose gates must PASS then. `checks` are parsed, and read where they are run: what a check may say is its
+    kind's affair. `listed` is false of a series that the command line describes: no workspace has it, and commands that
+    take its name do not find it."""
 
     name: str
     patches: Path
@@ -111,6 +112,7 @@ class SeriesConfig:
     variant: str | None = None
     sync_require: tuple[tuple[str, ...], ...] = ()
     sync_suite: str | None = None
+    checks: tuple[Node, ...] = field(default=(), repr=False, compare=False)
     listed: bool = True
 
     @property

@@ -99,6 +99,7 @@ def _read_series(name: str, node: Node, path: Path) -> SeriesConfig:
         variant=node.text("variant"),
         sync_require=required,
         sync_suite=suite,
+        checks=tuple(node.items("checks")),
     )
     node.finish()
     return config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from patchstack.errors import ConfigError, UsageError
@@ -12,6 +13,8 @@ from patchstack.workspace.mapping import read_yaml
 from patchstack.workspace.model import SeriesConfig, is_url
 from patchstack.workspace.read import read_workspace
 
+_INDENTED = re.compile(r"^( *)[A-Za-z_]+:[ ]*\n(?: *#[^\n]*\n)*\1 +- ", re.MULTILINE)
+"""A list that is indented below its key."""
 _WORDS = ("true", "false", "yes", "no", "on", "off", "null")
 
 
@@ -77,6 +80,39 @@ def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
     changed = "\n".join(lines)
     if changed != text:
         _replace(path, changed)
+
+
+def write_sites(path: Path, series: str, check: str, sites: Mapping[str, Sequence[str]], note: str) -> None:
+    """Write the recorded sites of a check, by file, and the note that says when and why. All else stays.
+
+    Raises `ConfigError` for a file that cannot be used, or has no such check any more.
+    """
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+    from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+    document = read_yaml(path)
+    try:
+        entry = next(one for one in document["series"][series]["checks"] if one["name"] == check)
+    except (KeyError, TypeError, StopIteration) as error:
+        raise ConfigError(f"{path} has no check {check} in series {series}") from error
+    entry.fa.set_block_style()
+    entry["recorded"] = note
+    written = CommentedMap()
+    for file, names in sites.items():
+        written[file] = CommentedSeq(names)
+        written[file].fa.set_block_style()
+    entry["sites"] = written
+    entry.move_to_end("sites")
+    out = StringIO()
+    yaml = YAML()
+    yaml.width = 4096
+    yaml.preserve_quotes = True
+    if _INDENTED.search(path.read_text(encoding="utf-8")):
+        yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.dump(document, out)
+    _replace(path, out.getvalue())
 
 
 def _scalar(value: str, quote: str) -> str:

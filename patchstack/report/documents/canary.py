@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from patchstack.checks.entries import CheckEntry, SiteEntry, check_entry
 from patchstack.document import Document, Part
 from patchstack.report.documents.verify import BaseEntry
+from patchstack.upstream.canary.checks import CheckAhead
 from patchstack.upstream.canary.landed import drop_reason
 from patchstack.upstream.canary.result import Broken, Canary, CanaryPatch, Likeness, State, breaking
 from patchstack.upstream.history import UpstreamCommit
@@ -132,6 +134,24 @@ class ForecastEntry(Part, frozen=True, kw_only=True):
     patches: tuple[RiskEntry, ...]
 
 
+class SiteChangeEntry(SiteEntry, frozen=True, kw_only=True):
+    """A site that is `new` or `lost` at the tip, and the commit since which it is; null if that was not looked for, or
+    if it is so at the pin already."""
+
+    change: str
+    since: CommitEntry | None
+
+
+class CheckAheadEntry(Part, frozen=True, kw_only=True):
+    """A check on what the series gives there: its answer, the verdict at the pin, the first commit on which it fails
+    (null if there is none, or if it was not looked for), and the sites that changed."""
+
+    check: CheckEntry
+    at_pin: str
+    first_fails: CommitEntry | None
+    changes: tuple[SiteChangeEntry, ...]
+
+
 class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary/1"):
     """What becomes of a series on a newer upstream, `commits` after the pin. `blamed` says by which chain the breaking
     commits were found, null if they were not looked for."""
@@ -148,6 +168,7 @@ class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary
     breaking: tuple[BreakingEntry, ...]
     forecast: ForecastEntry | None
     warnings: tuple[str, ...]
+    checks: tuple[CheckAheadEntry, ...] = ()
 
 
 def canary_document(result: Canary, forecast: Forecast | None) -> CanaryDocument:
@@ -166,6 +187,7 @@ def canary_document(result: Canary, forecast: Forecast | None) -> CanaryDocument
         breaking=tuple(_breaking(commit, patches) for commit, patches in breaking(result)),
         forecast=_forecast(forecast) if forecast is not None else None,
         warnings=tuple(result.warnings),
+        checks=tuple(map(_check, result.checks)),
     )
 
 
@@ -198,6 +220,23 @@ def _commit(commit: UpstreamCommit) -> CommitEntry:
         author=commit.author,
         date=commit.date,
         pr=commit.pr,
+    )
+
+
+def _check(ahead: CheckAhead) -> CheckAheadEntry:
+    return CheckAheadEntry(
+        check=check_entry(ahead.row),
+        at_pin=ahead.at_pin.value,
+        first_fails=_commit(ahead.first_fails) if ahead.first_fails is not None else None,
+        changes=tuple(
+            SiteChangeEntry(
+                path=one.site.path,
+                name=one.site.name,
+                change="lost" if one.lost else "new",
+                since=_commit(one.since) if one.since is not None else None,
+            )
+            for one in ahead.changes
+        ),
     )
 
 

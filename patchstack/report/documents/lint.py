@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from patchstack.checks.entries import CheckEntry, check_entries
+from patchstack.checks.model import CheckRow
 from patchstack.document import Document, Part, Printed
 from patchstack.series.lint.rule import Finding, Rule
 from patchstack.series.lint.runner import LintResult, Waived
@@ -42,7 +44,8 @@ class WaivedEntry(FindingEntry, frozen=True, kw_only=True):
 
 
 class LintDocument(Document, frozen=True, kw_only=True, tag="patchstack.lint/1"):
-    """What the rules found in one series. It is clean if nothing was found that is not waived."""
+    """What the rules found in one series. It is clean if nothing was found that is not waived; its checks are judged
+    apart from that."""
 
     series: str
     base: CommitEntry
@@ -51,6 +54,7 @@ class LintDocument(Document, frozen=True, kw_only=True, tag="patchstack.lint/1")
     rules: tuple[RuleEntry, ...]
     findings: tuple[FindingEntry, ...]
     waived: tuple[WaivedEntry, ...]
+    checks: tuple[CheckEntry, ...] = ()
 
 
 class LintRules(Printed, frozen=True, kw_only=True):
@@ -60,7 +64,7 @@ class LintRules(Printed, frozen=True, kw_only=True):
     schema: Literal["patchstack.lint/1"] = "patchstack.lint/1"
 
 
-def lint_document(result: LintResult, rules: Sequence[Rule]) -> LintDocument:
+def lint_document(result: LintResult, rules: Sequence[Rule], checks: Sequence[CheckRow] = ()) -> LintDocument:
     """Return the document of what was found."""
     return LintDocument(
         series=result.series,
@@ -70,6 +74,7 @@ def lint_document(result: LintResult, rules: Sequence[Rule]) -> LintDocument:
         rules=rule_entries(rules),
         findings=tuple(map(_finding, result.findings)),
         waived=tuple(map(_waived, result.waived)),
+        checks=check_entries(checks),
     )
 
 

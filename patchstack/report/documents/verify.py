@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from patchstack.checks.entries import CheckEntry, check_entries
+from patchstack.checks.model import CheckRow
 from patchstack.document import Document, Part
 from patchstack.git.apply import Problem
 from patchstack.series.verify.states import Drift, Row, Verification
@@ -66,7 +70,8 @@ class DriftEntry(Part, frozen=True, kw_only=True):
 
 
 class VerifyDocument(Document, frozen=True, kw_only=True, tag="patchstack.verify/1"):
-    """What became of one series. `holds` is null if there was nothing to compare with and every patch applied."""
+    """What became of one series. `holds` is null if there was nothing to compare with and every patch applied. `checks`
+    is null if they were not run."""
 
     series: str
     base: BaseEntry
@@ -81,10 +86,11 @@ class VerifyDocument(Document, frozen=True, kw_only=True, tag="patchstack.verify
     first_problem: str | None
     drift: DriftEntry | None
     warnings: tuple[str, ...]
+    checks: tuple[CheckEntry, ...] | None = None
 
 
-def verify_document(result: Verification) -> VerifyDocument:
-    """Return the document of a verification."""
+def verify_document(result: Verification, checks: Sequence[CheckRow] | None = None) -> VerifyDocument:
+    """Return the document of a verification, and of the checks if they were run."""
     return VerifyDocument(
         series=result.series,
         base=BaseEntry(commit=result.base_commit, tree=result.base_tree),
@@ -99,6 +105,7 @@ def verify_document(result: Verification) -> VerifyDocument:
         first_problem=result.first_problem,
         drift=_drift(result.drift) if result.drift is not None else None,
         warnings=tuple(result.warnings),
+        checks=check_entries(checks) if checks is not None else None,
     )
 
 

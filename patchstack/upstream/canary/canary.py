@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from patchstack.checks.model import Check
+from patchstack.checks.run import OpenEngine, no_engine
 from patchstack.git.objects import Objects
 from patchstack.series.files.directory import PatchFile, Series
 from patchstack.tasks import counted, task
 from patchstack.upstream.canary.causes import Culprits
+from patchstack.upstream.canary.checks import look_at_checks
 from patchstack.upstream.canary.diagnose import Diagnoser, Diagnosis
 from patchstack.upstream.canary.landed import SAME_LINES, Landing, commit_named, drop_reason
 from patchstack.upstream.canary.result import Broken, Canary, CanaryPatch, Likeness, State
@@ -26,12 +29,15 @@ _NOT_AT_PIN = "it does not apply at its own pin: see patchstack verify"
 class Question:
     """What is asked. `blame` looks for the first breaking commits: by strict applies with `strict`, else by three-way
     merges. `search` also looks for commits that are like a patch, for those whose lines are in its way, and for names
-    that patches add in files they do not touch. `timeline` asks how each patch fits onto every commit."""
+    that patches add in files they do not touch. `timeline` asks how each patch fits onto every commit. `checks` are run
+    on what the series gives there; `engine` opens what commands run on."""
 
     strict: bool = False
     blame: bool = False
     search: bool = True
     timeline: bool = False
+    checks: tuple[Check, ...] = ()
+    engine: OpenEngine = no_engine
 
 
 def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, question: Question) -> Canary:
@@ -62,6 +68,7 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
         blamed=("strict" if question.strict else "threeway") if question.blame else None,
         warnings=(),
         timeline=drawn,
+        checks=look_at_checks(objects, series, range_, question.checks, question.engine, blame=question.blame),
     )
 
 

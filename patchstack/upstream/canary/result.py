@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from patchstack.upstream.canary.checks import CheckAhead
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 
 
@@ -123,7 +124,7 @@ class CanaryPatch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
     """The whole answer for one series. `blamed` is `strict` or `threeway` if first breaking commits were looked for,
-    else None. `timeline` is empty if it was not asked for."""
+    else None. `timeline` is empty if it was not asked for, `checks` if the series has none."""
 
     series: str
     upstream: str
@@ -132,6 +133,7 @@ class Canary:
     blamed: str | None
     warnings: tuple[str, ...]
     timeline: tuple[Span, ...] = ()
+    checks: tuple[CheckAhead, ...] = ()
 
     @property
     def applies(self) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 
 from patchstack.builds.inputs.source import Source as BuildSource
 from patchstack.builds.record.store import Stored
+from patchstack.checks.run import OpenEngine, no_engine
 from patchstack.errors import ConfigError, MissingError
 from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
 from patchstack.evidence.origin import Source
@@ -41,6 +42,7 @@ from patchstack.series.verify.verify import prove
 from patchstack.tasks import clock, task
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.candidate import CandidateRange
+from patchstack.workflow.candidate.checks import checked_candidates
 from patchstack.workflow.candidate.new_gates import Brings, NewGate, judge_new, outcome
 from patchstack.workflow.export import plan_with_candidate
 
@@ -69,7 +71,8 @@ def step_line(step: AcceptStep, seconds: float) -> str:
 class Terms:
     """What is asked of a candidate: the suite (None: no gates), also as the decision carries it, and files with
     benchmark results, each with a verdict of its own. `brings` are the gates that come with the candidate, and
-    `carried_new` the suites of these. With `fail_fast`, no gate follows one that FAILs."""
+    `carried_new` the suites of these. With `fail_fast`, no gate follows one that FAILs. `engine` opens what checks run
+    commands on."""
 
     suite: Suite | None
     carried: CarriedSuite | None = None
@@ -78,6 +81,7 @@ class Terms:
     benchmarks: tuple[Path, ...] = ()
     unproven: frozenset[str] = frozenset()
     fail_fast: bool = False
+    engine: OpenEngine = no_engine
 
     @property
     def allow(self) -> tuple[str, ...]:
@@ -102,8 +106,8 @@ def alike(candidates: Sequence[Candidate], ledger: Ledger) -> tuple[Likeness, ..
 
 
 def examine(way: CandidateRange, cache: Cache, terms: Terms, build: BuildOf, bench: BenchOf) -> Iterator[AcceptStep]:
-    """Every step in order, each as it comes out. After a part (the mirror, lint, the prefix, the candidate, the
-    benchmarks) with a step that is not PASS, the next is not begun.
+    """Every step in order, each as it comes out. After a part (the mirror, lint, the checks, the prefix, the candidate,
+    the benchmarks) with a step that is not PASS, the next is not begun.
 
     Raises what verifying, building and the engine raise.
     """
@@ -111,6 +115,7 @@ def examine(way: CandidateRange, cache: Cache, terms: Terms, build: BuildOf, ben
     for steps in (
         lambda: [_mirrored(way, cache), *_switches(terms.brings)],
         lambda: [lint_step(way, cache)],
+        lambda: _checked(way, terms),
         lambda: gated(way, way.before, "before", terms, build, bench, built, then=way.head),
         lambda: gated(way, way.head, "candidate", terms, build, bench, built),
         lambda: [measured(path) for path in terms.benchmarks],
@@ -215,6 +220,17 @@ def lint_step(way: CandidateRange, cache: Cache) -> AcceptStep:
     if others:
         detail += f"; {others} in other patches"
     return AcceptStep(name="lint", verdict=Verdict.FAIL if own else Verdict.PASS, detail=detail)
+
+
+def _checked(way: CandidateRange, terms: Terms) -> Iterator[AcceptStep]:
+    """What the patches promise of the source, on the tree with the candidates."""
+    for row in checked_candidates(way, terms.engine):
+        yield AcceptStep(
+            name=f"check {row.check.name}",
+            verdict=row.verdict,
+            detail=row.found.reason,
+            evidence={"kind": row.check.kind, "tree": row.tree},
+        )
 
 
 def decided_anew(way: CandidateRange) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from patchstack.checks.entries import CheckEntry as SourceCheckEntry
 from patchstack.document import Document, Part
 from patchstack.workflow.sync.build_changes import Setting, ToolchainChanges
 from patchstack.workflow.sync.outcomes import Kind
@@ -127,7 +128,7 @@ class ChecksEntry(Part, frozen=True, kw_only=True):
 
 class ReportEntry(Part, frozen=True, kw_only=True):
     """A finished sync: the tree of the new series, its patches, the numbers that are retired. `holds` and `tree` are
-    null if no patch is left."""
+    null if no patch is left. `checks` are those before the pin moves, `promises` those of the source."""
 
     tree: str | None
     patch_count: int
@@ -135,6 +136,7 @@ class ReportEntry(Part, frozen=True, kw_only=True):
     holds: bool | None
     toolchain: ToolchainEntry
     checks: ChecksEntry | msgspec.UnsetType | None = msgspec.UNSET
+    promises: tuple[SourceCheckEntry, ...] = ()
 
 
 class SyncDocument(Document, frozen=True, kw_only=True, tag="patchstack.sync/1"):

@@ -18,6 +18,7 @@ from patchstack.series.verify.verify import Expectation, verify
 from patchstack.workflow.sync.build_changes import compare_toolchains
 from patchstack.workflow.sync.document import toolchain_entry
 from patchstack.workflow.sync.outcomes import compare_changes
+from patchstack.workflow.sync.promises import checks_at_end
 from patchstack.workflow.sync.state import Fate, Phase, SyncState
 from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
 
@@ -41,6 +42,7 @@ def finish(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
         report["retired"] = list(plan.retired)
     outcomes = compare_changes(objects, tree_of(state), state.items)
     report["changes"] = {outcome.item.commit: outcome.kind.value for outcome in outcomes}
+    report["promises"] = checks_at_end(bench, state, objects)
     changed = compare_toolchains(objects, objects.commit(state.pin).tree, base.tree)
     report["toolchain"] = msgspec.to_builtins(toolchain_entry(changed))
     return bench.save(replace(state, phase=Phase.READY, report=report))

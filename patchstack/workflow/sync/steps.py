@@ -22,6 +22,7 @@ from patchstack.workflow.sync import target as sync_target
 from patchstack.workflow.sync.checks import LONGEST, environment_of
 from patchstack.workflow.sync.finish import finish
 from patchstack.workflow.sync.landed import landed_patches
+from patchstack.workflow.sync.promises import tell_checks
 from patchstack.workflow.sync.state import LEFT_OUT, Fate, Phase, SyncState, places_of
 from patchstack.workflow.sync.unmerged import store_sides
 from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
@@ -119,6 +120,7 @@ def advance(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSta
     while (place := state.current) is not None:
         if many:
             state = _picked_together(bench, state, objects, fresh=place == first)
+            tell_checks(bench, state.items[place : state.current], objects)
             if state.current is None:
                 first = None  # what git left is to be reset
                 break
@@ -153,6 +155,7 @@ def advance(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSta
                 clean = False
                 continue
             state = state.with_item(place, fate=Fate.PICKED, result=oid, remembered=got.remembered)
+            tell_checks(bench, [state.items[place]], objects)
             state = replace(state, head=oid)
             if failed is not None or item.commit in state.edits:
                 edits = tuple(commit for commit in state.edits if commit != item.commit)
@@ -318,6 +321,7 @@ def resolved(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSt
     oid = tree.commit(objects.read(item.commit)[1], found.tree, state.head, found.message)
     shared_rerere.share(tree.git_dir / "rr-cache", bench.shared)
     state = state.with_item(place, fate=Fate.PICKED, result=oid, by_hand=True, reason="")
+    tell_checks(bench, [state.items[place]], objects)
     return bench.save(replace(state, head=oid, phase=Phase.PICKING, stop=None))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchstack.checks.run import OpenEngine, no_engine
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.lock import locked_directory
 from patchstack.git.remote import Cache
@@ -23,12 +24,13 @@ WHO = "patchstack sync"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncWorkspace:
     """Where a sync of one series does its work. `directory` holds its state and is nobody else's; `shared` the
-    resolutions that maintainers share."""
+    resolutions that maintainers share; `engine` opens what checks run commands on."""
 
     config: SeriesConfig
     workspace: Workspace
     cache: Cache
     talk: Talk
+    engine: OpenEngine = no_engine
 
     @property
     def directory(self) -> Path:

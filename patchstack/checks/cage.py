@@ -1,0 +1,49 @@
+"""A program on this machine without network, that can write in one directory and its home alone.
+
+Linux namespaces of an unprivileged user do it, through util-linux: a network without interfaces, and mounts of which
+all but two are read-only. What is set up says so in its first line: without that, nothing that was printed counts.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+_LINE = "patchstack: caged"
+_SETUP = """
+set -e
+place=$1; told=$2; shift 2
+mount --make-rprivate /
+for kept in "$place" "$HOME"; do mount --bind "$kept" "$kept"; done
+while read -r _ _ _ _ point options _
+do
+    point=$(printf '%b' "$point")
+    case $point in "$place"|"$place"/*|"$HOME"|"$HOME"/*) continue ;; esac
+    flags=ro
+    for flag in nosuid nodev noexec noatime nodiratime relatime
+    do case ,$options, in *,$flag,*) flags=$flags,$flag ;; esac; done
+    mount -o "remount,bind,$flags" "$point" 2>/dev/null || { [ ! -w "$point" ] || ! [ -d "$point" ]; }
+done </proc/self/mountinfo
+cd "$place"
+export TMPDIR="$HOME"
+printf '%s\\n' "$told"
+command -v "$1" >/dev/null || exit 127
+exec unshare --user -- "$@"
+"""
+
+
+class Cage:
+    """What is put around a program's arguments. `place` is the directory that it runs in."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def around(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """The command line that runs a program in there."""
+        names = ("unshare", "--user", "--map-root-user", "--net", "--mount", "--ipc", "--")
+        return (*names, "/bin/sh", "-c", _SETUP, "sh", self._place, f"{_LINE} {secrets.token_hex(4)}", *argv)
+
+    @staticmethod
+    def opened(printed: bytes) -> tuple[bool, bytes]:
+        """Whether the program was started in there, and what it printed itself."""
+        head, _, rest = printed.partition(b"\n")
+        return head.startswith(_LINE.encode()), rest

@@ -1,0 +1,84 @@
+"""Checks as the documents of `verify`, `lint` and `canary` have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from patchstack.checks.model import CheckRow, Place, Site
+from patchstack.document import Part
+
+
+class SiteEntry(Part, frozen=True, kw_only=True):
+    """A file of the tree and the function in which a pattern is found, with what its group caught after a colon."""
+
+    path: str
+    name: str
+
+
+class PlaceEntry(SiteEntry, frozen=True, kw_only=True):
+    """A line of a file of the tree, from 1."""
+
+    line: int
+
+
+class CheckEntry(Part, frozen=True, kw_only=True):
+    """A check and what it found. `patch` is null for a check of the whole series; `tree` is what was looked at, null if
+    there was nothing. `places` are what speaks against it; `new` and `lost` are sites that differ from the recorded
+    ones; `output` are the first lines of a command. `file` and `line` are where the check is written."""
+
+    name: str
+    kind: str
+    patch: int | None
+    at: str
+    what: str
+    verdict: str
+    reason: str
+    tree: str | None
+    places: tuple[PlaceEntry, ...]
+    new: tuple[SiteEntry, ...]
+    lost: tuple[SiteEntry, ...]
+    output: tuple[str, ...]
+    file: str
+    line: int
+
+
+def check_entries(rows: Iterable[CheckRow]) -> tuple[CheckEntry, ...]:
+    """Checks as a document lists them."""
+    return tuple(map(check_entry, rows))
+
+
+def check_entry(row: CheckRow) -> CheckEntry:
+    """One check and what it found."""
+    check, found = row.check, row.found
+    return CheckEntry(
+        name=check.name,
+        kind=check.kind,
+        patch=check.patch,
+        at="patch" if check.at_patch else "series",
+        what=check.what,
+        verdict=found.verdict.value,
+        reason=found.reason,
+        tree=row.tree,
+        places=tuple(map(place_entry, found.places)),
+        new=tuple(map(site_entry, found.new)),
+        lost=tuple(map(site_entry, found.lost)),
+        output=found.output,
+        file=shown(check.file),
+        line=check.line,
+    )
+
+
+def place_entry(place: Place) -> PlaceEntry:
+    """A place as a document has it."""
+    return PlaceEntry(path=place.path, line=place.line, name=place.name)
+
+
+def site_entry(site: Site) -> SiteEntry:
+    """A site as a document has it."""
+    return SiteEntry(path=site.path, name=site.name)
+
+
+def shown(path: Path) -> str:
+    """A workspace file as documents name it."""
+    return path.as_posix()

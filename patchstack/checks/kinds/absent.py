@@ -1,0 +1,59 @@
+"""Kind `absent`: a pattern that must not be found outside the named places.
+
+    - name: only-through-the-hook
+      patch: 14
+      kind: absent
+      pattern: 'cells\\.rm\\('
+      allow:
+        src/llama-kv-cache.cpp: [llama_kv_cache::remove_cell]
+
+`allow` names files by globs, each with the functions in which the pattern may be; an empty list stands for the whole
+file. If the pattern is in none of them, it finds nothing any more, and the check is INVALID. A check without `allow`
+has an `example:` that its pattern finds: else nothing shows that it can fail.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from patchstack.checks.kind import Kind, View
+from patchstack.checks.model import Found, Sites
+from patchstack.checks.settings import is_named, numbered, places_told, read_pattern, read_sites
+from patchstack.verdict import Verdict
+from patchstack.workspace.mapping import Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbsentSettings:
+    """The pattern, and the places where it may be."""
+
+    pattern: re.Pattern[str]
+    allow: Sites
+
+
+def read(node: Node) -> AbsentSettings | None:
+    """The settings of an entry; complaints go to the node."""
+    pattern, allow, example = read_pattern(node), read_sites(node, "allow"), node.text("example")
+    if not allow and example is None:
+        node.complain(None, "it needs allow: (places where the pattern may be) or example: (a text that it finds)")
+    elif example is not None and pattern is not None and pattern.search(example) is None:
+        node.complain("example", "the pattern does not find it: a check that cannot fail")
+    return AbsentSettings(pattern=pattern, allow=allow or {}) if pattern is not None else None
+
+
+def judge(settings: AbsentSettings, view: View) -> Found:
+    """PASS if the pattern is in no other places, and still in one that may have it, if there are such."""
+    found = view.scanner.places(settings.pattern, view.files)
+    outside = tuple(one for one in found if not is_named(one, settings.allow))
+    if outside:
+        reason = f"found in {numbered(len(outside), 'place')}: {places_told(outside)}"
+        return Found(verdict=Verdict.FAIL, reason=reason, places=outside)
+    if settings.allow and not found:
+        reason = "not found, not even where it may be: it would find nothing elsewhere either"
+        return Found(verdict=Verdict.INVALID, reason=reason)
+    told = f"; {numbered(len(found), 'place')} where it may be" if found else ""
+    return Found(verdict=Verdict.PASS, reason=f"not found in {numbered(len(view.files), 'file')}{told}")
+
+
+KIND = Kind(name="absent", about="A pattern that must not be found.", read=read, judge=judge)

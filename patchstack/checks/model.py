@@ -1,0 +1,109 @@
+"""What a check is, and what it finds on a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from patchstack.verdict import Verdict
+
+NO_FUNCTION = "(file)"
+"""The name of a place that is in no function."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Site:
+    """A file and the function in which a pattern is found there; with what its group caught, if it has one."""
+
+    path: str
+    name: str
+
+    @property
+    def told(self) -> str:
+        """The site for people: its function if it has one, else its file."""
+        return self.path if self.name == NO_FUNCTION else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Place:
+    """A line (from 1) of a file of the tree at which a pattern is found, and the name of its site."""
+
+    path: str
+    line: int
+    name: str
+
+    @property
+    def site(self) -> Site:
+        return Site(path=self.path, name=self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeFile:
+    """A regular file of a tree."""
+
+    path: str
+    mode: int
+    oid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a check found on one tree.
+
+    `places` are what speaks against it: lines that must not be there, or that are new. `new` and `lost` are sites that
+    differ from the recorded ones; `sites` are all places of a check that records its sites. `output` are the first
+    lines that a command printed.
+    """
+
+    verdict: Verdict
+    reason: str
+    places: tuple[Place, ...] = ()
+    new: tuple[Site, ...] = ()
+    lost: tuple[Site, ...] = ()
+    sites: tuple[Place, ...] = ()
+    output: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One check of a series, as `patchstack.yaml` has it.
+
+    `patch` is the number of its patch; None for a check of the whole series. `files` are globs; empty stands for the
+    files that the patch touches. `at_patch` says that the tree after the patch is looked at, not the last one.
+    `seconds` is what it may take on one tree. `file` and `line` are where it is written. `settings` are its kind's.
+    """
+
+    name: str
+    kind: str
+    patch: int | None
+    files: tuple[str, ...]
+    at_patch: bool
+    what: str
+    seconds: float
+    file: Path
+    line: int
+    settings: Any
+
+    @property
+    def of(self) -> str:
+        """Whose promise it is: a patch's number, or `series`."""
+        return "series" if self.patch is None else f"{self.patch:04d}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRow:
+    """A check and what it found on a tree; `tree` is None if there is no tree to look at."""
+
+    check: Check
+    found: Found
+    tree: str | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.found.verdict
+
+
+Sites = Mapping[str, tuple[str, ...]]
+"""Names of sites by the paths of their files."""

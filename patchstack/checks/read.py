@@ -1,0 +1,100 @@
+"""The checks of a series, as `patchstack.yaml` has them: the one place that reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from patchstack.checks.model import Check
+from patchstack.checks.registry import KINDS, kind_of
+from patchstack.errors import ConfigError
+from patchstack.workspace import SeriesConfig, parse_time
+from patchstack.workspace.mapping import Node
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_SERIES = "series"
+
+
+def read_checks(config: SeriesConfig) -> tuple[Check, ...]:
+    """The checks of a series, in the order of the file. Raises `ConfigError` with every complaint, each by line."""
+    problems: list[str] = []
+    found: list[Check] = []
+    for given in config.checks:
+        check = _read(given.complaining_to(problems))
+        if check is None:
+            continue
+        if any(one.name == check.name for one in found):
+            given.complaining_to(problems).complain("name", f"there are two checks named {check.name}")
+        found.append(check)
+    if problems:
+        raise ConfigError(f"the checks of {config.name} cannot be used", problems=problems)
+    return tuple(found)
+
+
+def _read(node: Node) -> Check | None:
+    before = len(node.problems)
+    name = node.text("name", required=True) or ""
+    if name and not _NAME.match(name):
+        node.complain("name", "a check is named with letters, digits, dots, dashes and underscores")
+    kind_name = node.text("kind", required=True)
+    patch, at = _patch(node), node.text("at") or _SERIES
+    if at not in ("patch", _SERIES):
+        node.complain("at", f"{at!r} is neither patch nor series")
+    elif at == "patch" and patch is None:
+        node.complain("at", "a check of the whole series has no patch to look at the tree after")
+    files, what, time = node.texts("files"), node.text("what") or "", node.text("time")
+    if files is not None and (not files or not all(one.strip() for one in files)):
+        node.complain("files", "globs of files; without the key, the files that the patch touches")
+    seconds = parse_time(time) if time is not None else None
+    if time is not None and not seconds:
+        node.complain("time", f"{time!r} is no time: 10s or 5m")
+    if kind_name is None or kind_name not in KINDS:
+        if kind_name is not None:
+            node.complain("kind", f"{kind_name!r} is none of {', '.join(KINDS)}")
+        return None
+    kind = kind_of(kind_name)
+    settings = kind.read(node)
+    node.finish()
+    if settings is None or len(node.problems) > before:
+        return None
+    return Check(
+        name=name,
+        kind=kind_name,
+        patch=patch,
+        files=files or (),
+        at_patch=at == "patch",
+        what=what,
+        seconds=seconds or kind.seconds,
+        file=node.path,
+        line=(node.node.lc.line or 0) + 1,
+        settings=settings,
+    )
+
+
+def _patch(node: Node) -> int | None:
+    """The number of the check's patch; None for `series`."""
+    value = node.node.get("patch")
+    node.used.append("patch")
+    if value == _SERIES:
+        return None
+    if type(value) is int and value >= 0:
+        return value
+    node.complain("patch" if "patch" in node.node else None, "patch: the number of a patch, or series")
+    return None
+
+
+def changed_checks(before: SeriesConfig | None, after: SeriesConfig) -> tuple[str, ...]:
+    """The names of checks that were added, removed or changed, by what is written of them; in the order of names."""
+    old = _written(before.checks if before is not None else ())
+    new = _written(after.checks)
+    return tuple(name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name))
+
+
+def _written(checks: Sequence[Node]) -> dict[str, object]:
+    return {str(node.node.get("name")): _plain(node.node) for node in checks}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value

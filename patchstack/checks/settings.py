@@ -1,0 +1,64 @@
+"""Settings that several kinds of checks have, read from an entry of `patchstack.yaml`."""
+
+from __future__ import annotations
+
+import re
+
+from patchstack.checks.model import Place, Sites
+from patchstack.checks.scan import compiled
+from patchstack.series.lint.globs import matching
+from patchstack.workspace.mapping import Node
+
+_NOWHERE = "it matches an empty text, and so is found everywhere: a check that cannot fail"
+
+
+def read_pattern(node: Node) -> re.Pattern[str] | None:
+    """The `pattern:` of an entry. Complains about one that is no pattern, or matches an empty text."""
+    text = node.text("pattern", required=True)
+    if text is None:
+        return None
+    try:
+        pattern = compiled(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        node.complain("pattern", f"{text[:80]!r} is no pattern: {error}")
+        return None
+    if pattern.search("") is not None:
+        node.complain("pattern", _NOWHERE)
+        return None
+    if pattern.groups > 1:
+        node.complain("pattern", "it has more than one group: write (?:…) for those that catch nothing")
+        return None
+    return pattern
+
+
+def read_sites(node: Node, key: str) -> Sites | None:
+    """A mapping of paths to lists of names; None if the entry has none. Complains about anything else."""
+    given = node.mapping(key) if key in node.node else None
+    if given is None:
+        node.used.append(key)
+        return None
+    found = {}
+    for path in given.node:
+        names = given.texts(str(path))
+        if names is not None and len(set(names)) < len(names):
+            given.complain(str(path), "a name is listed twice")
+        found[str(path)] = names or ()
+    return found
+
+
+def is_named(place: Place, named: Sites) -> bool:
+    """Whether a place is among named ones: globs of files, each with the names of functions; none stand for all."""
+    return any(
+        matching(place.path, [glob]) is not None and (not names or place.name in names) for glob, names in named.items()
+    )
+
+
+def numbered(count: int, what: str) -> str:
+    """`1 place`, `2 places`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def places_told(places: tuple[Place, ...], most: int = 3) -> str:
+    """The first places for a sentence."""
+    told = ", ".join(f"{one.path}:{one.line} ({one.name})" for one in places[:most])
+    return told + (f" and {len(places) - most} more" if len(places) > most else "")

@@ -1,0 +1,96 @@
+"""The trees that a series gives on commits of upstream, with what does not merge settled so that the rest can be seen.
+
+Each patch's own change is merged three-way, as `sync` does it. Where both sides changed the same lines, the text has
+those of both: then all that upstream has is there to be looked at, and the patch is told as not carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from patchstack.checks.run import SeriesTrees
+from patchstack.git.objects import Objects
+from patchstack.git.overlay import Entry, TreeOverlay
+from patchstack.git.patch.diff import named_paths
+from patchstack.series.verify.prefix_trees import Link
+from patchstack.upstream.canary.touched_paths import OBSTRUCTED, TouchedPaths
+from patchstack.upstream.merge.patch import Picker
+
+_State = tuple[Entry | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    """What a series makes of the touched paths: after the patches that are asked for, by number, and at the end."""
+
+    last: _State
+    after: dict[int, _State]
+    absent: dict[int, str]
+
+
+class CarriedTrees:
+    """Gives the trees of a series on trees of upstream. `wanted` are the numbers of patches whose trees are asked for;
+    `links` are the patches on the pin."""
+
+    def __init__(self, objects: Objects, links: Sequence[Link], wanted: Collection[int]) -> None:
+        self._objects = objects
+        self._links = links
+        self._wanted = frozenset(wanted)
+        self._touched = TouchedPaths(objects, {one for link in links for one in named_paths(link.patch.data or b"")})
+        self._picker = Picker(objects, union=True)
+        self._known: dict[_State, _Carried] = {}
+
+    def on(self, tree: str) -> SeriesTrees:
+        """The trees of the series on a tree of upstream. Raises `MissingObject` if a content is not available."""
+        before = tuple(self._touched.entries(tree))
+        carried = self._known.get(before)
+        if carried is None:
+            carried, moved = self._carried(tree)
+            if moved:  # files beside the touched ones were written
+                return self._merged(tree, carried.absent)
+            self._known[before] = carried
+        return SeriesTrees(
+            last=self._laid(tree, before, carried.last),
+            after={number: self._laid(tree, before, state) for number, state in carried.after.items()},
+            absent=carried.absent,
+        )
+
+    def _carried(self, tree: str) -> tuple[_Carried, bool]:
+        after: dict[int, _State] = {}
+        absent: dict[int, str] = {}
+        moved = False
+        for link in self._links:
+            number = link.patch.number
+            if link.applied:
+                merge = self._picker.merge(link.before, link.after, tree)
+                tree, moved = merge.best, moved or bool(merge.renames)
+                if not merge.clean and number is not None:
+                    absent[number] = f"{link.patch.file} does not merge there"
+            elif number is not None:
+                absent[number] = f"{link.patch.file} does not apply at its own pin"
+            if number in self._wanted and number is not None:
+                after[number] = tuple(self._touched.entries(tree))
+        return _Carried(tuple(self._touched.entries(tree)), after, absent), moved
+
+    def _merged(self, tree: str, absent: dict[int, str]) -> SeriesTrees:
+        """The same without a shortcut."""
+        after: dict[int, str] = {}
+        for link in self._links:
+            tree = self._picker.merge(link.before, link.after, tree).best if link.applied else tree
+            if link.patch.number is not None:
+                after[link.patch.number] = tree
+        return SeriesTrees(last=tree, after=after, absent=absent)
+
+    def _laid(self, tree: str, before: _State, after: _State) -> str:
+        """A tree with other entries at the touched paths."""
+        overlay = TreeOverlay(self._objects, tree)
+        changed = [(place, entry) for place, (was, entry) in enumerate(zip(before, after, strict=True)) if was != entry]
+        for place, entry in changed:
+            was = before[place]
+            if entry is None and was is not None and was[0] != OBSTRUCTED:
+                overlay.remove(self._touched.paths[place])
+        for place, entry in changed:
+            if entry is not None and entry[0] != OBSTRUCTED:
+                overlay.put(self._touched.paths[place], *entry)
+        return overlay.write()

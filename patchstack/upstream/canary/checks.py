@@ -1,0 +1,115 @@
+"""What becomes of a series' checks on a newer upstream, and the first upstream commit on which each fails."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from patchstack.checks.model import Check, CheckRow, Found, Site
+from patchstack.checks.run import Checker, OpenEngine, SeriesTrees, touched_paths
+from patchstack.git.apply import Applier
+from patchstack.git.objects import Objects
+from patchstack.series.files.directory import Series
+from patchstack.series.verify.prefix_trees import apply_series
+from patchstack.tasks import counted, task
+from patchstack.upstream.canary.carried_trees import CarriedTrees
+from patchstack.upstream.history import UpstreamCommit, UpstreamRange
+from patchstack.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteChange:
+    """A site that is new or lost at the tip, and the commit since which it is; None if that was not looked for, or if
+    it is so at the pin already."""
+
+    site: Site
+    lost: bool
+    since: UpstreamCommit | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckAhead:
+    """A check on a newer upstream. `row` is its answer at the tip, `at_pin` at the pin. `first_fails` is the first
+    commit on which it fails; None if it fails on none, or at the pin already, or if that was not looked for."""
+
+    row: CheckRow
+    at_pin: Verdict
+    first_fails: UpstreamCommit | None
+    changes: tuple[SiteChange, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.row.verdict
+
+
+def look_at_checks(
+    objects: Objects,
+    series: Series,
+    range_: UpstreamRange,
+    checks: Sequence[Check],
+    engine: OpenEngine,
+    *,
+    blame: bool,
+) -> tuple[CheckAhead, ...]:
+    """Run checks on the trees that a series gives at the pin and at the tip; with `blame` at every commit between.
+
+    Writes nothing. Raises `MissingObject` if a content that a patch touches is not available.
+    """
+    if not checks:
+        return ()
+    wanted = {check.patch for check in checks if check.patch is not None}
+    checker = Checker(objects, touched_paths(series.patches), engine)
+    with Applier(objects, range_.pin.tree) as applier, contextlib.closing(checker):
+        trees = CarriedTrees(objects, apply_series(applier, series, keep_going=True), wanted)
+        histories = [_History(check) for check in checks]
+        _look(checker, histories, trees.on(range_.pin.tree), None)
+        commits = range_.commits if blame else range_.commits[-1:]
+        with task("checking commits") as this:
+            for commit in counted(commits, this, len(commits), lambda commit: commit.label):
+                _look(checker, histories, trees.on(commit.tree), commit)
+    return tuple(one.concluded(blame=blame) for one in histories)
+
+
+def _look(checker: Checker, histories: Sequence[_History], trees: SeriesTrees, commit: UpstreamCommit | None) -> None:
+    for history in histories:
+        row = checker.row(history.check, trees)
+        number = history.check.patch
+        if row.verdict is Verdict.PASS and number in trees.absent and number is not None:
+            # What is there of a patch that does not merge promises nothing.
+            found = Found(verdict=Verdict.INVALID, reason=f"{trees.absent[number]}; else {row.found.reason}")
+            row = replace(row, found=found)
+        history.add(row, commit)
+
+
+class _History:
+    """A check from the pin on."""
+
+    def __init__(self, check: Check) -> None:
+        self.check = check
+        self._rows: list[CheckRow] = []
+        self._first: UpstreamCommit | None = None
+        self._since: dict[tuple[Site, bool], UpstreamCommit | None] = {}
+
+    def add(self, row: CheckRow, commit: UpstreamCommit | None) -> None:
+        """The answer at the next commit, or at the pin."""
+        self._rows[1:] = [row]
+        if self._rows[0].verdict is not Verdict.FAIL and row.verdict is Verdict.FAIL and self._first is None:
+            self._first = commit
+        found = row.found
+        new = found.new or tuple(dict.fromkeys(one.site for one in found.places))
+        now = [(site, False) for site in new] + [(site, True) for site in found.lost]
+        self._since = {key: self._since.get(key, commit) for key in now}
+
+    def concluded(self, *, blame: bool) -> CheckAhead:
+        """All of it."""
+        changes = tuple(
+            SiteChange(site=site, lost=lost, since=since if blame else None)
+            for (site, lost), since in self._since.items()
+        )
+        return CheckAhead(
+            row=self._rows[-1],
+            at_pin=self._rows[0].verdict,
+            first_fails=self._first if blame else None,
+            changes=changes,
+        )

@@ -1,0 +1,52 @@
+"""The checks of a series, on the tree of its candidates: steps of an acceptance."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from patchstack.checks.model import CheckRow
+from patchstack.checks.read import read_checks
+from patchstack.checks.run import Checker, OpenEngine, SeriesTrees, touched_paths
+from patchstack.git.trees import compare_trees
+from patchstack.series.files.directory import configured_series
+from patchstack.series.files.names import number_of
+from patchstack.series.files.order import has_patches
+from patchstack.series.lock import read_lock
+from patchstack.workflow.candidate.candidate import CandidateRange
+
+
+def checked_candidates(way: CandidateRange, engine: OpenEngine) -> Iterator[CheckRow]:
+    """Every check on the fork's tree with the candidates: each as it comes out.
+
+    A check of a patch that the series does not have yet is of a candidate: those get the numbers after the last.
+    Raises `ConfigError` for checks that cannot be used.
+    """
+    checks = read_checks(way.config)
+    if not checks:
+        return
+    there = has_patches(way.config.patches)
+    touched = touched_paths(configured_series(way.config).patches if there else ())
+    lock = read_lock(way.config.patches) if there else None
+    known = {patch.commit: number_of(patch.file) for patch in (lock.patches if lock is not None else ())}
+    trees = {number: commit.tree for commit in way.fork.commits if (number := known.get(commit.oid)) is not None}
+    last = max([*touched_numbers(touched), *(lock.retired if lock is not None else ())], default=0)
+    below = way.before
+    for commit in way.new:
+        if commit.oid not in known:
+            last += 1
+            trees[last] = commit.tree
+            changes = compare_trees(way.sources.objects, below.tree, commit.tree)
+            paths = frozenset(change.path.decode("utf-8", "surrogateescape") for change in changes)
+            touched[last] = paths
+            touched[None] = touched[None] | paths
+        below = commit
+    checker = Checker(way.sources.objects, touched, engine)
+    with contextlib.closing(checker):
+        for check in checks:
+            yield checker.row(check, SeriesTrees(last=way.head.tree, after=trees, absent={}))
+
+
+def touched_numbers(touched: dict[int | None, frozenset[str]]) -> list[int]:
+    """The numbers of patches whose files are known."""
+    return [number for number in touched if number is not None]
