@@ -1,7 +1,7 @@
 """What does a hostile patch cost, held against git itself?
 
-`python -m benchmarks.hostile_cost` runs `patchstack verify` and `git read-tree; git apply --cached; git write-tree` on a
-generated family of patches, one after the other in one run, and prints time, ratio and memory of each. It fails if
+`python -m benchmarks.hostile_cost` runs `patchstack verify` and `git read-tree; git apply --cached; git write-tree` on
+a generated family of patches, one after the other in one run, and prints time, ratio and memory of each. It fails if
 patchstack takes more than three times git's time plus half a second, start-up included, or more memory than three times
 the patches plus 100 MB. Time is processor time of the process and its children: other work on the machine does not
 count. Standard library and git only.
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -184,6 +183,7 @@ def line(row: Row) -> str:
 
 
 def main() -> None:
+    """Measure every case, print the table, and exit 1 if one costs more than is allowed."""
     parser = argparse.ArgumentParser(description="Hold the cost of hostile patches against git's, in one run.")
     parser.add_argument("--rounds", type=int, default=2, help="runs of each program; the least time counts [2]")
     parser.add_argument("--only", metavar="GLOB", help="cases of such names alone")

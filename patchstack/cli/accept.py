@@ -87,10 +87,8 @@ def accept_command(
     found = the_workspace(workspace)
     cache, ledger = open_cache(offline=offline), Ledger(ledger_directory(found.root))
     way = open_candidates(one_series(found, [series] if series else ()), cache, ref)
-    terms = _terms(
-        found, suite, without_gates, benchmark or (), unproven or (), way, switch_unproven, fail_fast=fail_fast
-    )
-    terms = replace(terms, engine=engine_of(engine, workspace))
+    wanted = _terms(found, suite, without_gates, benchmark or (), unproven or (), way, switch_unproven)
+    terms = replace(wanted, engine=engine_of(engine, workspace), fail_fast=fail_fast)
     candidates = described(way)
     _warn(way, candidates, ledger)
     request = Request(variant=variant or None, arch=arch, image=image)
@@ -152,8 +150,6 @@ def _terms(
     unproven: Iterable[str],
     way: CandidateRange,
     switch_unproven: str | None,
-    *,
-    fail_fast: bool,
 ) -> Terms:
     from patchstack.gates.suite import find_suite, read_suites
     from patchstack.workflow.candidate.accept import Terms
@@ -164,9 +160,7 @@ def _terms(
     suites = read_suites(workspace)
     chosen = None if without_gates else find_suite(suites, suite, workspace.path)
     brings = read_brings(brought(way), suites, switch_unproven, asked=chosen.name if chosen is not None else None)
-    return Terms(
-        suite=chosen, benchmarks=tuple(benchmarks), brings=brings, unproven=frozenset(unproven), fail_fast=fail_fast
-    )
+    return Terms(suite=chosen, benchmarks=tuple(benchmarks), brings=brings, unproven=frozenset(unproven))
 
 
 def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | None:

@@ -38,10 +38,10 @@ def sarif(documents: Sequence[Report], ground: Checkout) -> dict[str, Any]:
             uri = ground.file(document.series, finding.file)
             if uri is not None:
                 results.append(_result(finding, uri, places[finding.rule], seen))
-        for finding in map(_finding, document.checks):
-            uri = ground.file(document.series, finding.file) if finding is not None else None
-            if finding is not None and uri is not None:
-                results.append(_result(finding, uri, places[finding.rule], seen))
+        for failed in map(_finding, document.checks):
+            uri = ground.file(document.series, failed.file) if failed is not None else None
+            if failed is not None and uri is not None:
+                results.append(_result(failed, uri, places[failed.rule], seen))
     return {
         "$schema": SCHEMA,
         "version": "2.1.0",

@@ -119,12 +119,16 @@ def test_a_lock_that_exists_while_it_is_held_names_its_owner_and_is_gone_after(t
     assert list(tmp_path.iterdir()) == []
 
 
+def _wait(barrier: threading.Barrier) -> None:
+    barrier.wait(20)
+
+
 def test_who_waited_for_a_lock_that_was_removed_holds_the_one_that_exists(tmp_path: Path) -> None:
     file, order = tmp_path / "lock", list[str]()
     waiting = threading.Barrier(3)
 
     def take(name: str) -> None:
-        with locked_while(file, name, lambda _: waiting.wait(20) and None):
+        with locked_while(file, name, lambda _: _wait(waiting)):
             order.append(name)
             assert file.read_text() == f"{name}\n"
 
