@@ -110,7 +110,7 @@ def _of_options(
         else:
             options[key] = _parsed(option, key, value)
     if model is not None:
-        options["model"] = _model(model, workspace)
+        options["model"] = model_file(model, workspace)
     if missing := [key for key, setting in known.items() if setting.must_be_given and key not in options]:
         words = ["--model FILE" if key == "model" else f"--set {key}=VALUE" for key in missing]
         raise UsageError(f"workload {name} needs {' and '.join(words)}")
@@ -122,8 +122,8 @@ def _of_options(
     return Declared(kind=kind_name, workload=workload, rows=rows)
 
 
-def _model(model: str, workspace: Workspace | None) -> Path:
-    """The file of a model, of the workspace by its name or any."""
+def model_file(model: str, workspace: Workspace | None) -> Path:
+    """Return the file of a model, of the workspace by its name or any."""
     problems: list[str] = []
     models = read_models(workspace, problems) if workspace is not None else {}
     return Path(models[model].path) if model in models else Path(model)

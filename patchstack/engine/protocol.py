@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -193,6 +194,42 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
+        ...
+
+
+class Running(Protocol):
+    """A job that goes on while its caller does something else: a server, or what measures it. It is used from the
+    thread of its engine."""
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Where it listens on loopback as a job beside it sees that: its lowest TCP port. None if it does not listen,
+        or if that cannot be told (a container's loopback is its own: any port is free there)."""
+        ...
+
+    def wait(self, seconds: float) -> Outcome | None:
+        """Return what became of the job, waiting for at most so many seconds. None while it runs."""
+        ...
+
+    def terminate(self) -> None:
+        """Send SIGTERM to its first process, unless it has ended. What it started gets none."""
+        ...
+
+    def stop(self, grace: float) -> Outcome:
+        """End it: SIGTERM, and SIGKILL for all of it after `grace` seconds. An outcome that is there is returned."""
+        ...
+
+
+@runtime_checkable
+class RunsServers(Protocol):
+    """An engine whose jobs can run beside each other."""
+
+    def start(self, job: Job, output: Output, *, beside: Running | None = None) -> AbstractContextManager[Running]:
+        """Start a job, and have it gone with all it started when the block is left, however it is left, and when this
+        process dies. `beside` is a running job of this engine whose loopback it shares, and nothing else.
+
+        `output` may be called from another thread. Raises what `Engine.run` raises.
+        """
         ...
 
 

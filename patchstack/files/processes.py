@@ -70,6 +70,32 @@ def environments() -> Iterator[tuple[int, tuple[bytes, ...]]]:
             yield pid, tuple(file.read().split(b"\0"))
 
 
+def listening_ports(session: int) -> frozenset[int]:
+    """Return the TCP ports on which processes of a session listen (proc(5): state 0A of `/proc/PID/net/tcp`)."""
+    found: set[int] = set()
+    for pid, one in visible():
+        if one.session == session:
+            found |= _listening(pid)
+    return frozenset(found)
+
+
+def _listening(pid: int) -> set[int]:
+    inodes = set()
+    try:
+        for name in os.listdir(f"{_PROC}/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                inodes.add(os.readlink(f"{_PROC}/{pid}/fd/{name}"))
+    except OSError:
+        return set()
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in _read(f"{pid}/net/{table}").splitlines()[1:]:
+            fields = line.split()
+            if len(fields) > 9 and fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+                found.add(int(fields[1].rpartition(":")[2], 16))
+    return found
+
+
 def shows_every_process() -> bool:
     """Whether other users' processes are visible. They are not under `hidepid`."""
     return Path(_PROC, "1").exists()

@@ -33,6 +33,7 @@ class Invocation:
     named here and what every job gets (PATH, HOME, LC_ALL, where libraries are) is set. stdin is closed. `keeps` are
     the names of kept files that the run makes. `brings` are files of `{work}` to bring back. `requests` makes the
     program a server: it is started, waited for until `/health` says 200, asked these one after the other, and stopped.
+    `beside` makes it a server as well, which runs as long as the program beside it does.
     `seconds` is wall time for all of it; more than `output` bytes on a stream end the run.
     """
 
@@ -45,6 +46,7 @@ class Invocation:
     keeps: tuple[str, ...] = ()
     brings: tuple[str, ...] = ()
     requests: tuple[Request, ...] = ()
+    beside: Beside | None = None
     seconds: float = 600.0
     output: int = 64 << 20
 
@@ -55,6 +57,22 @@ class Request:
 
     path: str
     body: Mapping[str, Json] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """A Python program that asks a server from beside it. `files` lie in its directory, `{address}` in them stands for
+    the server's `HOST:PORT`; in `args`, those of the interpreter, `{here}` is that directory. `env` is no part of a key
+    and may hold what must not be kept. `brings` are files that it leaves. `image` is for containers (None: the
+    server's own) and must have Python. `flags` are what the server is told to listen: `{port}` stands for the port."""
+
+    what: str
+    args: tuple[str, ...]
+    files: Mapping[str, bytes]
+    brings: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    image: str | None = None
+    flags: tuple[str, ...] = ("--host", "127.0.0.1", "--port", "{port}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,19 +14,21 @@ from pathlib import Path
 from typing import Any, Self
 
 from patchstack.builds.inputs.toolchain import recall, remember
-from patchstack.canonical import one_line
+from patchstack.canonical import canonical, one_line
 from patchstack.engine.archive import pack, unpack
-from patchstack.engine.protocol import About, Ending, Engine, Job, Limits, Outcome
+from patchstack.engine.protocol import About, Ending, Engine, Job, Limits, Outcome, RunsServers
 from patchstack.errors import MissingError
 from patchstack.evidence.key import Ingredients, observation_key
 from patchstack.evidence.origin import Origin, Recorded, Source
 from patchstack.evidence.store import Observations, Record
+from patchstack.observe.beside import ask, listens_at, port_for
 from patchstack.observe.borrowed import with_program
 from patchstack.observe.from_build import named_programs, shown
 from patchstack.observe.layout import Paths, Programs, mounted, run_entries, volumes
 from patchstack.observe.observer import RunContext, one_try
 from patchstack.observe.protocol import (
     Attempt,
+    Beside,
     Complete,
     Invocation,
     Model,
@@ -38,6 +41,7 @@ from patchstack.tasks import doing, task
 
 _OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
 _HASHING = 3600.0
+_STOPPED_WITHIN = 30.0
 
 # stdout and stderr go to files: an engine gives both as one stream, and a digest is of stdout alone. The limit on what
 # is written ends programs that print without end; it is left out where the run makes files that are kept, which may be
@@ -264,7 +268,7 @@ class Runner:
             args=invocation.args,
             env=invocation.env,
             models={model.name: self._checked(model) for model in invocation.models},
-            inputs={name: hashlib.sha256(data).hexdigest() for name, data in invocation.inputs.items()},
+            inputs=_digests(invocation),
             keeps=invocation.keeps,
             brings=invocation.brings,
             requests=tuple(one_line([one.path, one.body]) for one in invocation.requests),
@@ -325,6 +329,8 @@ class Runner:
 
     def _run(self, invocation: Invocation, key: str) -> Observation:
         doing(f"{invocation.what}, sending")
+        if invocation.beside is not None:
+            return self._measured(invocation, invocation.beside, key)
         paths = self._prepared(invocation)
         doing(invocation.what)
         said = _ServerTalk(invocation).hear if invocation.requests else (lambda _: None)
@@ -333,6 +339,53 @@ class Runner:
             found = Path(directory)
             unpack(self.engine.get(self._station.volume.name, "run/out", image=self.files.image), found)
             return self._seen(invocation, key, outcome, found / "out")
+
+    def _measured(self, invocation: Invocation, beside: Beside, key: str) -> Observation:
+        """Run the program as a server, and the one that asks it beside it."""
+        paths = self._prepared(invocation)
+        engine, isolated = self.engine, self.about.isolated
+        if not isinstance(engine, RunsServers):
+            raise MissingError(f"the engine {self.about.spec} runs no servers")
+        began = time.monotonic()
+        with engine.start(self._server_job(invocation, beside, paths), lambda _: None) as server:
+            address = listens_at(server, isolated=isolated, seconds=invocation.seconds)
+            asked = None
+            if address is not None:
+                asked = ask(
+                    engine,
+                    beside,
+                    address,
+                    lambda line: doing(f"{invocation.what}, {line[:60]}"),
+                    server=server,
+                    image=beside.image or self.files.image,
+                    seconds=invocation.seconds,
+                )
+            alive = server.wait(0) is None
+            outcome = server.stop(_STOPPED_WITHIN)
+        with tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
+            unpack(engine.get(self._station.volume.name, "run/out", image=self.files.image), Path(directory))
+            log = Path(directory, "out", "log")
+            stderr = log.read_bytes()[-invocation.output :] if log.is_file() else b""
+        seconds = time.monotonic() - began
+        if asked is None:
+            return Observation(
+                key=key, ending=outcome.ending, code=outcome.code or 1, stdout=b"", stderr=stderr, seconds=seconds
+            )
+        files = {**asked.files, "said": asked.said.encode(), "stopped": b"1" if asked.stopped else b""}
+        # A server that was told to end, and did, has done nothing wrong.
+        code = 0 if alive and outcome.code in (0, 128 + 15, 128 + 9) else outcome.code
+        ending = asked.outcome.ending
+        return Observation(key=key, ending=ending, code=code, stdout=b"", stderr=stderr, seconds=seconds, files=files)
+
+    def _server_job(self, invocation: Invocation, beside: Beside, paths: Paths) -> Job:
+        port = port_for(isolated=self.about.isolated)
+        told = tuple(text.replace("{port}", port) for text in beside.flags)
+        job = self._job(replace(invocation, beside=None), paths)
+        arguments = (paths.resolve(text, invocation) for text in invocation.args)
+        script = 'exec "$@" >"$0" 2>&1 </dev/null'
+        server = (f"{paths.bin}/{invocation.program}", *arguments, *told)
+        argv = ("sh", "-c", script, f"{paths.run}/out/log", *server)
+        return replace(job, argv=argv, limits=replace(job.limits, seconds=None))
 
     def _prepared(self, invocation: Invocation) -> Paths:
         """Send what is needed, and say where it is."""
@@ -448,6 +501,15 @@ class _ServerTalk:
         for line in lines:
             if asked := asked_now(bytes(line)):
                 doing(f"{self._what}, request {asked} of {self._count}")
+
+
+def _digests(invocation: Invocation) -> dict[str, str]:
+    """The digests of all files that a run is given, by their names; those of a program beside it are told apart."""
+    files = dict(invocation.inputs)
+    if invocation.beside is not None:
+        files |= {f"beside {name}": data for name, data in invocation.beside.files.items()}
+        files["beside"] = canonical([*invocation.beside.args, *invocation.beside.flags])
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
 def observation_of(record: Record, source: Source) -> Observation | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 
 import msgspec
@@ -79,18 +78,21 @@ class ServeRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema",
     cpu_in_all: float
 
 
-def read_record(content: bytes) -> ServeRecord:
-    """Return the record of a file. Raises `NotHeldError` for one that is damaged."""
+def unpacked(content: bytes) -> bytes:
+    """Return the JSON of a record's file. Raises `NotHeldError` for one that is damaged."""
     try:
         unpack = zlib.decompressobj(31)
         whole = unpack.decompress(content, _MOST)
-        if not unpack.eof:
-            raise NotHeldError("the record of the run is damaged: it is not whole")
-        return msgspec.json.decode(whole, type=ServeRecord)
-    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except zlib.error as error:
         raise NotHeldError(f"the record of the run is damaged: {error}") from error
+    if not unpack.eof:
+        raise NotHeldError("the record of the run is damaged: it is not whole")
+    return whole
 
 
-def packed(content: bytes) -> bytes:
-    """Return a document compressed, the same bytes for the same document."""
-    return gzip.compress(content, mtime=0)
+def read_record(content: bytes) -> ServeRecord:
+    """Return the record of a file. Raises `NotHeldError` for one that is damaged."""
+    try:
+        return msgspec.json.decode(unpacked(content), type=ServeRecord)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NotHeldError(f"the record of the run is damaged: {error}") from error

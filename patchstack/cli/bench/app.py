@@ -15,6 +15,7 @@ COMMANDS = {
     "resume": Lazy("patchstack.cli.bench.kept:resume_command", "Go on with a comparison that was ended."),
     "show": Lazy("patchstack.cli.bench.kept:show_command", "A comparison, drawn anew from its runs."),
     "list": Lazy("patchstack.cli.bench.kept:list_command", "The comparisons that are here."),
+    "serve": Lazy("patchstack.cli.bench.serve:serve_command", "Measure a server as its users see it."),
     "machine": Lazy("patchstack.cli.bench.machine:machine_command", "The machine's history: since when is it slow?"),
 }
 bench_app = typer.Typer(

@@ -91,6 +91,8 @@ class Attached:
 
 MOUNTED = "/volume"
 _ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+GONE = (docker.errors.NotFound, docker.errors.APIError)
+"""What the engine says of a container that has ended meanwhile."""
 _KILLED = 137
 _GONE_WITHIN = 60.0
 
@@ -109,8 +111,7 @@ def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, outp
     try:
         with faults.translated(f"make a container for {job.what}"):
             create(api, body, name)
-            attached = Attached(api.attach_socket(name, _ATTACH))
-            api.ping()  # the attachment took the open connection: let the next be made before the clock runs
+            attached = attach(api, name)
         began = time.monotonic()
         with faults.translated(f"start {job.what}"):
             api.start(name)
@@ -132,7 +133,7 @@ def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, outp
         held, ended = trailer.end()
         if held:
             output(held)
-        return _outcome(connection, job, name, ended, seconds, beginning)
+        return outcome(connection, job, name, ended, seconds, beginning)
     except EngineLost:
         name = ""  # its lifeline ends it: the engine may not be there to be asked
         raise
@@ -144,9 +145,18 @@ def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, outp
                 remove(api, name)
 
 
-def _outcome(
+def attach(api: Any, name: str) -> Attached:
+    """Attach to a container that was made and not started."""
+    attached = Attached(api.attach_socket(name, _ATTACH))
+    api.ping()  # the attachment took the open connection: let the next be made before the clock runs
+    return attached
+
+
+def outcome(
     connection: Connection, job: Job, name: str, ended: Ended | None, seconds: float, beginning: bytes
 ) -> Outcome:
+    """Return what became of a container's job, from what its process 1 said last, None if that did not come. Raises
+    what `run` raises."""
     if ended is None:
         return _without_trailer(connection, job, name, seconds, beginning)
     if ended.code is Why.ABSENT:

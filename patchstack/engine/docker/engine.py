@@ -18,6 +18,7 @@ from patchstack.engine.docker import containers, images, sandbox
 from patchstack.engine.docker.connection import Connection
 from patchstack.engine.docker.endpoint import Endpoint
 from patchstack.engine.docker.owner import VOLUME_LABEL, own_label
+from patchstack.engine.docker.running import ContainerJob, running
 from patchstack.engine.protocol import (
     About,
     Image,
@@ -26,6 +27,7 @@ from patchstack.engine.protocol import (
     Outcome,
     Output,
     PlatformUnsupported,
+    Running,
     Volume,
     checked_volume,
 )
@@ -176,13 +178,26 @@ class ContainerEngine:
     def run(self, job: Job, output: Output) -> Outcome:
         """As the protocol says; raises `MissingError` where the image has no such program, or the machine no such
         path."""
+        body, nonce = self._body(job)
+        return containers.run(self._connected(), job, body, nonce, output)
+
+    @contextlib.contextmanager
+    def start(self, job: Job, output: Output, *, beside: Running | None = None) -> Iterator[Running]:
+        """As the protocol says. Output is handed on while the job is waited for."""
+        if beside is not None and not isinstance(beside, ContainerJob):
+            raise UsageError(f"{job.what} cannot run beside a job of another engine")
+        body, nonce = self._body(job, beside=beside.name if beside is not None else None)
+        with running(self._connected(), job, body, nonce, output) as one:
+            yield one
+
+    def _body(self, job: Job, *, beside: str | None = None) -> tuple[dict[str, Any], str]:
+        """What the engine is told of a job's container, and the nonce of its lifeline."""
         around = self._surroundings(job)
-        connection = self._connected()
+        self._connected()
         for volume in job.volumes:
             self._make(volume.name, job.image, f"make the volume {volume.name}")
         nonce = secrets.token_hex(8)
-        body = sandbox.container(job, around, nonce=nonce, owner=own_label())
-        return containers.run(connection, job, body, nonce, output)
+        return sandbox.container(job, around, nonce=nonce, owner=own_label(), beside=beside), nonce
 
     def shell(self, job: Job) -> tuple[str, ...]:
         if shutil.which("docker") is None:

@@ -76,8 +76,9 @@ def _within(path: str, parent: str) -> bool:
     return path == parent or path.startswith(parent.rstrip("/") + "/") or parent in ("/", "//")
 
 
-def container(job: Job, around: Surroundings, *, nonce: str, owner: str) -> dict[str, Any]:
-    """The body of the Docker Engine API's `POST /containers/create` for a job under its lifeline."""
+def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside: str | None = None) -> dict[str, Any]:
+    """The body of the Docker Engine API's `POST /containers/create` for a job under its lifeline. `beside` is the name
+    of a container whose loopback it shares, and nothing else of it."""
     limits = job.limits
     host: dict[str, Any] = {
         "AutoRemove": True,
@@ -101,6 +102,10 @@ def container(job: Job, around: Surroundings, *, nonce: str, owner: str) -> dict
     if job.gpus:
         host["DeviceRequests"] = [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]
     dropped = " ".join(_dropped(job, around))
+    # A container in another's network has no host name and no network of its own: the engine refuses both.
+    network: dict[str, Any] = {"Hostname": "patchstack", "NetworkDisabled": True}
+    if beside is not None:
+        host["NetworkMode"], network = f"container:{beside}", {}
     return {
         "Image": around.image,
         "Entrypoint": ["/bin/sh", "-c", CONTAINER, "patchstack"],
@@ -108,8 +113,7 @@ def container(job: Job, around: Surroundings, *, nonce: str, owner: str) -> dict
         "Env": [f"{name}={value}" for name, value in ({"HOME": HOME} | dict(job.env)).items()],
         "User": f"{OWNER}:{OWNER}",
         "WorkingDir": "/",  # the engine would make it where it is not there, and as root
-        "Hostname": "patchstack",
-        "NetworkDisabled": True,
+        **network,
         "Healthcheck": {"Test": ["NONE"]},
         "Labels": {JOB_LABEL: job.what, OWNER_LABEL: owner},
         "Tty": False,

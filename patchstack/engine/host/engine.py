@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
-import shutil
-import signal
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from patchstack.engine.host import directory
-from patchstack.engine.lifeline import HOST
+from patchstack.engine.host.session import run_job, running
 from patchstack.engine.protocol import (
     About,
-    Ending,
     Image,
     Job,
     Outcome,
     Output,
     PlatformUnsupported,
+    Running,
     Volume,
     checked_volume,
 )
-from patchstack.errors import MissingError, UsageError
-from patchstack.files import processes
-from patchstack.process import Child, start
+from patchstack.errors import MissingError
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-_BLOCK = 1 << 16
-_POLL = 0.05
-_PASSES = 100
-"""A process in the middle of dying, or in a system call that nothing interrupts, is not waited for without end."""
 
 
 class HostEngine:
@@ -103,6 +93,19 @@ class HostEngine:
 
     def run(self, job: Job, output: Output) -> Outcome:
         """As the protocol says; raises `MissingError` where the program or a path is not here."""
+        self._prepare(job)
+        with _home(self._homes) as home:
+            return run_job(job, _environment(job, home), output)
+
+    @contextlib.contextmanager
+    def start(self, job: Job, output: Output, *, beside: Running | None = None) -> Iterator[Running]:
+        """As the protocol says. All jobs of a host share its loopback. Of the limits not even `seconds` holds."""
+        self._prepare(job)
+        with _home(self._homes) as home, running(job, _environment(job, home), output) as one:
+            yield one
+
+    def _prepare(self, job: Job) -> None:
+        """Check what a job needs, and make its volumes."""
         if job.platform not in (None, native_platform()):
             raise PlatformUnsupported(
                 f"{job.what} is for {job.platform}, and this machine is {native_platform()}",
@@ -114,8 +117,6 @@ class HostEngine:
         for volume in job.volumes:
             self._directory(volume.name).mkdir(parents=True, exist_ok=True)
         self._homes.mkdir(parents=True, exist_ok=True)
-        with _home(self._homes) as home:
-            return _run(job, _environment(job, home), output)
 
     def _directory(self, volume: str) -> Path:
         return self._volumes / checked_volume(volume)
@@ -139,100 +140,3 @@ def _home(parent: Path) -> Iterator[Path]:
 
 def _environment(job: Job, home: Path) -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), **job.env}
-
-
-def _run(job: Job, environment: dict[str, str], output: Output) -> Outcome:
-    if not job.argv:
-        raise UsageError(f"{job.what} has no command")
-    if job.workdir is not None and not Path(job.workdir).is_dir():
-        raise MissingError(f"{job.what} cannot run in {job.workdir}: it is no directory")
-    program = os.path.join(job.workdir or "", job.argv[0]) if "/" in job.argv[0] else job.argv[0]
-    if shutil.which(program, path=environment["PATH"]) is None:
-        raise MissingError(
-            f"{job.what} cannot start: {job.argv[0]} is not installed here",
-            hint=f"install {job.argv[0]} and put it on PATH",
-        )
-    ours, theirs = os.pipe()
-    lifeline_theirs, lifeline = os.pipe()
-    began = time.monotonic()
-    try:
-        try:
-            child = _start(job, environment, lifeline_theirs, theirs)
-        finally:
-            os.close(theirs)
-            os.close(lifeline_theirs)
-        try:
-            in_time = _pump(child, ours, output, None if job.limits.seconds is None else began + job.limits.seconds)
-        finally:
-            _end(child)
-        seconds = time.monotonic() - began
-        _drain(ours, output)
-    finally:
-        os.close(lifeline)
-        os.close(ours)
-    code = child.wait()  # known since `_end`
-    return Outcome(
-        ending=Ending.EXITED if in_time else Ending.TIMED_OUT, code=code if code >= 0 else 128 - code, seconds=seconds
-    )
-
-
-def _start(job: Job, environment: dict[str, str], lifeline: int, output: int) -> Child:
-    try:
-        return start(
-            ["/bin/sh", "-c", HOST, "sh", *job.argv],
-            cwd=job.workdir,
-            env=environment,
-            stdin=lifeline,
-            stdout=output,
-            stderr=output,
-        )
-    except (ValueError, OSError) as error:  # a NUL byte, or more arguments than the kernel takes
-        raise UsageError(f"{job.what} cannot be run: {error}") from error
-
-
-def _pump(child: Child, source: int, output: Output, deadline: float | None) -> bool:
-    """Hand on the output until the job is over; False where it took longer than it may."""
-    while not _over(child):
-        left = 0.1 if deadline is None else min(0.1, deadline - time.monotonic())
-        if left <= 0:
-            return False
-        if select.select([source], [], [], left)[0]:
-            if not (block := os.read(source, _BLOCK)):  # the job closed its output, and may go on without
-                time.sleep(min(left, _POLL))
-                continue
-            output(block)
-    return True
-
-
-def _over(child: Child) -> bool:
-    """Whether the job's first process has ended. It is not reaped: its number, which is the session's, must not become
-    somebody else's before the session has ended."""
-    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _end(child: Child) -> None:
-    """End all that is left of the job's session. What is forked during one pass over /proc, or leaves one group for
-    another, is met by the next."""
-    for _ in range(_PASSES):
-        if not _kill_session(child.pid):
-            break
-    child.wait()
-
-
-def _kill_session(session: int) -> bool:
-    """Kill the processes of a session; whether there were any, those aside that only wait to be reaped."""
-    found = False
-    for pid, process in processes.visible():
-        if process.session == session and not process.ended:
-            found = True
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-    return found
-
-
-def _drain(source: int, output: Output) -> None:
-    """What is left of the output. A daemon that got away may hold the pipe open: it is not waited for."""
-    while select.select([source], [], [], 0.2)[0]:
-        if not (block := os.read(source, _BLOCK)):
-            return
-        output(block)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import sys
 from collections.abc import Sequence
 
@@ -32,8 +31,6 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return STOPPED
     whole = gzip.compress(json.dumps(record, separators=(",", ":")).encode(), mtime=0)
-    partial = f"{arguments[1]}.part"
-    with open(partial, "wb") as out:
+    with open(arguments[1], "wb") as out:
         out.write(whole)
-    os.replace(partial, arguments[1])
     return STOPPED if record["interrupted"] else DONE

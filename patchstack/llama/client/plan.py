@@ -107,7 +107,7 @@ class Plan:
 
     def text(self) -> str:
         """Return the plan as a file."""
-        return json.dumps(asdict(self), sort_keys=True)
+        return json.dumps(asdict(self))
 
 
 def read_plan(text: str) -> Plan:

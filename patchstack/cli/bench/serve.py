@@ -1,0 +1,231 @@
+"""`patchstack bench serve`: what a user of a server feels."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from patchstack.cli.bench.options import (
+    AllowOption,
+    EngineOption,
+    HtmlOption,
+    ImageOption,
+    LibrariesOption,
+    kept_places,
+    opened_where,
+    variables,
+)
+from patchstack.cli.options import WorkspaceOption, nearest_workspace
+from patchstack.errors import Exit, NotHeldError, UsageError
+
+if TYPE_CHECKING:
+    from patchstack.workflow.serve import LoadWanted, ServeRun
+
+
+class PromptForm(StrEnum):
+    """How prompts are sent."""
+
+    AUTO = "auto"
+    IDS = "ids"
+    TEXT = "text"
+
+
+def serve_command(
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="URL", help="The server: its base, or the full path of completions.")
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", metavar="BUILD", help="Start a server of this build: a key or directory.")
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", metavar="NAME", help="The model: its name for --url, its file for --server.")
+    ] = "",
+    concurrency: Annotated[int, typer.Option(metavar="N", min=0, max=65536, help="Streams in flight at most.")] = 0,
+    requests: Annotated[int, typer.Option(metavar="M", min=0, help="How many requests [default: N].")] = 0,
+    prompt_tokens: Annotated[int, typer.Option(metavar="P", min=1, help="Tokens of each prompt, exactly.")] = 128,
+    max_tokens: Annotated[int, typer.Option(metavar="G", min=1, help="Tokens to make of each.")] = 128,
+    chat: Annotated[bool, typer.Option("--chat", help="Ask for chat completions.")] = False,
+    arrivals: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="closed, burst, staggered, poisson, constant, or file:PATH [default: closed; with --rate poisson].",
+        ),
+    ] = None,
+    rate: Annotated[float, typer.Option(metavar="R", min=0, help="Requests a second: an open loop.")] = 0.0,
+    stagger: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds between the first requests.")] = 0.0,
+    prefix: Annotated[
+        str, typer.Option(metavar="nonce|shared:N", help="Prompts of their own, or with a shared start of N tokens.")
+    ] = "nonce",
+    prompts: Annotated[PromptForm, typer.Option(help="Prompts as token ids, or as text.")] = PromptForm.AUTO,
+    seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="The seed of prompts and arrivals.")] = None,
+    slo: Annotated[
+        str | None, typer.Option(metavar="ttft=MS,tpot=MS", help="Bounds in ms, for the goodput: ttft, tpot, e2e.")
+    ] = None,
+    stop_at_eos: Annotated[bool, typer.Option("--stop-at-eos", help="Let answers end before --max-tokens.")] = False,
+    no_chunk_counts: Annotated[
+        bool, typer.Option("--no-chunk-counts", help="Do not ask for the tokens of every chunk.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(metavar="S", min=0.1, help="Seconds for a request at most.")] = 600.0,
+    ready: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds until the server answers.")] = 10.0,
+    cacert: Annotated[
+        Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Certificates to trust.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The variable that holds the API key. It is kept nowhere.")
+    ] = None,
+    server_arg: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="An argument of the server that is started. Repeatable.")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of that server. Repeatable.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for that server in all.")] = 3600.0,
+    engine: EngineOption = None,
+    image: ImageOption = None,
+    client_image: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The image of the client, with Python [default: --image].")
+    ] = None,
+    allow: AllowOption = None,
+    library_path: LibrariesOption = None,
+    json: Annotated[bool, typer.Option("--json", help="Print a patchstack.serve/1 document.")] = False,
+    html: HtmlOption = None,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Measure a server as its users see it: first token, tokens, rates. Every number is defined, tokens are the
+    server's, its counters must agree, and the client watches itself. Exits with 0 if the run is valid, 4 for INVALID,
+    3 if the server cannot be reached."""
+    from patchstack.workflow.serve import LoadWanted
+
+    wanted = LoadWanted(
+        chat=chat,
+        model="" if server is not None else model,
+        arrivals=arrivals,
+        requests=requests,
+        concurrency=concurrency,
+        rate=rate,
+        stagger=stagger,
+        prompt_tokens=prompt_tokens,
+        max_tokens=max_tokens,
+        seed=seed,
+        prefix=prefix,
+        prompts=str(prompts),
+        ignore_eos=not stop_at_eos,
+        chunk_counts=not no_chunk_counts,
+        timeout=timeout,
+        ready=seconds if server is not None else ready,
+        cacert=cacert,
+        slo=slo,
+    )
+    started = _Started(server, model, server_arg, env, seconds, client_image)
+    place = _Place(engine, image, allow, library_path, workspace)
+    raise typer.Exit(_measured(wanted, url, _key(api_key_env), started, place, json=json, html=html))
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """The server to start, if one is."""
+
+    what: str | None
+    model: str
+    args: list[str] | None
+    env: list[str] | None
+    seconds: float
+    client_image: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where it runs."""
+
+    engine: str | None
+    image: str | None
+    allow: list[str] | None
+    library_path: str | None
+    workspace: Path | None
+
+
+def _key(name: str | None) -> str:
+    """The API key of a variable. Raises `UsageError` if it is not set."""
+    if name is None:
+        return ""
+    if not (key := os.environ.get(name, "")):
+        raise UsageError(f"the variable {name} is not set, and --api-key-env names it")
+    return key
+
+
+def _measured(
+    wanted: LoadWanted, url: str | None, key: str, started: _Started, place: _Place, *, json: bool, html: Path | None
+) -> int:
+    """Measure, print, and return the exit code."""
+    from patchstack.workflow.serve import plan_of, serve_url
+
+    if (url is None) == (started.what is None):
+        raise UsageError("which server?", hint="--url URL, or --server BUILD --model FILE to start one")
+    if html is not None:
+        from patchstack.report.serve_page import require_page
+
+        require_page()
+    if url is not None:
+        if place.engine is not None or started.args or started.env:
+            raise UsageError("--engine, --server-arg and --env are for a server that is started: --server")
+        plan, asked = plan_of(wanted, url)
+        return _shown(serve_url(plan, asked, key), json=json, html=html)
+    return _shown(_with_server(wanted, started, place), json=json, html=html)
+
+
+def _with_server(wanted: LoadWanted, started: _Started, place: _Place) -> ServeRun:
+    from patchstack.bench.declare import model_file
+    from patchstack.llama.serving import URL
+    from patchstack.workflow.serve import ServerWanted, plan_of, serve_build
+
+    if not started.model:
+        raise UsageError("a server that is started needs a model: --model FILE")
+    found = nearest_workspace(place.workspace)
+    plan, asked = plan_of(wanted, URL)
+    server = ServerWanted(
+        what=started.what or "",
+        model=model_file(started.model, found),
+        args=tuple(started.args or ()),
+        env=variables("--env", started.env),
+        client_image=started.client_image,
+        seconds=started.seconds,
+    )
+    comparisons, observations = kept_places()
+    with opened_where(
+        place.engine,
+        found,
+        comparisons,
+        observations,
+        allow=place.allow,
+        image=place.image,
+        library_path=place.library_path,
+    ) as where:
+        return serve_build(plan, asked, server, where)
+
+
+def _shown(run: ServeRun, *, json: bool, html: Path | None) -> int:
+    from patchstack.files.atomic import replace_file
+    from patchstack.report.documents.serve import serve_document
+    from patchstack.report.serve import print_serve
+
+    document = serve_document(run)
+    if json:
+        print(document.line)
+    else:
+        print_serve(document)
+    if html is not None:
+        from patchstack.report.serve_page import page_of
+
+        try:
+            replace_file(html, page_of(document).encode())
+        except OSError as error:
+            raise NotHeldError(f"{html} cannot be written: {error.strerror}") from error
+    if run.record.interrupted:
+        return int(Exit.INTERRUPTED)
+    return int(Exit.HOLDS if document.valid else Exit.INVALID)

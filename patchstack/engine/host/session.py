@@ -1,0 +1,216 @@
+"""A job on this machine: a session of processes under a lifeline, run to its end or beside its caller."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from patchstack.engine.lifeline import HOST
+from patchstack.engine.protocol import Ending, Job, Outcome, Output
+from patchstack.errors import MissingError, UsageError
+from patchstack.files import processes
+from patchstack.process import Child, start
+
+_BLOCK = 1 << 16
+_POLL = 0.05
+_PASSES = 100
+"""A process in the middle of dying, or in a system call that nothing interrupts, is not waited for without end."""
+
+
+def run_job(job: Job, environment: Mapping[str, str], output: Output) -> Outcome:
+    """Run a job to its end, with these variables. As `Engine.run`."""
+    _check(job, environment)
+    ours, theirs = os.pipe()
+    lifeline_theirs, lifeline = os.pipe()
+    began = time.monotonic()
+    try:
+        try:
+            child = _start(job, environment, lifeline_theirs, theirs)
+        finally:
+            os.close(theirs)
+            os.close(lifeline_theirs)
+        try:
+            in_time = _pump(child, ours, output, None if job.limits.seconds is None else began + job.limits.seconds)
+        finally:
+            _end(child)
+        seconds = time.monotonic() - began
+        _drain(ours, output)
+    finally:
+        os.close(lifeline)
+        os.close(ours)
+    code = child.wait()  # known since `_end`
+    return Outcome(
+        ending=Ending.EXITED if in_time else Ending.TIMED_OUT, code=code if code >= 0 else 128 - code, seconds=seconds
+    )
+
+
+class HostJob:
+    """A job that runs beside its caller: a `Running`. A thread hands on its output."""
+
+    def __init__(self, child: Child, source: int, output: Output) -> None:
+        self._child = child
+        self._began = time.monotonic()
+        self._outcome: Outcome | None = None
+        self._over = threading.Event()
+        self._pump = threading.Thread(target=self._hand_on, args=(source, output), daemon=True)
+        self._pump.start()
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        ports = processes.listening_ports(self._child.pid)
+        return ("127.0.0.1", min(ports)) if ports else None
+
+    def wait(self, seconds: float) -> Outcome | None:
+        deadline = time.monotonic() + seconds
+        while self._outcome is None:
+            if _over(self._child):
+                self._ended()
+                break
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            time.sleep(min(left, _POLL))
+        return self._outcome
+
+    def terminate(self) -> None:
+        if self._outcome is None and not _over(self._child):
+            with contextlib.suppress(OSError):
+                os.kill(self._child.pid, signal.SIGTERM)
+
+    def stop(self, grace: float) -> Outcome:
+        try:
+            if self.wait(0) is None:
+                self.terminate()
+                self.wait(grace)
+        finally:
+            self._ended()
+        assert self._outcome is not None
+        return self._outcome
+
+    def close(self) -> None:
+        """End all that is left, and read the output to its end."""
+        self._ended()
+        self._over.set()
+        self._pump.join(timeout=5)
+
+    def _ended(self) -> None:
+        if self._outcome is None:
+            _end(self._child)
+            code = self._child.wait()
+            self._outcome = Outcome(
+                ending=Ending.EXITED, code=code if code >= 0 else 128 - code, seconds=time.monotonic() - self._began
+            )
+
+    def _hand_on(self, source: int, output: Output) -> None:
+        while True:
+            if select.select([source], [], [], 0.1)[0]:
+                if not (block := os.read(source, _BLOCK)):
+                    return
+                output(block)
+            elif self._over.is_set():  # a daemon that got away may hold the pipe open: it is not waited for
+                return
+
+
+@contextlib.contextmanager
+def running(job: Job, environment: Mapping[str, str], output: Output) -> Iterator[HostJob]:
+    """Start a job; it is gone at the end of the block, with all of its session."""
+    _check(job, environment)
+    with contextlib.ExitStack() as held:
+        ours, theirs = os.pipe()
+        held.callback(os.close, ours)
+        lifeline_theirs, lifeline = os.pipe()
+        held.callback(os.close, lifeline)
+        try:
+            child = _start(job, environment, lifeline_theirs, theirs)
+        finally:
+            os.close(theirs)
+            os.close(lifeline_theirs)
+        try:
+            one = HostJob(child, ours, output)
+            held.callback(one.close)
+        except BaseException:
+            _end(child)
+            raise
+        yield one
+
+
+def _check(job: Job, environment: Mapping[str, str]) -> None:
+    if not job.argv:
+        raise UsageError(f"{job.what} has no command")
+    if job.workdir is not None and not Path(job.workdir).is_dir():
+        raise MissingError(f"{job.what} cannot run in {job.workdir}: it is no directory")
+    program = os.path.join(job.workdir or "", job.argv[0]) if "/" in job.argv[0] else job.argv[0]
+    if shutil.which(program, path=environment["PATH"]) is None:
+        raise MissingError(
+            f"{job.what} cannot start: {job.argv[0]} is not installed here",
+            hint=f"install {job.argv[0]} and put it on PATH",
+        )
+
+
+def _start(job: Job, environment: Mapping[str, str], lifeline: int, output: int) -> Child:
+    try:
+        return start(
+            ["/bin/sh", "-c", HOST, "sh", *job.argv],
+            cwd=job.workdir,
+            env=environment,
+            stdin=lifeline,
+            stdout=output,
+            stderr=output,
+        )
+    except (ValueError, OSError) as error:  # a NUL byte, or more arguments than the kernel takes
+        raise UsageError(f"{job.what} cannot be run: {error}") from error
+
+
+def _pump(child: Child, source: int, output: Output, deadline: float | None) -> bool:
+    """Hand on the output until the job is over; False where it took longer than it may."""
+    while not _over(child):
+        left = 0.1 if deadline is None else min(0.1, deadline - time.monotonic())
+        if left <= 0:
+            return False
+        if select.select([source], [], [], left)[0]:
+            if not (block := os.read(source, _BLOCK)):  # the job closed its output, and may go on without
+                time.sleep(min(left, _POLL))
+                continue
+            output(block)
+    return True
+
+
+def _over(child: Child) -> bool:
+    """Whether the job's first process has ended. It is not reaped: its number, which is the session's, must not become
+    somebody else's before the session has ended."""
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _end(child: Child) -> None:
+    """End all that is left of the job's session. What is forked during one pass over /proc, or leaves one group for
+    another, is met by the next."""
+    for _ in range(_PASSES):
+        if not _kill_session(child.pid):
+            break
+    child.wait()
+
+
+def _kill_session(session: int) -> bool:
+    """Kill the processes of a session; whether there were any, those aside that only wait to be reaped."""
+    found = False
+    for pid, process in processes.visible():
+        if process.session == session and not process.ended:
+            found = True
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+    return found
+
+
+def _drain(source: int, output: Output) -> None:
+    """What is left of the output. A daemon that got away may hold the pipe open: it is not waited for."""
+    while select.select([source], [], [], 0.2)[0]:
+        if not (block := os.read(source, _BLOCK)):
+            return
+        output(block)

@@ -1,0 +1,158 @@
+"""A server and the program that asks it from beside: two jobs of one engine that share a loopback and nothing else.
+
+The server's image need hold nothing but the server. Both are gone on every way out: each hangs on a lifeline of its
+own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from patchstack.engine.archive import Entry, pack, unpack
+from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome, Running, RunsServers, Volume
+from patchstack.errors import MissingError
+from patchstack.observe.protocol import Beside
+
+PORT = 8080
+"""In a container every port is free: its loopback is its own."""
+_LOOK = 0.25
+_GRACE = 15.0
+_TARGET = "/patchstack/client"
+Hear = Callable[[str], None]
+"""Gets each line that the program beside prints."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What came of the program beside: how it ended, the lines that it printed, and the files that it left.
+    `server_ended`: the server was gone before it; `stopped`: the user ended it."""
+
+    outcome: Outcome
+    said: str
+    files: Mapping[str, bytes]
+    server_ended: bool = False
+    stopped: bool = False
+
+
+@dataclass(slots=True)
+class _Lines:
+    """Cuts output into lines."""
+
+    hear: Hear
+    said: list[str] = field(default_factory=list)
+    _rest: bytes = b""
+
+    def take(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._line(line)
+        self._rest = self._rest[-8192:]
+
+    def end(self) -> str:
+        if self._rest:
+            self._line(self._rest)
+        return "\n".join(self.said)
+
+    def _line(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace")[:2000]
+        if len(self.said) < 1000:
+            self.said.append(text)
+        self.hear(text)
+
+
+def listens_at(server: Running, *, isolated: bool, seconds: float) -> str | None:
+    """Return where a server listens once it does; None if it ended first. Raises `MissingError` if it never does."""
+    if isolated:
+        return f"127.0.0.1:{PORT}" if server.wait(0) is None else None
+    deadline = time.monotonic() + seconds
+    while (outcome := server.wait(0.02)) is None:
+        if (address := server.address) is not None:
+            return f"{address[0]}:{address[1]}"
+        if time.monotonic() > deadline:
+            raise MissingError(f"the server did not listen within {seconds:g} s")
+    assert outcome is not None
+    return None
+
+
+def port_for(*, isolated: bool) -> str:
+    """Return the port that a server is told: on a host the kernel picks a free one."""
+    return str(PORT) if isolated else "0"
+
+
+def ask(
+    engine: Engine,
+    beside: Beside,
+    address: str,
+    hear: Hear,
+    *,
+    server: Running | None = None,
+    image: str | None = None,
+    seconds: float | None = None,
+) -> Asked:
+    """Run the program beside a server to its end, and return what it left. `address` takes the place of `{address}` in
+    its files; `image` is for containers, and must have Python; past `seconds` it is ended.
+
+    Ctrl-C ends the program, which may still write what it has: `stopped` then says so. A second one is raised.
+    """
+    if not isinstance(engine, RunsServers):
+        raise MissingError("this engine runs no servers")
+    isolated = engine.about().isolated
+    volume = Volume(name=f"patchstack-client-{os.getpid()}-{secrets.token_hex(4)}", target=_TARGET)
+    place = engine.place(volume)
+    files = {name: data.replace(b"{address}", address.encode()) for name, data in beside.files.items()}
+    job = Job(
+        what=beside.what,
+        argv=("python3" if isolated else sys.executable, *(text.replace("{here}", place) for text in beside.args)),
+        image=image,
+        env={"LC_ALL": "C.UTF-8", **beside.env},
+        volumes=(volume,),
+        limits=Limits(pids=256, tmp=1 << 28),
+    )
+    lines = _Lines(hear)
+    try:
+        engine.put(volume.name, pack(Entry(path=name, data=data) for name, data in files.items()), image=image)
+        with engine.start(job, lines.take, beside=server) as client:
+            outcome, ended, stopped = _followed(client, server, seconds)
+        brought = dict(_brought(engine, volume, beside.brings, image))
+    finally:
+        engine.remove(volume.name)
+    return Asked(outcome=outcome, said=lines.end(), files=brought, server_ended=ended, stopped=stopped)
+
+
+def _followed(client: Running, server: Running | None, seconds: float | None) -> tuple[Outcome, bool, bool]:
+    """Wait for the end of the client. A server that ends before gives it a moment to see that."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    ended, stopped = False, False
+    while True:
+        try:
+            if (outcome := client.wait(_LOOK)) is not None:
+                return outcome, ended, stopped
+            if server is not None and not ended and server.wait(0) is not None:
+                ended, deadline = True, min(time.monotonic() + _GRACE, deadline or float("inf"))
+            if deadline is not None and time.monotonic() > deadline:
+                outcome = client.stop(_GRACE)
+                return Outcome(ending=Ending.TIMED_OUT, code=outcome.code, seconds=outcome.seconds), ended, stopped
+        except KeyboardInterrupt:
+            if stopped:
+                raise
+            stopped = True
+            client.terminate()
+            deadline = time.monotonic() + _GRACE
+
+
+def _brought(engine: Engine, volume: Volume, names: tuple[str, ...], image: str | None) -> Iterator[tuple[str, bytes]]:
+    """The files that a program left; those that it did not are left out."""
+    for name in names:
+        with contextlib.suppress(MissingError), tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
+            unpack(engine.get(volume.name, name, image=image), Path(directory))
+            found = Path(directory, name)
+            if found.is_file() and not found.is_symlink():
+                yield name, found.read_bytes()

@@ -1,0 +1,344 @@
+"""The document of a run against a server."""
+
+from __future__ import annotations
+
+from patchstack.bench.serving.figures import Served
+from patchstack.bench.serving.record import RequestRecord
+from patchstack.document import Document, Part
+from patchstack.stats.serving import NS, Notebook, Spread, Steady, in_flight
+from patchstack.workflow.serve import ServeRun
+
+CAVEAT = (
+    "decode_agg_tps counts tokens that were made while other streams were in prefill, over a window that begins when "
+    "the last prefill ends: it can exceed what the streams ever made together"
+)
+
+
+class ServeSpread(Part, frozen=True, kw_only=True):
+    """Values summed up, in ms. A percentile is null if there are too few values for it: ten for p90, a hundred for
+    p99."""
+
+    mean: float
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    max: float
+    n: int
+
+
+class ServeSteady(Part, frozen=True, kw_only=True):
+    """The window in which all streams decode, in seconds since the run began, and its rate in tokens a second.
+    `problem` says why the rate means nothing, empty if it does."""
+
+    begin: float
+    end: float
+    tokens: int
+    tps: float | None
+    problem: str
+
+
+class ServeNotebook(Part, frozen=True, kw_only=True):
+    """The row of the notebook's client, by its names; rates in tokens a second, times in seconds. `caveat` is what to
+    know of `decode_agg_tps`."""
+
+    agg_tps: float
+    decode_agg_tps: float | None
+    decode_perseq_tps: float | None
+    prefill_tps: float | None
+    ttft_mean: float
+    ttft_max: float
+    wall: float
+    caveat: str
+
+
+class ServeFailure(Part, frozen=True, kw_only=True):
+    """A request that failed: its number from 0, why, the HTTP status (0: no answer), and how many chunks with content
+    came before."""
+
+    number: int
+    failure: str
+    status: int
+    chunks: int
+
+
+class ServeRequest(Part, frozen=True, kw_only=True):
+    """A request that was answered, in seconds since the run began; `queue` is how long it waited in the client."""
+
+    number: int
+    start: float
+    sent: float
+    first: float
+    last: float
+    queue: float
+    prompt: int | None
+    tokens: int | None
+    chunks: int
+
+
+class ServeClient(Part, frozen=True, kw_only=True):
+    """What the client saw of itself. `lag_limit_ms` is the lag that a run may have at p99; `busiest_second` is CPU time
+    over wall time."""
+
+    python: str
+    lag_p50_ms: float
+    lag_p99_ms: float
+    lag_max_ms: float
+    lag_limit_ms: float
+    cpu_seconds: float
+    busiest_second: float
+    waited_for_cpu_ms: float
+    descriptors: int
+    descriptors_allowed: int
+
+
+class ServeCounters(Part, frozen=True, kw_only=True):
+    """The client's sums beside the server's. `agree` is null if the server has no counters, or does not count the
+    tokens of every answer."""
+
+    server: str
+    prompt: int | None
+    prompt_counted: float | None
+    tokens: int | None
+    tokens_counted: float | None
+    agree: bool | None
+
+
+class ServeLoad(Part, frozen=True, kw_only=True):
+    """How many streams waited for their first token and how many decoded, from a second on."""
+
+    at: float
+    waiting: int
+    decoding: int
+
+
+class ServeServer(Part, frozen=True, kw_only=True):
+    """A server that was started for the run: its programs, arguments and variables. `trace` is what it printed at its
+    end of the steps that it made, null if it was not asked; `graphs_reused` is null if it did not say."""
+
+    programs: str
+    key: str | None
+    args: tuple[str, ...]
+    env: dict[str, str]
+    engine: str
+    trace: dict[str, float] | None
+    graphs_reused: int | None
+
+
+class ServeDocument(Document, frozen=True, kw_only=True, tag="patchstack.serve/1"):
+    """A run against a server. `valid` is false if `problems` has any; `marks` are what its reader must know. Latencies
+    are in ms: `ttft_ms` to the first content, `icl_ms` between chunks, `itl_ms` between tokens, `tpot_ms` a token,
+    `e2e_ms` to the last content, `queue_ms` in the client, `connect_ms` for the connection. `tps` is tokens over
+    `wall_s`. `slo` are bounds in ms, `goodput` the requests a second that kept them all. `record` is the sha256 of the
+    record with every chunk's time, which is kept compressed under that name."""
+
+    url: str
+    model: str
+    api: str
+    began: str
+    arrivals: str
+    rate: float | None
+    concurrency: int
+    requests: int
+    prompt_tokens: tuple[int, ...]
+    max_tokens: tuple[int, ...]
+    prefix: int
+    prompts: str
+    seed: int
+    valid: bool
+    problems: tuple[str, ...]
+    marks: tuple[str, ...]
+    answered: int
+    failed: int
+    ttft_ms: ServeSpread | None
+    icl_ms: ServeSpread | None
+    itl_ms: ServeSpread | None
+    tpot_ms: ServeSpread | None
+    e2e_ms: ServeSpread | None
+    queue_ms: ServeSpread | None
+    connect_ms: ServeSpread | None
+    tokens_per_chunk: float | None
+    tokens: int | None
+    prompt: int | None
+    cached: int | None
+    wall_s: float | None
+    tps: float | None
+    steady: ServeSteady | None
+    notebook: ServeNotebook | None
+    slo: dict[str, float]
+    good: int | None
+    goodput: float | None
+    more: dict[str, float]
+    client: ServeClient
+    counters: ServeCounters
+    failures: tuple[ServeFailure, ...]
+    answers: tuple[ServeRequest, ...]
+    load: tuple[ServeLoad, ...]
+    server: ServeServer | None
+    record: str
+
+
+def serve_document(run: ServeRun) -> ServeDocument:
+    """Return the document of a run."""
+    record, served, plan = run.record, run.served, run.plan
+    return ServeDocument(
+        url=record.url,
+        model=record.model,
+        api="chat" if record.url.endswith("/chat/completions") else "completions",
+        began=record.began,
+        arrivals=plan.arrivals,
+        rate=plan.rate or None,
+        concurrency=plan.concurrency,
+        requests=len(record.requests),
+        prompt_tokens=plan.prompt_tokens,
+        max_tokens=plan.max_tokens,
+        prefix=plan.prefix,
+        prompts=record.prompts,
+        seed=plan.seed,
+        valid=not served.problems,
+        problems=served.problems,
+        marks=served.marks,
+        answered=served.answered,
+        failed=len(served.failed),
+        ttft_ms=_spread(served.ttft),
+        icl_ms=_spread(served.icl),
+        itl_ms=_spread(served.itl),
+        tpot_ms=_spread(served.tpot),
+        e2e_ms=_spread(served.e2e),
+        queue_ms=_spread(served.queue),
+        connect_ms=_spread(served.connect),
+        tokens_per_chunk=_rounded(served.tokens_per_chunk),
+        tokens=served.tokens,
+        prompt=served.prompt,
+        cached=served.cached,
+        wall_s=_rounded(served.wall),
+        tps=_rounded(served.tps),
+        steady=_steady(served.steady),
+        notebook=_notebook(served.notebook),
+        slo=dict(run.asked.slo),
+        good=served.good,
+        goodput=_rounded(served.goodput),
+        more=dict(served.more),
+        client=_client(run),
+        counters=_counters(served),
+        failures=tuple(_failure(one) for one in served.failed),
+        answers=tuple(_answers(run)),
+        load=tuple(
+            ServeLoad(at=_seconds(at), waiting=waiting, decoding=decoding)
+            for at, waiting, decoding in in_flight(served.streams)
+        ),
+        server=_server(run),
+        record=run.digest,
+    )
+
+
+def _answers(run: ServeRun) -> list[ServeRequest]:
+    answered = [one for one in run.record.requests if not one.failure]
+    return [
+        ServeRequest(
+            number=one.number,
+            start=_seconds(stream.start),
+            sent=_seconds(stream.sent),
+            first=_seconds(stream.times[0]),
+            last=_seconds(stream.times[-1]),
+            queue=_seconds(stream.queued),
+            prompt=one.prompt,
+            tokens=one.tokens,
+            chunks=len(one.times),
+        )
+        for one, stream in zip(answered, run.served.streams, strict=True)
+    ]
+
+
+def _client(run: ServeRun) -> ServeClient:
+    watch = run.record.watch
+    return ServeClient(
+        python=run.record.python,
+        lag_p50_ms=round(watch.lag_p50_ms, 3),
+        lag_p99_ms=round(watch.lag_p99_ms, 3),
+        lag_max_ms=round(watch.lag_max_ms, 3),
+        lag_limit_ms=round(run.served.lag_limit_ms, 3),
+        cpu_seconds=watch.cpu_seconds,
+        busiest_second=watch.busiest_second,
+        waited_for_cpu_ms=watch.waited_for_cpu_ms,
+        descriptors=watch.descriptors,
+        descriptors_allowed=watch.descriptors_allowed,
+    )
+
+
+def _counters(served: Served) -> ServeCounters:
+    crossed = served.crossed
+    return ServeCounters(
+        server=crossed.server,
+        prompt=crossed.prompt,
+        prompt_counted=crossed.prompt_counted,
+        tokens=crossed.tokens,
+        tokens_counted=crossed.tokens_counted,
+        agree=crossed.agree,
+    )
+
+
+def _server(run: ServeRun) -> ServeServer | None:
+    one = run.server
+    if one is None:
+        return None
+    return ServeServer(
+        programs=one.programs,
+        key=one.key,
+        args=one.args,
+        env=dict(one.env),
+        engine=one.engine,
+        trace=dict(one.trace) if one.trace is not None else None,
+        graphs_reused=one.graphs_reused,
+    )
+
+
+def _failure(one: RequestRecord) -> ServeFailure:
+    return ServeFailure(number=one.number, failure=one.failure, status=one.status, chunks=len(one.times))
+
+
+def _spread(spread: Spread | None) -> ServeSpread | None:
+    if spread is None:
+        return None
+    return ServeSpread(
+        mean=round(spread.mean, 4),
+        p50=_rounded(spread.p50),
+        p90=_rounded(spread.p90),
+        p99=_rounded(spread.p99),
+        max=round(spread.max, 4),
+        n=spread.n,
+    )
+
+
+def _steady(window: Steady | None) -> ServeSteady | None:
+    if window is None:
+        return None
+    return ServeSteady(
+        begin=_seconds(window.begin),
+        end=_seconds(window.end),
+        tokens=window.tokens,
+        tps=_rounded(window.rate),
+        problem=window.problem,
+    )
+
+
+def _notebook(row: Notebook | None) -> ServeNotebook | None:
+    if row is None:
+        return None
+    return ServeNotebook(
+        agg_tps=round(row.agg_tps, 4),
+        decode_agg_tps=_rounded(row.decode_agg_tps),
+        decode_perseq_tps=_rounded(row.decode_perseq_tps),
+        prefill_tps=_rounded(row.prefill_tps),
+        ttft_mean=round(row.ttft_mean, 6),
+        ttft_max=round(row.ttft_max, 6),
+        wall=round(row.wall, 6),
+        caveat=CAVEAT,
+    )
+
+
+def _seconds(time: int) -> float:
+    return round(time / NS, 6)
+
+
+def _rounded(value: float | None) -> float | None:
+    return round(value, 4) if value is not None else None
