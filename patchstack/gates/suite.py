@@ -93,8 +93,8 @@ def run_suite(
     """
     if not suite.gates:
         raise UsageError(f"suite {suite.name} has no gates", hint="a suite that checks nothing would pass")
-    for gate in suite.gates:
-        name = f"gate {gate.name} ({of or gate.kind})"
+    for number, gate in enumerate(suite.gates, 1):
+        name = f"gate {gate.name} ({of or gate.kind}){place(number, len(suite.gates))}"
         with task(name, key=f"gate {gate.name} {gate.kind} {gate.settings!r}", announced=True) as this:
             if unfit is not None and gate.gpu:
                 judgement = Judgement(verdict=Verdict.INVALID, reason=unfit)
@@ -102,6 +102,11 @@ def run_suite(
                 judgement = judge_gate(gate, runner)
             this.typical = bool(judgement.attempts) and not any(one.recalled for one in judgement.attempts)
         yield gate, judgement
+
+
+def place(number: int, total: int) -> str:
+    """Return which of several gates one is, for its line of progress: `, 3 of 23`; empty for the only one."""
+    return f", {number} of {total}" if total > 1 else ""
 
 
 def judge_gate(gate: Gate, runner: Observer) -> Judgement:

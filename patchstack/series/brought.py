@@ -3,13 +3,14 @@
     Switch: LLAMA_KV_PAGED
     New-Gate: kv-paged
 
-A gate that comes with its patch must FAIL without the patch, and PASS with it. `New-Gate: SUITE/NAME` names one of a
+The first patch of a series that names a switch declares it; the others change what it does. A gate that comes with its
+patch must FAIL without the patch, and PASS with it. `New-Gate: SUITE/NAME` names one of a
 suite, if several have a gate of that name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from patchstack.git.patch.trailers import NEW_GATES, SWITCH, metadata_of, parse_trailers, read_message
@@ -20,7 +21,8 @@ _NO_SWITCH = ("none", "-")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
     """What one patch brings. `commit` and `subject` are the fork commit's (empty for a patch file without them);
-    `switches` are the values of `Switch`, `gates` those of `New-Gate`: `NAME` or `SUITE/NAME`."""
+    `switches` are the values of `Switch` that no patch before it has, `gates` the values of `New-Gate`: `NAME` or
+    `SUITE/NAME`."""
 
     commit: str
     subject: str
@@ -33,34 +35,34 @@ class Brought:
         return () if self.gates else self.switches
 
 
-def brought_by_commit(commit: str, data: bytes) -> Brought:
-    """Return what a commit brings. `data` is the commit object."""
+def brought_by_commits(commits: Iterable[tuple[str, bytes]]) -> tuple[Brought, ...]:
+    """Return what each commit of a series brings. `commits` are ids and commit objects, from the pin's child on."""
+    found: list[Brought] = []
+    known: set[str] = set()
+    for commit, data in commits:
+        found.append(_by_commit(commit, data, known))
+        known |= set(found[-1].switches)
+    return tuple(found)
+
+
+def gates_brought(patches: Iterable[bytes]) -> tuple[str, ...]:
+    """Return the gates that come with patch files, each once: `NAME` or `SUITE/NAME`."""
+    messages = (read_message(data) for data in patches)
+    return tuple(dict.fromkeys(name for one in messages for name in one.metadata().get(NEW_GATES, ())))
+
+
+def _by_commit(commit: str, data: bytes, known: Set[str]) -> Brought:
     header, _, message = data.partition(b"\n\n")
     encoding = next((line[9:] for line in header.split(b"\n") if line.startswith(b"encoding ")), b"utf-8")
     try:
         text = message.decode(encoding.decode("ascii", "replace"), "replace")
     except (LookupError, UnicodeError, ValueError):
         text = message.decode("utf-8", "replace")
-    subject = " ".join(text.lstrip("\n").partition("\n\n")[0].split("\n")).strip()
-    return _brought(commit, subject, metadata_of(parse_trailers(text)))
-
-
-def brought_by_patch(data: bytes) -> Brought:
-    """Return what a patch file brings."""
-    message = read_message(data)
-    return _brought("", message.subject, message.metadata())
-
-
-def gates_brought(patches: Iterable[bytes]) -> tuple[str, ...]:
-    """Return the gates that come with patch files, each once: `NAME` or `SUITE/NAME`."""
-    return tuple(dict.fromkeys(name for data in patches for name in brought_by_patch(data).gates))
-
-
-def _brought(commit: str, subject: str, metadata: dict[str, tuple[str, ...]]) -> Brought:
+    metadata = metadata_of(parse_trailers(text))
     switches = dict.fromkeys(one.strip() for one in metadata.get(SWITCH, ()))
     return Brought(
         commit=commit,
-        subject=subject,
-        switches=tuple(one for one in switches if one and one.lower() not in _NO_SWITCH),
+        subject=" ".join(text.lstrip("\n").partition("\n\n")[0].split("\n")).strip(),
+        switches=tuple(one for one in switches if one and one.lower() not in _NO_SWITCH and one not in known),
         gates=tuple(dict.fromkeys(metadata.get(NEW_GATES, ()))),
     )

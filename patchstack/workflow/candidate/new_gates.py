@@ -14,9 +14,9 @@ from typing import Any
 from patchstack.errors import UsageError
 from patchstack.gates.impossible import judge_without
 from patchstack.gates.judgement import Judgement
-from patchstack.gates.suite import Gate, Suite, judge_gate
+from patchstack.gates.suite import Gate, Suite, judge_gate, place
 from patchstack.observe.observer import Observer
-from patchstack.series.brought import Brought, brought_by_commit
+from patchstack.series.brought import Brought, brought_by_commits
 from patchstack.tasks import task
 from patchstack.verdict import Verdict
 from patchstack.workflow.candidate.candidate import CandidateRange
@@ -68,7 +68,8 @@ class Brings:
 
 def brought(way: CandidateRange) -> tuple[Brought, ...]:
     """Return what each candidate brings, in order."""
-    return tuple(brought_by_commit(one.oid, way.sources.objects.read(one.oid)[1]) for one in way.new)
+    found = brought_by_commits((one.oid, way.sources.objects.read(one.oid)[1]) for one in way.fork.commits)
+    return found[len(found) - len(way.new) :]
 
 
 def read_brings(found: Sequence[Brought], suites: Sequence[Suite], reason: str | None, *, asked: str | None) -> Brings:
@@ -104,8 +105,8 @@ def judge_new(brings: Brings, runner: Observer, which: str) -> Iterator[tuple[Ne
 
     Raises `EngineLost` and `EngineUnavailable`.
     """
-    for one in brings.gates:
-        name = f"new gate {one.path} ({which})"
+    for number, one in enumerate(brings.gates, 1):
+        name = f"new gate {one.path} ({which}){place(number, len(brings.gates))}"
         with task(name, key=f"gate {one.gate.name} {one.gate.kind} {one.gate.settings!r}", announced=True) as this:
             judgement = judge_new_gate(one.gate, runner, which)
             this.typical = bool(judgement.attempts) and not any(one.recalled for one in judgement.attempts)

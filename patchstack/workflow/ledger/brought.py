@@ -9,7 +9,7 @@ from __future__ import annotations
 from patchstack.errors import PatchstackError
 from patchstack.evidence.decided import BroughtGate, DecidedBrings, decided_brings
 from patchstack.evidence.ledger import Decision, Outcome
-from patchstack.series.brought import Brought, brought_by_commit
+from patchstack.series.brought import Brought, brought_by_commits
 from patchstack.workflow.candidate.new_gates import judge_new_gate, outcome
 from patchstack.workflow.ledger.finding import Findings
 from patchstack.workflow.ledger.source import SeriesFacts
@@ -37,11 +37,13 @@ def check_brought(given: Material, facts: SeriesFacts | None, found: Findings) -
 
 
 def _commits(decision: Decision, facts: SeriesFacts | None) -> tuple[Brought, ...]:
-    """What the commits of a decision bring by their messages; empty if the lock does not hold them all."""
-    held = {patch.commit: patch.object for patch in facts.lock.patches} if facts is not None else {}
-    if not all(held.get(commit) for commit in decision.commits):
+    """What the commits of a decision bring by their messages; empty if the lock does not hold them, and all before."""
+    patches = facts.lock.patches if facts is not None else ()
+    places = [place for place, patch in enumerate(patches) if patch.commit in decision.commits]
+    held = [(patch.commit, patch.object) for patch in patches[: max(places, default=-1) + 1]]
+    if len(places) < len(decision.commits) or not all(data for _, data in held):
         return ()
-    return tuple(brought_by_commit(commit, held[commit]) for commit in decision.commits)
+    return tuple(one for one in brought_by_commits(held) if one.commit in decision.commits)
 
 
 def _check_named(brings: DecidedBrings | None, commits: tuple[Brought, ...], found: Findings) -> None:

@@ -145,10 +145,10 @@ def test_a_run_tells_every_gate_and_exits_by_the_worst(tmp_path: Path) -> None:
     assert code == 4
     assert "INVALID  gone: gone is not in " in stdout
     lines = stderr.splitlines()
-    assert lines[1] == "gate hello (command)"
+    assert lines[1] == "gate hello (command), 1 of 3"
     assert re.fullmatch(r"PASS     hello  0.0 s  recalled from this machine's cache \([-\d]+ [:\d]+\)", lines[2])
     assert re.search(r"^INVALID  quick: 3 gates: 2 PASS, 1 INVALID; 2 recalled, \d\.\d s$", stdout, re.MULTILINE)
-    assert lines[5] == "gate gone (command)"
+    assert lines[5] == "gate gone (command), 3 of 3"
     assert lines[6].startswith("INVALID  gone  0.")
     program(tmp_path / "bin", "hello", "echo hello; echo world")
     code, stdout, _ = run(tmp_path, "run", "--bin", "bin", "--report", "out")

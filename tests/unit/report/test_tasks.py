@@ -226,9 +226,9 @@ def test_a_cache_that_cannot_be_written_is_no_failure(quickly: None, tmp_path: P
 def test_a_terminal_sees_each_gate_as_it_runs_and_then_its_verdict_and_time(gates: Path) -> None:
     told = on_terminal(RUN, gates)
     lines = live_lines(told)
-    assert lines[0].startswith("gate slow (command): ")
+    assert lines[0].startswith("gate slow (command), 1 of 2: ")
     # On a busy machine the fast one takes a while too.
-    assert all(re.match(r"gate (?:slow|fast) \(command\)", line) and len(line) < 80 for line in lines)
+    assert all(re.match(r"gate (?:slow|fast) \(command\), [12] of 2", line) and len(line) < 80 for line in lines)
     assert re.search(r"\x1b\[32mPASS\x1b\[0m     slow  [2-9]", told)
     standing = left_standing(told)
     assert re.fullmatch(r"PASS     slow  [\d.]+ s  observed now", standing[1])
@@ -236,7 +236,7 @@ def test_a_terminal_sees_each_gate_as_it_runs_and_then_its_verdict_and_time(gate
     assert re.fullmatch(r"slow took [\d.]+ s of [\d.]+ s", standing[3])
     assert re.fullmatch(r"PASS  quick: 2 gates: 2 PASS; 2 observed, [\d.]+ s", standing[-1])
     again = on_terminal((*RUN, "--again"), gates)
-    assert re.match(r"gate slow \(command\): .*  [\d.]+ s of about [\d.]+ s", live_lines(again)[0])
+    assert re.match(r"gate slow \(command\), 1 of 2: .*  [\d.]+ s of about [\d.]+ s", live_lines(again)[0])
     known = left_standing(on_terminal(RUN, gates))
     cached = r"recalled from this machine's cache \([-\d]+ [:\d]+\)"
     assert re.fullmatch(rf"PASS     slow  0.0 s  {cached}", known[1])
@@ -260,9 +260,9 @@ def test_a_pipe_gets_a_line_at_the_start_and_at_the_end_of_each_gate(gates: Path
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.stdout + done.stderr)
     lines = re.sub(r"\d\.\d s", "N s", done.stderr).splitlines()
     assert lines[1:] == [
-        "gate slow (command)",
+        "gate slow (command), 1 of 2",
         "PASS     slow  N s  observed now",
-        "gate fast (command)",
+        "gate fast (command), 2 of 2",
         "PASS     fast  N s  observed now",
         "slow took N s of N s",
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from patchstack.series.brought import brought_by_commit, brought_by_patch, gates_brought
+from patchstack.series.brought import brought_by_commits, gates_brought
 
 HEAD = b"tree 0\nauthor A <a@example.com> 0 +0000\n"
 
@@ -32,19 +32,24 @@ def patch(body: str) -> bytes:
     ],
 )
 def test_switches_and_gates_are_read_from_trailers_alone(body: str, switches: list[str], gates: str) -> None:
-    by_patch = brought_by_patch(patch(body))
-    by_commit = brought_by_commit("c0ffee", HEAD + f"\nPaged\n\n{body}\n".encode())
-    for found in (by_patch, by_commit):
-        assert (list(found.switches), " ".join(found.gates), found.subject) == (switches, gates, "Paged")
-        assert found.unproven == (() if gates else tuple(switches))
-    assert by_commit.commit == "c0ffee"
+    (found,) = brought_by_commits([("c0ffee", HEAD + f"\nPaged\n\n{body}\n".encode())])
+    assert (list(found.switches), " ".join(found.gates), found.subject) == (switches, gates, "Paged")
+    assert found.unproven == (() if gates else tuple(switches))
+    assert found.commit == "c0ffee"
+    assert gates_brought([patch(body)]) == found.gates
+
+
+def test_the_first_commit_that_names_a_switch_declares_it() -> None:
+    messages = ("Switch: A\nNew-Gate: a", "Switch: A\nSwitch: B", "Switch: A")
+    commits = [(str(at), HEAD + f"\nPaged\n\n{body}\n".encode()) for at, body in enumerate(messages)]
+    assert [one.switches for one in brought_by_commits(commits)] == [("A",), ("B",), ()]
 
 
 def test_a_message_in_another_encoding_is_read_as_git_reads_it() -> None:
     data = HEAD + b"encoding ISO-8859-1\n\nPag\xe9\n\nNew-Gate: pag\xe9\n"
-    assert brought_by_commit("0", data).gates == ("pag\u00e9",)
+    assert brought_by_commits([("0", data)])[0].gates == ("pag\u00e9",)
     unknown = HEAD + b"encoding no-such\n\nP\n\nNew-Gate: paged\n"
-    assert brought_by_commit("0", unknown).gates == ("paged",)
+    assert brought_by_commits([("0", unknown)])[0].gates == ("paged",)
 
 
 def test_the_gates_of_several_patches_are_named_once() -> None:
