@@ -486,3 +486,45 @@ def test_a_step_says_which_observations_were_recalled(toy: Toy) -> None:
     assert steps() == dict.fromkeys(names, (1, 1)), "the programs are the same but for the key that they carry"
     assert run(toy, "ledger", "--check")[0] == 0
     assert steps("--again") == dict.fromkeys(names, (1, 0)), "with --again, nothing known counts"
+
+
+def test_a_switch_is_accepted_with_the_gate_that_it_brings(toy: Toy) -> None:
+    workspace = toy.root / "patchstack.yaml"
+    workspace.write_text(
+        f'{workspace.read_text()}  brought:\n    gates: [{{name: loud, kind: command, program: toy, must: "^LOUD"}}]\n'
+    )
+    loud = MAIN.replace("return 0", 'puts("LOUD"); return 0')
+    commit = toy.fork.repo.commit("Be loud", {"main.c": loud}, body="Switch: TOY_LOUD")
+    code, _, stderr = accept(toy, "--suite", "quick")
+    assert code == 2
+    assert "error: no gate shows that a switch does something" in stderr
+    assert f"  - {commit[:12]} (Be loud): Switch: TOY_LOUD" in stderr
+    assert "hint: name a gate in the commit message, New-Gate: NAME, or give --switch-unproven REASON" in stderr
+    workspace.write_text(workspace.read_text().replace(", must_not: LOUD", ""))
+    toy.fork.repo.branch("product", toy.fork.commits[-1])
+    commit = toy.fork.repo.commit("Be loud", {"main.c": loud}, body="Switch: TOY_LOUD\nNew-Gate: loud")
+    planned = accept(toy, "--suite", "quick", "--dry-run")[1]
+    assert "new gate   before: brought/loud, which must not PASS" in planned
+    assert "new gate   candidate: brought/loud, which must PASS" in planned
+    code, _, stderr = accept(toy, "--suite", "quick")
+    assert code == 0, stderr
+    assert "PASS     new gate brought/loud (before): FAIL without the patch, as it must: it does not print" in stderr
+    assert "PASS     new gate brought/loud (candidate): exit code 0" in stderr
+    assert run(toy, "ledger", "--check")[0] == 0
+    toy.fork.repo.commit("Be quiet", {"main.c": MAIN}, body="Switch: TOY_QUIET")
+    code, _, stderr = accept(toy, "--suite", "quick", "--switch-unproven", "nobody listens")
+    assert code == 0, stderr
+    code, listed, _ = run(toy, "ledger")
+    assert "accepted, switch unproven" in listed
+    (document,) = (
+        found
+        for line in run(toy, "ledger", "--json")[1].splitlines()
+        if (found := json.loads(line))["switches_unproven"]
+    )
+    assert [(one["switches"], one["reason"]) for one in document["switches_unproven"]] == [
+        (["TOY_QUIET"], "nobody listens")
+    ]
+    shown = run(toy, "ledger", "--show", document["id"][:12])[1]
+    assert "  switch  TOY_QUIET of " in shown
+    assert "is unproven, no gate shows it: nobody listens" in shown
+    assert "; switch unproven: nobody listens |" in run(toy, "docs")[1]

@@ -20,6 +20,7 @@ from patchstack.series.lint import (
     home_paths,
     message,
     names,
+    new_gates,
     numbering,
     paths,
     secrets,
@@ -34,7 +35,7 @@ from patchstack.tasks import counted, task
 from patchstack.workspace import LintPolicy, Waiver
 
 _CHECKED = (
-    *(unreadable, numbering, names, duplicates, message, trailers),
+    *(unreadable, numbering, names, duplicates, message, trailers, new_gates),
     *(paths, additive, anchored, size, whitespace, secrets, home_paths),
 )
 UNUSED = Rule(

@@ -188,6 +188,19 @@ def test_trailers_the_policy_asks_for_are_missed(tmp_path: Path) -> None:
     ]
 
 
+def test_a_new_gate_that_names_none_is_told(tmp_path: Path) -> None:
+    fork = a_fork(tmp_path, 0)
+    bodies = ["New-Gate: paged", "New-Gate: switches/paged, ops", "New-Gate:", "New-Gate: a/b/c", "New-Gate: -x"]
+    for number, body in enumerate(bodies, 1):
+        fork.repo.commit(f"Step {number}", {"src/x.cpp": f"{number}\n"}, body=body)
+    fork.export()
+    assert told(of(fork)) == [
+        ("new-gate", 3, "New-Gate names no gate: NAME or SUITE/NAME"),
+        ("new-gate", 4, "New-Gate names no gate with 'a/b/c': NAME or SUITE/NAME"),
+        ("new-gate", 5, "New-Gate names no gate with '-x': NAME or SUITE/NAME"),
+    ]
+
+
 # anchored
 
 
