@@ -98,8 +98,7 @@ def accept_command(
             return
         with _steps() as told:
             done = accept(way, candidates, cache, terms, machine, ledger, why=why, told=told, decided=_decided)
-    if sign is not None and done.decision is not None:
-        _sign(done.decision, ledger, sign)
+    _sign(done.decision, ledger, sign)
     _print(done, json=json)
     if code := exit_code(done.verdicts):
         raise typer.Exit(int(code))
@@ -173,9 +172,12 @@ def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | No
     return signed_evidence(workspace.root, find_signers(signers, workspace.root))
 
 
-def _sign(decision: Decision, ledger: Ledger, key: Path) -> None:
+def _sign(decision: Decision | None, ledger: Ledger, key: Path | None) -> None:
+    """Sign the decision, if there is one, and a key was given."""
     from patchstack.evidence.signing import sign
 
+    if decision is None or key is None:
+        return
     talk(f"signature: {sign(decision, ledger.directory, key)}")
 
 
