@@ -137,7 +137,9 @@ def test_no_secret_is_named(path: Path) -> None:
 @by_name
 def test_foreign_text_of_an_event_is_read_nowhere(path: Path) -> None:
     said = re.findall(r"github\.(?:event\.[\w.]+|head_ref|actor)", path.read_text("utf-8"))
-    assert set(said) <= {"github.event.pull_request.number", "github.event.pull_request.head.repo.full_name"}
+    # The default branch is named by who owns the repository, and by no event.
+    known = {"github.event.pull_request.number", "github.event.pull_request.head.repo.full_name"}
+    assert set(said) <= known | {"github.event.repository.default_branch"}
 
 
 @pytest.mark.parametrize("path", REUSABLE, ids=lambda path: path.name)
@@ -293,3 +295,20 @@ def test_what_is_switched_off_in_the_audits_says_why() -> None:
     config = (ROOT / ".github/zizmor.yml").read_text("utf-8")
     for rule in load(ROOT / ".github/zizmor.yml")["rules"]:
         assert re.search(rf"(?m)^  {rule}:\n    # \S", config), rule
+
+
+def test_a_release_needs_signed_decisions_or_observes_everything_again() -> None:
+    release = jobs(ROOT / ".github" / "workflows" / "release.yml")
+    assert "ledger" in release["attest"]["needs"]
+    assert "needs.ledger.result == 'success'" in release["attest"]["if"]
+    assert "inputs.suite == '' && inputs.evidence != 'again'" in release["attest"]["if"]
+    signed, again = (step for step in release["ledger"]["steps"] if "ledger --check" in step.get("run", ""))
+    assert "--require-signed --signers" in signed["run"]
+    assert signed["if"] == "${{ (inputs.evidence || 'signed') != 'again' }}", "whatever else is asked for is signed"
+    assert again["if"] == "${{ inputs.evidence == 'again' }}"
+    checkouts = [step["with"] for step in release["ledger"]["steps"] if "checkout" in step.get("uses", "")]
+    assert checkouts[1] == {
+        "ref": "refs/heads/${{ github.event.repository.default_branch }}",
+        "path": ".protected",
+        "persist-credentials": False,
+    }
