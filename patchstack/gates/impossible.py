@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from patchstack.gates.judgement import Judgement
+from patchstack.gates.registry import kind_of
 from patchstack.gates.suite import Gate, judge_gate
 from patchstack.observe.exit_status import refused_arguments
 from patchstack.observe.layout import Programs
@@ -36,7 +37,11 @@ def judge_without(gate: Gate, runner: Observer) -> Judgement:
     Raises `EngineLost` and `EngineUnavailable`.
     """
     try:
-        return judge_gate(gate, _Watched(runner=runner))
+        judgement = judge_gate(gate, _Watched(runner=runner))
+        absent = [name for name in kind_of(gate.kind).programs(gate.settings) if name not in runner.programs()]
+        if judgement.verdict is Verdict.INVALID and absent:
+            raise _Impossible(f"{absent[0]} is not in the build")
+        return judgement
     except _Impossible as found:
         return Judgement(
             verdict=Verdict.FAIL, reason=f"{IMPOSSIBLE}: {found}", actual=IMPOSSIBLE, attempts=found.attempts
