@@ -528,6 +528,14 @@ def drop_an_unproven_switch(made: Decided) -> None:
     anew(made, decision, evidence)
 
 
+def pass_for_an_older_decision(made: Decided) -> None:
+    """The decision has the form of those that were made before patches brought gates."""
+    decision, evidence = made.decision(UNPROVEN), made.evidence_document(made.decision(UNPROVEN))
+    del evidence["brings"], evidence["suites_of_new_gates"]
+    evidence["steps"] = [step for step in evidence["steps"] if not step["name"].startswith("switch ")]
+    anew(made, decision, evidence)
+
+
 def invent_a_fail_before(made: Decided) -> None:
     """What the gate gave without the patch is invented."""
     decision, evidence = made.decision(ROWS), made.evidence_document(made.decision(ROWS))
@@ -608,6 +616,9 @@ FORGERIES: dict[str, Forgery] = {
     ),
     "hide an unproven switch": Forgery(
         forge=drop_an_unproven_switch, told="has neither a gate that shows it nor a reason", consistent=True
+    ),
+    "pass an unproven switch off as older than the rule": Forgery(
+        forge=pass_for_an_older_decision, told=None, consistent=True
     ),
     "invent a new gate's FAIL before": Forgery(forge=invent_a_fail_before, told=None, consistent=True),
     "invent outputs": Forgery(forge=invent_outputs, told=None, consistent=True),
