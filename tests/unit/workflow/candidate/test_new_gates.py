@@ -162,3 +162,46 @@ def test_a_name_that_two_other_suites_have_must_say_which(made: Decided) -> None
     with pytest.raises(UsageError) as refused:
         made.accept(made.commit(ROWS, "New-Gate: rows"))
     assert refused.value.problems[0].endswith("several suites have it; name one of brought/rows, more/rows")
+
+
+def test_all_gates_of_a_range_are_asked_on_both_ends_of_it(made: Decided) -> None:
+    before = made.toy.fork.commits[-1]
+    first = made.commit("No rows yet", "Switch: TOY_ROWS\nNew-Gate: rows-test")
+    made.commit(ROWS, "Switch: TOY_ROWS\nNew-Gate: rows")
+    done = made.accept(f"{before}..product")
+    assert done.decision is not None
+    assert [(one["commit"] == first, one["gate"]) for one in done.decision.evidence["brings"]["gates"]] == [
+        (True, "rows-test"),
+        (False, "rows"),
+    ]
+    assert len(new_steps(done.steps)) == 4
+    assert made.wrong() == []
+
+
+def test_a_commit_in_the_middle_of_the_series_is_decided_anew_with_its_gates(made: Decided) -> None:
+    commit = made.commit(ROWS, TRAILERS)
+    first = made.accept(commit)
+    made.accept(made.commit("More"))
+    path = made.root / "patchstack.yaml"
+    path.write_text(
+        path.read_text().replace('"^rows: 8$"}\n      - {name: rows-option', '"^rows: "}\n      - {name: rows-option')
+    )
+    done = made.accept(commit)
+    assert first.decision is not None
+    assert done.decision is None, "the gate has changed, and passes without the patch now"
+    path.write_text(path.read_text().replace('"^rows: "}', '"^rows: [0-9]"}'))
+    again = made.accept(commit).decision
+    assert again is not None
+    assert again.supersedes == (first.decision.id,), "another gate is another decision"
+    assert made.wrong() == []
+
+
+def test_words_of_a_commit_cannot_move_the_cursor(made: Decided, capsys: pytest.CaptureFixture[str]) -> None:
+    from patchstack.report.ledger import decision_lines
+
+    commit = made.commit("Loud", "Switch: TOY\x1b[2J_LOUD")
+    done = made.accept(commit, reason="because\x1b[1A of\nthat")
+    assert done.decision is not None
+    told = "\n".join(decision_lines(done.decision, diff=False))
+    assert "\x1b" not in told
+    assert "is unproven, no gate shows it: because" in told
