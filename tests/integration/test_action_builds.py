@@ -126,7 +126,7 @@ def test_a_release_builds_gates_and_attests_what_was_built(in_docker: tuple[Toy,
     assert made.ok, made.log
     assert f"<code>{toy.fork.trees[-1]}</code>" in made.summary
     assert (runner.directory / "artifacts" / "patchstack-release-cpu" / "cpu.tar").is_file()
-    needs = {"build": {"result": "success"}, "gate": {"result": "skipped"}}
+    needs = {one: {"result": "success"} for one in ("build", "ledger")} | {"gate": {"result": "skipped"}}
     attested = runner.job(WORKFLOWS / "release.yml", "attest", inputs=inputs, needs=needs)
     assert attested is not None
     assert runner.other == [("actions/attest", {"subject-path": "binaries/*.tar"})]
@@ -146,7 +146,7 @@ def test_binaries_are_not_attested_where_gates_were_asked_for_and_did_not_pass(
     runner.ref = "refs/tags/v1"
     for name in ("patchstack-release-cpu", "patchstack-gates"):
         (runner.directory / "artifacts" / name).mkdir()
-    needs = {"build": {"result": "success"}, "gate": {"result": gate}}
+    needs = {one: {"result": "success"} for one in ("build", "ledger")} | {"gate": {"result": gate}}
     ran = runner.job(WORKFLOWS / "release.yml", "attest", inputs={"suite": suite}, needs=needs)
     assert (ran is not None) is attests
     types = [given.get("predicate-type") for _, given in runner.other]
