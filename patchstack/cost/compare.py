@@ -33,7 +33,7 @@ class Measured:
     `generated` steps. Times in seconds, of all prompts and of all steps; None if it was not measured.
 
     `shared`: the prompt is processed once for all. `ubatch` in tokens. `options` are those that the run had, None for
-    those of the workload.
+    those of the workload. `what` names the row, empty for the usual words.
     """
 
     source: str
@@ -46,6 +46,7 @@ class Measured:
     ubatch: int | None = None
     before: int = 0
     options: ServerOptions | None = None
+    what: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +126,7 @@ def _decode(work: Workload, row: Measured, seconds: float, bandwidth: float) -> 
     floor = decode_floor(work, row.streams, first, bandwidth)
     now = kv_read_bytes(work.layout, work.options, first, step_layers(work.layout))
     read = floor.bytes + row.streams * (mean_kv_read_bytes(work, first, row.generated) - now)
-    what = f"decode, {first} to {first + row.generated} tokens"
+    what = row.what or f"decode, {first} to {first + row.generated} tokens"
     return over_floor(work, row.source, what, row.streams, seconds / row.generated, read, bandwidth, row.streams)
 
 
@@ -133,7 +134,7 @@ def _prefill(work: Workload, row: Measured, seconds: float, bandwidth: float, pe
     sequences = 1 if row.shared else row.streams
     read = _prefill_bytes(work, row, sequences)
     one = prefill_floors(work, row.prompt, bandwidth, peaks, before=row.before)
-    what = f"prefill, {row.prompt} tokens" + (f" after {row.before}" if row.before else "")
+    what = row.what or f"prefill, {row.prompt} tokens" + (f" after {row.before}" if row.before else "")
     compute = [part.compute for part in one]
     if any(part is None for part in compute):
         lacking = sorted({name for part in one for name in part.lacking})

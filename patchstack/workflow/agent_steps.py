@@ -14,7 +14,7 @@ from patchstack.cost.architecture import Layout
 from patchstack.cost.floors import kv_read_bytes
 from patchstack.cost.prefix.blame import Blame, Conversations
 from patchstack.cost.prefix.growth import Growth, append_only, growth, images_at_end, new_tokens
-from patchstack.cost.prefix.records import Log, Record, known_totals
+from patchstack.cost.prefix.records import Log, Record, is_image, known_totals, read_messages
 from patchstack.cost.prefix.slots import Request, Slots
 from patchstack.cost.server_options import ServerOptions
 from patchstack.errors import MissingError, UsageError
@@ -67,9 +67,9 @@ class EstimatedTokens:
             if one.role == "user":
                 users.append(len(tokens))
             tokens += _pieces(f"<{one.role}>".encode())
-            for _ in range(one.images):
+            for name in one.images:
                 images.append((len(tokens), len(tokens) + self._image(record)))
-                tokens += _number(f"image {at}".encode(), self._image(record))
+                tokens += _number(name.encode(), self._image(record))
             tokens += _pieces(one.text.encode())
         return Prompt(tokens=tuple(tokens), user_starts=tuple(users), tail=tail, images=tuple(images))
 
@@ -90,38 +90,78 @@ class EstimatedTokens:
 
 
 class ServerTokens:
-    """A running llama-server renders and tokenizes: `/apply-template` and `/tokenize`."""
+    """A running llama-server renders and tokenizes: `/apply-template` and `/tokenize`. An image takes `image_tokens`,
+    or, without that, what the server counted beside the text."""
 
     unit = "tokens, as the server makes them"
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, image_tokens: int | None = None) -> None:
         if not url.startswith(("http://", "https://")):
             raise UsageError(f"--server {url}: not an address", hint="http://127.0.0.1:8080")
         self.url = url.rstrip("/")
+        self.image_tokens = image_tokens
         self._user = self._user_start()
+        self._marker: str | None = None
+        self._learned = 0
 
     def prompt(self, record: Record) -> Prompt:
         if record.messages is None:
             return Prompt(tokens=self._tokens(record.prompt or ""))
-        if any(one.images for one in record.messages):
-            raise UsageError(
-                f"{record.place}: images are not tokenized", hint="leave out --server: bytes, with --image-tokens"
-            )
         body = record.body or {}
         messages = list(body["messages"])
-        tokens = self._tokens(self._rendered({**body, "messages": messages}))
+        names = [name for one in record.messages for name in one.images]
+        tokens, images = self._with_images(record, self._rendered({**body, "messages": messages}), names)
         last = max((at for at, one in enumerate(record.messages) if one.role == "assistant"), default=-1)
-        before = (
-            self._tokens(self._rendered({**body, "messages": messages[: last + 1], "add_generation_prompt": False}))
-            if last >= 0
-            else ()
-        )
+        before: tuple[int, ...] = ()
+        if last >= 0:
+            shown = sum(len(one.images) for one in record.messages[: last + 1])
+            earlier = self._rendered({**body, "messages": messages[: last + 1], "add_generation_prompt": False})
+            before, _ = self._with_images(record, earlier, names[:shown], len(images) and images[0][1] - images[0][0])
         tail = next(
             (at for at, (a, b) in enumerate(zip(tokens, before, strict=False)) if a != b), min(len(tokens), len(before))
         )
         size = len(self._user)
         users = tuple(at for at in range(len(tokens) - size + 1) if size and tokens[at : at + size] == self._user)
-        return Prompt(tokens=tokens, user_starts=users, tail=tail)
+        return Prompt(tokens=tokens, user_starts=users, tail=tail, images=images)
+
+    def _with_images(
+        self, record: Record, text: str, names: Sequence[str], size: int = 0
+    ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+        """The tokens of a prompt with images, and the spans of those. The server puts a marker for each image."""
+        if not names:
+            return self._tokens(text), ()
+        pieces = text.split(self._media_marker(record))
+        if len(pieces) != len(names) + 1:
+            raise UsageError(f"{record.place}: the prompt has {len(names)} images, the server shows {len(pieces) - 1}")
+        texts = [self._tokens(piece, special=not at) for at, piece in enumerate(pieces)]
+        size = size or self._image_size(record, sum(map(len, texts)), len(names))
+        tokens, images = list(texts[0]), []
+        for name, piece in zip(names, texts[1:], strict=True):
+            images.append((len(tokens), len(tokens) + size))
+            tokens += [*_number(name.encode(), size), *piece]
+        return tuple(tokens), tuple(images)
+
+    def _image_size(self, record: Record, text: int, images: int) -> int:
+        if self.image_tokens is not None:
+            return self.image_tokens
+        left = record.total - text if record.total is not None else self._learned * images
+        if left > 0 and left % images == 0:
+            self._learned = left // images
+            return self._learned
+        raise UsageError(
+            f"{record.place}: it is not known how many tokens each of {images} images takes",
+            hint="--image-tokens N, or a log with timings and images of one size",
+        )
+
+    def _media_marker(self, record: Record) -> str:
+        if self._marker is None:
+            self._marker = str(self._get("/props").get("media_marker") or "")
+        if not self._marker:
+            raise UsageError(
+                f"{record.place}: the prompt has an image, and the server names no marker for it",
+                hint="start llama-server with --mmproj, or leave out --server: bytes, with --image-tokens",
+            )
+        return self._marker
 
     def answer(self, record: Record) -> tuple[int, ...]:
         if record.answer_tokens:
@@ -135,8 +175,10 @@ class ServerTokens:
         kept = {key: value for key, value in body.items() if key in _TEMPLATE_KEYS}
         return str(self._post("/apply-template", kept).get("prompt", ""))
 
-    def _tokens(self, text: str) -> tuple[int, ...]:
-        return _integers(self._post("/tokenize", {"content": text, "add_special": True, "parse_special": True}))
+    def _tokens(self, text: str, *, special: bool = True) -> tuple[int, ...]:
+        if not text:
+            return ()
+        return _integers(self._post("/tokenize", {"content": text, "add_special": special, "parse_special": True}))
 
     def _user_start(self) -> tuple[int, ...]:
         """The tokens that begin a user message, found as `detect_user_start_marker` of the pin's chat analyzer does."""
@@ -151,8 +193,14 @@ class ServerTokens:
         return _integers(self._post("/tokenize", {"content": front, "add_special": False, "parse_special": True}))
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._asked(path, json.dumps(body).encode())
+
+    def _get(self, path: str) -> dict[str, Any]:
+        return self._asked(path, None)
+
+    def _asked(self, path: str, body: bytes | None) -> dict[str, Any]:
         request = urllib.request.Request(  # noqa: S310  (http or https: checked above)
-            self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+            self.url + path, body, {"Content-Type": "application/json"}
         )
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
@@ -256,7 +304,10 @@ def follow(
     timed = [(one.record.prefill, one.processed) for one in steps if one.record.prefill]
     seconds = sum(one for one, _ in timed if one)
     ways = _ways(layout, options, requests, known, steps) if complete else ()
-    ways += _counted(steps, last_images, image_tokens, records, with_append=not complete)
+    shown = any(one.images for record in records for one in record.messages or ())
+    if complete and shown and all(one.messages is not None for one in records):
+        ways += (_images_last(layout, options, steps, tokens, last_images),)
+    ways += _counted(steps, 0 if complete else last_images, image_tokens, with_append=not complete)
     return AgentRun(
         unit=tokens.unit if not known_totals(records) else "tokens, as the server counted them",
         steps=tuple(steps),
@@ -336,17 +387,17 @@ def _ways(
     appended: list[Request] = []
     held: dict[int, list[int]] = {}
     starts: dict[int, list[int]] = {}
+    spans: dict[int, list[tuple[int, int]]] = {}
     for request, prompt, step in zip(requests, prompts, steps, strict=True):
         earlier = held.get(step.conversation)
         users = starts.setdefault(step.conversation, [])
-        if earlier is None:
-            whole = list(request.prompt)
-            users += request.user_starts
-        else:
-            shift = len(earlier) - prompt.tail
-            users += [one + shift for one in request.user_starts if one >= prompt.tail]
-            whole = earlier + list(request.prompt[prompt.tail :])
-        appended.append(replace(request, prompt=tuple(whole), user_starts=tuple(users), images=()))
+        images = spans.setdefault(step.conversation, [])
+        tail = prompt.tail if earlier is not None else 0
+        shift = len(earlier) - tail if earlier is not None else 0
+        users += [one + shift for one in request.user_starts if one >= tail]
+        images += [(first + shift, end + shift) for first, end in request.images if first >= tail]
+        whole = (earlier or []) + list(request.prompt[tail:])
+        appended.append(replace(request, prompt=tuple(whole), user_starts=tuple(users), images=tuple(images)))
         held[step.conversation] = whole + list(request.generated)[:-1]
     room = replace(options, context=max(options.context or layout.trained, 2 * max(map(len, held.values()), default=0)))
     same = [one.record.messages is not None for one in steps]
@@ -374,9 +425,31 @@ def _longest(requests: Sequence[Request]) -> int:
     return max((len(one.prompt) + len(one.generated) for one in requests), default=0) + 256
 
 
-def _counted(
-    steps: Sequence[AgentStep], last_images: int, image_tokens: int, records: Sequence[Record], *, with_append: bool
-) -> tuple[Way, ...]:
+def _images_last(layout: Layout, options: ServerOptions, steps: Sequence[AgentStep], tokens: Tokens, kept: int) -> Way:
+    """The same agent, with the last images of a conversation as a user message of their own at the end of each
+    prompt."""
+    seen: dict[int, dict[str, Any]] = {}
+    requests = []
+    for step in steps:
+        body = dict(step.record.body or {})
+        pictures = seen.setdefault(step.conversation, {})
+        messages = []
+        for one, told in zip(body["messages"], step.record.messages or (), strict=True):
+            parts = one["content"] if isinstance(one.get("content"), list) else []
+            pictures |= zip(told.images, [part for part in parts if is_image(part)], strict=True)
+            text = [part for part in parts if not is_image(part)]
+            messages.append({**one, "content": text} if parts else one)
+        if pictures:
+            messages.append({"role": "user", "content": list(pictures.values())[-kept:]})
+        body["messages"] = messages
+        record = replace(step.record, body=body, messages=read_messages(body), total=None)
+        requests.append(_request(tokens.prompt(record), record, tokens))
+    room = replace(options, context=max(options.context or layout.trained, _longest(requests)))
+    said = "they are a user message of their own; the rest of each message stays as it is"
+    return _simulated(f"last {kept} images at the end", layout, room, requests, said)
+
+
+def _counted(steps: Sequence[AgentStep], last_images: int, image_tokens: int, *, with_append: bool) -> tuple[Way, ...]:
     """Ways that follow from totals alone."""
     totals = [one.total for one in steps]
     found = [Way(name="no cache", processed=sum(totals), assumption="every step processes its whole prompt")]
@@ -386,8 +459,7 @@ def _counted(
         found.append(
             Way(name="append-only", processed=append_only(steps[0].processed, len(totals), added), assumption=said)
         )
-    shown = sum(one.images for record in records for one in (record.messages or ()))
-    if image_tokens and (shown or with_append):
+    if image_tokens and last_images and with_append:
         text = max(0, added - image_tokens)
         said = f"{text:,} tokens of text a step, {image_tokens:,} an image; checkpoints where images begin"
         name = f"last {last_images} images at the end"

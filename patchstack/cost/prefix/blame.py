@@ -47,12 +47,15 @@ def _change(one: Message, other: Message, held: Sequence[Message], now: Sequence
         return "removed" if count == 1 else f"and {count - 1} after it removed"
     if len(now) > 1 and one in now[1:]:
         return f"moved: {list(now).index(one)} inserted before it"
-    if one.images > other.images:
-        return "lost its image" if one.images == 1 else f"lost {one.images - other.images} images"
+    fewer = len(one.images) - len(other.images)
+    if fewer > 0:
+        return "lost its image" if len(one.images) == 1 else f"lost {fewer} images"
     if one.role != other.role:
         return f"is now of {other.role}"
-    if one.images < other.images:
+    if fewer < 0:
         return "got an image"
+    if one.text == other.text:
+        return "has another image"
     if other.text.startswith(one.text):
         return "was extended"
     if one.text.startswith(other.text):

@@ -6,6 +6,7 @@ and, in seconds, `started` and `ended`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -28,11 +29,11 @@ _RESTART = re.compile(r"main: server is listening|initializing slots, n_slots")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message of a chat: `text` with images taken out, and how many there were."""
+    """A message of a chat: `text` with images taken out. `images` are names for their content, one each."""
 
     role: str
     text: str
-    images: int = 0
+    images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ def _record(place: str, line: Any) -> Record:
         raise ValueError("neither a request nor an answer")
     messages = None
     if body is not None and body.get("messages") is not None:
-        messages = tuple(_message(one) for one in body["messages"])
+        messages = read_messages(body)
     prompt = body.get("prompt") if body is not None else None
     if prompt is not None and not isinstance(prompt, str):
         raise TypeError("the prompt is not text")
@@ -147,14 +148,29 @@ def _answered(answer: Any) -> dict[str, Any]:
     return found
 
 
+def read_messages(body: Any) -> tuple[Message, ...]:
+    """Return the messages of a request body. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` for what
+    is none."""
+    return tuple(_message(one) for one in body["messages"])
+
+
 def _message(one: Any) -> Message:
     content = one.get("content")
     extra = json.dumps(one["tool_calls"]) if one.get("tool_calls") else ""
     if isinstance(content, str) or content is None:
         return Message(role=str(one["role"]), text=(content or "") + extra)
     texts = [str(part.get("text", "")) for part in content if part.get("type") == "text"]
-    images = sum(part.get("type") in ("image_url", "image", "input_audio") for part in content)
+    images = tuple(_digest(part) for part in content if is_image(part))
     return Message(role=str(one["role"]), text="\n".join(texts) + extra, images=images)
+
+
+def is_image(part: Any) -> bool:
+    """Whether a part of a message's content is an image, or sound."""
+    return part.get("type") in ("image_url", "image", "input_audio")
+
+
+def _digest(part: Any) -> str:
+    return hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _whole(of: Any, key: str, default: int) -> int:

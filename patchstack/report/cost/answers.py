@@ -58,7 +58,7 @@ def prefix_answer(
         records=tuple(one for part in read for one in part.records),
         gaps=tuple(one for part in read for one in part.gaps),
     )
-    tokens: Tokens = ServerTokens(server) if server is not None else EstimatedTokens(image_tokens)
+    tokens: Tokens = ServerTokens(server, image_tokens) if server is not None else EstimatedTokens(image_tokens)
     work = subject.workload()
     run = follow(log, work.layout, subject.options, tokens, last_images=last_images, image_tokens=image_tokens or 0)
     return CostDocument(

@@ -1,4 +1,5 @@
-"""Files of measured times, as `cost compare` takes them: rows of llama-batched-bench, and documents of `bench`."""
+"""Files of measured times, as `cost compare` takes them: rows of llama-batched-bench, documents of `bench` and of
+`bench serve`."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from patchstack.bench.kinds import batched, llama_bench
 from patchstack.cost.compare import Measured, read_row
 from patchstack.cost.server_options import ServerOptions, read_options
 from patchstack.errors import MissingError, UsageError
+from patchstack.report.cost import serve_runs
 from patchstack.report.documents.bench import BenchDocument
 
 _HINT = "rows of llama-batched-bench (--output-format jsonl), or what 'patchstack bench' prints with --json"
@@ -93,7 +95,7 @@ def _bench(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
             f"{place}: the workload {document.workload!r} runs {document.program}, whose figures have no floor",
             hint="floors are known of llama-batched-bench and llama-bench",
         )
-    options = _options(document.args, given)
+    options = replace(_options(document.args, given), draft_tokens=0, speculation=(), draft_model="")
     shapes = reader(document.args, place)
     rows = []
     for row in document.rows:
@@ -189,11 +191,28 @@ def _options(args: Sequence[str], given: Sequence[str]) -> ServerOptions:
             next(words, None)
         elif word not in _OWN_FLAGS:
             kept.append(word)
-    return replace(read_options(["bench", *given, *kept]), draft_tokens=0, speculation=(), draft_model="")
+    return read_options(["bench", *given, *kept])
+
+
+def _serve(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
+    times = serve_runs.read_times(line, place)
+    options = _options(times.server.args if times.server is not None else (), given)
+    rows = tuple(serve_runs.measured_times(times, name, options))
+    if not rows:
+        raise MissingError(f"{place}: the run has no time with a floor", hint="the server tells no prompt tokens")
+    told = [f"{name}: the model that was served is taken to be MODEL."]
+    if times.cached:
+        told.append(f"{name}: {times.cached:,} prompt tokens were cached, so its first tokens have no floor.")
+    elif times.cached is None:
+        told.append(f"{name}: it is not known how many prompt tokens were cached, so its first tokens have no floor.")
+    return Runs(rows=rows, assumptions=tuple(told))
 
 
 _PROGRAMS: Mapping[str, Callable[[Sequence[str], str], dict[str, _Shape]]] = {
     batched.PROGRAM: _batched,
     llama_bench.PROGRAM: _llama_bench,
 }
-_READERS: Mapping[str, Callable[[bytes, str, str, Sequence[str]], Runs]] = {BenchDocument.schema(): _bench}
+_READERS: Mapping[str, Callable[[bytes, str, str, Sequence[str]], Runs]] = {
+    BenchDocument.schema(): _bench,
+    serve_runs.SCHEMA: _serve,
+}

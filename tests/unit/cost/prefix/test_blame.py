@@ -48,7 +48,7 @@ def test_an_answer_that_comes_back_otherwise_is_blamed() -> None:
 
 
 def test_an_image_that_became_text_is_named() -> None:
-    before = [Message(role="user", text="look", images=1)]
+    before = [Message(role="user", text="look", images=("a",))]
     assert blame(before, [Message(role="user", text="[screenshot evicted]")]) == Blame(
         message=0, role="user", change="lost its image"
     )
@@ -64,3 +64,9 @@ def test_interleaved_conversations_are_told_apart() -> None:
     grown = [*one, Message(role="assistant", text="mew"), Message(role="user", text="more")]
     assert talks.find(grown) == 0
     assert talks.step(0, grown, None) is None
+
+
+def test_an_image_that_was_exchanged_for_another_is_named() -> None:
+    before = [Message(role="user", text="look", images=("a",)), Message(role="assistant", text="yes")]
+    now = [Message(role="user", text="look", images=("b",)), Message(role="assistant", text="yes")]
+    assert blame(before, now) == Blame(message=0, role="user", change="has another image")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -153,6 +155,68 @@ def test_damaged_and_other_documents_are_refused_with_their_line(tmp_path: Path)
         read_runs(path)
     with pytest.raises(MissingError, match="does not exist"):
         read_runs(tmp_path / "nothing")
+
+
+SERVED: dict[str, Any] = {
+    "schema": "patchstack.serve/1",
+    "url": "http://127.0.0.1:8080/v1/completions",
+    "valid": True,
+    "problems": [],
+    "concurrency": 4,
+    "cached": 0,
+    "steady": {"begin": 2.0, "end": 4.5, "tokens": 100, "tps": 40.0, "problem": ""},
+    "answers": [
+        {"number": 0, "sent": 0.0, "first": 0.5, "last": 4.5, "prompt": 139, "tokens": 41, "chunks": 41},
+        {"number": 1, "sent": 0.0, "first": 1.0, "last": 4.0, "prompt": 128, "tokens": 41, "chunks": 41},
+        {"number": 2, "sent": 0.0, "first": 1.0, "last": 1.1, "prompt": 128, "tokens": 41, "chunks": 2},
+    ],
+    "load": [{"at": 0.0, "waiting": 4, "decoding": 0}, {"at": 2.0, "waiting": 0, "decoding": 3}],
+    "server": None,
+}
+
+
+def served(path: Path, **changed: Any) -> Path:
+    path.write_text(json.dumps(SERVED | changed))
+    return path
+
+
+def test_a_served_run_has_a_steady_step_and_its_fastest_requests(tmp_path: Path) -> None:
+    steady, decode, first = read_runs(served(tmp_path / "run.json")).rows
+    assert (steady.streams, steady.prompt, steady.decode_seconds) == (3, 128, 3 / 40)
+    assert (decode.prompt, decode.generated, decode.decode_seconds) == (128, 40, 3.0)  # not the one of two chunks
+    assert (first.prompt, first.prefill_seconds) == (139, 0.5)
+
+
+def test_drafted_tokens_come_several_a_step(tmp_path: Path) -> None:
+    server = {"programs": "", "args": ["--spec-type", "ngram-simple", "--spec-draft-n-max", "4"]}
+    steady, first = read_runs(served(tmp_path / "run.json", server=server)).rows
+    assert steady.decode_seconds == 3 * 5 / 40
+    assert first.decode_seconds is None
+
+
+@pytest.mark.parametrize(("cached", "said"), [(7, "7 prompt tokens were cached"), (None, "it is not known how many")])
+def test_first_tokens_after_a_cache_have_no_floor(tmp_path: Path, cached: int | None, said: str) -> None:
+    found = read_runs(served(tmp_path / "run.json", cached=cached))
+    assert [row.prefill_seconds for row in found.rows] == [None, None]
+    assert said in found.assumptions[-1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"valid": False, "problems": ["the client was the bottleneck"]}, "INVALID: the client was the bottleneck"),
+        ({"answers": []}, "no request was answered"),
+        ({"answers": [SERVED["answers"][0] | {"prompt": None}]}, "no time with a floor"),
+    ],
+)
+def test_a_served_run_that_says_nothing_is_refused(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(MissingError, match=said):
+        read_runs(served(tmp_path / "run.json", **changed))
+
+
+def test_a_damaged_served_run_is_refused_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"run\.json:1: not a document patchstack\.serve/1"):
+        read_runs(served(tmp_path / "run.json", answers=[{"sent": "x"}]))
 
 
 @given(cut=st.integers(0, 3000), byte=st.integers(0, 255), keep=st.booleans())

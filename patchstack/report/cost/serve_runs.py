@@ -1,0 +1,124 @@
+"""The times of a `patchstack.serve/1` document that have a floor: its steady decoding, and its fastest requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from patchstack.cost.compare import Measured
+from patchstack.cost.server_options import ServerOptions
+from patchstack.errors import MissingError, UsageError
+
+SCHEMA = "patchstack.serve/1"
+
+
+class Steady(msgspec.Struct, frozen=True):
+    """The rate in the window in which all streams decode, in tokens a second; `problem` says why it means nothing."""
+
+    tps: float | None
+    problem: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A request that was answered; times in seconds."""
+
+    sent: float
+    first: float
+    last: float
+    prompt: int | None
+    tokens: int | None
+    chunks: int
+
+
+class Load(msgspec.Struct, frozen=True):
+    """How many streams decoded at once."""
+
+    decoding: int
+
+
+class Server(msgspec.Struct, frozen=True):
+    """The server that was started for the run."""
+
+    args: tuple[str, ...]
+
+
+class ServeTimes(msgspec.Struct, frozen=True):
+    """What is needed of a document: the other fields are passed over."""
+
+    valid: bool
+    problems: tuple[str, ...]
+    concurrency: int
+    cached: int | None
+    steady: Steady | None
+    answers: tuple[Answer, ...]
+    load: tuple[Load, ...]
+    server: Server | None
+
+
+def read_times(line: bytes, place: str) -> ServeTimes:
+    """Return the times of a document. Raises `UsageError` if it is none, and `MissingError` for a run that is INVALID
+    or has no answer."""
+    try:
+        found = msgspec.json.decode(line, type=ServeTimes)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise UsageError(f"{place}: not a document {SCHEMA}: {error}") from error
+    if not found.valid:
+        raise MissingError(
+            f"{place}: the run is INVALID: {'; '.join(found.problems)[:200]}", hint="run 'patchstack bench serve' again"
+        )
+    if not found.answers:
+        raise MissingError(f"{place}: no request was answered", hint="run 'patchstack bench serve' again")
+    return found
+
+
+def measured_times(found: ServeTimes, source: str, options: ServerOptions) -> Iterator[Measured]:
+    """Yield what has a floor. Each is compared with the least that it can have been: the shortest prompt, all drafted
+    tokens accepted, no other stream beside the fastest request."""
+    prompts = [one.prompt for one in found.answers if one.prompt]
+    streams = max((one.decoding for one in found.load), default=0) or found.concurrency
+    steady = found.steady
+    if steady is not None and not steady.problem and steady.tps and streams > 0 and prompts:
+        yield Measured(
+            source=source,
+            prompt=min(prompts),
+            generated=1,
+            streams=streams,
+            prefill_seconds=None,
+            decode_seconds=streams * (1 + options.draft_tokens) / steady.tps,
+            options=options,
+            what=f"steady decode, {min(prompts)} tokens or more",
+        )
+    fastest = min((one for one in found.answers if _one_by_one(one)), key=_each, default=None)
+    if fastest is not None and not options.draft_tokens:
+        yield Measured(
+            source=source,
+            prompt=fastest.prompt or 0,
+            generated=(fastest.tokens or 0) - 1,
+            streams=1,
+            prefill_seconds=None,
+            decode_seconds=fastest.last - fastest.first,
+            options=options,
+            what="decode of the fastest request",
+        )
+    first = min((one for one in found.answers if one.prompt), key=lambda one: one.first - one.sent, default=None)
+    if first is not None and found.cached == 0:
+        yield Measured(
+            source=source,
+            prompt=first.prompt or 0,
+            generated=0,
+            streams=1,
+            prefill_seconds=first.first - first.sent,
+            decode_seconds=None,
+            options=options,
+            what=f"first token of the fastest request, prompt of {first.prompt}",
+        )
+
+
+def _one_by_one(one: Answer) -> bool:
+    """Whether each chunk had one token: else the tokens of the first chunk took no time between first and last."""
+    return one.tokens is not None and one.tokens == one.chunks > 1 and bool(one.prompt) and one.last > one.first
+
+
+def _each(one: Answer) -> float:
+    return (one.last - one.first) / max(1, one.chunks - 1)
