@@ -5,6 +5,7 @@ Small parts of `benchmarks/cost_memory.py` and `benchmarks/cost_prefix.py`, whic
 
 from __future__ import annotations
 
+import argparse
 import os
 import random
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.cost_images import run_agent
 from benchmarks.cost_memory import computed, grid, told
 from benchmarks.cost_prefix import check
 from patchstack.cost.experts import distinct_of_shares, read_imatrix
@@ -23,6 +25,7 @@ from tests.support import tiny_gguf
 from tests.support.gguf_header import hybrid_35b
 from tests.support.gguf_header import write_shape as write_hole
 from tests.support.llama_server import llama_server
+from tests.support.tiny_vision import write_vision_model
 from tests.support.tiny_window import write_window_model
 
 BIN = Path(os.environ.get("PATCHSTACK_LLAMA_BIN", ""))
@@ -86,6 +89,23 @@ def test_reuse_is_predicted_and_planted_changes_are_named(tmp_path: Path, kind: 
     assert found.steps == 8
     assert found.wrong == ()
     assert found.unnamed == ()
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen35"])
+def test_images_are_counted_as_a_multimodal_server_counts_them(tmp_path: Path, kind: str) -> None:
+    files = {
+        "work": tmp_path,
+        "model": model_of(kind, tmp_path),
+        "vision": write_vision_model(tmp_path / "vision.gguf"),
+    }
+    how = argparse.Namespace(bin=BIN, steps=4, images=2)
+    options = ("-c", "4096", "-np", "1", "-ub", "64", "-b", "256")
+    shown, answers = run_agent(BIN, files, options, "in place", [], how)
+    assert [one.predicted for one in shown.steps] == [one.cached for one in shown.steps]
+    last, _ = run_agent(BIN, files, options, "at the end", answers, how)
+    assert [one.predicted for one in last.steps] == [one.cached for one in last.steps]
+    foretold = next(one.processed for one in shown.ways if one.name == "last 2 images at the end")
+    assert foretold == sum(one.processed for one in last.steps)
 
 
 def test_the_counts_of_an_imatrix_give_the_experts_that_batches_read(tmp_path: Path) -> None:
