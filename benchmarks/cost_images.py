@@ -5,7 +5,7 @@ step: all of them in place, older ones as text, or the last K at the end of each
 predicted exactly. What `cost prefix` foretells of the last way, from the log of the first, must be what the server
 counts when an agent really does it.
 
-    python -m benchmarks.cost_images --bin DIR [--steps 8] [--images 3]
+    python -m benchmarks.cost_images --bin DIR [--steps 8] [--images 3] [--kind KIND]
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tests.support.tiny_vision import IMAGE_TOKENS, image_address, write_vision_
 from tests.support.tiny_window import write_window_model
 
 OPTIONS = (("-c", "4096", "-np", "1", "-ub", "64", "-b", "256"), ("-c", "4096", "-np", "1", "-ub", "64", "-cms", "0"))
+KINDS = ("attention", "hybrid", "window")
 WAYS = ("in place", "evicted", "at the end")
 
 
@@ -90,6 +91,7 @@ def main() -> int:
     parser.add_argument("--bin", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--images", type=int, default=3)
+    parser.add_argument("--kind", action="append", choices=KINDS, help="models of this kind alone (repeat)")
     how = parser.parse_args()
     wrong = 0
     with tempfile.TemporaryDirectory() as directory:
@@ -101,8 +103,8 @@ def main() -> int:
         }
         vision = write_vision_model(work / "vision.gguf")
         print(f"an image is {IMAGE_TOKENS} tokens; {how.steps} steps, the last {how.images} images", flush=True)
-        for kind, model in models.items():
-            files = {"work": work, "model": model, "vision": vision}
+        for kind in how.kind or KINDS:
+            files = {"work": work, "model": models[kind], "vision": vision}
             for options in OPTIONS:
                 wrong += _compare(how, kind, files, options)
     print(json.dumps({"wrong": wrong}))

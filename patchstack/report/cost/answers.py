@@ -232,26 +232,33 @@ def report_answer(
     found, results = weights_answer(subject, tokens), [_weights_result(subject, tokens)]
     if subject.layout is None:
         return with_sensitivity(found, results, varied)
-    found = replace(found, memory=memory_answer(subject, machine, fitted).memory)
+    memory = memory_answer(subject, machine, fitted)
+    found = replace(found, memory=memory.memory, assumptions=_all(found, memory))
     results.append(memory_result(_loaded(subject, subject.layout)))
     if machine.bandwidth is None:
         return with_sensitivity(found, results, varied)
     floors = decode_answer(subject, machine, streams, contexts)
     prefill = prefill_answer(subject, machine, _PROMPT, 0).prefill
+    state = _report_state(subject, machine)
     found = replace(
         found,
         machine=floors.machine,
-        assumptions=floors.assumptions,
+        assumptions=(*_all(floors, memory), *([_AT_REST] if state is not None else [])),
         decode=floors.decode,
         outweigh=floors.outweigh,
         prefill=prefill,
-        state=_report_state(subject, machine),
+        state=state,
     )
     if varied is not None:
         work, bandwidth = subject.workload(), machine.bandwidth.value
         prompt = prefill_result(work, _PROMPT, 0, bandwidth, machine.peak_values)
         results += [decode_result(work, streams[0], contexts[0], bandwidth), *([prompt] if prompt is not None else [])]
     return with_sensitivity(found, results, varied)
+
+
+def _all(*documents: CostDocument) -> tuple[str, ...]:
+    """What any of the documents takes for granted, each once."""
+    return tuple(dict.fromkeys(one for document in documents for one in document.assumptions))
 
 
 _PROMPT = 2048
@@ -264,6 +271,9 @@ def _report_state(subject: Subject, machine: Machine) -> CostState | None:
         return state_answer(subject, machine, (0.0, None), 1).state
     except (MissingError, UsageError):  # no such layers; a shape without values, or values that are no decay
         return None
+
+
+_AT_REST = "τ is taken at α = 0. KL divergence, not τ, decides whether a head may lose precision."
 
 
 def state_answer(
@@ -282,7 +292,8 @@ def state_answer(
     bandwidth = machine.bandwidth.value if machine.bandwidth is not None else None
     chosen = split(memories, layout, threshold, bandwidth=bandwidth, streams=streams)
     grid = sweep(memories, layout, bandwidth=bandwidth, streams=streams)
-    told = ("τ is taken at α = 0. KL divergence, not τ, decides whether a head may lose precision.",)
+    mixed = mixed_origins(machine.figures)
+    told = (_AT_REST, *([f"The machine has {mixed}."] if mixed else []))
     found = replace(
         _about(subject, machine),
         assumptions=told,

@@ -131,7 +131,7 @@ def _heads(document: CostDocument) -> Plot:
             "width": 560,
             "height": 260,
             "data": {"values": rows},
-            "mark": {"type": "tick", "thickness": 2},
+            "mark": {"type": "tick", "thickness": 2, "opacity": 1},
             "encoding": {
                 "x": {
                     "field": "layer",

@@ -66,11 +66,11 @@ def sections_of(document: CostDocument) -> Iterator[Section]:
         yield Section(title="decode", table=decode_table(document.decode), lines=tuple(_outweighing(document)))
     if document.prefill is not None:
         yield Section(title="prefill", table=prefill_table(document.prefill), lines=tuple(_unknown_peaks(document)))
+    if document.state is not None:
+        yield Section(title="recurrent state", table=state_table(document.state))
     if document.elasticities is not None:
         yield Section(title="elasticities", table=sensitivity_table(document.elasticities))
         yield Section(title="range", table=variation_table(document.variations or ()))
-    if document.state is not None:
-        yield Section(title="recurrent state", table=state_table(document.state))
     if document.compared is not None:
         yield Section(title="measured over floor", table=compared_table(document.compared))
     if (prefix := document.prefix) is not None:
