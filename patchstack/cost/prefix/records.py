@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from patchstack.canonical import canonical
 from patchstack.errors import MissingError, UsageError
 
 _TASK = re.compile(r"id +(-?[0-9]+) \| task +(-?[0-9]+) \| (.*)")
@@ -170,7 +171,7 @@ def is_image(part: Any) -> bool:
 
 
 def _digest(part: Any) -> str:
-    return hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(canonical(part)).hexdigest()[:16]
 
 
 def _whole(of: Any, key: str, default: int) -> int:

@@ -65,7 +65,7 @@ def test_json_lines_give_requests_answers_and_both(tmp_path: Path) -> None:
     ]
     path.write_text("\n".join(json.dumps(one) for one in lines))
     first, second, third = read_log(path).records
-    assert first.messages == (Message(role="user", text="look", images=("b567370d9ae16935",)),)
+    assert first.messages == (Message(role="user", text="look", images=("e922ab810433d5b2",)),)
     assert (second.total, second.cached, second.prefill, second.generated) == (10, 3, 1.5, 4)
     assert (third.prompt, third.slot, third.answer, third.answer_tokens) == ("hello", 1, " world", (5, 6))
 
