@@ -22,6 +22,7 @@ _OWN = frozenset(
     ["-npp", "-ntg", "-npl", "--output-format", "-fit", "-lv", "-p", "-n", "-r", "-o", "-d", "--n-depth", "-pg"]
 )
 """Options with a value that say what is measured, not how the model is run."""
+_LINE = 64 << 20  # bytes: a document of bench with a thousand pairs has a few million
 _OWN_FLAGS = frozenset(("-pps", "--perf", "--progress"))
 
 
@@ -43,15 +44,9 @@ def read_runs(path: Path, given: Sequence[str] = ()) -> Runs:
     Raises `MissingError` if the file does not exist, or if nothing in it has a floor, and `UsageError` with the line
     for a row or a document that cannot be read.
     """
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise MissingError(f"{path} does not exist") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     rows: list[Measured] = []
     told: list[str] = []
-    for number, line in _objects(data):
+    for number, line in _objects(path):
         place = f"{path}:{number}"
         schema = _schema(line)
         if schema is None:
@@ -67,14 +62,25 @@ def read_runs(path: Path, given: Sequence[str] = ()) -> Runs:
     return Runs(rows=tuple(rows), assumptions=tuple(dict.fromkeys(told)))
 
 
-def _objects(data: bytes) -> Iterator[tuple[int, bytes]]:
+def _objects(path: Path) -> Iterator[tuple[int, bytes]]:
     """The JSON objects of a file, with their lines: one over several lines, or one a line between other lines."""
-    if data.lstrip().startswith(b"{\n"):
-        yield 1, data
-        return
-    for number, line in enumerate(data.splitlines(), 1):
-        if line.startswith(b"{"):
-            yield number, line
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} is not a file", hint=_HINT)
+        with path.open("rb") as file:
+            first = file.readline(_LINE)
+            if first.strip() == b"{":
+                yield 1, first + file.read(_LINE)
+                return
+            number, line = 1, first
+            while line:
+                if line.startswith(b"{"):
+                    yield number, line
+                number, line = number + 1, file.readline(_LINE)
+    except FileNotFoundError as error:
+        raise MissingError(f"{path} does not exist") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _schema(line: bytes) -> str | None:

@@ -155,6 +155,9 @@ def test_damaged_and_other_documents_are_refused_with_their_line(tmp_path: Path)
         read_runs(path)
     with pytest.raises(MissingError, match="does not exist"):
         read_runs(tmp_path / "nothing")
+    for other in (tmp_path, Path("/dev/zero")):
+        with pytest.raises(UsageError, match="is not a file"):
+            read_runs(other)
 
 
 SERVED: dict[str, Any] = {
