@@ -36,7 +36,7 @@ def compare_command(
     json: JsonOption = False,
 ) -> None:
     """Measured times over their floors: rows of llama-batched-bench (--output-format jsonl), documents of 'patchstack
-    bench' (--json), or times of single groups.
+    bench ab' and 'bench serve' (--json), or times of single groups.
 
     A row above 100% is INVALID: it names the assumption that must give, and the bound that follows. Exits with 4 then.
     """

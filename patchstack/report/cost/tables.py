@@ -69,7 +69,8 @@ def sections_of(document: CostDocument) -> Iterator[Section]:
     if document.state is not None:
         yield Section(title="recurrent state", table=state_table(document.state))
     if document.elasticities is not None:
-        yield Section(title="elasticities", table=sensitivity_table(document.elasticities))
+        if (table := sensitivity_table(document.elasticities)).rows:  # an input of 0 has none
+            yield Section(title="elasticities", table=table)
         yield Section(title="range", table=variation_table(document.variations or ()))
     if document.compared is not None:
         yield Section(title="measured over floor", table=compared_table(document.compared))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,9 @@ from msgspec.structs import replace
 
 from patchstack.bench.kinds.batched import arguments_of, row_names
 from patchstack.errors import MissingError, PatchstackError, UsageError
+from patchstack.report.cost import serve_runs
 from patchstack.report.cost.runs import read_runs
+from patchstack.report.documents import serve
 from patchstack.report.documents.bench import BenchDocument, BenchRow, BenchSide
 from patchstack.report.documents.cost import CostDocument
 
@@ -220,6 +223,23 @@ def test_a_served_run_that_says_nothing_is_refused(tmp_path: Path, changed: dict
 def test_a_damaged_served_run_is_refused_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"run\.json:1: not a document patchstack\.serve/1"):
         read_runs(served(tmp_path / "run.json", answers=[{"sent": "x"}]))
+
+
+@pytest.mark.parametrize(
+    ("read", "whole"),
+    [
+        (serve_runs.ServeTimes, serve.ServeDocument),
+        (serve_runs.Steady, serve.ServeSteady),
+        (serve_runs.Answer, serve.ServeRequest),
+        (serve_runs.Load, serve.ServeLoad),
+        (serve_runs.Server, serve.ServeServer),
+    ],
+)
+def test_what_is_read_of_a_served_run_is_what_its_document_has(
+    read: type[msgspec.Struct], whole: type[msgspec.Struct]
+) -> None:
+    assert set(read.__struct_fields__) <= set(whole.__struct_fields__)
+    assert serve.ServeDocument.schema() == serve_runs.SCHEMA
 
 
 @given(cut=st.integers(0, 3000), byte=st.integers(0, 255), keep=st.booleans())
