@@ -195,8 +195,7 @@ def _problems(
     if record.interrupted:
         yield "the run was interrupted"
     if len(failed) > (0 if asked.compared else FAILED_SHARE * len(record.requests)):
-        words = "request" if len(failed) == 1 else "requests"
-        yield f"{len(failed)} of {len(record.requests)} {words} failed: {_first(failed)}"
+        yield f"{len(failed)} of {len(record.requests)} requests failed: {_first(failed)}"
     watch = record.watch
     if not watch.samples:
         yield "the client did not watch itself: the run was too short"

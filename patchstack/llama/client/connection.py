@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable
 from time import monotonic_ns
@@ -12,6 +13,8 @@ from patchstack.llama.client.wire import AnswerReader, BadAnswer, Framing
 MOST_BYTES = 256 << 20
 """Of one answer. A server that sends more is cut off."""
 _END = b"\r\n\r\n"
+_PIECE = 16 << 10
+"""asyncio asks for 256 KiB a read, and that memory costs more than all else of a chunk."""
 
 
 class Exchange(asyncio.Protocol):
@@ -46,6 +49,8 @@ class Exchange(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.connected = monotonic_ns()
+        with contextlib.suppress(AttributeError):
+            transport.max_size = _PIECE  # type: ignore[attr-defined]
         if self.over:
             transport.abort()
             return

@@ -109,10 +109,11 @@ class Client:
     # The server
 
     async def _resolve(self) -> None:
-        """Ask for the address once: names are not looked up while it is measured."""
+        """Ask for the address once: names are not looked up while it is measured. No thread is started for it, as
+        asyncio would: a machine under load may have none to give."""
         target = self.target
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+            found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise NoRun(f"{target.host} has no address: {error.strerror or error}") from error
         usable = [one[4] for one in found]

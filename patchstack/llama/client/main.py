@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from patchstack.llama.client.load import NoRun, run_plan
 from patchstack.llama.client.plan import read_plan
 
-DONE, NO_SERVER, BAD_PLAN, STOPPED = 0, 3, 2, 130
+DONE, NO_SERVER, BAD_PLAN, BUG, STOPPED = 0, 3, 2, 70, 130
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -30,6 +30,9 @@ def main(arguments: Sequence[str]) -> int:
         return BAD_PLAN
     except KeyboardInterrupt:
         return STOPPED
+    except Exception as error:
+        print(f"failed the client has a bug: {type(error).__name__}: {error}", flush=True)
+        return BUG
     whole = gzip.compress(json.dumps(record, separators=(",", ":")).encode(), mtime=0)
     with open(arguments[1], "wb") as out:
         out.write(whole)

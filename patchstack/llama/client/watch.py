@@ -12,10 +12,13 @@ except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
 EACH = 0.005
+_ROUNDED = 0.001
+"""epoll waits whole milliseconds, rounded up: so much of a delay is nobody's fault."""
 
 
 class SelfWatch:
-    """Takes a sample every `EACH` seconds while a loop runs. `late` are the delays of its own timer in ns; `shares` the
+    """Takes a sample every `EACH` seconds while a loop runs. `late` are the delays of its own timer in ns, less a
+    millisecond; `shares` the
     CPU time of the process over wall time, a second each."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -62,7 +65,7 @@ class SelfWatch:
 
     def _sample(self) -> None:
         now = time.monotonic()
-        self.late.append(max(0, round((now - self._due) * 1e9)))
+        self.late.append(max(0, round((now - self._due - _ROUNDED) * 1e9)))
         if now - self._wall >= 1.0:
             cpu = time.process_time()
             self.shares.append((cpu - self._cpu) / (now - self._wall))
