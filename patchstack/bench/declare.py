@@ -71,6 +71,9 @@ def chosen_workload(name: str, workspace: Workspace | None, *, model: str | None
                 hint=f"its settings are policy; --workload {declared[name].kind} takes any",
             )
         return declared[name]
+    kind, colon, metric = name.partition(":")
+    if colon and kind == "serve":
+        return _of_options(name, kind, {"metric": metric}, workspace, model=model, settings=settings)
     known = [*declared, *PRESETS, *KINDS]
     if name not in PRESETS and name not in KINDS:
         near = difflib.get_close_matches(name, known, 1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
@@ -259,8 +259,9 @@ def _observed(
         figures = read(workload, seen)
         return figures if isinstance(figures, str) else None
 
+    invocation = program.invocation(f"{slot}, pair {number}", tuple(sorted(env.items())))
     observed = observer.observe(
-        program.invocation(f"{slot}, pair {number}", tuple(sorted(env.items()))),
+        replace(invocation, beside=KINDS[workload.kind]().beside(workload)),
         complete=complete,
         tries=workload.tries,
         salt=salt(plan, number, slot),
@@ -288,7 +289,8 @@ def _who(slot: str) -> str:
 
 
 def _digest(seen: Observation) -> str:
-    return hashlib.sha256(seen.stdout + b"\0" + seen.stderr).hexdigest()
+    files = b"".join(b"\0" + name.encode() + b"\0" + data for name, data in sorted(seen.files.items()))
+    return hashlib.sha256(seen.stdout + b"\0" + seen.stderr + files).hexdigest()
 
 
 def _file(number: int) -> str:

@@ -33,11 +33,18 @@ def _command() -> WorkloadKind:
     return command.KIND
 
 
+def _serve() -> WorkloadKind:
+    from patchstack.bench.kinds import serve
+
+    return serve.KIND
+
+
 KINDS: Mapping[str, Callable[[], WorkloadKind]] = {
     "batched": _batched,
     "llama-bench": _llama_bench,
     "ops": _ops,
     "command": _command,
+    "serve": _serve,
 }
 """What imports each kind, by its name."""
 

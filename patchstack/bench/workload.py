@@ -11,7 +11,7 @@ from patchstack.bench.judge import GUARD_MARGIN, MARGIN, Row
 from patchstack.document import Part
 from patchstack.llama.program import Program
 from patchstack.observe.declared import Models, Setting, Texts, Values, positive, read_values
-from patchstack.observe.protocol import Model, Observation
+from patchstack.observe.protocol import Beside, Model, Observation
 from patchstack.workspace.mapping import Node
 
 Figures = Mapping[str, float]
@@ -75,7 +75,8 @@ Read = Callable[[Workload, Observation], Figures | str]
 class WorkloadKind:
     """A kind of workload. `make` makes a workload of a name and values, and complains to the values; `read` reads its
     figures. `reference` is the short workload of the same model that is run beside it, None if it has none: then the
-    workload itself serves on the reference build. `primary` are the patterns of the rows that decide by default."""
+    workload itself serves on the reference build. `primary` are the patterns of the rows that decide by default.
+    `beside` makes the program a server, measured by the one that it gives."""
 
     name: str
     version: int
@@ -83,6 +84,7 @@ class WorkloadKind:
     make: Callable[[str, Values], Workload]
     read: Read
     reference: Callable[[Workload], Workload | None] = lambda workload: None
+    beside: Callable[[Workload], Beside | None] = lambda workload: None
     primary: Callable[[Workload], tuple[str, ...]] = lambda workload: ("*",)
 
     @property

@@ -36,7 +36,7 @@ WorkloadOption = Annotated[
         "--workload",
         "-w",
         metavar="NAME",
-        help="A workload of patchstack.yaml; or prefill, decode, batched, llama-bench, ops, command.",
+        help="A workload of patchstack.yaml; or prefill, decode, batched, llama-bench, ops, command, serve:METRIC.",
     ),
 ]
 ModelOption = Annotated[

@@ -1,0 +1,213 @@
+"""`serve`: a llama-server of the side under load, measured from beside it. One metric; latencies are better lower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from patchstack.bench.serving.figures import Asked, Served, figures_of
+from patchstack.bench.serving.record import read_record
+from patchstack.bench.workload import Figures, Workload, WorkloadKind, workload_models
+from patchstack.errors import NotHeldError
+from patchstack.llama.client.arrivals import BURST, CLOSED, CONSTANT, POISSON
+from patchstack.llama.client.plan import Plan
+from patchstack.llama.serving import RECORD, URL, client_beside, record_of, server_arguments
+from patchstack.llama.settings import ARGS, ENV, FLASH_ATTENTION, GPU_LAYERS, MODEL, SECONDS, TRIES
+from patchstack.observe.declared import Flag, Number, Setting, Text, Values, Whole
+from patchstack.observe.protocol import Beside, Observation
+from patchstack.stats.serving import Spread
+
+PROGRAM = "llama-server"
+_TAILS = ("mean", "p50", "p90", "p99", "max")
+_LATENCIES = ("ttft", "icl", "itl", "tpot", "e2e")
+_KINDS = (CLOSED, BURST, POISSON, CONSTANT)
+
+_RATES: Mapping[str, Callable[[Served], float | None]] = {
+    "tps": lambda served: served.tps,
+    "steady": lambda served: served.steady.rate if served.steady is not None and not served.steady.problem else None,
+    "agg_tps": lambda served: served.notebook.agg_tps if served.notebook is not None else None,
+    "decode_agg_tps": lambda served: served.notebook.decode_agg_tps if served.notebook is not None else None,
+    "decode_perseq_tps": lambda served: served.notebook.decode_perseq_tps if served.notebook is not None else None,
+    "prefill_tps": lambda served: served.notebook.prefill_tps if served.notebook is not None else None,
+}
+METRICS = (*_RATES, *(f"{name}_{tail}" for name in _LATENCIES for tail in _TAILS))
+"""What a comparison can be about."""
+
+
+def _metric_problem(text: str) -> str | None:
+    return None if text in METRICS else f"{text!r} is none of {', '.join(METRICS)}"
+
+
+def _arrivals_problem(text: str) -> str | None:
+    return None if text in _KINDS else f"{text!r} is none of {', '.join(_KINDS)}"
+
+
+METRIC = Setting[str](
+    name="metric",
+    form=Text(written="a metric, as steady or itl_p50", check=_metric_problem),
+    default="steady",
+    metavar="NAME",
+    help="What is compared: steady, tps, ttft_p50, itl_p99, ….",
+)
+CONCURRENCY = Setting[int](
+    name="concurrency", form=Whole(1, 4096), default=8, metavar="N", help="Streams in flight at most."
+)
+REQUESTS = Setting[int](
+    name="requests", form=Whole(0, 1_000_000), default=0, metavar="M", help="Requests; 0: three a stream."
+)
+PROMPT_TOKENS = Setting[int](
+    name="prompt_tokens", form=Whole(1, 1 << 20), default=64, metavar="P", help="Tokens of each prompt."
+)
+MAX_TOKENS = Setting[int](
+    name="max_tokens", form=Whole(1, 1 << 20), default=64, metavar="G", help="Tokens to make of each."
+)
+ARRIVALS = Setting[str](
+    name="arrivals",
+    form=Text(written="closed, burst, poisson or constant", check=_arrivals_problem),
+    default=CLOSED,
+    metavar="KIND",
+    help="When requests are sent.",
+)
+RATE = Setting[float](
+    name="rate",
+    form=Number(written="a number, 0 or more", holds=lambda value: 0 <= value <= 1e6, problem="is not a rate"),
+    default=0.0,
+    metavar="R",
+    help="Requests a second of an open loop.",
+)
+SEED = Setting[int](
+    name="seed", form=Whole(0, 1 << 32), default=1, metavar="N", help="The seed of prompts: both sides get the same."
+)
+CHAT = Setting[bool](name="chat", form=Flag(), default=False, help="Ask for chat completions.")
+NO_COUNTERS = Setting[bool](
+    name="no_counters", form=Flag(), default=False, help="Let a server without counters be compared."
+)
+CLIENT_IMAGE = Setting[str](
+    name="client_image", form=Text(), default="", metavar="NAME", help="The image of the client, with Python."
+)
+
+
+def make(name: str, values: Values) -> Workload:
+    """Return the workload of the settings."""
+    model, own, env, streams = values[MODEL], values[ARGS], values[ENV], values[CONCURRENCY]
+    arrivals, rate = values[ARRIVALS], values[RATE]
+    if (arrivals in (POISSON, CONSTANT)) is not (rate > 0):
+        values.complain("rate", "a rate is for the arrivals poisson and constant, and these need one")
+    metric = values[METRIC]
+    loading = ("-ngl", str(values[GPU_LAYERS]), "-fa", values[FLASH_ATTENTION])
+    return Workload(
+        name=name,
+        kind=KIND.name,
+        program=PROGRAM,
+        args=server_arguments(model.name, streams, (*loading, *own.args)),
+        env=dict(env),
+        models=workload_models([model, *(one for one in own.models if one != model)]),
+        sentinel=None,
+        seconds=values[SECONDS],
+        tries=values[TRIES],
+        rows=(metric,),
+        unit="t/s" if metric in _RATES else "ms",
+        better="higher" if metric in _RATES else "lower",
+        reading={
+            "metric": metric,
+            "concurrency": streams,
+            "requests": values[REQUESTS] or 3 * streams,
+            "prompt_tokens": values[PROMPT_TOKENS],
+            "max_tokens": values[MAX_TOKENS],
+            "arrivals": arrivals,
+            "rate": rate,
+            "seed": values[SEED],
+            "chat": values[CHAT],
+            "no_counters": values[NO_COUNTERS],
+            "client_image": values[CLIENT_IMAGE],
+        },
+    )
+
+
+def beside(workload: Workload) -> Beside:
+    """The client beside the server: the same requests for both sides."""
+    reading = workload.reading
+    plan = Plan(
+        url=URL,
+        chat=bool(reading["chat"]),
+        model="",
+        arrivals=str(reading["arrivals"]),
+        requests=int(reading["requests"]),
+        concurrency=_in_flight(reading),
+        rate=float(reading["rate"]),
+        stagger=0.0,
+        times=(),
+        prompt_tokens=(int(reading["prompt_tokens"]),),
+        max_tokens=(int(reading["max_tokens"]),),
+        seed=int(reading["seed"]),
+        prefix=0,
+        prompts="auto",
+        ignore_eos=True,
+        chunk_counts=True,
+        counters=True,
+        timeout=float(workload.seconds),
+        ready=float(workload.seconds),
+        cacert="",
+    )
+    return client_beside(plan, image=str(reading["client_image"]) or None)
+
+
+def read(workload: Workload, seen: Observation) -> Figures | str:
+    """The metric of a run that is valid, or why it is not."""
+    content = record_of(seen)
+    if isinstance(content, str):
+        return content
+    reading = workload.reading
+    try:
+        record = read_record(seen.files[RECORD])
+    except NotHeldError as error:
+        return error.message
+    asked = Asked(
+        arrivals=str(reading["arrivals"]),
+        concurrency=_in_flight(reading),
+        prefix=0,
+        slo={},
+        compared=True,
+        no_counters=bool(reading["no_counters"]),
+    )
+    served = figures_of(record, asked)
+    if served.problems:
+        return served.problems[0]
+    metric = str(reading["metric"])
+    value = metric_of(served, metric)
+    if value is None or value <= 0:
+        return f"the run has no {metric}{_why(served, metric)}"
+    return {metric: value}
+
+
+def metric_of(served: Served, metric: str) -> float | None:
+    """Return a metric of a run by its name, in tokens a second or ms; None if the run does not have it."""
+    if metric in _RATES:
+        return _RATES[metric](served)
+    name, _, tail = metric.rpartition("_")
+    spread: Spread | None = getattr(served, name)
+    value: float | None = getattr(spread, tail) if spread is not None else None
+    return value
+
+
+def _why(served: Served, metric: str) -> str:
+    if metric == "steady" and served.steady is not None:
+        return f": {served.steady.problem}"
+    return ": too few values" if metric.endswith(("p90", "p99")) else ""
+
+
+def _in_flight(reading: Mapping[str, Any]) -> int:
+    return int(reading["concurrency"]) if reading["arrivals"] == CLOSED else 0
+
+
+KIND = WorkloadKind(
+    name="serve",
+    version=1,
+    settings=(
+        *(MODEL, METRIC, CONCURRENCY, REQUESTS, PROMPT_TOKENS, MAX_TOKENS, ARRIVALS, RATE, SEED, CHAT),
+        *(NO_COUNTERS, CLIENT_IMAGE, GPU_LAYERS, FLASH_ATTENTION, ARGS, ENV, SECONDS, TRIES),
+    ),
+    make=make,
+    read=read,
+    beside=beside,
+)

@@ -1,0 +1,152 @@
+"""A run against a server as one HTML page: tables, the load over time, distributions, a timeline of the requests."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from patchstack.bench.serving.record import ServeRecord
+from patchstack.report.documents.serve import ServeDocument
+from patchstack.report.page import Plot, render_page, require_pages
+from patchstack.report.serve import TITLES, about_lines, latency_rows, outcome_lines, rate_rows
+from patchstack.report.table import Table
+
+_WITHOUT = "The package vl-convert-python is not installed: this page has tables only."
+_MOST_ROWS = 200
+_MOST_POINTS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Section:
+    """A table of the page."""
+
+    title: str
+    table: Table
+    lines: Sequence[str]
+
+
+def require_page() -> None:
+    """Raise `MissingError` if no page can be made. Call it before the work."""
+    require_pages()
+
+
+def page_of(document: ServeDocument, gaps: Sequence[float]) -> str:
+    """Return the page; `gaps` are those between chunks, in ms. Without the package that draws it has tables only,
+    and says so."""
+    draws = importlib.util.find_spec("vl_convert") is not None
+    rates = Table(titles=("rate", "", "from"), rows=list(rate_rows(document)), styles={})
+    return render_page(
+        title=f"{'valid' if document.valid else 'INVALID'}: {document.model or document.url}",
+        about=[*outcome_lines(document), *about_lines(document), *([] if draws else [_WITHOUT])],
+        sections=[
+            _Section(
+                title="Latencies",
+                table=Table(titles=TITLES, rows=list(latency_rows(document)), styles={}),
+                lines=["TTFT: first content less start. ICL: between chunks. ITL: between tokens. TPOT: a token."],
+            ),
+            _Section(title="Rates", table=rates, lines=[]),
+            *_failures(document),
+        ],
+        plots=list(_plots(document, gaps)) if draws else [],
+        notes=(
+            "Tokens are those that the server counted.",
+            "In an open loop every latency counts from the planned time, elsewhere from when the request was sent.",
+        ),
+    )
+
+
+def chunk_gaps(record: ServeRecord) -> list[float]:
+    """Return the inter-chunk latencies of a record in ms."""
+    return [
+        (later - earlier) / 1e6 for one in record.requests if not one.failure for earlier, later in pairwise(one.times)
+    ]
+
+
+def _failures(document: ServeDocument) -> Iterator[_Section]:
+    if document.failures:
+        rows = [[str(one.number), str(one.status), str(one.chunks), one.failure] for one in document.failures]
+        titles = ("request", "status", "chunks", "failure")
+        yield _Section(title="Failed requests", table=Table(titles=titles, rows=rows, styles={}), lines=[])
+
+
+def _plots(document: ServeDocument, gaps: Sequence[float]) -> Iterator[Plot]:
+    if document.load:
+        yield _load(document)
+    if document.answers:
+        firsts = [1000 * (one.first - one.start) for one in document.answers]
+        yield _distribution("TTFT", "time to the first token, ms", firsts)
+    if gaps:
+        yield _distribution("Gaps", "gap between two chunks with content, ms", gaps)
+    if document.answers:
+        yield _timeline(document)
+
+
+def _load(document: ServeDocument) -> Plot:
+    step = max(1, len(document.load) // _MOST_POINTS)
+    values = [
+        {"at": one.at, "streams": count, "state": state}
+        for one in document.load[::step]
+        for state, count in (("waits for its first token", one.waiting), ("decodes", one.decoding))
+    ]
+    spec: dict[str, object] = {
+        "width": 520,
+        "height": 150,
+        "data": {"values": values},
+        "mark": {"type": "line", "interpolate": "step-after"},
+        "encoding": {
+            "x": {"field": "at", "type": "quantitative", "title": "seconds"},
+            "y": {"field": "streams", "type": "quantitative", "title": "streams"},
+            "color": {"field": "state", "type": "nominal", "title": None},
+        },
+    }
+    return Plot(title="Load", caption="Streams in flight over the run.", spec=spec)
+
+
+def _distribution(title: str, words: str, values: Sequence[float]) -> Plot:
+    """The share of values below each, on a logarithmic axis: tails are seen."""
+    ordered = sorted(values)
+    places = sorted({round(at * (len(ordered) - 1) / _MOST_POINTS) for at in range(_MOST_POINTS + 1)})
+    points = [
+        {"value": max(ordered[at], 0.01), "share": 100 * (at + 1) / len(ordered)} for at in places if at < len(ordered)
+    ]
+    spec: dict[str, object] = {
+        "width": 520,
+        "height": 150,
+        "data": {"values": points},
+        "mark": {"type": "line", "interpolate": "step-after"},
+        "encoding": {
+            "x": {"field": "value", "type": "quantitative", "title": words, "scale": {"type": "log"}},
+            "y": {"field": "share", "type": "quantitative", "title": "% of all"},
+        },
+    }
+    return Plot(title=title, caption=f"How many of {len(ordered):,} are at most so long.", spec=spec)
+
+
+def _timeline(document: ServeDocument) -> Plot:
+    rows = document.answers[:_MOST_ROWS]
+    values = [
+        {"request": one.number, "from": begin, "to": end, "state": state}
+        for one in rows
+        for state, begin, end in (
+            ("in the client's queue", one.start, one.sent),
+            ("prefill", one.sent, one.first),
+            ("decode", one.first, one.last),
+        )
+        if end > begin
+    ]
+    spec: dict[str, object] = {
+        "width": 520,
+        "height": {"step": max(3, 400 // len(rows))},
+        "data": {"values": values},
+        "mark": {"type": "bar"},
+        "encoding": {
+            "x": {"field": "from", "type": "quantitative", "title": "seconds"},
+            "x2": {"field": "to"},
+            "y": {"field": "request", "type": "ordinal", "title": None, "axis": {"labelOverlap": True}},
+            "color": {"field": "state", "type": "nominal", "title": None},
+        },
+    }
+    more = f" The first {len(rows)} of {len(document.answers)}." if len(rows) < len(document.answers) else ""
+    return Plot(title="Timeline", caption=f"What each request did when.{more}", spec=spec)
