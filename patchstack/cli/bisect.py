@@ -44,13 +44,19 @@ def bisect_command(
         typer.Option("--to", metavar="REF", help="Go over upstream's commits to REF, with the series on top."),
     ] = None,
     good: Annotated[
-        int | None,
-        typer.Option(metavar="N", autocompletion=complete_number, help="The last good patch [default: 0, the pin]."),
+        str | None,
+        typer.Option(
+            metavar="N",
+            autocompletion=complete_number,
+            help="The last good patch, by number or name [default: 0, the pin].",
+        ),
     ] = None,
     bad: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            metavar="N", autocompletion=complete_number, help="The first known bad patch [default: the last]."
+            metavar="N",
+            autocompletion=complete_number,
+            help="The first known bad patch, by number or name [default: the last].",
         ),
     ] = None,
     confirm: Annotated[bool, typer.Option("--confirm", help="Try both sides of the answer once more.")] = False,

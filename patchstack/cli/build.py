@@ -62,9 +62,11 @@ def build_command(
         typer.Option(metavar="NAME", help="What to build, instead of the variant's. Repeatable."),
     ] = None,
     at: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            metavar="N", autocompletion=complete_number, help="Only the patches up to number N (0: the pin alone)."
+            metavar="N",
+            autocompletion=complete_number,
+            help="Only the patches up to the one with this number, or this name (0: the pin alone).",
         ),
     ] = None,
     source: Annotated[Path | None, typer.Option(metavar="DIR", help="Any source tree, instead of a series.")] = None,

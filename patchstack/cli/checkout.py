@@ -32,9 +32,12 @@ def checkout_command(
         ),
     ] = None,
     patch: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            "--patch", metavar="N", autocompletion=complete_number, help="Put this patch alone on the pin, three-way."
+            "--patch",
+            metavar="N",
+            autocompletion=complete_number,
+            help="Put the patch with this number, or this name, alone on the pin, three-way.",
         ),
     ] = None,
     worktree_of: Annotated[

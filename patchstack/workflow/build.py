@@ -48,9 +48,9 @@ class BuildOrder:
 
 
 def source_of(
-    directory: Path | None, configs: Sequence[SeriesConfig], cache: Cache, at: int | None
+    directory: Path | None, configs: Sequence[SeriesConfig], cache: Cache, at: str | None
 ) -> tuple[Source, SeriesConfig | None]:
-    """The tree to build: a directory as it is, or a series up to a patch number. Raises `UsageError` for several
+    """The tree to build: a directory as it is, or a series up to a patch. Raises `UsageError` for several
     series."""
     if directory is not None:
         return directory_source(directory), None

@@ -20,13 +20,13 @@ from patchstack.workspace import SeriesConfig, is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutOrder:
-    """Where the branch is made, and how much of the series: up to the number `at`, or the number `patch` alone on the
-    pin. `clone` is a repository that gets a work tree in `directory`, instead of a new repository there. `branch` None:
-    the fork's name."""
+    """Where the branch is made, and how much of the series: up to the patch `at`, or the patch `patch` alone on the
+    pin, each a number or a name. `clone` is a repository that gets a work tree in `directory`, instead of a new
+    repository there. `branch` None: the fork's name."""
 
     directory: Path
     at: str | None = None
-    patch: int | None = None
+    patch: str | None = None
     files: bool = True
     clone: Path | None = None
     branch: str | None = None
@@ -47,7 +47,7 @@ def check_out_series(
     """Recreate the branch of a series. Raises `UsageError` for patch 0, and what loading, opening and `check_out`
     raise."""
     series = configured_series(config)
-    if order.patch == 0 and not series.up_to(0).patches:
+    if order.patch is not None and series.place_of(order.patch) < 0:
         raise UsageError("--patch 0 is the pin, not a patch", hint="--at 0 checks out the pin")
     lock = read_lock(config.patches)
     sources = _sources(config, cache, series, order.clone, tell)

@@ -69,11 +69,11 @@ class Source:
                 yield Entry(path=path, data=self.objects.blob(oid, path), executable=mode == EXECUTABLE)
 
 
-def series_source(config: SeriesConfig, cache: Cache, *, at: int | None = None) -> Source:
-    """The tree of a series, or of its patches up to number `at` (0: the pin), verified on the way.
+def series_source(config: SeriesConfig, cache: Cache, *, at: int | str | None = None) -> Source:
+    """The tree of a series, or of its patches up to `at`, a number or name (0: the pin), verified on the way.
 
-    Raises what verify raises, `NotHeldError` where a patch on the way does not apply, `UsageError` for a number that
-    no patch has.
+    Raises what verify raises, `NotHeldError` where a patch on the way does not apply, `ConfigError` for a number or
+    name that no patch has.
     """
     proven = prove_and_keep(config, cache)
     verification = proven.verification
@@ -103,10 +103,10 @@ def series_source(config: SeriesConfig, cache: Cache, *, at: int | None = None) 
     return with_absent(source)
 
 
-def _label(name: str, at: int | None, count: int) -> str:
+def _label(name: str, at: int | str | None, count: int) -> str:
     if at is None:
         return f"{name}, {count} patch{'' if count == 1 else 'es'}"
-    return f"{name} at {at:04d}" if count else f"{name} at the pin"
+    return f"{name} at {str(at).zfill(4)}" if count else f"{name} at the pin"
 
 
 def _verdict(verification: Verification) -> str:

@@ -12,7 +12,7 @@ from patchstack.document import Document, Part
 from patchstack.report.documents.verify import BaseEntry
 from patchstack.upstream.canary.checks import CheckAhead
 from patchstack.upstream.canary.landed import drop_reason
-from patchstack.upstream.canary.result import Broken, Canary, CanaryPatch, Likeness, State, breaking
+from patchstack.upstream.canary.result import Broken, Canary, CanaryPatch, Culprit, Likeness, State, breaking, to_mend
 from patchstack.upstream.history import UpstreamCommit
 
 if TYPE_CHECKING:
@@ -43,6 +43,17 @@ class BreakingEntry(CommitEntry, frozen=True, kw_only=True):
     """A commit that breaks patches: the files of those that it breaks first."""
 
     patches: tuple[str, ...]
+
+
+class MendEntry(Part, frozen=True, kw_only=True):
+    """What to mend together: `patches` are the files of those that fail by themselves, by the upstream `commit` that is
+    in their way (null if none is known). `frees` are the files of the cascades that apply once these are mended,
+    `freed_count` how many."""
+
+    commit: CommitEntry | None
+    patches: tuple[str, ...]
+    frees: tuple[str, ...]
+    freed_count: int
 
 
 class BrokenEntry(CommitEntry, frozen=True, kw_only=True):
@@ -154,7 +165,8 @@ class CheckAheadEntry(Part, frozen=True, kw_only=True):
 
 class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary/1"):
     """What becomes of a series on a newer upstream, `commits` after the pin. `blamed` says by which chain the breaking
-    commits were found, null if they were not looked for."""
+    commits were found, null if they were not looked for. `mend` is what to mend, in the order to do it: the group that
+    frees the most patches first."""
 
     series: str
     upstream: UpstreamEntry
@@ -168,7 +180,11 @@ class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary
     breaking: tuple[BreakingEntry, ...]
     forecast: ForecastEntry | None
     warnings: tuple[str, ...]
+<<<<<<< HEAD
     checks: tuple[CheckAheadEntry, ...] = ()
+=======
+    mend: tuple[MendEntry, ...] = ()
+>>>>>>> 793299a (canary's document has what to mend and what that frees; patches of one number are named everywhere; a killed adoption is finished by the same command)
 
 
 def canary_document(result: Canary, forecast: Forecast | None) -> CanaryDocument:
@@ -187,7 +203,11 @@ def canary_document(result: Canary, forecast: Forecast | None) -> CanaryDocument
         breaking=tuple(_breaking(commit, patches) for commit, patches in breaking(result)),
         forecast=_forecast(forecast) if forecast is not None else None,
         warnings=tuple(result.warnings),
+<<<<<<< HEAD
         checks=tuple(map(_check, result.checks)),
+=======
+        mend=tuple(map(_mend, to_mend(result))),
+>>>>>>> 793299a (canary's document has what to mend and what that frees; patches of one number are named everywhere; a killed adoption is finished by the same command)
     )
 
 
@@ -242,6 +262,15 @@ def _check(ahead: CheckAhead) -> CheckAheadEntry:
 
 def _breaking(commit: UpstreamCommit, patches: Sequence[CanaryPatch]) -> BreakingEntry:
     return BreakingEntry(patches=tuple(one.file for one in patches), **msgspec.structs.asdict(_commit(commit)))
+
+
+def _mend(culprit: Culprit) -> MendEntry:
+    return MendEntry(
+        commit=_commit(culprit.commit) if culprit.commit is not None else None,
+        patches=tuple(patch.file for patch in culprit.roots),
+        frees=tuple(patch.file for patch in culprit.freed),
+        freed_count=len(culprit.freed),
+    )
 
 
 def _broken(broken: Broken) -> BrokenEntry:

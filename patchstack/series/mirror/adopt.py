@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import NotHeldError, UsageError
+from patchstack.errors import ConfigError, NotHeldError, UsageError
 from patchstack.files.atomic import refuse_occupied
 from patchstack.git import run as git
 from patchstack.git.apply import Applier
@@ -18,6 +19,7 @@ from patchstack.git.scratch import write_object
 from patchstack.series.files.directory import Series, load_series
 from patchstack.series.history import read_fork
 from patchstack.series.lint import paths
+from patchstack.series.lock import Lock, read_lock
 from patchstack.series.mirror.checkout import WorkTreeOf, added_objects, change, commits_of_mails, refuse_name
 from patchstack.series.mirror.export import ExportPlan, ExportPolicy, carry_out, path_complaints, plan_export
 from patchstack.series.sources import open_sources
@@ -56,6 +58,9 @@ def adopt(
     """Make a branch of `clone` from a directory of patches, one commit each above the pin, and write its mirror to
     `patches/NAME`. What does not apply strictly is refused: nothing is written then.
 
+    The branch and the mirror cannot be written in one step. So if a run is killed between them, or before its caller
+    writes the workspace, a second run with the same arguments takes what the first one wrote, and goes on.
+
     Raises `UsageError` for a clone, branch or directory that cannot be had, `NotHeldError` with every patch that does
     not apply, is empty, or has no context, and what loading and opening raise.
     """
@@ -63,10 +68,7 @@ def adopt(
         raise UsageError("--adopt takes a clone on this machine", hint=f"git clone {shown_url(clone)}, and name that")
     refuse_name(branch)
     directory = Path("patches") / name
-    try:
-        refuse_occupied(directory)
-    except UsageError as error:
-        raise UsageError(error.message, hint="--name NAME gives the series, and its directory, another name") from error
+    begun = _begun(directory)
     if patches.resolve() in directory.resolve().parents:
         raise UsageError(
             f"the mirror goes to {directory}, and that is in {patches}", hint="run this in another directory"
@@ -86,6 +88,8 @@ def adopt(
             raise
         _refuse(objects, links)
         head = commits[-1][0]
+        if begun is not None and (begun.base_commit, begun.branch, begun.head) != (base.oid, branch, head):
+            raise _occupied(directory)
         hint = "--fork-ref NAME gives it another name"
         store = WorkTreeOf(directory=Path(clone), repository=Path(clone), way_out=hint).make(branch, head, base.oid)
         for oid in added_objects(objects, base.tree, [link.after for link in links]):
@@ -95,9 +99,16 @@ def adopt(
     objects.add_directory(store, repository.name)
     fork = read_fork(repository, head, base, objects, branch=branch)
     waivers = _waivers(objects, base, fork.commits)
-    plan = plan_export(objects, repository, name, directory, base, fork, ExportPolicy(waivers=waivers))
+    try:
+        plan = plan_export(objects, repository, name, directory, base, fork, ExportPolicy(waivers=waivers))
+    except NotHeldError as error:
+        if begun is None:
+            raise
+        raise _occupied(directory) from error  # somebody has changed the mirror
     if plan.tree != links[-1].after:
         raise NotHeldError(f"the mirror would give the tree {plan.tree}, the patches give {links[-1].after}")
+    if begun is not None and not plan.up_to_date:
+        raise _occupied(directory)
     if not git.read(Path(clone), "show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
         change(Path(clone), "update-ref", f"refs/heads/{branch}", head, "")
     carry_out(plan)
@@ -120,6 +131,24 @@ def adopt(
         plan=plan,
         warnings=(*series.warnings, *_left_out(series)),
     )
+
+
+def _begun(directory: Path) -> Lock | None:
+    """The lock of a mirror that is here already: a killed run may have written it. None if the directory is free.
+    Raises `UsageError` for a directory that holds anything else."""
+    try:
+        refuse_occupied(directory)
+    except UsageError as error:
+        with contextlib.suppress(ConfigError):
+            if directory.is_dir() and (lock := read_lock(directory)) is not None:
+                return lock
+        raise _occupied(directory) from error
+    return None
+
+
+def _occupied(directory: Path) -> UsageError:
+    hint = "--name NAME gives the series, and its directory, another name"
+    return UsageError(f"{directory} is there already", hint=hint)
 
 
 def _refuse(objects: Objects, links: Sequence[Link]) -> None:

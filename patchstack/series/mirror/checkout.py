@@ -206,13 +206,14 @@ def check_out(
     return CheckedOut(directory=directory, branch=branch, head=head, count=len(commits), left_out=left_out)
 
 
-def pick_alone(made: CheckedOut, base: Commit, number: int) -> CheckedOut:
-    """Put the newest commit of a recreated branch alone on the pin, three-way, on a branch of its own.
+def pick_alone(made: CheckedOut, base: Commit, which: str) -> CheckedOut:
+    """Put the newest commit of a recreated branch alone on the pin, three-way, on a branch of its own. `which` is the
+    number or name that the branch was recreated up to.
 
     Raises `NotHeldError` naming the files where it needs what an earlier patch does; the repository is then left at the
     branch as recreated.
     """
-    branch = f"{made.branch.removesuffix(f'-at-{number}')}-patch-{number}"
+    branch = f"{made.branch.removesuffix(f'-at-{which}')}-patch-{which}"
     begun = git.write(made.directory, "checkout", "--quiet", "-b", branch, base.oid)
     if not begun.ok:
         raise UsageError(f"branch {branch} was not made: {begun.complaint}", hint="--branch NAME takes another name")
@@ -223,7 +224,7 @@ def pick_alone(made: CheckedOut, base: Commit, number: int) -> CheckedOut:
         change(made.directory, "checkout", "--quiet", made.branch)
         change(made.directory, "branch", "--quiet", "-D", branch)
         raise NotHeldError(
-            f"patch {number:04d} cannot stand alone on the pin: it needs what an earlier patch does",
+            f"patch {which.zfill(4)} cannot stand alone on the pin: it needs what an earlier patch does",
             problems=[f"{path}: both change it" for path in unmerged.split("\n") if path],
             hint=f"{made.directory} has the series up to it, on branch {made.branch}",
         )

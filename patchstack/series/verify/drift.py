@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pygit2
-
 from patchstack.git.objects import Commit, Objects
 from patchstack.git.overlay import Entry
 from patchstack.git.trees import compare_trees, content, want_contents
@@ -73,6 +71,8 @@ def _hunks(objects: Objects, path: bytes, old: Entry | None, new: Entry | None) 
         said = [f"mode {entry[0]:o}" if entry else "no such file" for entry in (old, new)]
         hunks.append(f"@@ {said[0]} in the series, {said[1]} in the fork @@\n")
     before, after = content(objects, old, path), content(objects, new, path)
+    import pygit2
+
     patch = pygit2.Patch.create_from(before, after, context_lines=3)
     if patch.delta.is_binary:
         return [*hunks, "@@ binary contents differ @@\n"]

@@ -17,6 +17,8 @@ from patchstack.engine.protocol import Engine
 from patchstack.errors import NotHeldError, UsageError
 from patchstack.git.objects import Objects
 from patchstack.git.remote import Cache
+from patchstack.series.files.directory import Series
+from patchstack.series.files.names import stem_of
 from patchstack.series.verify.verify import VerifiedSeries, prove_and_keep
 from patchstack.upstream.merge.patch import Picker
 from patchstack.workflow.sync.target import open_target
@@ -51,20 +53,24 @@ class Row:
     tree: Callable[[int], str | NoTree]
 
 
-def row_of(config: SeriesConfig, cache: Cache, to: str | None, *, good: int | None, bad: int | None) -> Row:
-    """The patches of a series between two numbers, or with `to` upstream's commits to that ref. Raises what
-    `series_row`, `upstream_row` and `between` raise."""
-    return between(series_row(config, cache), good, bad) if to is None else upstream_row(config, cache, to)
-
-
-def series_row(config: SeriesConfig, cache: Cache) -> Row:
-    """The pin, and the tree after every patch. Raises `NotHeldError` where a patch does not apply."""
+def row_of(config: SeriesConfig, cache: Cache, to: str | None, *, good: str | None, bad: str | None) -> Row:
+    """The patches of a series between two of them, by number or name, or with `to` upstream's commits to that ref.
+    Raises what `upstream_row` raises; `NotHeldError` for a patch that does not apply, `ConfigError` for a number or
+    name that no patch has, `UsageError` for a good one that is not before the bad one."""
+    if to is not None:
+        return upstream_row(config, cache, to)
     proven = _applied(config, cache)
+    return _between(_series_row(config, proven), proven.series, good, bad)
+
+
+def _series_row(config: SeriesConfig, proven: VerifiedSeries) -> Row:
+    """The pin, and the tree after every patch."""
     trees = _trees(proven)
     points = [Point(name="the pin", subject=proven.sources.base.subject, number=0)]
     for row in proven.verification.rows:
         if row.tree is not None:
-            name = f"{row.number:04d}" if row.number is not None else row.label
+            alone = row.number is not None and row.number not in proven.series.shared_numbers
+            name = f"{row.number:04d}" if alone else stem_of(row.label)
             points.append(Point(name=name, subject=row.subject, number=row.number))
     count = "1 patch" if len(points) == 2 else f"{len(points) - 1} patches"
     return Row(
@@ -98,17 +104,13 @@ def upstream_row(config: SeriesConfig, cache: Cache, to: str) -> Row:
     return Row(over="upstream", what=what, points=tuple(points), objects=objects, tree=tree)
 
 
-def between(row: Row, good: int | None, bad: int | None) -> Row:
-    """A row of a series from one number to another (0: the pin). Raises `UsageError` for numbers that are not there."""
-    places = {point.number: place for place, point in enumerate(row.points)}
-    if unknown := [f"{number}" for number in (good, bad) if number is not None and number not in places]:
-        raise UsageError(
-            f"no patch has number {', '.join(unknown)}", hint="--good and --bad name patches; 0 is the pin"
-        )
-    first = places[good] if good is not None else 0
-    last = places[bad] if bad is not None else len(row.points) - 1
+def _between(row: Row, series: Series, good: str | None, bad: str | None) -> Row:
+    """A row of a series from one patch to another (0: the pin), each a number or a name."""
+    first = series.place_of(good) + 1 if good is not None else 0
+    last = series.place_of(bad) + 1 if bad is not None else len(row.points) - 1
     if first >= last:
-        raise UsageError(f"patch {good} is not before patch {bad}", hint="the good one comes first")
+        names = [given or row.points[place].name for given, place in ((good, first), (bad, last))]
+        raise UsageError(f"patch {names[0]} is not before patch {names[1]}", hint="the good one comes first")
     return Row(
         over=row.over,
         what=row.what,

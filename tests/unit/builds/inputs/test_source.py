@@ -17,7 +17,7 @@ from patchstack.workspace import SeriesConfig
 from tests.support.builders import Fork, a_fork, an_upstream, executable, run_git, symlink
 
 
-def the_source(fork: Fork, tmp_path: Path, *, at: int | None = None, expect: str = "fork") -> Source:
+def the_source(fork: Fork, tmp_path: Path, *, at: int | str | None = None, expect: str = "fork") -> Source:
     config = SeriesConfig(
         name="series",
         patches=fork.series,
@@ -68,6 +68,16 @@ def test_at_n_is_the_tree_after_patch_n(tmp_path: Path) -> None:
     assert len(source.steps) == 2
     with pytest.raises(ConfigError, match="no patch has number 9"):
         the_source(fork, tmp_path, at=9)
+
+
+def test_at_a_name_is_the_tree_after_that_patch_where_two_have_one_number(tmp_path: Path) -> None:
+    fork = a_fork(tmp_path)
+    third = fork.patches[2]
+    third.rename(third.with_name("0002-other.patch"))
+    source = the_source(fork, tmp_path, at="0002-other", expect="lock")
+    assert (source.tree, source.label) == (fork.trees[2], "series at 0002-other")
+    with pytest.raises(ConfigError, match="more than one patch has number 2"):
+        the_source(fork, tmp_path, at="2", expect="lock")
 
 
 def test_a_series_that_is_not_its_fork_says_so(tmp_path: Path) -> None:

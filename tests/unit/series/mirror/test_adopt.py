@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from patchstack import workspace
+from patchstack.series.mirror import adopt as adopting
 from tests.conftest import Patchstack, Ran
 from tests.support.builders import Fork, a_fork, edited, new_file, run_git, snapshot, write_series
 
@@ -184,6 +186,68 @@ def test_a_branch_that_is_elsewhere_and_a_directory_in_use_are_refused(fork: For
     ran = adopt(run, fork, quilt(fork))
     assert ran.code == 2
     assert ran.stderr.endswith("hint: --name NAME gives the series, and its directory, another name\n")
+
+
+@pytest.mark.parametrize("after", ["objects", "branch", "mirror"])
+def test_a_killed_run_is_finished_by_the_same_command(
+    fork: Fork, run: Adopting, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    patches = quilt(fork)
+    fork.upstream.git("branch", "unconcerned")
+    step = {"objects": (adopting, "read_fork"), "branch": (adopting, "carry_out"), "mirror": (workspace, "add_series")}
+    with monkeypatch.context() as patched:
+        owner, name = step[after]
+        patched.setattr(owner, name, killed)
+        assert adopt(run, fork, patches).code == 130
+    assert Path("patches/debian").exists() == (after == "mirror")
+    assert not Path("patchstack.yaml").exists()
+    again = adopt(run, fork, patches)
+    assert again.code == 0, again
+    left = contents(Path.cwd())
+    shutil.rmtree("patches")
+    Path("patchstack.yaml").unlink()
+    fork.upstream.git("branch", "-D", "debian")
+    assert adopt(run, fork, patches).stdout == again.stdout
+    assert contents(Path.cwd()) == left
+
+
+def contents(directory: Path) -> dict[Path, bytes]:
+    """Every file below a directory."""
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("changed", ["file", "patches", "branch", "lock"])
+def test_a_mirror_of_anything_else_is_never_taken_for_a_killed_run_s(fork: Fork, run: Adopting, changed: str) -> None:
+    patches = quilt(fork)
+    assert adopt(run, fork, patches).code == 0
+    Path("patchstack.yaml").unlink()
+    mirror = Path("patches/debian")
+    options: list[str] = []
+    if changed == "file":
+        one = next(mirror.glob("*.patch"))
+        one.write_bytes(one.read_bytes().replace(b"zero", b"ZERO"))
+    elif changed == "patches":
+        (patches / "zero").write_bytes(DEP3.replace(b"Say zero first", b"Say nought first"))
+        fork.upstream.git("branch", "-D", "debian")
+    elif changed == "branch":
+        options = ["--fork-ref", "other"]
+    else:
+        (mirror / "series.lock").write_bytes(b"nothing of ours")
+    before = snapshot(Path.cwd())
+    branches = fork.upstream.git("branch", "--list")
+    ran = adopt(run, fork, patches, *options)
+    assert ran.stdout == ""
+    assert ran.code == 2
+    assert ran.stderr == (
+        "error: patches/debian is there already\n\n"
+        "hint: --name NAME gives the series, and its directory, another name\n"
+    )
+    assert snapshot(Path.cwd()) == before
+    assert fork.upstream.git("branch", "--list") == branches
 
 
 def test_a_path_that_patches_may_not_touch_is_adopted_with_a_waiver(fork: Fork, run: Adopting) -> None:

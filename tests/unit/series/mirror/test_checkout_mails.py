@@ -135,6 +135,18 @@ def test_up_to_a_number_and_one_alone_go_without_a_lock_too(
     assert "ten" not in (tmp_path / "one/src/kernel.cu").read_text()
 
 
+def test_one_of_two_patches_of_one_number_is_chosen_by_its_name(
+    foreign: Fork, tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign.patches[3].rename(foreign.patches[3].with_name("0003-other.patch"))
+    assert patchstack("checkout", "product", "one", "--patch", "3") == 2
+    assert "more than one patch has number 3" in capsys.readouterr().err
+    assert patchstack("checkout", "product", "one", "--patch", "0003-other") == 0
+    one = RepoBuilder(tmp_path / "one")
+    assert one.git("rev-parse", "product-patch-0003-other^") == foreign.pin
+    assert "ten" not in (tmp_path / "one/src/kernel.cu").read_text()
+
+
 def test_mails_and_patches_that_make_no_commit_are_named_together(
     foreign: Fork, tmp_path: Path, patchstack: Patchstack, capsys: pytest.CaptureFixture[str]
 ) -> None:

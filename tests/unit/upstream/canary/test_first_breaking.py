@@ -29,6 +29,31 @@ def test_a_cascade_goes_back_to_the_patch_it_needs_not_to_the_last_one_that_fail
     assert (three["caused_by"], three["causes"]) == ("0001-Needed.patch", ["0001-Needed.patch"])
 
 
+def test_what_to_mend_is_grouped_by_commit_and_what_frees_the_most_comes_first(tmp_path: Path, run_cli: RunCli) -> None:
+    steps: Steps = (
+        ("Bystander", kernel(l200="p1")),
+        ("Needed", {"src/pager.cpp": numbered(40), **kernel(l10="p2", l200="p1")}),
+        ("Also there", kernel(l10="p3", l200="p1")),
+        ("On the second", {"src/pager.cpp": numbered(40, {5: "p4"})}),
+        ("On the fourth", {"src/pager.cpp": numbered(40, {5: "p5"})}),
+    )
+    fork = moved(
+        tmp_path,
+        steps,
+        ("Two hundred (#1)", kernel(l200="upstream")),
+        ("Ten (#2)", kernel(l200="upstream", l10="upstream")),
+    )
+    first, second = look(fork, run_cli, "--blame")["mend"]
+    assert (first["commit"]["pr"], first["patches"]) == (2, ["0002-Needed.patch", "0003-Also-there.patch"])
+    assert (first["frees"], first["freed_count"]) == (["0004-On-the-second.patch", "0005-On-the-fourth.patch"], 2)
+    assert (second["commit"]["pr"], second["patches"]) == (1, ["0001-Bystander.patch"])
+    assert (second["frees"], second["freed_count"]) == ([], 0)
+    shown = asked(fork, run_cli, "--blame").stdout
+    lines = [line.split(" (")[0] for line in shown.splitlines() if line.startswith(("mend ", "    frees "))]
+    heads = ["mend 2 patches, which frees 2 more: #2 Ten", "mend 1 patch: #1 Two hundred"]
+    assert lines == [heads[0], "    frees 0004, 0005", heads[1]]
+
+
 def test_a_cascade_of_two_patches_names_both(tmp_path: Path, run_cli: RunCli) -> None:
     steps: Steps = (
         ("One", {"src/one.cpp": numbered(40), **kernel(l10="p1")}),

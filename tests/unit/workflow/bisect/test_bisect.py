@@ -108,7 +108,25 @@ def test_good_and_bad_narrow_the_search(fork: Fork, run_cli: RunCli) -> None:
     ran = run_cli("bisect", *fork.sources, "--run", "true", "--good", "6", "--bad", "3")
     assert ran.code == 2 and "error: patch 6 is not before patch 3" in ran.stderr
     ran = run_cli("bisect", *fork.sources, "--run", "true", "--bad", "99")
-    assert ran.code == 2 and "error: no patch has number 99" in ran.stderr
+    assert ran.code == 2 and "error: patches: no patch has number 99" in ran.stderr
+    ran = run_cli("bisect", *fork.sources, "--run", "true", "--good", "8")
+    assert ran.code == 2 and "error: patch 8 is not before patch 0008" in ran.stderr
+
+
+def test_patches_of_one_number_are_told_apart_by_their_names(fork: Fork, run_cli: RunCli) -> None:
+    for path in fork.patches:
+        name = path.name.replace("0006-", "0005-x-")
+        path.rename(path.with_name(name))
+    sources = [*fork.sources, "--run", BAD_FROM_5]
+    document = run_cli("bisect", *sources, "--good", "0004-Change-4", "--bad", "0005-x-Change-6", "--json").document
+    assert document["first_bad"]["name"] == "0005-Change-5-of-a-kernel"
+    assert set(said(document)) == {"0004", "0005-Change-5-of-a-kernel", "0005-x-Change-6-of-a-kernel"}
+    ran = run_cli("bisect", *sources, "--bad", "5")
+    assert ran.code == 2
+    assert "error: patches: more than one patch has number 5" in ran.stderr
+    assert "hint: say which by its name: 0005-Change-5-of-a-kernel" in ran.stderr
+    ran = run_cli("bisect", *sources, "--bad", "0005-y")
+    assert ran.code == 2 and "error: patches: no patch is named 0005-y" in ran.stderr
 
 
 def test_a_command_that_says_one_thing_and_then_another_is_not_believed(
