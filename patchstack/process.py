@@ -142,6 +142,18 @@ class Child:
         assert self._child.stderr is not None
         return self._child.stderr
 
+    @property
+    def stdin(self) -> IO[bytes]:
+        """Its stdin, if it was started with `PIPE`."""
+        assert self._child.stdin is not None
+        return self._child.stdin
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        """Its stdout, if it was started with `PIPE`."""
+        assert self._child.stdout is not None
+        return self._child.stdout
+
     def poll(self) -> int | None:
         """Return its exit code, negative for the signal that ended it. None if it still runs."""
         return self._child.poll()

@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.completion import install_callback, show_callback
 
 from patchstack import __version__
 from patchstack.cli.failures import guarded
@@ -69,10 +68,14 @@ def _version(asked: bool) -> None:
 
 
 def _install_completion(ctx: typer.Context, param: typer.CallbackParam, asked: bool) -> None:
+    from typer.completion import install_callback
+
     install_callback(ctx, param, asked)
 
 
 def _show_completion(ctx: typer.Context, param: typer.CallbackParam, asked: bool) -> None:
+    from typer.completion import show_callback
+
     show_callback(ctx, param, asked)
 
 

@@ -1,1 +1,1 @@
-"""Git: objects read through libgit2, trees edited in memory, and git itself for everything else."""
+"""Git: objects read by one running git, trees edited in memory, and git itself for everything else."""

@@ -1,7 +1,7 @@
 """Read a repository's objects, and keep new ones in memory. Nothing here writes into anyone's repository.
 
-Repositories are opened by git (which knows every layout: bare, partial, shallow, worktree, reftable) and their objects
-are read by libgit2 straight from the object directory, so that no repository extension stands in the way.
+git opens a repository: it knows every layout (bare, partial, shallow, worktree, reftable). Objects are then read from
+the object directory alone, so that no extension or configuration of the repository matters.
 """
 
 from __future__ import annotations
@@ -16,15 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-import pygit2
-
 from patchstack.errors import MissingError, UsageError
 from patchstack.git import run as git
+from patchstack.git.stored import Damaged, StoredObjects
 from patchstack.process import Finished
-
-# Map packs in small windows: libgit2 would map whole packs, and every page it reads of them counts as our memory.
-pygit2.settings.mwindow_size = 4 * 1024 * 1024
-pygit2.settings.mwindow_mapped_limit = 48 * 1024 * 1024
 
 Kind = Literal["blob", "tree", "commit"]
 
@@ -38,8 +33,6 @@ _SETS = 64  # trees whose entries are kept apart for the next comparison
 
 NULL_ID = "0" * 40
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-
-_KINDS: dict[int, str] = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 
 
 class MissingObject(MissingError):
@@ -73,7 +66,7 @@ class Commit:
     subject: str
 
 
-def object_id(kind: Kind, data: bytes) -> str:
+def object_id(kind: str, data: bytes) -> str:
     """The SHA-1 id git gives an object (40 hexadecimal digits)."""
     digest = hashlib.sha1(b"%s %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
     digest.update(data)
@@ -138,7 +131,7 @@ class Objects:
     """
 
     def __init__(self) -> None:
-        self._odb: pygit2.Odb | None = None
+        self._odb: StoredObjects | None = None
         self.made = MadeObjects()
         self._remembered: dict[str, tuple[str, bytes]] | None = None
         self._sets: dict[str, frozenset[_Raw]] = {}
@@ -153,22 +146,27 @@ class Objects:
         if directory in self.directories:
             return
         if self._odb is None:
-            self._odb = pygit2.Odb(str(directory))
+            self._odb = StoredObjects()
+            self._odb.add(directory)
             self.where = where
         else:
-            self._odb.add_disk_alternate(str(directory))
+            self._odb.add(directory)
             self.where += f" or {where}"
         self.directories.append(directory)
 
     def read(self, oid: str) -> tuple[str, bytes]:
         """Kind and content of an object. Raises `MissingObject`."""
-        found = self.made.get(oid) or self._stored(oid)
+        found = self.find(oid)
         if found is None and self.fetch is not None:
             self.fetch([oid])
             found = self._stored(oid)
         if found is None:
             raise MissingObject(oid, "object", self.where, self.hint)
         return found
+
+    def find(self, oid: str) -> tuple[str, bytes] | None:
+        """Kind and content of an object; None if it is not here. Fetches nothing."""
+        return self.made.get(oid) or self._stored(oid)
 
     def remember(self) -> None:
         """Keep what is read from now on, up to a bound: for those who come back to the same contents."""
@@ -180,18 +178,21 @@ class Objects:
         if self._remembered is not None and oid in self._remembered:
             return self._remembered[oid]
         try:
-            kind, data = self._odb.read(pygit2.Oid(hex=oid))
-        except KeyError:
+            found = self._odb.read(oid)
+        except Damaged as error:
+            raise self._unreadable(oid, str(error)) from error
+        if found is None:
             return None
-        except pygit2.GitError as error:
-            raise MissingError(
-                f"object {oid} in {self.where} cannot be read: {error}", hint="run git fsck there"
-            ) from error
-        found = _KINDS[int(kind)], data
+        kind, data = found
+        if object_id(kind, data) != oid:
+            raise self._unreadable(oid, "its content has a different id")
         if self._remembered is not None and len(data) <= self._room:
             self._remembered[oid] = found
             self._room -= len(data)
         return found
+
+    def _unreadable(self, oid: str, why: str) -> MissingError:
+        return MissingError(f"object {oid} in {self.where} cannot be read: {why}", hint="run git fsck there")
 
     def want(self, oids: Iterable[str]) -> None:
         """Fetch those of the objects that are nowhere, all at once, where that is possible; `read` then finds them."""
@@ -203,7 +204,7 @@ class Objects:
     def has(self, oid: str) -> bool:
         if oid in self.made:
             return True
-        return self._odb is not None and pygit2.Oid(hex=oid) in self._odb
+        return self._odb is not None and self._odb.has(oid)
 
     def blob(self, oid: str, path: str = "") -> bytes:
         """A file's content. `path` is named where the object is missing."""
@@ -335,7 +336,7 @@ class Repository:
 
         Raises `MissingError` where nothing, or nothing unique, has that name; `UsageError` where it is no commit.
         """
-        if FULL_ID.match(rev) and objects.has(rev):
+        if FULL_ID.match(rev) and objects.find(rev) is not None:
             oid = self._peel(rev, objects)
             kind, _ = objects.read(oid)
             if kind != "commit":

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from patchstack.errors import MissingError
-from patchstack.process import Finished, clean_environment, run
+from patchstack.process import PIPE, Child, Finished, clean_environment, run, start
 
 _FETCH_SECONDS = 3600.0
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
@@ -74,6 +74,15 @@ def isolated(git_dir: Path, *args: str, cwd: Path | None = None, stdin: bytes = 
     """Run git in a repository of ours: it sees nobody's configuration or attributes, and fetches nothing. `variables`
     are added to its environment. Commands that need no repository take `/dev/null` as theirs."""
     return run(["git", *args], cwd=cwd, env=_isolated(git_dir, variables), stdin=stdin)
+
+
+def objects_of(git_dir: Path, option: str, *, stderr: int) -> Child:
+    """Start `git cat-file` in a repository of ours with `--batch` or `--batch-check`. It is asked and answers through
+    the child's `stdin` and `stdout`, and ends when `stdin` is closed. Raises `MissingError` if git is not installed."""
+    try:
+        return start(["git", "cat-file", option], env=_isolated(git_dir, {}), stdin=PIPE, stdout=PIPE, stderr=stderr)
+    except FileNotFoundError as error:
+        raise MissingError("git is not installed here", hint="install git and put it on PATH") from error
 
 
 def fetch(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import pygit2
-
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, SUBMODULE, Entry
 
@@ -80,6 +78,8 @@ def _same_edit(objects: Objects, ours: PathChange, theirs: PathChange) -> bool:
 def _edits(objects: Objects, change: PathChange) -> list[tuple[str, bytes]] | tuple[bytes, bytes]:
     """The removed and added lines of a change, in order; whole contents where git would call them binary."""
     old, new = content(objects, change.old, change.path), content(objects, change.new, change.path)
+    import pygit2
+
     patch = pygit2.Patch.create_from(old, new, context_lines=0)
     if patch.delta.is_binary:
         return old, new

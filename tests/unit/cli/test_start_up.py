@@ -34,7 +34,11 @@ def test_help_and_version_import_nothing_of_weight(arguments: list[str]) -> None
 
 
 def test_the_heavy_modules_would_be_seen() -> None:
-    assert "pygit2" in imported("import patchstack.series.mirror.export")
+    assert "pygit2" in imported("import patchstack.demo.build")
+
+
+def test_verify_reads_a_series_without_libgit2() -> None:
+    assert "pygit2" not in imported("import patchstack.cli.verify, patchstack.series.verify.verify")
 
 
 def test_a_command_line_waits_for_its_own_command_alone() -> None:

@@ -1,0 +1,167 @@
+"""Objects read through one running git: what is stored, what is missing, and what is damaged."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import tempfile
+import zlib
+from pathlib import Path
+
+import pytest
+
+from patchstack.errors import MissingError
+from patchstack.git.objects import MissingObject, Objects, object_id
+from patchstack.git.stored import Damaged, StoredObjects
+from patchstack.process import tell_programs
+from tests.support.builders import RepoBuilder
+
+ABSENT = "deadbeef" * 5
+
+
+def stored(*repositories: RepoBuilder) -> StoredObjects:
+    """What the repositories hold."""
+    found = StoredObjects()
+    for repo in repositories:
+        found.add(repo.path / ".git" / "objects")
+    return found
+
+
+def a_repo(tmp_path: Path, name: str = "repo", content: str = "one\n") -> tuple[RepoBuilder, str]:
+    """A repository with one file, and the id of its content."""
+    repo = RepoBuilder(tmp_path / name)
+    commit = repo.commit("Begin", {"a.c": content})
+    return repo, repo.blob(commit, "a.c")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_every_kind_is_read_with_its_content(tmp_path: Path, packed: bool) -> None:
+    repo, blob = a_repo(tmp_path, content="a\0b\n\n" * 50_000)
+    commit = repo.head()
+    repo.git("tag", "-a", "-m", "Tag", "v1", commit)
+    if packed:
+        repo.git("gc", "-q")
+    objects = stored(repo)
+    for oid in (blob, commit, repo.tree(commit), repo.git("rev-parse", "v1")):
+        found = objects.read(oid)
+        assert found is not None
+        assert found[0] == repo.git("cat-file", "-t", oid)
+        assert object_id(*found) == oid
+        assert objects.has(oid)
+    assert objects.read(ABSENT) is None
+    assert not objects.has(ABSENT)
+
+
+def test_git_is_started_once_and_only_when_it_is_asked(tmp_path: Path) -> None:
+    repo, blob = a_repo(tmp_path)
+    told: list[str] = []
+    end = tell_programs(lambda args: told.append(" ".join(args)))
+    try:
+        objects = stored(repo)
+        assert told == []
+        for _ in range(3):
+            assert objects.read(blob) == ("blob", b"one\n")
+            assert objects.read(ABSENT) is None
+    finally:
+        end()
+    assert told == ["git cat-file --batch"]
+
+
+def test_a_directory_that_is_added_later_is_read_as_well(tmp_path: Path) -> None:
+    one, first = a_repo(tmp_path, "one", "one\n")
+    two, second = a_repo(tmp_path, 't:wo "2"', "two\n")
+    objects = stored(one)
+    assert (objects.read(first), objects.read(second)) == (("blob", b"one\n"), None)
+    objects.add(two.path / ".git" / "objects")
+    assert (objects.read(first), objects.read(second)) == (("blob", b"one\n"), ("blob", b"two\n"))
+
+
+def test_an_object_that_is_written_later_is_found(tmp_path: Path) -> None:
+    repo, _ = a_repo(tmp_path)
+    objects = stored(repo)
+    assert objects.read(ABSENT) is None
+    later = repo.blob(repo.commit("More", {"b.c": "later\n"}), "b.c")
+    assert objects.read(later) == ("blob", b"later\n")
+
+
+def test_a_directory_that_is_gone_makes_nothing_damaged(tmp_path: Path) -> None:
+    """git complains of an alternate that does not exist; an object that is missing is still only missing."""
+    repo, blob = a_repo(tmp_path)
+    objects = stored(repo)
+    objects.add(tmp_path / "gone" / "objects")
+    assert objects.read(ABSENT) is None
+    assert objects.read(blob) == ("blob", b"one\n")
+
+
+@pytest.mark.parametrize("damage", ["head", "body"])
+def test_a_damaged_object_is_told_and_the_next_one_is_read(tmp_path: Path, damage: str) -> None:
+    repo, blob = a_repo(tmp_path, content="x" * 90_000)
+    file = repo.path / ".git" / "objects" / blob[:2] / blob[2:]
+    data = file.read_bytes()
+    file.chmod(0o644)
+    file.write_bytes(b"\0\0\0" + data[3:] if damage == "head" else data[: len(data) // 2])
+    objects = stored(repo)
+    with pytest.raises(Damaged):
+        objects.read(blob)
+    assert objects.read(repo.head()) is not None
+    opened = Objects()
+    opened.add_directory(repo.path / ".git" / "objects", "the clone")
+    with pytest.raises(MissingError, match=f"object {blob} in the clone cannot be read: ") as caught:
+        opened.read(blob)
+    assert not isinstance(caught.value, MissingObject)
+    assert caught.value.hint == "run git fsck there"
+
+
+def test_a_content_of_another_id_is_not_taken(tmp_path: Path) -> None:
+    """git itself does not look."""
+    repo, blob = a_repo(tmp_path)
+    file = repo.path / ".git" / "objects" / blob[:2] / blob[2:]
+    file.chmod(0o644)
+    file.write_bytes(zlib.compress(b"blob 4\0two\n"))
+    assert stored(repo).read(blob) == ("blob", b"two\n")
+    opened = Objects()
+    opened.add_directory(repo.path / ".git" / "objects", "the clone")
+    with pytest.raises(MissingError, match="cannot be read: its content has a different id"):
+        opened.read(blob)
+
+
+def test_a_git_that_was_killed_is_told_and_started_again(tmp_path: Path) -> None:
+    repo, blob = a_repo(tmp_path)
+    objects = stored(repo)
+    objects.read(blob)
+    (child,) = children()
+    os.kill(child, signal.SIGKILL)
+    with pytest.raises(Damaged, match="git cat-file ended"):
+        objects.read(blob)
+    assert objects.read(blob) == ("blob", b"one\n")
+
+
+def test_nothing_of_a_partial_clone_is_fetched(tmp_path: Path) -> None:
+    repo, blob = a_repo(tmp_path)
+    repo.git("config", "uploadpack.allowFilter", "true")
+    clone = RepoBuilder.__new__(RepoBuilder)
+    clone.path = tmp_path / "clone"
+    repo.git("clone", "-q", "--no-checkout", "--filter=blob:none", f"file://{repo.path}", str(clone.path))
+    objects = stored(clone)
+    assert objects.read(repo.head()) is not None
+    assert objects.read(blob) is None
+    assert not objects.has(blob)
+
+
+def test_git_ends_with_what_it_reads_for_and_leaves_nothing(tmp_path: Path) -> None:
+    repo, blob = a_repo(tmp_path)
+    objects = stored(repo)
+    assert objects.has(blob)
+    objects.read(blob)
+    assert len(children()) == 2
+    assert os.listdir(tempfile.gettempdir()) == []
+    del objects
+    gc.collect()
+    assert children() == []
+
+
+def children() -> list[int]:
+    """The processes that this one started and that have not been waited for."""
+    own = f"/proc/self/task/{os.getpid()}/children"
+    return [int(pid) for pid in Path(own).read_text().split()]
