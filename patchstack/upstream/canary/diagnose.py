@@ -223,9 +223,11 @@ class Diagnoser:
         here = self._here(tree, reason.path)
         if span is None or here is None:
             return []
-        before = self.own.of(index)[reason.path].old
+        if self.own.lines(self.own.of(index)[reason.path].old) is None or self.own.lines(here) is None:
+            return []
         start, end = span
-        found = [edit for edit in self.own.between(before, here) if edit.at <= end and edit.at + edit.removed >= start]
+        upstream_s = self._carrier.apart(reason.path, here, index)
+        found = [edit for edit in upstream_s if edit.at <= end and edit.at + edit.removed >= start]
         pin = self._base[self.chain.touched.place[reason.path]]
         if pin is None:
             return found

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patchstack.upstream.merge.histogram import Edit, Places, histogram
-from patchstack.upstream.merge.text import Change, Side, myers, overlay, refine
+from patchstack.upstream.merge.text import SHORT, Change, Side, myers, overlay, refine
 
 Lines = Sequence[bytes]
 """A text split at its newlines, without them: the last item is what follows the last newline."""
@@ -37,8 +37,9 @@ def compare(old: Lines, new: Lines, index: Places | None = None) -> tuple[Edit, 
     """The edits between two texts given as lines. `index` is where the lines of the old text are, which saves time."""
     if not old or not new:
         return (Edit(0, len(old), 0, len(new)),) if old or new else ()
-    before, after = _text(old), _text(new)
-    return histogram(old, new, myers(before, after), index) if before != after else ()
+    if old == new:
+        return ()
+    return histogram(old, new, myers(_text(old), _text(new)) if len(old) > SHORT else None, index)
 
 
 def merge_edits(

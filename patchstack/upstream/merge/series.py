@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -75,6 +76,7 @@ class Carrier:
             for path in paths:
                 self._users.setdefault(path, []).append(index)
         self._begun: dict[tuple[int, Slot], _File] = {}
+        self._reached: dict[tuple[Way, bytes], tuple[Slot, int, _File]] = {}
         self._replay: Replay[_File, _Verdict] = Replay(places, self._merged, operator.is_)
         self._supposed: Replay[_File, _Verdict] = Replay(places, self._merged, operator.is_)
 
@@ -105,15 +107,27 @@ class Carrier:
     ) -> tuple[bool | None, bool | None]:
         """Whether one patch merges, and whether it then changes nothing."""
         place = self._own.chain.touched.place
-        files = {path: self._begin(place[path], moved.get(path, there[place[path]])) for path in self._paths[index]}
-        for before in sorted({one for path in files for one in self._users[path] if one < index}):
-            for path, change in self._own.of(before).items():
-                if path in files:
-                    laid = way is Way.LAID
-                    files[path] = (
-                        self._onto(files[path], change).file if laid else self._passed_over(files[path], change)
-                    )
-        return self._merged(index, tuple(files.values()))[1]
+        files = (self._before(way, path, moved.get(path, there[place[path]]), index) for path in self._paths[index])
+        return self._merged(index, tuple(files))[1]
+
+    def apart(self, path: bytes, ours: Slot, index: int) -> tuple[Edit, ...]:
+        """The edits from the text that a patch meets on the pin to `ours`, which upstream has there."""
+        return self._before(Way.BARE, path, ours, index).left
+
+    def _before(self, way: Way, path: bytes, ours: Slot, index: int) -> _File:
+        """A path on its way to a patch: from upstream's version past the patches before it, or with them laid in.
+
+        Questions come mostly patch after patch, so this goes on from the last one."""
+        users = self._users[path]
+        upto = bisect_left(users, index)
+        slot, done, file = self._reached.get((way, path), (None, upto + 1, _ABSENT))
+        if slot != ours or done > upto:
+            done, file = 0, self._begin(self._own.chain.touched.place[path], ours)
+        for before in users[done:upto]:
+            change = self._own.of(before)[path]
+            file = self._onto(file, change).file if way is Way.LAID else self._passed_over(file, change)
+        self._reached[way, path] = ours, upto, file
+        return file
 
     def _merged(self, index: int, given: tuple[_File, ...]) -> tuple[tuple[_File, ...], _Verdict]:
         """A patch onto what it finds; where it does not merge, it is passed over."""

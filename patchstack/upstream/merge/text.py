@@ -11,6 +11,8 @@ from pygit2.enums import DiffOption
 
 from patchstack.upstream.merge.histogram import Edit, Places, histogram
 
+SHORT = 64
+"""Of a text with so few lines no other diff is asked first: that takes longer than it saves."""
 _BINARY_LOOK = 8000  # git takes a file with a NUL in so many first bytes for binary (xdiff-interface.c)
 _NEAR = 3  # conflicts with so few common lines between them are one (xmerge.c, xdl_simplify_non_conflicts)
 
@@ -69,7 +71,8 @@ def edits(old: bytes, new: bytes, index: Places | None = None) -> tuple[Edit, ..
         return ()
     if not old or not new:
         return (Edit(0, len(_lines(old)), 0, len(_lines(new))),)
-    return histogram(_lines(old), _lines(new), myers(old, new), index)
+    before, after = _lines(old), _lines(new)
+    return histogram(before, after, myers(old, new) if len(before) > SHORT else None, index)
 
 
 def myers(old: bytes, new: bytes, flags: DiffOption = DiffOption.NORMAL) -> tuple[Edit, ...]:
