@@ -180,11 +180,8 @@ class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary
     breaking: tuple[BreakingEntry, ...]
     forecast: ForecastEntry | None
     warnings: tuple[str, ...]
-<<<<<<< HEAD
     checks: tuple[CheckAheadEntry, ...] = ()
-=======
     mend: tuple[MendEntry, ...] = ()
->>>>>>> 793299a (canary's document has what to mend and what that frees; patches of one number are named everywhere; a killed adoption is finished by the same command)
 
 
 def canary_document(result: Canary, forecast: Forecast | None) -> CanaryDocument:
@@ -203,11 +200,8 @@ def canary_document(result: Canary, forecast: Forecast | None) -> CanaryDocument
         breaking=tuple(_breaking(commit, patches) for commit, patches in breaking(result)),
         forecast=_forecast(forecast) if forecast is not None else None,
         warnings=tuple(result.warnings),
-<<<<<<< HEAD
         checks=tuple(map(_check, result.checks)),
-=======
         mend=tuple(map(_mend, to_mend(result))),
->>>>>>> 793299a (canary's document has what to mend and what that frees; patches of one number are named everywhere; a killed adoption is finished by the same command)
     )
 
 
