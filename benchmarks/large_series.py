@@ -9,14 +9,17 @@ interleaved:
 - `sync`: `sync --to`, against `git rebase` of the same commits in a work tree (3,000 patches without conflict).
 
 `--before` names another checkout of patchstack: its times are measured in the same rounds, and the ratio is printed.
+Each figure is wall time, then user and system time of all processes, which says more on a busy machine.
 Standard library and git only; the Python that runs it is the one measured with.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -25,6 +28,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import NamedTuple
 
 from benchmarks.generate import git_environment
 
@@ -101,23 +105,40 @@ class Case:
         return ran.stdout.decode()
 
 
-def patchstack(root: Path, case: Case, *args: str, cwd: Path | None = None) -> float:
-    """The seconds of one run of a checkout."""
+class Took(NamedTuple):
+    """What programs took, with all that they started: wall time, and user and system time, in seconds. A busy machine
+    changes the second less."""
+
+    wall: float
+    cpu: float
+
+
+@contextlib.contextmanager
+def watched(taken: list[Took]) -> Iterator[None]:
+    """Note what the programs that are run in a block take."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
+    yield
+    wall, after = perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    taken.append(Took(wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime))
+
+
+def patchstack(root: Path, case: Case, *args: str, cwd: Path | None = None) -> Took:
+    """What one run of a checkout takes."""
     environment = {name: value for name, value in git_environment().items() if not name.startswith("PYTHON")}
     environment |= {"PATCHSTACK_CACHE": str(case.directory / "cache"), "PYTHONPATH": str(root)}
     environment["PYTHONPYCACHEPREFIX"] = str(case.directory / f"compiled-{root.name}")
-    start = perf_counter()
-    ran = subprocess.run(
-        [sys.executable, "-m", "patchstack", *args], cwd=cwd, env=environment, capture_output=True, text=True
-    )
-    seconds = perf_counter() - start
+    taken: list[Took] = []
+    with watched(taken):
+        ran = subprocess.run(
+            [sys.executable, "-m", "patchstack", *args], cwd=cwd, env=environment, capture_output=True, text=True
+        )
     if ran.returncode not in (0, 1):
         raise SystemExit(f"patchstack {' '.join(args)}: {ran.returncode}\n{ran.stderr}")
-    return seconds
+    return taken[0]
 
 
-def apply_and_write(case: Case) -> float:
-    """The seconds of one `git apply --cached` of all patches, and `git write-tree`."""
+def apply_and_write(case: Case) -> Took:
+    """What is taken by one `git apply --cached` of all patches, and `git write-tree`."""
     with tempfile.TemporaryDirectory(dir=case.directory) as fresh:
         (Path(fresh) / "objects").mkdir()
         environment = git_environment() | {
@@ -126,28 +147,29 @@ def apply_and_write(case: Case) -> float:
             "GIT_OBJECT_DIRECTORY": f"{fresh}/objects",
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(case.repo / "objects"),
         }
-        start = perf_counter()
         files = [str(path) for path in sorted(case.series.iterdir())]
-        for args in (("read-tree", "pin"), (*_APPLY, "--cached", *files), ("write-tree",)):
-            subprocess.run(["git", *args], cwd=fresh, env=environment, check=True, stdout=subprocess.DEVNULL)
-        return perf_counter() - start
+        taken: list[Took] = []
+        with watched(taken):
+            for args in (("read-tree", "pin"), (*_APPLY, "--cached", *files), ("write-tree",)):
+                subprocess.run(["git", *args], cwd=fresh, env=environment, check=True, stdout=subprocess.DEVNULL)
+        return taken[0]
 
 
-def rebase(case: Case) -> float:
-    """The seconds of `git rebase` in a work tree that is checked out before."""
+def rebase(case: Case) -> Took:
+    """What is taken by `git rebase` in a work tree that is checked out before."""
     work = case.directory / "rebased"
     subprocess.run(["git", "clone", "-q", "-s", "-b", "fork", case.repo, work], check=True, env=git_environment())
     environment = git_environment() | {"GIT_COMMITTER_NAME": "B", "GIT_COMMITTER_EMAIL": "b@example.com"}
-    start = perf_counter()
+    taken: list[Took] = []
     command = ["git", "-c", "gc.auto=0", "rebase", "-q", "--onto", "origin/upstream", "origin/pin", "fork"]
-    subprocess.run(command, cwd=work, env=environment, check=True, capture_output=True)
-    seconds = perf_counter() - start
+    with watched(taken):
+        subprocess.run(command, cwd=work, env=environment, check=True, capture_output=True)
     shutil.rmtree(work)
-    return seconds
+    return taken[0]
 
 
-def sync(root: Path, case: Case) -> float:
-    """The seconds of a whole sync, with a check-out of its own."""
+def sync(root: Path, case: Case) -> Took:
+    """What is taken by a whole sync, with a check-out of its own."""
     place = case.directory / "workspace"
     place.mkdir()
     (place / "patchstack.yaml").write_text(
@@ -156,22 +178,22 @@ def sync(root: Path, case: Case) -> float:
     )
     (place / "patches").mkdir()
     patchstack(root, case, "export", cwd=place)
-    seconds = patchstack(root, case, "sync", "--to", "upstream", "--worktree", "work", cwd=place)
+    taken = patchstack(root, case, "sync", "--to", "upstream", "--worktree", "work", cwd=place)
     shutil.rmtree(place)
-    return seconds
+    return taken
 
 
 def measure(case: Case, what: str, rounds: int, before: Path | None) -> None:
     """Measure one thing in some rounds, and print medians and ratios."""
     sources = ("--patches", str(case.series), "--upstream", str(case.repo), "--pin", case.pin)
     canary = ("canary", *sources, "--to", "upstream", "--blame", "--json")
-    runs: dict[str, Callable[[Path], float]] = {
+    runs: dict[str, Callable[[Path], Took]] = {
         "verify": lambda root: patchstack(root, case, "verify", "--apply-only", "--json", *sources),
         "strict": lambda root: patchstack(root, case, *canary, "--strict"),
         "threeway": lambda root: patchstack(root, case, *canary),
         "sync": lambda root: sync(root, case),
     }
-    times: dict[str, list[float]] = {}
+    times: dict[str, list[Took]] = {}
     for number in range(rounds + (what == "verify")):
         taken = {"now": runs[what](_ROOT)}
         if before is not None:
@@ -179,14 +201,19 @@ def measure(case: Case, what: str, rounds: int, before: Path | None) -> None:
         if what in ("verify", "sync"):
             taken["git"] = apply_and_write(case) if what == "verify" else rebase(case)
         if number or what != "verify":  # the first run compiles and warms the disk
-            for name, seconds in taken.items():
-                times.setdefault(name, []).append(seconds)
-    told = ", ".join(f"{name} {median(each):.2f} s" for name, each in times.items())
+            for name, took in taken.items():
+                times.setdefault(name, []).append(took)
+    told = ", ".join(
+        f"{name} {median(one.wall for one in each):.2f} s (CPU {median(one.cpu for one in each):.2f} s)"
+        for name, each in times.items()
+    )
     ratios = []
     for name in ("git", "before"):
         if name in times:
-            each = [one / other for one, other in zip(times["now"], times[name], strict=True)]
-            ratios.append(f"now/{name} {median(each):.2f} ({min(each):.2f} to {max(each):.2f})")
+            pairs = list(zip(times["now"], times[name], strict=True))
+            wall, cpu = [one.wall / other.wall for one, other in pairs], [one.cpu / other.cpu for one, other in pairs]
+            shown = f"{median(wall):.2f} ({min(wall):.2f} to {max(wall):.2f}; CPU {median(cpu):.2f})"
+            ratios.append(f"now/{name} {shown}")
     print(f"{what}: {told}; {'; '.join(ratios)}", flush=True)
 
 
