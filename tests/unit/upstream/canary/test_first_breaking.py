@@ -26,7 +26,8 @@ def test_a_cascade_goes_back_to_the_patch_it_needs_not_to_the_last_one_that_fail
     one, two, three = (patch["first_broken"] for patch in look(fork, run_cli, "--blame")["patches"])
     assert (one["pr"], two["pr"], three["pr"]) == (2, 1, 2)
     assert (one["root"], two["root"], three["root"]) == (True, True, False)
-    assert (three["caused_by"], three["causes"]) == ("0001-Needed.patch", ["0001-Needed.patch"])
+    assert three["caused_by"] == "0001-Needed.patch"
+    assert three["causes"] == ["0001-Needed.patch"]
 
 
 def test_what_to_mend_is_grouped_by_commit_and_what_frees_the_most_comes_first(tmp_path: Path, run_cli: RunCli) -> None:
