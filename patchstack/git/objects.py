@@ -197,14 +197,18 @@ class Objects:
     def want(self, oids: Iterable[str]) -> None:
         """Fetch those of the objects that are nowhere, all at once, where that is possible; `read` then finds them."""
         if self.fetch is not None:
-            missing = [oid for oid in dict.fromkeys(oids) if not self.has(oid)]
+            missing = self.missing(oids)
             if missing:
                 self.fetch(missing)
 
     def has(self, oid: str) -> bool:
-        if oid in self.made:
-            return True
-        return self._odb is not None and self._odb.has(oid)
+        """Whether an object is here."""
+        return not self.missing((oid,))
+
+    def missing(self, oids: Iterable[str]) -> list[str]:
+        """Those of some objects that are not here, each once, in their order."""
+        wanted = [oid for oid in dict.fromkeys(oids) if oid not in self.made]
+        return self._odb.missing(wanted) if self._odb is not None else wanted
 
     def blob(self, oid: str, path: str = "") -> bytes:
         """A file's content. `path` is named where the object is missing."""

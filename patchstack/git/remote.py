@@ -315,7 +315,7 @@ def fetch_into_cache(objects: Objects, cache: Cache, sources: Sequence[str | Pat
                 directory = cache.objects(url, wanted)
                 if directory is not None:
                     objects.add_directory(directory, shown_url(url))
-                wanted = [oid for oid in wanted if not objects.has(oid)]
+                wanted = objects.missing(wanted)
 
     return fetch
 

@@ -9,12 +9,13 @@ import tempfile
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from patchstack.git import run as git
 from patchstack.git.scratch import make_bare_repository
 from patchstack.process import Child
 
+_AT_ONCE = 256  # ids in one question: all the answers to it must fit into a pipe, of 16 KiB at the least
 _NOTHING = "f" * 40  # not zeros: git answers those without looking
 
 
@@ -31,8 +32,8 @@ class StoredObjects:
 
     def __init__(self) -> None:
         self._directories: list[Path] = []
-        self._contents = _Batch("--batch")
-        self._checks = _Batch("--batch-check")
+        self._contents = _Batch("--batch", self._directories)
+        self._checks = _Batch("--batch-check", self._directories)
 
     def add(self, directory: Path) -> None:
         """Read from an object directory as well. git reads the list of directories once, so it is started again."""
@@ -42,35 +43,36 @@ class StoredObjects:
 
     def read(self, oid: str) -> tuple[str, bytes] | None:
         """Kind and content of an object; None if it is not stored. Raises `Damaged`."""
-        found = self._contents.ask(oid, self._directories)
-        return (found.kind, found.content) if found is not None else None
+        return self._contents.ask(oid)
 
-    def has(self, oid: str) -> bool:
-        """Whether an object is stored. Its content is not read."""
-        return self._checks.ask(oid, self._directories) is not None
-
-
-class _Answer(NamedTuple):
-    kind: str
-    content: bytes
+    def missing(self, oids: Sequence[str]) -> list[str]:
+        """Those of the objects that are not stored, in their order. Contents are not read, so a damaged one is here."""
+        return [oid for at in range(0, len(oids), _AT_ONCE) for oid in self._checks.missing(oids[at : at + _AT_ONCE])]
 
 
 class _Batch:
-    """One `git cat-file`, started when it is first asked. `option` says whether it prints contents."""
+    """One `git cat-file`, started when it is first asked: with `--batch` for contents, or with `--batch-check`."""
 
-    def __init__(self, option: str) -> None:
+    def __init__(self, option: str, directories: Sequence[Path]) -> None:
         self._option = option
+        self._directories = directories
         self._git: _Running | None = None
 
-    def ask(self, oid: str, directories: Sequence[Path]) -> _Answer | None:
-        """What git says of an object; None if it does not have it. Raises `Damaged`."""
+    def ask(self, oid: str) -> tuple[str, bytes] | None:
+        """Kind and content of an object; None if git does not have it. Raises `Damaged`."""
         if self._git is None:
-            self._git = _Running(self._option, directories)
+            self._git = _Running(self._option, self._directories)
         try:
-            return self._git.ask(oid, contents=self._option == "--batch")
+            return self._git.ask(oid)
         except Damaged:
             self.end()  # git has ended, or what it prints next is not an answer
             raise
+
+    def missing(self, oids: Sequence[str]) -> list[str]:
+        """Those of some objects, at most `_AT_ONCE`, that git does not have."""
+        if self._git is None:
+            self._git = _Running(self._option, self._directories)
+        return self._git.missing(oids)
 
     def end(self) -> None:
         """End git. It is started again when it is asked again."""
@@ -96,13 +98,23 @@ class _Running:
         self.end = weakref.finalize(self, _end, child, complaints, self._scratch)
         self._ask(_NOTHING)  # answered after git has read the list of directories, and complained of it
 
-    def ask(self, oid: str, *, contents: bool) -> _Answer | None:
-        """What git says of an object; None if it does not have it. Raises `Damaged`."""
+    def missing(self, oids: Sequence[str]) -> list[str]:
+        """Those of some objects that git does not have. So many answers must fit into a pipe."""
+        self._begin()
+        self._ask("\n".join(oids))
+        return [oid for oid in oids if self._read.readline().endswith(b" missing\n")]
+
+    def _begin(self) -> None:
+        """Wait for the first answer. Then git has read the repository and the list of directories."""
         if self._scratch is not None:
             self._read.readline()
             self._before = self._complained()
             shutil.rmtree(self._scratch, ignore_errors=True)
             self._scratch = None
+
+    def ask(self, oid: str) -> tuple[str, bytes] | None:
+        """Kind and content of an object; None if git does not have it. Raises `Damaged`."""
+        self._begin()
         self._ask(oid)
         head = self._read.readline()
         if head.endswith(b" missing\n"):
@@ -112,16 +124,14 @@ class _Running:
         words = head.split()
         if len(words) != 3:
             raise Damaged(self._complaint())
-        content = b""
-        if contents:
-            content = self._read.read(int(words[2]))
-            if self._read.read(1) != b"\n":
-                raise Damaged(self._complaint())
-        return _Answer(words[1].decode("ascii"), content)
+        content = self._read.read(int(words[2]))
+        if self._read.read(1) != b"\n":
+            raise Damaged(self._complaint())
+        return words[1].decode("ascii"), content
 
-    def _ask(self, oid: str) -> None:
+    def _ask(self, oids: str) -> None:
         with contextlib.suppress(BrokenPipeError):  # then there is no answer either
-            self._write.write(oid.encode() + b"\n")
+            self._write.write(oids.encode() + b"\n")
             self._write.flush()
 
     def _complained(self) -> int:

@@ -144,7 +144,7 @@ def _fetch_on_demand(objects: Objects, cache: Cache, remotes: Sequence[Remote], 
         nonlocal ahead
         if ahead is None:
             ahead = []
-            ahead = [oid for oid in _needed(objects, base, series) if not objects.has(oid)]
+            ahead = objects.missing(_needed(objects, base, series))
             oids = [*oids, *ahead]
         fetch(list(dict.fromkeys(oids)))
 

@@ -171,7 +171,8 @@ def with_absent(source: Source) -> Source:
     files = list(_walk(source.objects, source.tree))
     with contextlib.suppress(PatchstackError):  # what is still missing is found below, and named
         source.objects.want(oid for _, _, oid in files)
-    absent = [path for path, _, oid in files if not source.objects.has(oid)]
+    missing = frozenset(source.objects.missing(oid for _, _, oid in files))
+    absent = [path for path, _, oid in files if oid in missing]
     code = [path for path in absent if PurePosixPath(path).suffix.lower() in _CODE]
     if code:
         raise MissingError(

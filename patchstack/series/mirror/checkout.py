@@ -330,4 +330,5 @@ def absent_files(objects: Objects, tree: str) -> list[bytes]:
     """The files of a tree whose contents are not to be had: a partial clone lacks what no patch touches."""
     blobs = {path: oid for path, (mode, oid) in TreeOverlay(objects, tree).files() if mode != SUBMODULE}
     objects.want(blobs.values())
-    return sorted(path for path, oid in blobs.items() if not objects.has(oid))
+    missing = frozenset(objects.missing(blobs.values()))
+    return sorted(path for path, oid in blobs.items() if oid in missing)

@@ -62,7 +62,7 @@ def prepare(bench: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upst
     wanted = list(sync_target.contents(objects, items))
     objects.want(wanted)
     touched = sync_target.paths_touched(objects, items) & set(absent)
-    _refuse_missing(bench, sum(not objects.has(oid) for oid in wanted) + len(touched))
+    _refuse_missing(bench, len(objects.missing(wanted)) + len(touched))
     if absent:
         notes.append(f"the contents of {_files(len(absent))} are not to be had: the work tree is sparse, without them")
     shared_rerere.bring(bench.shared, tree.git_dir / "rr-cache")

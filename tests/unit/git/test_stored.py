@@ -48,9 +48,9 @@ def test_every_kind_is_read_with_its_content(tmp_path: Path, packed: bool) -> No
         assert found is not None
         assert found[0] == repo.git("cat-file", "-t", oid)
         assert object_id(*found) == oid
-        assert objects.has(oid)
+        assert objects.missing([oid]) == []
     assert objects.read(ABSENT) is None
-    assert not objects.has(ABSENT)
+    assert objects.missing([ABSENT]) == [ABSENT]
 
 
 def test_git_is_started_once_and_only_when_it_is_asked(tmp_path: Path) -> None:
@@ -85,6 +85,19 @@ def test_an_object_that_is_written_later_is_found(tmp_path: Path) -> None:
     assert objects.read(later) == ("blob", b"later\n")
 
 
+def test_of_many_objects_those_that_are_missing_are_told_in_their_order(tmp_path: Path) -> None:
+    repo, blob = a_repo(tmp_path)
+    absent = [f"{number:040x}" for number in range(1, 3_000)]
+    many = [one for oid in absent for one in (oid, blob)]
+    assert stored(repo).missing(many) == absent
+    assert stored(repo).missing([]) == []
+    opened = Objects()
+    assert opened.missing([blob]) == [blob]
+    opened.add_directory(repo.path / ".git" / "objects", "the clone")
+    made = opened.add("blob", b"ours\n")
+    assert opened.missing([*many, made, *many]) == absent
+
+
 def test_a_directory_that_is_gone_makes_nothing_damaged(tmp_path: Path) -> None:
     """git complains of an alternate that does not exist; an object that is missing is still only missing."""
     repo, blob = a_repo(tmp_path)
@@ -104,6 +117,7 @@ def test_a_damaged_object_is_told_and_the_next_one_is_read(tmp_path: Path, damag
     objects = stored(repo)
     with pytest.raises(Damaged):
         objects.read(blob)
+    assert damage == "head" or objects.missing([blob]) == []
     assert objects.read(repo.head()) is not None
     opened = Objects()
     opened.add_directory(repo.path / ".git" / "objects", "the clone")
@@ -146,13 +160,13 @@ def test_nothing_of_a_partial_clone_is_fetched(tmp_path: Path) -> None:
     objects = stored(clone)
     assert objects.read(repo.head()) is not None
     assert objects.read(blob) is None
-    assert not objects.has(blob)
+    assert objects.missing([blob, repo.head()]) == [blob]
 
 
 def test_git_ends_with_what_it_reads_for_and_leaves_nothing(tmp_path: Path) -> None:
     repo, blob = a_repo(tmp_path)
     objects = stored(repo)
-    assert objects.has(blob)
+    assert not objects.missing([blob])
     objects.read(blob)
     assert len(children()) == 2
     assert os.listdir(tempfile.gettempdir()) == []
