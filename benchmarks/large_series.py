@@ -122,11 +122,22 @@ def watched(taken: list[Took]) -> Iterator[None]:
     taken.append(Took(wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime))
 
 
-def patchstack(root: Path, case: Case, *args: str, cwd: Path | None = None) -> Took:
-    """What one run of a checkout takes."""
+def environment_of(root: Path, case: Case) -> dict[str, str]:
+    """The environment in which a checkout runs."""
     environment = {name: value for name, value in git_environment().items() if not name.startswith("PYTHON")}
     environment |= {"PATCHSTACK_CACHE": str(case.directory / "cache"), "PYTHONPATH": str(root)}
-    environment["PYTHONPYCACHEPREFIX"] = str(case.directory / f"compiled-{root.name}")
+    return environment | {"PYTHONPYCACHEPREFIX": str(case.directory / f"compiled-{root.name}")}
+
+
+def byte_compile(root: Path, case: Case) -> None:
+    """Compile a checkout, as an installed one is."""
+    command = [sys.executable, "-m", "compileall", "-q", str(root / "patchstack")]
+    subprocess.run(command, env=environment_of(root, case), check=True)
+
+
+def patchstack(root: Path, case: Case, *args: str, cwd: Path | None = None) -> Took:
+    """What one run of a checkout takes."""
+    environment = environment_of(root, case)
     taken: list[Took] = []
     with watched(taken):
         ran = subprocess.run(
@@ -194,6 +205,8 @@ def measure(case: Case, what: str, rounds: int, before: Path | None) -> None:
         "sync": lambda root: sync(root, case),
     }
     times: dict[str, list[Took]] = {}
+    for root in filter(None, (_ROOT, before)):
+        byte_compile(root, case)
     for number in range(rounds + (what == "verify")):
         taken = {"now": runs[what](_ROOT)}
         if before is not None:

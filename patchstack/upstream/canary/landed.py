@@ -253,5 +253,6 @@ def drop_reason(like: Likeness) -> str:
 
 
 def commit_named(commit: UpstreamCommit) -> str:
-    """An upstream commit by its label, id and day."""
-    return f"upstream {commit.label} ({commit.oid[:12]}, {commit.date})"
+    """An upstream commit by its pull request, id and day."""
+    told = commit.date if commit.pr is None else f"{commit.oid[:12]}, {commit.date}"
+    return f"upstream {commit.label} ({told})"

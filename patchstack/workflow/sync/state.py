@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -156,13 +156,18 @@ def places_of(items: Sequence[Item], names: Sequence[str]) -> list[int]:
 
 def save_state(directory: Path, state: SyncState) -> SyncState:
     """Write a state, in one step; gives it back. Raises `MissingError` for what the disk refuses."""
-    text = json.dumps({"schema": SCHEMA, **asdict(state)}, indent=1, ensure_ascii=True)
+    # Without indents and copies: a series may have thousands of patches, and this is written again and again.
+    text = json.dumps({"schema": SCHEMA, **_fields(state), "items": [_fields(item) for item in state.items]})
     try:
         directory.mkdir(parents=True, exist_ok=True)
         replace_file(directory / FILE_NAME, text.encode() + b"\n")
     except OSError as error:
         raise MissingError(f"{directory} cannot be written: {error.strerror or error}") from error
     return state
+
+
+def _fields(value: SyncState | Item) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def load_state(directory: Path) -> SyncState | None:
@@ -190,10 +195,10 @@ def load_state(directory: Path) -> SyncState | None:
 
 
 def _item(one: Mapping[str, Any]) -> Item:
-    fields = dict(one)
-    fields["fate"] = Fate(fields["fate"])
-    fields["remembered"] = tuple(map(str, fields["remembered"]))
-    return Item(**fields)
+    values = dict(one)
+    values["fate"] = Fate(values["fate"])
+    values["remembered"] = tuple(map(str, values["remembered"]))
+    return Item(**values)
 
 
 def _not_ours(path: Path, why: str) -> ConfigError:

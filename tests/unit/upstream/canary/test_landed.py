@@ -42,7 +42,10 @@ def test_a_patch_that_landed_as_it_is_names_its_commit_and_the_words_for_the_dro
 def test_a_patch_on_top_of_one_that_landed_with_it_has_landed_too(tmp_path: Path, run_cli: RunCli) -> None:
     steps: Steps = (("One", kernel(l10="p1")), ("Two", kernel(l10="p1", l11="p2")))
     fork = moved(tmp_path, steps, ("Both", kernel(l10="p1", l11="p2")))
-    assert states(look(fork, run_cli)) == ["landed", "landed"]
+    found = look(fork, run_cli)
+    assert states(found) == ["landed", "landed"]
+    commit = found["upstream"]["commit"][:12]
+    assert found["patches"][0]["like"]["drop_why"] == f"landed as upstream {commit} (2025-06-15)"
 
 
 def test_a_wholly_landed_series_has_nothing_left_to_carry(tmp_path: Path, run_cli: RunCli) -> None:
