@@ -20,7 +20,7 @@ _OPENS = re.compile(
     r"(?:template\s*<.*>\s*)?(?:typedef\s+|export\s+|static\s+|inline\s+)*"
     r"(?P<word>struct|class|enum|union|namespace|def|function|fn|impl|trait|extern)\b"
     r"(?:\s+(?:class|struct))?(?:\s+(?:alignas\s*\([^)]*\)|__\w+__(?:\(\([^)]*\)\))?|[A-Z][A-Z0-9_]+(?=\s+[A-Za-z_])))*"
-    r"\s*(?P<name>[A-Za-z_$][\w$:]*)?"
+    r"\s*(?P<name>[A-Za-z_$][\w$]*(?:::[A-Za-z_$][\w$]*)*)?"
 )
 _TABLE = re.compile(r"([A-Za-z_$][\w$:]*)\s*(?:\[[^\]]*\]\s*)*=\s*(?!.*;\s*$)")
 _LABEL = re.compile(r"\s*(?:[A-Za-z_]\w*|case\b.*|default)\s*:(?!:)\s*(?://.*)?$")

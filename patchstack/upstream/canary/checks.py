@@ -75,9 +75,10 @@ def _look(checker: Checker, histories: Sequence[_History], trees: SeriesTrees, c
     for history in histories:
         row = checker.row(history.check, trees)
         number = history.check.patch
-        if row.verdict is Verdict.PASS and number in trees.absent and number is not None:
+        against = row.found.new or row.found.places or row.found.lost
+        if number in trees.absent and number is not None and not against:
             # What is there of a patch that does not merge promises nothing.
-            found = Found(verdict=Verdict.INVALID, reason=f"{trees.absent[number]}; else {row.found.reason}")
+            found = Found(verdict=Verdict.INVALID, reason=trees.absent[number])
             row = replace(row, found=found)
         history.add(row, commit)
 

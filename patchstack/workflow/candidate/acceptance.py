@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchstack.evidence.ledger import Candidate, Decision, Ledger
@@ -95,6 +95,7 @@ def accept(
     check_ready(way, terms, machine)
     kept = Evidence(machine.workspace.root / "evidence")
     terms = carried_terms(machine.workspace.path, terms, kept)
+    terms = replace(terms, engine=machine.connection.open_another)
     steps = _examined(way, cache, terms, machine, told)
     evidence = evidence_of(way, terms, steps, kept, machine.known)
     if exit_code(step.verdict for step in steps):

@@ -1,0 +1,107 @@
+"""Checks on an upstream that moves on: the first commit on which each fails, and the sites that are new since."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import RunCli
+from tests.support.builders import Changes, Fork, numbered
+from tests.support.moving import kernel, moved
+
+ALIEN = "void first() {\n    alloc(1);\n}\n"
+CHECKS = """\
+series:
+  mine:
+    patches: {series}
+    upstream: {upstream}
+    pin: "{pin}"
+    checks:
+      - name: allocations
+        what: Each allocation is traced.
+        patch: 1
+        kind: sites
+        pattern: 'alloc\\('
+        files: ["src/**"]
+        recorded: "2026-11-22: at the pin"
+        sites:
+          src/other.cpp: [first]
+      - name: hook
+        patch: 1
+        kind: present
+        pattern: 'changed by commit 1'
+"""
+
+
+def upstream_of(directory: Path, *steps: tuple[str, Changes]) -> Fork:
+    """A fork of three patches of the kernel, and an upstream that allocates."""
+    files: Changes = {"src/kernel.cu": numbered(300), "src/other.cpp": ALIEN, "docs/notes.txt": "one\n"}
+    forked: list[tuple[str, Changes]] = [
+        (f"Change {n} of a kernel", kernel(**{f"l{10 * k}": f"changed by commit {k}" for k in range(1, n + 1)}))
+        for n in (1, 2, 3)
+    ]
+    fork = moved(directory, tuple(forked), *steps, files=files)
+    (directory / "patchstack.yaml").write_text(
+        CHECKS.format(series=fork.series, upstream=fork.upstream.path, pin=fork.pin)
+    )
+    return fork
+
+
+def looked(directory: Path, run_cli: RunCli, code: int, *options: str) -> dict[str, dict[str, Any]]:
+    """The checks of a canary run, by name."""
+    ran = run_cli("canary", "--workspace", directory / "patchstack.yaml", "--to", "main", "--json", *options)
+    assert ran.code == code, ran
+    return {one["check"]["name"]: one for one in ran.document["checks"]}
+
+
+STEPS: tuple[tuple[str, Changes], ...] = (
+    ("Write the docs", {"docs/notes.txt": "two\n"}),
+    ("Add a case", {"src/more.cpp": "void second() {\n    alloc(2);\n}\n"}),
+    ("Write more", {"docs/notes.txt": "three\n"}),
+    ("Add another case", {"src/other.cpp": ALIEN + "\nvoid third() {\n    alloc(3);\n}\n"}),
+)
+
+
+def test_the_commit_that_adds_a_case_is_named(tmp_path: Path, run_cli: RunCli) -> None:
+    upstream_of(tmp_path, *STEPS)
+    found = looked(tmp_path, run_cli, 1, "--blame")
+    one = found["allocations"]
+    assert one["check"]["verdict"] == "FAIL"
+    assert one["at_pin"] == "PASS"
+    assert one["first_fails"]["subject"] == "Add a case"
+    since = {change["name"]: (change["change"], change["since"]["subject"]) for change in one["changes"]}
+    assert since == {"second": ("new", "Add a case"), "third": ("new", "Add another case")}
+    assert (found["hook"]["check"]["verdict"], found["hook"]["first_fails"]) == ("PASS", None)
+
+
+def test_without_blame_no_commit_is_named(tmp_path: Path, run_cli: RunCli) -> None:
+    upstream_of(tmp_path, *STEPS)
+    one = looked(tmp_path, run_cli, 1)["allocations"]
+    assert (one["check"]["verdict"], one["first_fails"]) == ("FAIL", None)
+    assert {change["since"] for change in one["changes"]} == {None}
+
+
+def test_a_case_that_comes_and_goes_is_told_and_passes(tmp_path: Path, run_cli: RunCli) -> None:
+    upstream_of(tmp_path, STEPS[1], ("Take it out", {"src/more.cpp": None}))
+    one = looked(tmp_path, run_cli, 0, "--blame")["allocations"]
+    assert (one["check"]["verdict"], one["first_fails"]["subject"], one["changes"]) == ("PASS", "Add a case", [])
+
+
+def test_a_patch_that_does_not_merge_promises_nothing_but_its_new_sites_are_seen(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    upstream_of(tmp_path, ("Change its line", kernel(l10="upstream's own")), STEPS[1])
+    found = looked(tmp_path, run_cli, 1, "--blame")
+    assert found["hook"]["check"]["verdict"] == "INVALID"
+    assert "does not merge there" in found["hook"]["check"]["reason"]
+    assert found["allocations"]["first_fails"]["subject"] == "Add a case"
+
+
+def test_the_screen_names_site_and_commit(tmp_path: Path, run_cli: RunCli) -> None:
+    fork = upstream_of(tmp_path, *STEPS[:2])
+    ran = run_cli("canary", "--workspace", tmp_path / "patchstack.yaml", "--to", "main", "--blame")
+    commit = fork.upstream.head()[:12]
+    assert ran.code == 1
+    assert f"    fails first on Add a case ({commit}, A U Thor, 2025-06-15; commit 1 after the pin)" in ran.stdout
+    assert f"    new site second in src/more.cpp since {commit}" in ran.stdout
+    assert ran.stdout.splitlines()[-1] == "FAIL  mine: checks: 1 PASS, 1 FAIL"
