@@ -78,6 +78,7 @@ class Checker:
         self._objects = objects
         self._touched = touched
         self._files = TreeFiles(objects)
+        self._selections: dict[str, Selection] = {}
         self._scanner = Scanner(objects)
         self._open = engine
         self._engine: Engine | None = None
@@ -107,23 +108,24 @@ class Checker:
         try:
             files = self._files.select(tree, self._selection(check))
             others = self._files.select(tree, Selection(globs=needs)) if needs else ()
-            why = "" if files else _NO_FILES
-            why = _unmatched(check.files, files) or _unmatched(needs, others) or why
-            if why:
-                return Found(verdict=Verdict.INVALID, reason=why)
             key = (check.name, files, others)
             found = self._known.get(key)
             if found is None:
-                self.judged += 1
-                found = self._known[key] = self._judged(check, files, others)
+                why = "" if files else _NO_FILES
+                why = _unmatched(check.files, files) or _unmatched(needs, others) or why
+                self.judged += not why
+                invalid = Found(verdict=Verdict.INVALID, reason=why)
+                found = self._known[key] = invalid if why else self._judged(check, files, others)
         except MissingError as error:
             return Found(verdict=Verdict.INVALID, reason=error.message)
         return found
 
     def _selection(self, check: Check) -> Selection:
-        if check.files:
-            return Selection(globs=check.files)
-        return Selection(paths=self._touched.get(check.patch, frozenset()))
+        found = self._selections.get(check.name)
+        if found is None:
+            paths = () if check.files else self._touched.get(check.patch, ())
+            found = self._selections[check.name] = Selection(globs=check.files, paths=paths)
+        return found
 
     def _judged(self, check: Check, files: tuple[TreeFile, ...], others: tuple[TreeFile, ...]) -> Found:
         kind = kind_of(check.kind)

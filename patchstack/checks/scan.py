@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterable
 
+from patchstack.checks.literals import needed_texts
 from patchstack.checks.model import Place, TreeFile
 from patchstack.checks.scopes import scope_at
 from patchstack.git.objects import Objects
 
+_KEPT = 64 << 20  # bytes of contents that are kept
 _LOOKED_AT = 8000  # bytes in which git looks for a NUL to tell a binary file
 
 
@@ -23,6 +26,9 @@ class Scanner:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._hits: dict[tuple[str, str], tuple[tuple[int, str], ...]] = {}
+        self._needed: dict[str, tuple[bytes, ...]] = {}
+        self._contents: OrderedDict[str, bytes] = OrderedDict()
+        self._size = 0
 
     def places(self, pattern: re.Pattern[str], files: Iterable[TreeFile]) -> tuple[Place, ...]:
         """Every place, by file and line. Raises `MissingObject` if a content is not available, `MatchesNothing`."""
@@ -36,8 +42,25 @@ class Scanner:
         key = (pattern.pattern, oid)
         found = self._hits.get(key)
         if found is None:
-            found = self._hits[key] = _searched(pattern, self._objects.blob(oid, path))
+            needed = self._needed.get(pattern.pattern)
+            if needed is None:
+                needed = self._needed[pattern.pattern] = needed_texts(pattern)
+            content = self._content(oid, path)
+            may_match = not needed or any(text in content for text in needed)
+            found = self._hits[key] = _searched(pattern, content) if may_match else ()
         return found
+
+    def _content(self, oid: str, path: str) -> bytes:
+        """A content; those used last are kept, as the next check often looks at the same."""
+        content = self._contents.get(oid)
+        if content is not None:
+            self._contents.move_to_end(oid)
+            return content
+        content = self._contents[oid] = self._objects.blob(oid, path)
+        self._size += len(content)
+        while self._size > _KEPT and len(self._contents) > 1:
+            self._size -= len(self._contents.popitem(last=False)[1])
+        return content
 
 
 def _searched(pattern: re.Pattern[str], content: bytes) -> tuple[tuple[int, str], ...]:

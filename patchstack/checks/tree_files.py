@@ -26,6 +26,7 @@ class Selection:
         self.key = (self._globs, self._paths)
 
     def matches(self, path: str) -> bool:
+        """Whether a file is meant."""
         return path in self._paths or (bool(self._globs) and matching(path, self._globs) is not None)
 
     def may_hold(self, directory: str) -> bool:
@@ -52,6 +53,7 @@ class TreeFiles:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._listed: dict[tuple[object, str, str], tuple[TreeFile, ...]] = {}
+        self._entries: dict[str, tuple[tuple[int, str, str], ...]] = {}
 
     def select(self, tree: str, selection: Selection) -> tuple[TreeFile, ...]:
         """The regular files of a tree that are meant, by path. Raises `MissingObject` if a directory is missing."""
@@ -64,8 +66,8 @@ class TreeFiles:
         if known is not None:
             return known
         found: list[TreeFile] = []
-        for mode, raw, entry in self._objects.tree(oid):
-            path = prefix + raw.decode("utf-8", "surrogateescape")
+        for mode, name, entry in self._directory(oid):
+            path = prefix + name
             if mode == DIRECTORY:
                 if may_hold(path):
                     found.extend(self._below(entry, f"{path}/", key, matches, may_hold))
@@ -73,3 +75,12 @@ class TreeFiles:
                 found.append(TreeFile(path=path, mode=mode, oid=entry))
         listed = self._listed[key, prefix, oid] = tuple(found)
         return listed
+
+    def _directory(self, oid: str) -> tuple[tuple[int, str, str], ...]:
+        """The entries of one directory: mode, name and id. Each check asks for the same ones."""
+        found = self._entries.get(oid)
+        if found is None:
+            listed = self._objects.tree(oid)
+            found = tuple((mode, name.decode("utf-8", "surrogateescape"), entry) for mode, name, entry in listed)
+            self._entries[oid] = found
+        return found
