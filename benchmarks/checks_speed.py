@@ -99,6 +99,7 @@ def by_patchstack(repo: Path, trees: Sequence[str], questions: Sequence[Question
             patch=None,
             files=one.globs,
             at_patch=False,
+            on_upstream=False,
             what="",
             seconds=60.0,
             file=repo,

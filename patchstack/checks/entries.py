@@ -55,7 +55,7 @@ def check_entry(row: CheckRow) -> CheckEntry:
         name=check.name,
         kind=check.kind,
         patch=check.patch,
-        at="patch" if check.at_patch else "series",
+        at=check.at,
         what=check.what,
         verdict=found.verdict.value,
         reason=found.reason,

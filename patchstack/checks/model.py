@@ -71,8 +71,9 @@ class Check:
     """One check of a series, as `patchstack.yaml` has it.
 
     `patch` is the number of its patch; None for a check of the whole series. `files` are globs; empty stands for the
-    files that the patch touches. `at_patch` says that the tree after the patch is looked at, not the last one.
-    `seconds` is what it may take on one tree. `file` and `line` are where it is written. `settings` are its kind's.
+    files that the patch touches. `at_patch` says that the tree after the patch is looked at, not the last one;
+    `on_upstream` that it is upstream alone, to tell whether a patch can go: such a check promises nothing. `seconds` is
+    what it may take on one tree. `file` and `line` are where it is written. `settings` are its kind's.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Check:
     patch: int | None
     files: tuple[str, ...]
     at_patch: bool
+    on_upstream: bool
     what: str
     seconds: float
     file: Path
@@ -90,6 +92,11 @@ class Check:
     def of(self) -> str:
         """Whose promise it is: a patch's number, or `series`."""
         return "series" if self.patch is None else f"{self.patch:04d}"
+
+    @property
+    def at(self) -> str:
+        """The tree that it looks at: `upstream`, `patch` or `series`."""
+        return "upstream" if self.on_upstream else "patch" if self.at_patch else "series"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

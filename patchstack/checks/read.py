@@ -31,6 +31,11 @@ def read_checks(config: SeriesConfig) -> tuple[Check, ...]:
     return tuple(found)
 
 
+def read_promises(config: SeriesConfig) -> tuple[Check, ...]:
+    """The same without those that look at upstream alone: these only tell whether a patch can go."""
+    return tuple(check for check in read_checks(config) if not check.on_upstream)
+
+
 def _read(node: Node) -> Check | None:
     before = len(node.problems)
     name = node.text("name", required=True) or ""
@@ -38,8 +43,8 @@ def _read(node: Node) -> Check | None:
         node.complain("name", "a check is named with letters, digits, dots, dashes and underscores")
     kind_name = node.text("kind", required=True)
     patch, at = _patch(node), node.text("at") or _SERIES
-    if at not in ("patch", _SERIES):
-        node.complain("at", f"{at!r} is neither patch nor series")
+    if at not in ("patch", _SERIES, "upstream"):
+        node.complain("at", f"{at!r} is none of patch, series, upstream")
     elif at == "patch" and patch is None:
         node.complain("at", "a check of the whole series has no patch to look at the tree after")
     files, what, time = node.texts("files"), node.text("what") or "", node.text("time")
@@ -63,6 +68,7 @@ def _read(node: Node) -> Check | None:
         patch=patch,
         files=files or (),
         at_patch=at == "patch",
+        on_upstream=at == "upstream",
         what=what,
         seconds=seconds or kind.seconds,
         file=node.path,

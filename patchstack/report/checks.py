@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from patchstack.checks.model import CheckRow
 from patchstack.report.table import Give, Table
-from patchstack.upstream.canary.checks import CheckAhead, SiteChange
+from patchstack.upstream.canary.checks import CheckAhead, Drop, SiteChange
 from patchstack.upstream.history import UpstreamCommit
 from patchstack.verdict import Verdict, verdict_line
 
@@ -54,6 +54,16 @@ def ahead_lines(checks: Sequence[CheckAhead]) -> Iterator[str]:
             yield f"    fails first on {_commit(one.first_fails)}"
         lines = [f"    {_change(change)}" for change in one.changes]
         yield from _some(lines or [f"    {line}" for line in row.found.output or (row.found.reason,)])
+
+
+def drop_lines(drops: Sequence[Drop]) -> Iterator[str]:
+    """Patches that can go, by the checks that they name, and those whose check could not be judged."""
+    for one in drops:
+        when = f": {one.when}" if one.when else ""
+        if one.can_go:
+            yield f"{one.file} can go{when}: check {one.check} is PASS on upstream alone ({one.found.reason})"
+        elif one.found.verdict is Verdict.INVALID:
+            yield f"{one.file}: Drop-Check: {one.check}: INVALID: {one.found.reason}"
 
 
 def _change(change: SiteChange) -> str:

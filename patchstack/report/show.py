@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from patchstack.git.patch.text import read_text
 from patchstack.git.patch.trailers import (
     DEFAULT,
+    DROP_CHECK,
+    DROP_WHEN,
     GATES,
     GROUP,
     NEW_GATES,
+    REASON,
     REPLACES,
+    SCOPE,
     SWITCH,
     UPSTREAM,
     Message,
@@ -22,7 +26,7 @@ from patchstack.report.text import printable
 from patchstack.series.files.directory import PatchFile
 from patchstack.series.status.surface import FileCount, ReadableDiff
 
-_METADATA = (SWITCH, DEFAULT, GATES, NEW_GATES, GROUP, UPSTREAM, REPLACES)
+_METADATA = (SWITCH, DEFAULT, GATES, NEW_GATES, GROUP, UPSTREAM, REPLACES, SCOPE, REASON, DROP_WHEN, DROP_CHECK)
 
 Line = tuple[str, str]
 """A line of text and its style."""

@@ -13,6 +13,7 @@ from patchstack.report.documents.lint import LintDocument
 from patchstack.report.documents.read import FailedDocument, Report, command_of, subject_of
 from patchstack.report.documents.verify import VerifyDocument
 from patchstack.report.text import block, code, counted, cut, folded, patch_count, table
+from patchstack.verdict import Verdict
 
 # A step's summary may have 1 MiB.
 LARGEST = 1000 * 1024
@@ -173,6 +174,10 @@ def canary_part(document: CanaryDocument) -> Iterator[str]:
         more = f" and {len(commit.patches) - 12} more" if len(commit.patches) > 12 else ""
         told = f"{code(commit.commit[:12])}{number} {code(commit.subject)}, {code(commit.date)}"
         yield f"- {told}, breaks {names}{more}"
+    for drop in document.drops:
+        if drop.verdict == Verdict.PASS:
+            yield ""
+            yield f"- {code(drop.file)} can go: check {code(drop.check)} is PASS on upstream alone. {code(drop.when)}"
     yield from _checks(
         [one.check for one in document.checks],
         {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from patchstack.checks.model import Check, CheckRow, Place
-from patchstack.checks.read import read_checks
+from patchstack.checks.read import read_promises
 from patchstack.checks.run import Checker, OpenEngine, touched_paths, trees_of
 from patchstack.errors import NotHeldError, UsageError
 from patchstack.git.apply import Applier
@@ -27,7 +27,7 @@ def require_checks(configs: Sequence[SeriesConfig]) -> None:
         names = ", ".join(config.name for config in configs)
         raise UsageError(f"no checks are written for {names}", hint="checks: below the series in patchstack.yaml")
     for config in configs:
-        read_checks(config)
+        read_promises(config)
 
 
 def check_series(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> tuple[CheckRow, ...]:
@@ -35,7 +35,7 @@ def check_series(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> tupl
 
     Raises what loading and opening the series raise, and `ConfigError` for checks that cannot be used.
     """
-    checks = read_checks(config)
+    checks = read_promises(config)
     if not checks:
         return ()
     series = configured_series(config)

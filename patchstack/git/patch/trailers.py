@@ -15,7 +15,12 @@ from patchstack.git.patch.mail import read_mail
 # The metadata that lives in commit trailers, so that the fork's history owns it.
 SWITCH, DEFAULT, GATES, GROUP, UPSTREAM, REPLACES = "switch", "default", "gates", "group", "upstream", "replaces"
 NEW_GATES = "new_gates"
-METADATA = (GROUP, SWITCH, DEFAULT, GATES, NEW_GATES, UPSTREAM, REPLACES)  # in the order of tables
+SCOPE, REASON, DROP_WHEN, DROP_CHECK = "scope", "reason", "drop_when", "drop_check"
+METADATA = (  # in the order of tables
+    *(GROUP, SWITCH, DEFAULT, GATES, NEW_GATES, UPSTREAM, REPLACES),
+    *(SCOPE, REASON, DROP_WHEN, DROP_CHECK),
+)
+_LISTS = (GATES, NEW_GATES, SCOPE)  # split at blanks and commas
 _KNOWN = {
     "switch": SWITCH,
     "default": DEFAULT,
@@ -25,6 +30,10 @@ _KNOWN = {
     "group": GROUP,
     "upstream": UPSTREAM,
     "replaces": REPLACES,
+    "scope": SCOPE,
+    "reason": REASON,
+    "drop-when": DROP_WHEN,
+    "drop-check": DROP_CHECK,
 }
 
 _BLANKS = " \t\n\r"  # what git's own isspace knows
@@ -112,12 +121,12 @@ def _decoded(body: bytes, charset: str | None) -> str:
 
 def metadata_of(trailers: Iterable[Trailer]) -> dict[str, tuple[str, ...]]:
     """Return the values of the trailers that patchstack knows, by name: `gates` for Gate and Gates, `new_gates` for
-    New-Gate, both split at commas."""
+    New-Gate, both split at blanks and commas, as is `scope`."""
     found: dict[str, tuple[str, ...]] = {}
     for trailer in trailers:
         name = _KNOWN.get(trailer.key.lower())
         if name is not None:
-            values = re.split(r"[\s,]+", trailer.value) if name in (GATES, NEW_GATES) else [trailer.value]
+            values = re.split(r"[\s,]+", trailer.value) if name in _LISTS else [trailer.value]
             found[name] = (*found.get(name, ()), *filter(None, values))
     return found
 

@@ -10,7 +10,7 @@ import msgspec
 from patchstack.checks.entries import CheckEntry, SiteEntry, check_entry
 from patchstack.document import Document, Part
 from patchstack.report.documents.verify import BaseEntry
-from patchstack.upstream.canary.checks import CheckAhead
+from patchstack.upstream.canary.checks import CheckAhead, Drop
 from patchstack.upstream.canary.landed import drop_reason
 from patchstack.upstream.canary.result import Broken, Canary, CanaryPatch, Culprit, Likeness, State, breaking, to_mend
 from patchstack.upstream.history import UpstreamCommit
@@ -163,6 +163,18 @@ class CheckAheadEntry(Part, frozen=True, kw_only=True):
     changes: tuple[SiteChangeEntry, ...]
 
 
+class DropEntry(Part, frozen=True, kw_only=True):
+    """A patch that names a check by which it can go (`Drop-Check:`), what that says of upstream alone, and the words of
+    `Drop-When:`."""
+
+    file: str
+    number: int | None
+    check: str
+    verdict: str
+    reason: str
+    when: str
+
+
 class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary/1"):
     """What becomes of a series on a newer upstream, `commits` after the pin. `blamed` says by which chain the breaking
     commits were found, null if they were not looked for. `mend` is what to mend, in the order to do it: the group that
@@ -182,6 +194,7 @@ class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary
     warnings: tuple[str, ...]
     checks: tuple[CheckAheadEntry, ...] = ()
     mend: tuple[MendEntry, ...] = ()
+    drops: tuple[DropEntry, ...] = ()
 
 
 def canary_document(result: Canary, forecast: Forecast | None) -> CanaryDocument:
@@ -202,6 +215,7 @@ def canary_document(result: Canary, forecast: Forecast | None) -> CanaryDocument
         warnings=tuple(result.warnings),
         checks=tuple(map(_check, result.checks)),
         mend=tuple(map(_mend, to_mend(result))),
+        drops=tuple(map(drop_entry, result.drops)),
     )
 
 
@@ -234,6 +248,18 @@ def _commit(commit: UpstreamCommit) -> CommitEntry:
         author=commit.author,
         date=commit.date,
         pr=commit.pr,
+    )
+
+
+def drop_entry(drop: Drop) -> DropEntry:
+    """A patch and the check by which it can go, as documents have them."""
+    return DropEntry(
+        file=drop.file,
+        number=drop.number,
+        check=drop.check,
+        verdict=drop.found.verdict.value,
+        reason=drop.found.reason,
+        when=drop.when,
     )
 
 

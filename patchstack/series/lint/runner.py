@@ -23,6 +23,7 @@ from patchstack.series.lint import (
     new_gates,
     numbering,
     paths,
+    scope,
     secrets,
     size,
     trailers,
@@ -36,7 +37,7 @@ from patchstack.workspace import LintPolicy, Waiver
 
 _CHECKED = (
     *(unreadable, numbering, names, duplicates, message, trailers, new_gates),
-    *(paths, additive, anchored, size, whitespace, secrets, home_paths),
+    *(paths, scope, additive, anchored, size, whitespace, secrets, home_paths),
 )
 UNUSED = Rule(
     id="unused-waiver",

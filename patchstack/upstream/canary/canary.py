@@ -11,7 +11,7 @@ from patchstack.git.objects import Objects
 from patchstack.series.files.directory import PatchFile, Series
 from patchstack.tasks import counted, task
 from patchstack.upstream.canary.causes import Culprits
-from patchstack.upstream.canary.checks import look_at_checks
+from patchstack.upstream.canary.checks import look_at_checks, look_at_drops
 from patchstack.upstream.canary.diagnose import Diagnoser, Diagnosis
 from patchstack.upstream.canary.landed import SAME_LINES, Landing, commit_named, drop_reason
 from patchstack.upstream.canary.result import Broken, Canary, CanaryPatch, Likeness, State
@@ -69,6 +69,7 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
         warnings=(),
         timeline=drawn,
         checks=look_at_checks(objects, series, range_, question.checks, question.engine, blame=question.blame),
+        drops=look_at_drops(objects, series, range_.tip.tree, question.checks, question.engine),
     )
 
 

@@ -10,7 +10,9 @@ from patchstack.checks.model import Check, CheckRow, Found, Site
 from patchstack.checks.run import Checker, OpenEngine, SeriesTrees, touched_paths
 from patchstack.git.apply import Applier
 from patchstack.git.objects import Objects
+from patchstack.git.patch.trailers import DROP_CHECK, DROP_WHEN
 from patchstack.series.files.directory import Series
+from patchstack.series.status.metadata import read_metadata
 from patchstack.series.verify.prefix_trees import apply_series
 from patchstack.tasks import counted, task
 from patchstack.upstream.canary.carried_trees import CarriedTrees
@@ -56,6 +58,7 @@ def look_at_checks(
 
     Writes nothing. Raises `MissingObject` if a content that a patch touches is not available.
     """
+    checks = [check for check in checks if not check.on_upstream]
     if not checks:
         return ()
     wanted = {check.patch for check in checks if check.patch is not None}
@@ -69,6 +72,48 @@ def look_at_checks(
             for commit in counted(commits, this, len(commits), lambda commit: commit.label):
                 _look(checker, histories, trees.on(commit.tree), commit)
     return tuple(one.concluded(blame=blame) for one in histories)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """A patch that says by which check it can go, and what that check says of upstream alone. `when` are its own words
+    on when it can go."""
+
+    file: str
+    number: int | None
+    check: str
+    when: str
+    found: Found
+
+    @property
+    def can_go(self) -> bool:
+        """Whether the check is PASS."""
+        return self.found.verdict is Verdict.PASS
+
+
+def look_at_drops(
+    objects: Objects, series: Series, tree: str, checks: Sequence[Check], engine: OpenEngine
+) -> tuple[Drop, ...]:
+    """Run the checks that patches name in `Drop-Check:` on a tree of upstream alone. One that nobody wrote is
+    INVALID."""
+    named = [(one, name) for one in read_metadata(series) for name in one.values.get(DROP_CHECK, ())]
+    if not named:
+        return ()
+    known = {check.name: check for check in checks}
+    found = []
+    with contextlib.closing(Checker(objects, touched_paths(series.patches), engine)) as checker:
+        for patch, name in named:
+            missing = Found(verdict=Verdict.INVALID, reason=f"there is no check {name}")
+            found.append(
+                Drop(
+                    file=patch.file,
+                    number=patch.number,
+                    check=name,
+                    when=patch.told(DROP_WHEN),
+                    found=checker.judge(known[name], tree) if name in known else missing,
+                )
+            )
+    return tuple(found)
 
 
 def _look(checker: Checker, histories: Sequence[_History], trees: SeriesTrees, commit: UpstreamCommit | None) -> None:

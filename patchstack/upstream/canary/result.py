@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from patchstack.upstream.canary.checks import CheckAhead
+from patchstack.upstream.canary.checks import CheckAhead, Drop
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 
 
@@ -124,7 +124,8 @@ class CanaryPatch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
     """The whole answer for one series. `blamed` is `strict` or `threeway` if first breaking commits were looked for,
-    else None. `timeline` is empty if it was not asked for, `checks` if the series has none."""
+    else None. `timeline` is empty if it was not asked for, `checks` if the series has none;
+    `drops` are patches that name a check by which they can go."""
 
     series: str
     upstream: str
@@ -134,6 +135,7 @@ class Canary:
     warnings: tuple[str, ...]
     timeline: tuple[Span, ...] = ()
     checks: tuple[CheckAhead, ...] = ()
+    drops: tuple[Drop, ...] = ()
 
     @property
     def applies(self) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from patchstack.checks.model import CheckRow
-from patchstack.checks.read import read_checks
+from patchstack.checks.read import read_promises
 from patchstack.checks.run import Checker, OpenEngine, SeriesTrees, touched_paths
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import configured_series
@@ -22,7 +22,7 @@ def checked_candidates(way: CandidateRange, engine: OpenEngine) -> Iterator[Chec
     A check of a patch that the series does not have yet is of a candidate: those get the numbers after the last.
     Raises `ConfigError` for checks that cannot be used.
     """
-    checks = read_checks(way.config)
+    checks = read_promises(way.config)
     if not checks:
         return
     there = has_patches(way.config.patches)

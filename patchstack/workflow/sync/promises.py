@@ -10,7 +10,7 @@ import msgspec
 
 from patchstack.checks.entries import check_entries
 from patchstack.checks.model import CheckRow
-from patchstack.checks.read import read_checks
+from patchstack.checks.read import read_promises
 from patchstack.checks.run import Checker, SeriesTrees, touched_paths
 from patchstack.git.objects import Objects
 from patchstack.series.files.directory import configured_series
@@ -23,7 +23,7 @@ from patchstack.workflow.sync.workspace import SyncWorkspace
 def tell_checks(bench: SyncWorkspace, items: Iterable[Item], objects: Objects) -> None:
     """Run the checks that look at the tree after a patch, for patches that were just brought over, and tell which of
     them do not hold. They stop nothing: what has to change is for a person to say."""
-    checks = [check for check in read_checks(bench.config) if check.at_patch]
+    checks = [check for check in read_promises(bench.config) if check.at_patch]
     numbers = {check.patch for check in checks}
     picked = [item for item in items if item.result is not None and item.number in numbers]
     if not picked:
@@ -43,7 +43,7 @@ def tell_checks(bench: SyncWorkspace, items: Iterable[Item], objects: Objects) -
 
 def checks_at_end(bench: SyncWorkspace, state: SyncState, objects: Objects) -> list[dict[str, Any]]:
     """Every check on the trees of the new branch, as the report keeps them."""
-    checks = read_checks(bench.config)
+    checks = read_promises(bench.config)
     if not checks:
         return []
     after: dict[int, str] = {}

@@ -105,3 +105,34 @@ def test_the_screen_names_site_and_commit(tmp_path: Path, run_cli: RunCli) -> No
     assert f"    fails first on Add a case ({commit}, A U Thor, 2025-06-15; commit 1 after the pin)" in ran.stdout
     assert f"    new site second in src/more.cpp since {commit}" in ran.stdout
     assert ran.stdout.splitlines()[-1] == "FAIL  mine: checks: 1 PASS, 1 FAIL"
+
+
+DROPS = """\
+      - {name: upstream-has-it, patch: 1, at: upstream, kind: present, pattern: 'own_case', files: ["src/**"]}
+"""
+
+
+def test_a_patch_can_go_once_its_drop_check_passes_on_upstream_alone(tmp_path: Path, run_cli: RunCli) -> None:
+    fork = upstream_of(tmp_path)
+    fork.repo.branch("product", fork.pin)
+    fork.repo.commit(
+        "Change the kernel",
+        kernel(l10="changed by commit 1"),
+        body="Drop-When: upstream does it\nDrop-Check: upstream-has-it\nDrop-Check: nobody-wrote-it",
+    )
+    fork.export()
+    with (tmp_path / "patchstack.yaml").open("a") as out:
+        out.write(DROPS)
+
+    def drops(code: int) -> dict[str, str]:
+        ran = run_cli("canary", "--workspace", tmp_path / "patchstack.yaml", "--to", "main", "--json")
+        assert ran.code == code, ran
+        assert "upstream-has-it" not in [one["check"]["name"] for one in ran.document["checks"]]
+        return {one["check"]: one["verdict"] for one in ran.document["drops"]}
+
+    assert drops(0) == {"upstream-has-it": "FAIL", "nobody-wrote-it": "INVALID"}
+    fork.upstream.commit("Do it", {"src/new.cpp": "own_case();\n"})
+    assert drops(0) == {"upstream-has-it": "PASS", "nobody-wrote-it": "INVALID"}
+    ran = run_cli("canary", "--workspace", tmp_path / "patchstack.yaml", "--to", "main")
+    assert "0001-Change-the-kernel.patch can go: upstream does it: check upstream-has-it is PASS" in ran.stdout
+    assert "Drop-Check: nobody-wrote-it: INVALID: there is no check nobody-wrote-it" in ran.stdout

@@ -1,0 +1,37 @@
+"""The files that a patch says it may change: its `Scope:` trailers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from patchstack.git.patch.trailers import SCOPE, metadata_of
+from patchstack.series.lint.globs import matching
+from patchstack.series.lint.rule import Finding, Rule, Subject, named
+from patchstack.series.lint.trailers import trailers_of
+
+ID = "scope"
+
+
+def outside(paths: list[str], globs: tuple[str, ...]) -> list[str]:
+    """Those of some paths that no glob matches; none if there are no globs."""
+    return [path for path in paths if globs and matching(path, globs) is None]
+
+
+def check(subject: Subject) -> Iterator[Finding]:
+    """Each file that a patch changes outside its scope, at the line where its diff begins."""
+    for patch in subject.patches:
+        globs = metadata_of(trailers_of(patch)).get(SCOPE, ())
+        seen: set[bytes] = set()
+        for file in patch.text.files if globs else ():
+            for path in (file.old, file.new):
+                if path is not None and path not in seen and outside([named(path)], globs):
+                    seen.add(path)
+                    message = f"{named(path)}: outside the scope that the patch names ({', '.join(globs)})"
+                    yield patch.finding(ID, file.number, message)
+
+
+RULE = Rule(
+    id=ID,
+    reason="a patch that changes more than its Scope names is read, tested and merged as something that it is not",
+    check=check,
+)
