@@ -41,6 +41,8 @@ COMMANDS = {
         "patchstack.cli.checkout:checkout_command", "Recreate the fork branch from pin, series and lock.", _MORE
     ),
     "sync": Lazy("patchstack.cli.sync:sync_command", "Bring the fork onto a newer upstream commit.", _MORE),
+    "park": Lazy("patchstack.cli.park:park_command", "Take a patch out of the series for now.", _MORE),
+    "unpark": Lazy("patchstack.cli.park:unpark_command", "Bring a parked patch back to its place.", _MORE),
     "bisect": Lazy(
         "patchstack.cli.bisect:bisect_command", "The patch or upstream commit that makes a command fail.", _MORE
     ),

@@ -121,7 +121,7 @@ def sync_command(
         accept=accept,
     )
     check_order(order, gates=engine is not None or bool(unproven))
-    _carry_out(_bench(series, workspace, offline=offline), order, engine, frozenset(unproven or ()), json=json)
+    _carry_out(open_bench(series, workspace, offline=offline), order, engine, frozenset(unproven or ()), json=json)
 
 
 def _carry_out(
@@ -145,10 +145,11 @@ def _step(bench: SyncWorkspace, order: SyncOrder, *, json: bool) -> None:
     if state is None:
         talk(f"{bench.config.name}: the pin is {order.to} already: nothing to do")
         return
-    _show(state, json=json)
+    show(state, json=json)
 
 
-def _bench(series: str | None, workspace: Path | None, *, offline: bool) -> SyncWorkspace:
+def open_bench(series: str | None, workspace: Path | None, *, offline: bool) -> SyncWorkspace:
+    """Where a sync of a series does its work."""
     from patchstack.workflow.sync.workspace import SyncWorkspace
 
     found = the_workspace(workspace)
@@ -161,7 +162,7 @@ def _bench(series: str | None, workspace: Path | None, *, offline: bool) -> Sync
     )
 
 
-def _show(state: SyncState, *, json: bool) -> None:
+def show(state: SyncState, *, json: bool) -> None:
     """Print where a sync stands, and leave with 1 where a person is needed."""
     from patchstack.report.sync import next_line, report_lines, standing_line, stop_lines, sync_table
     from patchstack.report.table import print_table

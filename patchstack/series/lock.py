@@ -37,9 +37,18 @@ class LockedPatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedPatch(LockedPatch):
+    """A patch that was taken out of the series for now: what the lock recorded of it, why, and the patch file itself.
+    Its number is its place, and no other patch may take it."""
+
+    reason: str
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
     """A lock. `head` and `tree` are the fork head's, which the whole series must give; `retired` are numbers that
-    patches once had and no other may take."""
+    patches once had and no other may take; `parked` are patches that were taken out for now."""
 
     path: Path
     base_commit: str
@@ -49,6 +58,7 @@ class Lock:
     tree: str
     retired: tuple[int, ...]
     patches: tuple[LockedPatch, ...]
+    parked: tuple[ParkedPatch, ...] = ()
 
 
 def render_lock(lock: Lock) -> bytes:
@@ -67,16 +77,28 @@ def render_lock(lock: Lock) -> bytes:
         "patches:",
     ]
     for patch in lock.patches:
+        lines += _rendered(patch)
+    if lock.parked:
+        lines.append("parked:")
+    for one in lock.parked:
         lines += [
-            f"  - file: {json.dumps(patch.file)}",
-            f'    sha256: "{patch.sha256}"',
-            f'    commit: "{patch.commit}"',
-            f'    tree: "{patch.tree}"',
-            f'    patch_id: "{patch.patch_id}"',
-            f'    id: "{patch.id}"',
-            f'    object: "{base64.b64encode(patch.object).decode("ascii")}"',
+            *_rendered(one),
+            f"    reason: {json.dumps(one.reason)}",
+            f'    text: "{base64.b64encode(one.text).decode("ascii")}"',
         ]
     return ("\n".join(lines) + "\n").encode()
+
+
+def _rendered(patch: LockedPatch) -> list[str]:
+    return [
+        f"  - file: {json.dumps(patch.file)}",
+        f'    sha256: "{patch.sha256}"',
+        f'    commit: "{patch.commit}"',
+        f'    tree: "{patch.tree}"',
+        f'    patch_id: "{patch.patch_id}"',
+        f'    id: "{patch.id}"',
+        f'    object: "{base64.b64encode(patch.object).decode("ascii")}"',
+    ]
 
 
 def read_lock(directory: Path) -> Lock | None:
@@ -186,11 +208,28 @@ def _checked(path: Path, document: object) -> Lock:
                 object=_decoded(text(held, "object", where, oid=False), where, problems) if "object" in held else b"",
             )
         )
+    parked = []
+    given = top.get("parked", [])
+    if not isinstance(given, list):
+        problems.append("parked: not a list of patches")
+        given = []
+    for position, entry in enumerate(given, 1):
+        where = f"parked[{position}]"
+        held = mapping(entry, where)
+        texts = {
+            name: text(held, name, where, oid=name in ("commit", "tree"))
+            for name in ("file", "sha256", "commit", "tree", "patch_id", "id", "reason")
+        }
+        raw = _decoded(text(held, "object", where, oid=False), where, problems)
+        data = _decoded(text(held, "text", where, oid=False), where, problems)
+        parked.append(ParkedPatch(**texts, object=raw, text=data))
     retired = top.get("retired", [])
     if not isinstance(retired, list) or not all(type(number) is int and number >= 0 for number in retired):
         problems.append("retired: not a list of numbers")
         retired = []
     files = [patch.file for patch in patches]
+    both = sorted({one.file for one in parked} & set(files))
+    problems += [f"parked: {file} is in the series as well" for file in both]
     problems += [f"patches: {file} is there {count} times" for file, count in Counter(files).items() if count > 1]
     if files != sorted(files, key=os.fsencode):
         problems.append("patches: they are not in the order of their file names, which is the order they apply in")
@@ -203,6 +242,7 @@ def _checked(path: Path, document: object) -> Lock:
         tree=text(fork, "tree", "fork"),
         retired=tuple(retired),
         patches=tuple(patches),
+        parked=tuple(parked),
     )
     if problems:
         raise _unusable(path, problems)

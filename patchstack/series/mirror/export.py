@@ -14,6 +14,7 @@ from patchstack.git.apply import Applier
 from patchstack.git.format import FormattedCommit, formatting, patch_ids
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import TreeOverlay
+from patchstack.git.patch.mail import read_mail
 from patchstack.git.trees import compare_trees
 from patchstack.series.files.directory import PatchFile, Series, load_series
 from patchstack.series.files.names import make_name, number_of
@@ -21,7 +22,7 @@ from patchstack.series.files.order import has_patches
 from patchstack.series.files.quilt import FILE_NAME as QUILT
 from patchstack.series.history import ForkHistory
 from patchstack.series.lint import paths
-from patchstack.series.lock import FILE_NAME, Lock, LockedPatch, read_lock, render_lock
+from patchstack.series.lock import FILE_NAME, Lock, LockedPatch, ParkedPatch, read_lock, render_lock
 from patchstack.series.mirror.format_cache import FormatMemory
 from patchstack.series.mirror.number import Coming, Known, assign_numbers, identify
 from patchstack.series.verify.prefix_trees import apply_in_turn
@@ -98,10 +99,12 @@ def plan_export(
     renumber: bool = False,
     discard_edits: bool = False,
     same: Mapping[int, str] | None = None,
+    parking: Mapping[int, str] | None = None,
     memory: FormatMemory | None = None,
 ) -> ExportPlan:
     """Work out the series a fork branch makes, and prove it before anything is written. `memory` knows patches that git
-    need not write again.
+    need not write again. `parking` are reasons for which patches, by their numbers, are taken out for now: the lock
+    keeps them. One that is parked already stays so unless the branch has it again.
 
     Raises `NotHeldError` with all complaints of a kind at once: merges, commits without changes, edits by hand that
     would be lost, numbers that are short, commits that the series would not give back. Writes nothing.
@@ -133,6 +136,7 @@ def plan_export(
     if memory:
         memory.keep(formatted)
     known = _known(old, old_lock)
+    stand = {number_of(one.file): one for one in old_lock.parked} if old_lock else {}
     coming = [
         Coming(commit=f.commit.oid, patch_id=f.patch_id, subject=f.commit.subject, data=f.data) for f in formatted
     ]
@@ -146,6 +150,8 @@ def plan_export(
     numbers, retired = tuple(range(1, len(formatted) + 1)), tuple[int, ...]()
     if not renumber:
         numbers, retired = assign_numbers(known, identity.known_of, old_lock.retired if old_lock else ())
+    parked = _parked(old, old_lock, {**dict.fromkeys(stand, ""), **(parking or {})}, numbers)
+    retired = tuple(number for number in retired if number not in {number_of(one.file) for one in parked})
     _refuse_paths(complaints, fork.commits, numbers, policy.waivers)
     if unproven:
         raise NotHeldError("the series would not give the fork back; nothing was written", problems=unproven)
@@ -161,7 +167,7 @@ def plan_export(
     )
     series = Series(name=name, directory=directory, patches=files)
     ids = _stable_ids(known, identity.known_of, old_lock, formatted)
-    lock = _lock(objects, directory, base, fork, files, formatted, ids, retired)
+    lock = _lock(objects, directory, base, fork, files, formatted, ids, retired, parked)
     return _plan(name, directory, old, series, lock, made_from)
 
 
@@ -322,6 +328,11 @@ def _known(old: Series, lock: Lock | None) -> list[Known]:
                     data=patch.data or b"",
                 )
             )
+    for one in lock.parked if lock else ():
+        number = number_of(one.file)
+        if number is not None:
+            subject = read_mail(one.text).subject
+            known.append(Known(number=number, commit=one.commit, patch_id=one.patch_id, subject=subject, data=one.text))
     for entry in locked.values():
         number = number_of(entry.file)
         if number is not None:
@@ -355,7 +366,7 @@ def _stable_ids(
     formatted: Sequence[FormattedCommit],
 ) -> list[str]:
     """The id of every patch: the one it had, or one made from the commit that it was first."""
-    by_number = {number_of(entry.file): entry.id for entry in lock.patches} if lock else {}
+    by_number = {number_of(entry.file): entry.id for entry in (*lock.patches, *lock.parked)} if lock else {}
     ids = []
     for old, one in zip(known_of, formatted, strict=True):
         kept = by_number.get(known[old].number, "") if old is not None else ""
@@ -372,6 +383,7 @@ def _lock(
     formatted: Sequence[FormattedCommit],
     ids: Sequence[str],
     retired: Sequence[int],
+    parked: Sequence[ParkedPatch],
 ) -> Lock:
     patches = tuple(
         LockedPatch(
@@ -394,7 +406,30 @@ def _lock(
         tree=fork.head.tree,
         retired=tuple(retired),
         patches=patches,
+        parked=tuple(parked),
     )
+
+
+def _parked(
+    old: Series, lock: Lock | None, reasons: Mapping[int | None, str], numbers: Sequence[int]
+) -> tuple[ParkedPatch, ...]:
+    """The patches that are parked then, by number: those that were, and those of these reasons that are not in the new
+    series. Raises `NotHeldError` for one that no export wrote."""
+    if lock is None or not reasons:
+        return ()
+    texts = {patch.file: patch.data or b"" for patch in old.patches}
+    kept = {number_of(one.file): one for one in lock.parked}
+    found = []
+    for number in sorted(one for one in reasons if one is not None and one not in numbers):
+        entry = next((one for one in lock.patches if number_of(one.file) == number), None)
+        if entry is not None:
+            fields = {name: getattr(entry, name) for name in LockedPatch.__slots__}
+            found.append(ParkedPatch(**fields, reason=reasons[number], text=texts[entry.file]))
+        elif number in kept:
+            found.append(kept[number])
+        else:
+            raise NotHeldError(f"patch {number:04d} is not in the lock, and cannot be parked", hint="export first")
+    return tuple(found)
 
 
 def _plan(name: str, directory: Path, old: Series, series: Series, lock: Lock, made_from: str) -> ExportPlan:

@@ -51,7 +51,8 @@ def accept(bench: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
             return _closed(bench, state)
         if state.phase is not Phase.ACCEPTING:
             _refuse(bench, state)
-            state = check(bench, state, opened(bench, state), proving)
+            if state.park is None and state.unpark is None:  # the pin does not move
+                state = check(bench, state, opened(bench, state), proving)
             state = bench.save(replace(state, phase=Phase.ACCEPTING))
         objects = opened(bench, state)
         try:
@@ -182,7 +183,10 @@ def _warn_of_push(bench: SyncWorkspace, state: SyncState) -> None:
 
 
 def _record_file(bench: SyncWorkspace, state: SyncState) -> Path:
-    return bench.workspace.root / OURS / "synced" / f"{state.series}-{state.to[:12]}.json"
+    what = state.to[:12]
+    if (number := state.unpark if state.park is None else state.park) is not None:
+        what = f"{'parked' if state.unpark is None else 'unparked'}-{number:04d}-{state.head[:12]}"
+    return bench.workspace.root / OURS / "synced" / f"{state.series}-{what}.json"
 
 
 def _record(bench: SyncWorkspace, state: SyncState) -> None:

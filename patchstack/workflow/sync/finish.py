@@ -67,6 +67,7 @@ def plan_series(bench: SyncWorkspace, state: SyncState, objects: Objects, base: 
         ExportPolicy.of(bench.config),
         discard_edits=True,  # the series held when the sync began, and is as it was
         same=same,
+        parking={state.park: state.why} if state.park is not None else None,
     )
 
 

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     SKIPPED = "skipped"
     DROPPED = "dropped"
     NOT_CARRIED = "not carried"
+    PARKED = "parked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,7 @@ _LEFT_OUT = {
     Fate.SKIPPED: Kind.SKIPPED,
     Fate.DROPPED: Kind.DROPPED,
     Fate.NOT_CARRIED: Kind.NOT_CARRIED,
+    Fate.PARKED: Kind.PARKED,
 }
 
 

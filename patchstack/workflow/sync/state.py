@@ -40,9 +40,10 @@ class Fate(StrEnum):
     SKIPPED = "skipped"
     DROPPED = "dropped"
     NOT_CARRIED = "not carried"
+    PARKED = "parked"
 
 
-LEFT_OUT = frozenset({Fate.SKIPPED, Fate.DROPPED, Fate.NOT_CARRIED})
+LEFT_OUT = frozenset({Fate.SKIPPED, Fate.DROPPED, Fate.NOT_CARRIED, Fate.PARKED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,8 @@ class SyncState:
     what is in the way of the patch at hand, `notes` what the user should know, `report` the finished report. `edits`
     are the commits behind which the sync stops, `command` is run after each patch, and `unattended` says that nobody
     is asked. `landed` are reasons to drop patches, by commit, as canary found them; None before it was asked.
-    `drop_landed` says to follow them.
+    `drop_landed` says to follow them. `park` is the number of a patch that is taken out for now, and `why`; `unpark` of
+    one that comes back: then `to` is the pin itself.
     """
 
     series: str
@@ -100,6 +102,9 @@ class SyncState:
     unattended: bool = False
     drop_landed: bool = False
     landed: Mapping[str, str] | None = None
+    park: int | None = None
+    unpark: int | None = None
+    why: str = ""
 
     @property
     def current(self) -> int | None:

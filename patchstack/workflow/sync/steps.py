@@ -22,6 +22,7 @@ from patchstack.workflow.sync import target as sync_target
 from patchstack.workflow.sync.checks import LONGEST, environment_of
 from patchstack.workflow.sync.finish import finish
 from patchstack.workflow.sync.landed import landed_patches
+from patchstack.workflow.sync.parking import with_parking
 from patchstack.workflow.sync.promises import tell_checks
 from patchstack.workflow.sync.state import LEFT_OUT, Fate, Phase, SyncState, places_of
 from patchstack.workflow.sync.unmerged import store_sides
@@ -58,7 +59,7 @@ def prepare(bench: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upst
         proven.verification.rows,
         in_order=own is not None,
     )
-    items = sync_target.items_of(commits, patches)
+    items = with_parking(bench, state, sync_target.items_of(commits, patches), objects)
     wanted = list(sync_target.contents(objects, items))
     objects.want(wanted)
     touched = sync_target.paths_touched(objects, items) & set(absent)

@@ -14,6 +14,7 @@ from patchstack.errors import NotHeldError, UsageError
 from patchstack.series.lock import read_lock
 from patchstack.series.verify.verify import VerifiedSeries, prove_and_keep
 from patchstack.workflow.sync import target as sync_target
+from patchstack.workflow.sync.parking import Parking, parked_name, refuse_parking
 from patchstack.workflow.sync.state import LEFT_OUT, Fate, Phase, SyncState, places_of
 from patchstack.workflow.sync.steps import advance, edited, opened, prepare, resolved, without_landed
 from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
@@ -48,13 +49,35 @@ def begin(
         return _begin(bench, to, worktree, branch, manner)
 
 
+def begin_parking(bench: SyncWorkspace, parking: Parking, *, worktree: Path | None = None) -> SyncState:
+    """Begin to take a patch out for now, or to bring one back, on the pin as it is; else as `begin`.
+
+    Raises `UsageError` if the series has no such patch, or none is parked under that number.
+    """
+    with bench.alone():
+        if (old := bench.state()) is not None:
+            raise UsageError(
+                f"a sync of {bench.config.name} to {old.to_name} is under way ({old.phase})",
+                hint=f"patchstack sync {bench.config.name} --continue, or --abort",
+            )
+        refuse_parking(bench, parking)
+        state = _begin(bench, bench.config.pin, worktree, None, Manner(), parking)
+        assert state is not None, "a sync to the pin itself was asked for"
+        return state
+
+
 def _begin(
-    bench: SyncWorkspace, to: str, worktree: Path | None, branch: str | None, manner: Manner
+    bench: SyncWorkspace,
+    to: str,
+    worktree: Path | None,
+    branch: str | None,
+    manner: Manner,
+    parking: Parking | None = None,
 ) -> SyncState | None:
     proven = _proven(bench)
     objects, base = proven.sources.objects, proven.sources.base
     target = sync_target.open_target(bench.cache, bench.config.upstream, base, to, objects)
-    if target.commit.oid == base.oid:
+    if target.commit.oid == base.oid and parking is None:
         return None
     fork = proven.sources.fork
     known = {str(patch.number) for patch in proven.series.patches}
@@ -63,12 +86,15 @@ def _begin(
     lock = read_lock(bench.config.patches)
     own = sync_target.own_branch(proven.series, lock, bench.config.fork_ref)
     named = branch or (own if manner.unattended else sync_target.synced_name(own, target.commit.oid))
+    if parking is not None:
+        named = parked_name(own, parking, proven.sources.fork_repository)
     if not (manner.unattended and named == own):
         sync_target.refuse_branch(named, proven.sources.fork_repository)
     place = _place(bench, worktree, named)
     distance = len(target.range.commits)
     commits = "1 upstream commit" if distance == 1 else f"{distance} upstream commits"
-    bench.talk(f"{bench.config.name}: {commits} from {base.oid[:12]} to {target.commit.oid[:12]}; working in {place}")
+    way = f"{commits} from {base.oid[:12]} to {target.commit.oid[:12]}" if parking is None else parking.told
+    bench.talk(f"{bench.config.name}: {way}; working in {place}")
     state = SyncState(
         series=bench.config.name,
         pin=base.oid,
@@ -84,6 +110,9 @@ def _begin(
         command=manner.command,
         drop_landed=manner.drop_landed,
         unattended=manner.unattended,
+        park=parking.number if parking is not None and not parking.back else None,
+        unpark=parking.number if parking is not None and parking.back else None,
+        why=parking.why if parking is not None else "",
     )
     bench.save(state)
     return prepare(bench, state, proven, target.repository)

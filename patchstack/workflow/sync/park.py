@@ -1,0 +1,32 @@
+"""Park a patch, or bring it back, from the beginning to the end; or as far as a conflict lets it."""
+
+from __future__ import annotations
+
+from patchstack.errors import UsageError
+from patchstack.workflow.sync.accept import Accepted, accept
+from patchstack.workflow.sync.parking import Parking
+from patchstack.workflow.sync.state import Phase, SyncState
+from patchstack.workflow.sync.sync import begin_parking, go_on
+from patchstack.workflow.sync.workspace import SyncWorkspace
+
+
+def park(bench: SyncWorkspace, parking: Parking) -> Accepted | SyncState:
+    """Take a patch out, or bring it back: the branch goes to the fork under a new name, the series and its lock to the
+    workspace, which names the new branch. One that was killed goes on where it was.
+
+    Gives the state of a sync that stopped at a conflict: `sync --continue` takes what a person made of it, and
+    `sync --accept`, or the same command again, finishes. Raises what these raise.
+    """
+    state = bench.state()
+    if state is None:
+        state = begin_parking(bench, parking)
+    elif parking.number != (state.unpark if parking.back else state.park):
+        raise UsageError(
+            f"a sync of {bench.config.name} to {state.to_name} is under way ({state.phase})",
+            hint=f"patchstack sync {bench.config.name} --continue, or --abort",
+        )
+    elif state.phase not in (Phase.READY, Phase.ACCEPTING, Phase.CLOSING):
+        state = go_on(bench)
+    if state.phase in (Phase.READY, Phase.ACCEPTING, Phase.CLOSING):
+        return accept(bench)
+    return state

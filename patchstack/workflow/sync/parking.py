@@ -1,0 +1,115 @@
+"""A patch taken out of the series for now, or brought back: a sync onto the pin itself, with one patch less or more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from patchstack.errors import MissingError, UsageError
+from patchstack.git import run as git
+from patchstack.git.objects import Objects, Repository, object_id, parse_commit
+from patchstack.git.scratch import write_object
+from patchstack.series.files.names import number_of
+from patchstack.series.lock import Lock, ParkedPatch, read_lock
+from patchstack.workflow.sync.state import Fate, Item, SyncState
+from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
+
+_MARK = re.compile(r"-with(?:out)?-\d{4}(?:-\d+)?\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parking:
+    """A patch by its number, and why it is taken out; or `back`: it comes back."""
+
+    number: int
+    why: str = ""
+    back: bool = False
+
+    @property
+    def told(self) -> str:
+        """What is done, in words."""
+        return f"patch {self.number:04d} {'comes back' if self.back else 'is parked'}"
+
+
+def refuse_parking(bench: SyncWorkspace, parking: Parking) -> None:
+    """Raise `UsageError` for a number that no patch has, one that is parked already, or one that is not parked."""
+    lock = read_lock(bench.config.patches)
+    if lock is None:
+        raise UsageError(
+            f"{bench.config.name} has no lock, which keeps parked patches",
+            hint=f"patchstack export {bench.config.name} writes it",
+        )
+    there = {number_of(patch.file) for patch in lock.patches}
+    parked = {number_of(patch.file) for patch in lock.parked}
+    known = ", ".join(f"{number:04d}" for number in sorted(one for one in parked if one is not None)) or "none"
+    if parking.back and parking.number not in parked:
+        raise UsageError(f"patch {parking.number:04d} is not parked", hint=f"parked: {known}")
+    if not parking.back and parking.number in parked:
+        raise UsageError(f"patch {parking.number:04d} is parked already")
+    if not parking.back and parking.number not in there:
+        raise UsageError(f"there is no patch {parking.number:04d}", hint=f"patchstack status {bench.config.name}")
+    if not parking.back and len(lock.patches) == 1:
+        raise UsageError(f"patch {parking.number:04d} is the only one: a series without patches is no series")
+
+
+def parked_name(branch: str, parking: Parking, fork: Repository | None) -> str:
+    """The new branch's name: the fork's, with what was done to which patch, and a count if the fork has that name."""
+    name = f"{_MARK.sub('', branch)}-with{'' if parking.back else 'out'}-{parking.number:04d}"
+    count = 1
+    while (
+        fork is not None and git.read(fork.path, "rev-parse", "-q", "--verify", f"refs/heads/{_named(name, count)}").ok
+    ):
+        count += 1
+    return _named(name, count)
+
+
+def _named(name: str, count: int) -> str:
+    return name if count == 1 else f"{name}-{count}"
+
+
+def with_parking(bench: SyncWorkspace, state: SyncState, items: Sequence[Item], objects: Objects) -> tuple[Item, ...]:
+    """The patches on their way, without the one that is parked, or with the one that comes back at its place.
+
+    Raises `MissingError` if the trees of that one's commit are not available.
+    """
+    if state.park is not None:
+        return tuple(
+            replace(item, fate=Fate.PARKED, reason=state.why) if item.number == state.park else item for item in items
+        )
+    if state.unpark is None:
+        return tuple(items)
+    lock = read_lock(bench.config.patches)
+    parked = _parked(lock, state.unpark)
+    before, tree = _trees(bench, state, parked, objects)
+    subject = parse_commit(parked.commit, parked.object).subject
+    back = Item(commit=parked.commit, before=before, tree=tree, subject=subject, number=state.unpark, file=parked.file)
+    place = next(
+        (at for at, item in enumerate(items) if item.number is not None and item.number > state.unpark), len(items)
+    )
+    return (*items[:place], back, *items[place:])
+
+
+def _parked(lock: Lock | None, number: int) -> ParkedPatch:
+    found = next((one for one in (lock.parked if lock is not None else ()) if number_of(one.file) == number), None)
+    if found is None:
+        raise UsageError(f"patch {number:04d} is not parked any more", hint="patchstack sync --abort")
+    return found
+
+
+def _trees(bench: SyncWorkspace, state: SyncState, parked: ParkedPatch, objects: Objects) -> tuple[str, str]:
+    """The trees around a parked commit, which is put into the sync's repository if only the lock has it."""
+    if object_id("commit", parked.object) != parked.commit:
+        raise MissingError(f"the lock's commit object of {parked.file} is not {parked.commit[:12]}")
+    if not objects.has(parked.commit):
+        write_object(tree_of(state).git_dir / "objects", parked.commit, "commit", parked.object)
+    commit = parse_commit(parked.commit, parked.object)
+    wanted = [parked.tree, *commit.parents]
+    objects.want(wanted)
+    missing = [oid for oid in wanted if not objects.has(oid)]
+    if missing or not commit.parents:
+        raise MissingError(
+            f"{parked.file} cannot be merged: {', '.join(one[:12] for one in missing)} is not here",
+            hint="fetch the branch that had the patch into the fork's clone",
+        )
+    return objects.commit(commit.parents[0]).tree, parked.tree
