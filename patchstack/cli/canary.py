@@ -139,12 +139,12 @@ def _reported(found: Canary, outlook: Forecast | None, svg: Path | None, html: P
 
 def _show(found: Canary, outlook: Forecast | None) -> None:
     from patchstack.report.canary import canary_explanation, canary_table, canary_truth
-    from patchstack.report.checks import ahead_lines, drop_lines
+    from patchstack.report.checks import ahead_lines, drop_lines, parked_lines
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
 
     print_table(canary_table(found))
-    told = [canary_truth(found), *canary_explanation(found), *drop_lines(found.drops)]
+    told = [canary_truth(found), *canary_explanation(found), *drop_lines(found.drops), *parked_lines(found.parked)]
     print(printable("\n".join(told)), flush=True)
     show_checks(found.series, [one.row for one in found.checks], tuple(ahead_lines(found.checks)))
     if outlook is not None:

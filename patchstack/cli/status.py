@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.cli.checks import engine_of
 from patchstack.cli.each_series import each_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, SeriesArgument, WorkspaceOption, open_cache, the_workspace
@@ -30,13 +31,13 @@ def status_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Show where each series stands: pin, fork, mirror, lock, numbers, surface, and what to do next. Writes nothing."""
-    from patchstack.series.status.status import read_status
+    from patchstack.workflow.status import whole_status
 
     configs = the_workspace(workspace).select(series or ())
-    cache = open_cache(offline=offline)
+    cache, opened = open_cache(offline=offline), engine_of(None, workspace)
 
     def look(config: SeriesConfig) -> Exit:
-        status = read_status(config, cache, now=datetime.now(UTC), patches=patches)
+        status = whole_status(config, cache, opened, now=datetime.now(UTC), patches=patches)
         if json:
             from patchstack.report.documents.status import status_document
 

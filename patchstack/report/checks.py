@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from patchstack.checks.model import CheckRow
 from patchstack.report.table import Give, Table
 from patchstack.upstream.canary.checks import CheckAhead, Drop, SiteChange
+from patchstack.upstream.canary.parked import ParkedAhead
 from patchstack.upstream.history import UpstreamCommit
 from patchstack.verdict import Verdict, verdict_line
 
@@ -64,6 +65,12 @@ def drop_lines(drops: Sequence[Drop]) -> Iterator[str]:
             yield f"{one.file} can go{when}: check {one.check} is PASS on upstream alone ({one.found.reason})"
         elif one.found.verdict is Verdict.INVALID:
             yield f"{one.file}: Drop-Check: {one.check}: INVALID: {one.found.reason}"
+
+
+def parked_lines(parked: Sequence[ParkedAhead]) -> Iterator[str]:
+    """Parked patches, and how they would fit."""
+    for one in parked:
+        yield f"{one.file} is parked ({one.reason}): it {one.still}"
 
 
 def _change(change: SiteChange) -> str:

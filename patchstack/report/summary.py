@@ -174,6 +174,9 @@ def canary_part(document: CanaryDocument) -> Iterator[str]:
         more = f" and {len(commit.patches) - 12} more" if len(commit.patches) > 12 else ""
         told = f"{code(commit.commit[:12])}{number} {code(commit.subject)}, {code(commit.date)}"
         yield f"- {told}, breaks {names}{more}"
+    for parked in document.parked:
+        yield ""
+        yield f"- {code(parked.file)} is parked ({code(parked.reason)}): it {parked.still}."
     for drop in document.drops:
         if drop.verdict == Verdict.PASS:
             yield ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
@@ -116,6 +117,14 @@ def read_lock(directory: Path) -> Lock | None:
     except ConfigError as error:
         raise _unusable(path, [f"it cannot be read: {error.message.removeprefix(str(path)).lstrip(': ')}"]) from error
     return _checked(path, document)
+
+
+def parked_notes(directory: Path) -> list[str]:
+    """What is parked in a series, in sentences; nothing if its lock cannot be read, which others tell."""
+    with contextlib.suppress(ConfigError):
+        lock = read_lock(directory)
+        return [f"{one.file} is parked: {one.reason}" for one in (lock.parked if lock is not None else ())]
+    return []
 
 
 def _as_rendered(path: Path, data: bytes) -> Lock | None:

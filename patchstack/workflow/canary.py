@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from patchstack.checks.read import read_checks
 from patchstack.git.remote import Cache
+from patchstack.series.lock import read_lock
 from patchstack.tasks import task
 from patchstack.upstream.canary.canary import Question, ask
 from patchstack.upstream.canary.result import Canary
@@ -19,7 +20,9 @@ def look_ahead(
 ) -> tuple[Canary, Forecast | None]:
     """What becomes of a series on the upstream commit `to` (None: the newest), and with `days` a forecast from so many
     days of upstream's past. `what` names `to` in errors. Raises what opening upstream raises."""
-    question = replace(question, checks=read_checks(config))
+    lock = read_lock(config.patches)
+    parked = lock.parked if lock is not None else ()
+    question = replace(question, checks=read_checks(config), parked=parked)
     with task(f"canary {config.name}"):
         ahead = open_ahead(config, cache, to, what=what)
     ahead.objects.remember()

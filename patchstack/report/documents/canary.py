@@ -175,6 +175,16 @@ class DropEntry(Part, frozen=True, kw_only=True):
     when: str
 
 
+class ParkedEntry(Part, frozen=True, kw_only=True):
+    """A patch that is parked, why, and how it would fit there."""
+
+    file: str
+    number: int | None
+    subject: str
+    reason: str
+    still: str
+
+
 class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary/1"):
     """What becomes of a series on a newer upstream, `commits` after the pin. `blamed` says by which chain the breaking
     commits were found, null if they were not looked for. `mend` is what to mend, in the order to do it: the group that
@@ -195,6 +205,7 @@ class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary
     checks: tuple[CheckAheadEntry, ...] = ()
     mend: tuple[MendEntry, ...] = ()
     drops: tuple[DropEntry, ...] = ()
+    parked: tuple[ParkedEntry, ...] = ()
 
 
 def canary_document(result: Canary, forecast: Forecast | None) -> CanaryDocument:
@@ -216,6 +227,10 @@ def canary_document(result: Canary, forecast: Forecast | None) -> CanaryDocument
         checks=tuple(map(_check, result.checks)),
         mend=tuple(map(_mend, to_mend(result))),
         drops=tuple(map(drop_entry, result.drops)),
+        parked=tuple(
+            ParkedEntry(file=one.file, number=one.number, subject=one.subject, reason=one.reason, still=one.still.value)
+            for one in result.parked
+        ),
     )
 
 

@@ -15,7 +15,7 @@ from patchstack.git.overlay import TreeOverlay
 from patchstack.git.remote import Cache
 from patchstack.series.files.directory import Series, configured_series
 from patchstack.series.history import ForkHistory
-from patchstack.series.lock import Lock, read_lock
+from patchstack.series.lock import Lock, parked_notes, read_lock
 from patchstack.series.sources import Sources, open_sources
 from patchstack.series.verify.drift import explain_drift
 from patchstack.series.verify.match import match
@@ -235,6 +235,9 @@ def prove_and_keep(
     # A series that has a fork is exported from it, not refreshed.
     if fuzzy and sources.fork is None and expectation.lock is None:
         verification = replace(verification, warnings=(*verification.warnings, _refresh(config, fuzzy, strip)))
+    notes = parked_notes(config.patches)
+    if notes:
+        verification = replace(verification, warnings=(*verification.warnings, *notes))
     return VerifiedSeries(series=series, sources=sources, verification=verification)
 
 

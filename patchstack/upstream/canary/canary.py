@@ -9,11 +9,13 @@ from patchstack.checks.model import Check
 from patchstack.checks.run import OpenEngine, no_engine
 from patchstack.git.objects import Objects
 from patchstack.series.files.directory import PatchFile, Series
+from patchstack.series.lock import ParkedPatch
 from patchstack.tasks import counted, task
 from patchstack.upstream.canary.causes import Culprits
 from patchstack.upstream.canary.checks import look_at_checks, look_at_drops
 from patchstack.upstream.canary.diagnose import Diagnoser, Diagnosis
 from patchstack.upstream.canary.landed import SAME_LINES, Landing, commit_named, drop_reason
+from patchstack.upstream.canary.parked import look_at_parked
 from patchstack.upstream.canary.result import Broken, Canary, CanaryPatch, Likeness, State
 from patchstack.upstream.canary.stale import Staleness
 from patchstack.upstream.canary.strict_chain import ChainRun, StrictChain
@@ -30,13 +32,14 @@ class Question:
     """What is asked. `blame` looks for the first breaking commits: by strict applies with `strict`, else by three-way
     merges. `search` also looks for commits that are like a patch, for those whose lines are in its way, and for names
     that patches add in files they do not touch. `timeline` asks how each patch fits onto every commit. `checks` are run
-    on what the series gives there; `engine` opens what commands run on."""
+    on what the series gives there; `engine` opens what commands run on. `parked` are patches that are looked at too."""
 
     strict: bool = False
     blame: bool = False
     search: bool = True
     timeline: bool = False
     checks: tuple[Check, ...] = ()
+    parked: tuple[ParkedPatch, ...] = ()
     engine: OpenEngine = no_engine
 
 
@@ -69,6 +72,7 @@ def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, 
         warnings=(),
         timeline=drawn,
         checks=look_at_checks(objects, series, range_, question.checks, question.engine, blame=question.blame),
+        parked=look_at_parked(objects, series, range_, question.parked),
         drops=look_at_drops(objects, series, range_.tip.tree, question.checks, question.engine),
     )
 

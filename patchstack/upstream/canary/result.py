@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from patchstack.upstream.canary.checks import CheckAhead, Drop
+from patchstack.upstream.canary.parked import ParkedAhead
 from patchstack.upstream.history import UpstreamCommit, UpstreamRange
 
 
@@ -125,7 +126,7 @@ class CanaryPatch:
 class Canary:
     """The whole answer for one series. `blamed` is `strict` or `threeway` if first breaking commits were looked for,
     else None. `timeline` is empty if it was not asked for, `checks` if the series has none;
-    `drops` are patches that name a check by which they can go."""
+    `drops` are patches that name a check by which they can go, `parked` those that are parked."""
 
     series: str
     upstream: str
@@ -136,6 +137,7 @@ class Canary:
     timeline: tuple[Span, ...] = ()
     checks: tuple[CheckAhead, ...] = ()
     drops: tuple[Drop, ...] = ()
+    parked: tuple[ParkedAhead, ...] = ()
 
     @property
     def applies(self) -> bool:

@@ -124,3 +124,24 @@ def test_what_is_parked_is_not_parked_twice(ready: Moved, patchstack: Patchstack
     assert park(patchstack) == 0
     assert park(patchstack) == 2
     assert "patch 0002 is parked already" in capsys.readouterr().err
+
+
+def test_verify_status_and_canary_tell_of_what_is_parked(ready: Moved, patchstack: Patchstack, run_cli: RunCli) -> None:
+    assert park(patchstack) == 0
+    told = "0002-Change-2-of-a-kernel.patch is parked: upstream may take it"
+    assert f"warning: {told}" in run_cli("verify").stderr
+    assert told in run_cli("status", "--json").document["warnings"]
+
+    def still() -> str:
+        ran = run_cli("canary", "--to", "main", "--json")
+        (parked,) = ran.document["parked"]
+        assert (parked["number"], parked["subject"]) == (2, "Change 2 of a kernel")
+        return str(parked["still"])
+
+    assert still() == "would still apply"
+    ready.upstream("Nearby", {"src/kernel.cu": kernel({22: "upstream's"})})
+    assert still() in ("would still apply", "would merge three-way")
+    ready.upstream("There", {"src/kernel.cu": kernel({20: "upstream's"})})
+    assert still() == "does not apply any more"
+    ran = run_cli("canary", "--to", "main")
+    assert f"{told.replace(': ', ' (')}): it does not apply any more" in ran.stdout
