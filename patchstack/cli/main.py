@@ -51,6 +51,7 @@ COMMANDS = {
     "trace": Lazy("patchstack.cli.trace.app:trace_app", "What a log of llama.cpp says, counted.", _MORE),
     "gpu": Lazy("patchstack.cli.gpu:gpu_app", "The machine that has the GPU.", _MORE),
     "cost": Lazy("patchstack.cli.cost.app:cost_app", "What a model must cost: bytes, floors, memory, reuse.", _MORE),
+    "hook": Lazy("patchstack.cli.hook:hook_app", "Look at each commit of the fork, as a git hook.", _MORE),
     "ci": Lazy("patchstack.cli.ci.app:ci_app", "What continuous integration asks of patchstack.", _MORE),
 }
 

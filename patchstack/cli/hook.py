@@ -1,0 +1,60 @@
+"""`patchstack hook`: the git hook in the fork's clone that looks at each commit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from patchstack.cli.failures import talk
+from patchstack.cli.lazy import STYLE
+from patchstack.cli.ledger import SeriesOption
+from patchstack.cli.options import WorkspaceOption, one_series, the_workspace
+from patchstack.errors import NotHeldError, UsageError
+
+hook_app = typer.Typer(name="hook", no_args_is_help=True, help="Look at each commit of the fork.", **STYLE)
+
+
+@hook_app.command("install", short_help="Write the hook into the fork's clone.")
+def install_command(series: SeriesOption = None, workspace: WorkspaceOption = None) -> None:
+    """Write a commit-msg hook into the fork's clone: it refuses a commit that leaves its scope, or breaks a check of
+    the series. It is offline and quick."""
+    from patchstack.workflow.hook import install
+
+    found = the_workspace(workspace)
+    config = one_series(found, [series] if series else ())
+    path = install(config, found.path, (sys.executable, "-I", "-m", "patchstack"))
+    print(f"{config.name}: wrote {path}")
+
+
+@hook_app.command("run", short_help="What the hook runs.")
+def run_command(
+    message: Annotated[Path, typer.Argument(metavar="FILE", help="The file with the commit's message.")],
+    series: SeriesOption = None,
+    workspace: WorkspaceOption = None,
+) -> None:
+    """Look at the commit that git is about to make, in the current repository. For git to call."""
+    from patchstack.git.objects import Repository
+    from patchstack.workflow.hook import complaints
+
+    config = one_series(the_workspace(workspace), [series] if series else ())
+    git_dir = Repository.open(".", Path(os.environ.get("GIT_DIR") or ".")).git_dir
+    index = Path(os.environ.get("GIT_INDEX_FILE") or git_dir / "index").absolute()
+    try:
+        text = message.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"{message} cannot be read: {error.strerror}") from error
+    found = list(complaints(config, git_dir, index, text))
+    for one in found:
+        if not one.refuses:
+            talk(f"warning: {one.text}")
+    if problems := [one.text for one in found if one.refuses]:
+        raise NotHeldError(
+            f"this commit breaks what {config.name} promises",
+            problems=problems,
+            hint="mend it; a new site that the patch need not know: patchstack verify --record NAME --why TEXT; "
+            "git commit --no-verify commits all the same",
+        )
