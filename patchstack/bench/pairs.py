@@ -146,7 +146,7 @@ def _run_pair(
         runs=tuple(runs),
     )
     if known is None:
-        replace_file(directory / _file(number), record_of_pair.indented)
+        replace_file(directory / pair_file(number), record_of_pair.indented)
     return _pair_run(plan, record_of_pair, found)
 
 
@@ -198,7 +198,7 @@ def recorded_pairs(plan: Plan, directory: Path, observations: Observations) -> t
 
 def read_record(plan: Plan, directory: Path, number: int) -> PairRecord | None:
     """Read the record of a pair; None if it did not run. Raises `ConfigError` for one that does not fit the plan."""
-    path = directory / _file(number)
+    path = directory / pair_file(number)
     try:
         record = msgspec.json.decode(path.read_bytes(), type=PairRecord)
     except FileNotFoundError:
@@ -293,14 +293,15 @@ def _digest(seen: Observation) -> str:
     return hashlib.sha256(seen.stdout + b"\0" + seen.stderr + files).hexdigest()
 
 
-def _file(number: int) -> str:
+def pair_file(number: int) -> str:
+    """Return the name of the record of a pair."""
     return f"pair-{number:04}.json"
 
 
 def pair_count(directory: Path) -> int:
     """Return how many pairs have a record."""
     number = 0
-    while (directory / _file(number + 1)).is_file():
+    while (directory / pair_file(number + 1)).is_file():
         number += 1
     return number
 

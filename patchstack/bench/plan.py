@@ -89,6 +89,11 @@ def named(plan: Plan) -> Plan:
     return msgspec.structs.replace(plan, comparison=_name(plan))
 
 
+def is_named(plan: Plan) -> bool:
+    """Whether a plan has the name that its content gives."""
+    return plan.comparison == _name(plan)
+
+
 def write_plan(plan: Plan, comparisons: Path) -> Path:
     """Write a plan, and return the directory of its comparison. Raises `OSError`."""
     directory = comparisons / plan.comparison
@@ -111,7 +116,7 @@ def read_plan(directory: Path) -> Plan:
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is damaged: {error}") from error
-    if plan.comparison != _name(plan) or plan.comparison != directory.name:
+    if not is_named(plan) or plan.comparison != directory.name:
         raise ConfigError(
             f"{path} was changed after it was made: it is not the plan {directory.name}",
             hint="a plan is made before the first run and never edited; patchstack bench ab makes another",

@@ -54,9 +54,7 @@ def accept_command(
         typer.Option(metavar="NAME", autocompletion=complete_suite, help="The suite [default: the only one]."),
     ] = None,
     without_gates: Annotated[bool, typer.Option("--without-gates", help="Ask for no gates.")] = False,
-    benchmark: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="A result that must say PASS. Repeatable.")
-    ] = None,
+    benchmark: Annotated[list[Path] | None, typer.Option(metavar="FILE", hidden=True)] = None,
     unproven: Annotated[
         list[str] | None, typer.Option(metavar="PROOF", help="Let this proof stay INVALID. Repeatable.")
     ] = None,
@@ -83,11 +81,12 @@ def accept_command(
     from patchstack.workflow.candidate.acceptance import accept
     from patchstack.workflow.candidate.candidate import described, ledger_directory, open_candidates
 
+    _refuse(benchmark)
     _begin(sign, workspace, ref, dry_run=dry_run)
     found = the_workspace(workspace)
     cache, ledger = open_cache(offline=offline), Ledger(ledger_directory(found.root))
     way = open_candidates(one_series(found, [series] if series else ()), cache, ref)
-    wanted = _terms(found, suite, without_gates, benchmark or (), unproven or (), way, switch_unproven)
+    wanted = _terms(found, suite, without_gates, unproven or (), way, switch_unproven)
     terms = replace(wanted, engine=engine_of(engine, workspace), fail_fast=fail_fast)
     candidates = described(way)
     _warn(way, candidates, ledger)
@@ -102,6 +101,15 @@ def accept_command(
     _print(done, json=json)
     if code := exit_code(done.verdicts):
         raise typer.Exit(int(code))
+
+
+def _refuse(benchmark: list[Path] | None) -> None:
+    """Raise `UsageError` for an option that is no longer one."""
+    if benchmark:
+        raise UsageError(
+            "--benchmark is no longer an option: a file that says PASS proves nothing",
+            hint="accept: {bench: [{workload: NAME, demand: keep}]} in patchstack.yaml, then patchstack bench ab",
+        )
 
 
 def _begin(key: Path | None, workspace: Path | None, ref: str, *, dry_run: bool) -> None:
@@ -145,11 +153,11 @@ def _terms(
     workspace: Workspace,
     suite: str | None,
     without_gates: bool,
-    benchmarks: Iterable[Path],
     unproven: Iterable[str],
     way: CandidateRange,
     switch_unproven: str | None,
 ) -> Terms:
+    from patchstack.bench.terms import read_terms
     from patchstack.gates.suite import find_suite, read_suites
     from patchstack.workflow.candidate.accept import Terms
     from patchstack.workflow.candidate.new_gates import brought, read_brings
@@ -159,7 +167,7 @@ def _terms(
     suites = read_suites(workspace)
     chosen = None if without_gates else find_suite(suites, suite, workspace.path)
     brings = read_brings(brought(way), suites, switch_unproven, asked=chosen.name if chosen is not None else None)
-    return Terms(suite=chosen, benchmarks=tuple(benchmarks), brings=brings, unproven=frozenset(unproven))
+    return Terms(suite=chosen, bench=read_terms(workspace), brings=brings, unproven=frozenset(unproven))
 
 
 def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | None:

@@ -37,6 +37,10 @@ class Record:
     facts: Mapping[str, Any]
     blobs: Mapping[str, bytes]
 
+    def follows(self) -> bool:
+        """Whether the key follows from the ingredients."""
+        return key_of(self.ingredients) == self.key
+
 
 class BadRecord(NotHeldError):
     """A record that is not what its name says, or that lacks an output. The message begins with what is wrong."""

@@ -30,8 +30,8 @@ def plan_lines(way: CandidateRange, terms: Terms, builds: Iterable[PlannedBuild]
             yield f"  new gate   {one.which}: {new.path}, which {must}"
     for unproven in terms.brings.unproven:
         yield f"  switch     {', '.join(unproven.switches)}: unproven, {printable(terms.brings.reason)}"
-    for path in terms.benchmarks:
-        yield f"  benchmark  {path}"
+    for term in terms.bench:
+        yield f"  bench      {term.name}: a comparison of the two builds that meets the demand {term.demand}"
     yield f"  decision   {ledger}"
     yield f"  export     {way.config.patches}"
 

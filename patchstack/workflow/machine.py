@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.builds.inputs.plan import Request
+from patchstack.builds.inputs.plan import Plan, Request, make_plan
 from patchstack.builds.inputs.prepare import prepare
 from patchstack.builds.inputs.source import Source
 from patchstack.builds.inputs.variant import Setting, Variants
@@ -140,6 +140,10 @@ class ProvingMachine:
             default=self.default,
             offline=self.offline,
         )
+
+    def planned(self, variant: str) -> Plan:
+        """How a variant is built here. Nothing is looked for, so it may be one that cannot be built on this machine."""
+        return make_plan(Request(variant=variant), self.variants, self.connection.engine.about())
 
     def build(self, source: Source) -> Stored:
         """Build a source, or find it built."""

@@ -124,7 +124,7 @@ class SeriesConfig:
 class Workspace:
     """A checked `patchstack.yaml`. `root` is its directory; `engine` is where builds and gates run. `models`,
     `suites` and `workloads` are parsed, and read where they are run: what a gate or workload may say is its kind's
-    affair."""
+    affair. So is `accept`, what is asked of a candidate."""
 
     path: Path
     series: tuple[SeriesConfig, ...]
@@ -133,6 +133,7 @@ class Workspace:
     models: Node | None = field(default=None, repr=False, compare=False)
     suites: Node | None = field(default=None, repr=False, compare=False)
     workloads: Node | None = field(default=None, repr=False, compare=False)
+    accept: Node | None = field(default=None, repr=False, compare=False)
 
     @property
     def root(self) -> Path:

@@ -51,6 +51,7 @@ def read_workspace(path: Path) -> Workspace:
     variants = read_variants(top)
     engine = top.text("engine")
     models, suites, workloads = top.mapping("models"), top.mapping("suites"), top.mapping("workloads")
+    accept = top.mapping("accept")
     top.finish()
     if not series and not problems:
         problems.append(f"{path}:1: series: there are none")
@@ -64,6 +65,7 @@ def read_workspace(path: Path) -> Workspace:
         models=models,
         suites=suites,
         workloads=workloads,
+        accept=accept,
     )
 
 

@@ -207,19 +207,29 @@ def test_a_series_that_is_not_the_fork_below_the_candidate_stops_everything(toy:
     assert "build" not in stderr
 
 
-def test_a_benchmark_result_counts_as_it_says(toy: Toy, tmp_path: Path) -> None:
+def test_a_file_that_says_pass_is_no_option_any_more(toy: Toy, tmp_path: Path) -> None:
     candidate(toy)
     result = tmp_path / "bench.json"
-    result.write_text('{"verdict": "INVALID"}')
-    code, stdout, _ = accept(toy, "--benchmark", str(result))
-    assert code == 4
-    assert "not accepted: benchmark bench.json" in stdout
-    result.write_text("fast")
+    result.write_text('{"verdict": "PASS"}')
     code, _, stderr = accept(toy, "--benchmark", str(result))
     assert code == 2
-    assert "is no benchmark result" in stderr
-    result.write_text('{"verdict": "PASS"}')
-    assert accept(toy, "--benchmark", str(result))[0] == 0
+    assert "error: --benchmark is no longer an option: a file that says PASS proves nothing" in stderr
+    assert "hint: accept: {bench: [{workload: NAME, demand: keep}]} in patchstack.yaml" in stderr
+
+
+def test_a_comparison_that_the_policy_asks_for_is_missing_until_it_ran(toy: Toy) -> None:
+    """The speed that counts is that of the programs that were built: here `toy`, which prints a rate."""
+    workspace = toy.root / "patchstack.yaml"
+    workload = '{kind: command, program: toy, figures: {version: "^version: ([0-9.]+)"}, demand: keep}'
+    workspace.write_text(
+        workspace.read_text() + f"workloads:\n  quick: {workload}\naccept:\n  bench: [{{workload: quick}}]\n"
+    )
+    candidate(toy)
+    code, stdout, stderr = accept(toy)
+    assert code == 4, stderr
+    assert "not accepted: bench quick. The series is as it was" in stdout
+    assert "INVALID  bench quick: no comparison of build " in stderr
+    assert "bench      quick: a comparison of the two builds that meets the demand keep" in accept(toy, "--dry-run")[1]
 
 
 def test_dry_run_says_what_is_known_and_writes_nothing(toy: Toy) -> None:
@@ -314,14 +324,6 @@ def test_a_program_that_no_target_makes_is_named_before_anything_is_compiled(toy
     assert "error: the acceptance needs what is not here" in stderr
     assert "  - gone, which version runs: no target of variant cpu makes it" in stderr
     assert "verify" not in stderr.splitlines()
-    assert not (places.cache / "builds").exists()
-
-
-def test_a_benchmark_result_that_is_missing_is_told_before_anything_is_compiled(toy: Toy, places: Places) -> None:
-    candidate(toy)
-    code, _, stderr = accept(toy, "--benchmark", "nowhere.json")
-    assert code == 3
-    assert "the benchmark result nowhere.json cannot be read" in stderr
     assert not (places.cache / "builds").exists()
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+from patchstack.bench.terms import read_terms
 from patchstack.builds.inputs.plan import Request
 from patchstack.builds.inputs.source import Source
 from patchstack.builds.inputs.variant import load_variants
@@ -181,16 +182,39 @@ class Decided:
         self, commit: str, *, again: bool = False, signers: Signers | None = None, reason: str | None = None
     ) -> Accepted:
         """Accept a commit of the fork; `reason` is for a switch without a gate."""
-        from patchstack.workflow.ledger.recorded import signed_evidence
-
         workspace = self.workspace
         cache = Cache(lambda: self.cache, offline=True)
         way = open_candidates(workspace.series[0], cache, commit)
-        machine = PaperMachine(
-            workspace=workspace,
+        machine = self._machine(again=again, signers=signers)
+        suites = read_suites(workspace)
+        brings = read_brings(brought(way), suites, reason, asked="quick")
+        suite = find_suite(suites, "quick", workspace.path)
+        return accept(
+            way,
+            described(way),
+            cache,
+            Terms(suite=suite, bench=read_terms(workspace), brings=brings),
+            machine,
+            self.ledger,
+            why="It is good.",
+            told=lambda step, seconds: None,
+            decided=lambda path: None,
+        )
+
+    def builds(self, commit: str) -> tuple[Stored, Stored]:
+        """The builds before a candidate and of it."""
+        way = open_candidates(self.workspace.series[0], Cache(lambda: self.cache, offline=True), commit)
+        machine = self._machine()
+        return machine.build(way.source(way.before)), machine.build(way.source(way.head))
+
+    def _machine(self, *, again: bool = False, signers: Signers | None = None) -> PaperMachine:
+        from patchstack.workflow.ledger.recorded import signed_evidence
+
+        return PaperMachine(
+            workspace=self.workspace,
             connection=Connection(engine=self.engine, open_another=lambda: self.engine, tell=lambda _: None),
             request=Request(),
-            variants=load_variants(workspace.variants),
+            variants=load_variants(self.workspace.variants),
             default=None,
             purpose="test",
             allow=(),
@@ -198,19 +222,6 @@ class Decided:
             watching=contextlib.nullcontext,  # type: ignore[arg-type]
             again=again,
             recorded=signed_evidence(self.root, signers) if signers is not None else None,
-        )
-        suites = read_suites(workspace)
-        brings = read_brings(brought(way), suites, reason, asked="quick")
-        return accept(
-            way,
-            described(way),
-            cache,
-            Terms(suite=find_suite(suites, "quick", workspace.path), brings=brings),
-            machine,
-            self.ledger,
-            why="It is good.",
-            told=lambda step, seconds: None,
-            decided=lambda path: None,
         )
 
     def check(self, signers: Signers | None = None, *, require_signed: bool = False) -> LedgerCheck:

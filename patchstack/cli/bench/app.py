@@ -16,6 +16,8 @@ COMMANDS = {
     "show": Lazy("patchstack.cli.bench.kept:show_command", "A comparison, drawn anew from its runs."),
     "list": Lazy("patchstack.cli.bench.kept:list_command", "The comparisons that are here."),
     "serve": Lazy("patchstack.cli.bench.serve:serve_command", "Measure a server as its users see it."),
+    "pack": Lazy("patchstack.cli.bench.kept:pack_command", "A comparison with its runs as one file."),
+    "unpack": Lazy("patchstack.cli.bench.kept:unpack_command", "Take in a comparison of another machine."),
     "machine": Lazy("patchstack.cli.bench.machine:machine_command", "The machine's history: since when is it slow?"),
 }
 bench_app = typer.Typer(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,6 +21,7 @@ from patchstack.cli.bench.options import (
     kept_places,
     opened_where,
     shown,
+    write,
 )
 from patchstack.cli.options import WorkspaceOption, nearest_workspace
 
@@ -69,6 +72,34 @@ def show_command(
     directory, observations = found_comparison(comparison)
     progress = read_comparison(directory, observations, margin=margin)
     raise typer.Exit(int(shown(progress, json=json, markdown=markdown, html=html)))
+
+
+def pack_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+    comparison: ComparisonArgument = None,
+) -> None:
+    """Write a comparison with all its runs into one file, for another machine. Runs nothing."""
+    from patchstack.bench.bundle import pack
+    from patchstack.builds.record.store import Store
+    from patchstack.files.places import cache_places
+    from patchstack.workflow.bench import read_comparison
+
+    directory, observations = found_comparison(comparison)
+    progress = read_comparison(directory, observations)
+    builds = {stored.key: dict(stored.record.inputs) for stored in Store(cache_places().builds).all()}
+    write(file, gzip.compress(pack(directory, observations, builds), mtime=0))
+    print(f"{progress.plan.comparison}: {len(progress.pairs)} pairs, {progress.judged.outcome}")
+
+
+def unpack_command(file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of `bench pack`.")]) -> None:
+    """Take a comparison of another machine in, with all its runs, and draw it anew. Exits as `bench ab` does."""
+    from patchstack.bench.bundle import read_packed, unpack
+    from patchstack.workflow.bench import read_comparison
+
+    comparisons, observations = kept_places()
+    directory = unpack(read_packed(file), comparisons, observations)
+    progress = read_comparison(directory, observations)
+    raise typer.Exit(int(shown(progress, json=False, markdown=None, html=None)))
 
 
 def list_command() -> None:

@@ -120,11 +120,11 @@ def shown(progress: Progress, *, json: bool, markdown: Path | None, html: Path |
     else:
         print_comparison(document)
     if markdown is not None:
-        _write(markdown, markdown_of(document))
+        write(markdown, markdown_of(document))
     if html is not None:
         from patchstack.report.bench_page import page_of
 
-        _write(html, page_of(document))
+        write(html, page_of(document))
     if document.outcome in ("INVALID", "undecided"):
         return Exit.INVALID
     return Exit.DOES_NOT_HOLD if document.demand_met is False else Exit.HOLDS
@@ -146,11 +146,12 @@ def variables(option: str, given: list[str] | None) -> dict[str, str]:
     return found
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file that was asked for, and say so. Raises `NotHeldError`."""
     from patchstack.files.atomic import replace_file
 
     try:
-        replace_file(path, text.encode())
+        replace_file(path, content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise NotHeldError(f"{path} cannot be written: {error.strerror}") from error
     talk(f"wrote {path}")

@@ -8,8 +8,6 @@ is all or nothing itself.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -17,10 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from patchstack.bench.terms import BenchTerm
 from patchstack.builds.inputs.source import Source as BuildSource
 from patchstack.builds.record.store import Stored
 from patchstack.checks.run import OpenEngine, no_engine
-from patchstack.errors import ConfigError, MissingError
+from patchstack.errors import ConfigError
 from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
 from patchstack.evidence.origin import Source
 from patchstack.evidence.resemblance import Likeness, resembling
@@ -43,11 +42,13 @@ from patchstack.tasks import clock, task
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.candidate import CandidateRange
 from patchstack.workflow.candidate.checks import checked_candidates
+from patchstack.workflow.candidate.measured import Measured
 from patchstack.workflow.candidate.new_gates import Brings, NewGate, judge_new, outcome
 from patchstack.workflow.export import plan_with_candidate
 
 BuildOf = Callable[[BuildSource], Stored]
 BenchOf = Callable[[Stored], AbstractContextManager[Runner]]
+Measure = Callable[[BenchTerm, Sequence[Stored]], Measured]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +70,8 @@ def step_line(step: AcceptStep, seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What is asked of a candidate: the suite (None: no gates), also as the decision carries it, and files with
-    benchmark results, each with a verdict of its own. `brings` are the gates that come with the candidate, and
+    """What is asked of a candidate: the suite (None: no gates), also as the decision carries it, and the comparisons
+    that show its speed. `brings` are the gates that come with the candidate, and
     `carried_new` the suites of these. With `fail_fast`, no gate follows one that FAILs. `engine` opens what checks run
     commands on."""
 
@@ -78,7 +79,7 @@ class Terms:
     carried: CarriedSuite | None = None
     brings: Brings = field(default_factory=Brings)
     carried_new: tuple[CarriedSuite, ...] = ()
-    benchmarks: tuple[Path, ...] = ()
+    bench: tuple[BenchTerm, ...] = ()
     unproven: frozenset[str] = frozenset()
     fail_fast: bool = False
     engine: OpenEngine = no_engine
@@ -105,9 +106,11 @@ def alike(candidates: Sequence[Candidate], ledger: Ledger) -> tuple[Likeness, ..
     return tuple(likeness for one in candidates for likeness in resembling(one, rejected))
 
 
-def examine(way: CandidateRange, cache: Cache, terms: Terms, build: BuildOf, bench: BenchOf) -> Iterator[AcceptStep]:
+def examine(
+    way: CandidateRange, cache: Cache, terms: Terms, build: BuildOf, bench: BenchOf, measure: Measure
+) -> Iterator[AcceptStep]:
     """Every step in order, each as it comes out. After a part (the mirror, lint, the checks, the prefix, the candidate,
-    the benchmarks) with a step that is not PASS, the next is not begun.
+    the comparisons) with a step that is not PASS, the next is not begun.
 
     Raises what verifying, building and the engine raise.
     """
@@ -118,7 +121,7 @@ def examine(way: CandidateRange, cache: Cache, terms: Terms, build: BuildOf, ben
         lambda: _checked(way, terms),
         lambda: gated(way, way.before, "before", terms, build, bench, built, then=way.head),
         lambda: gated(way, way.head, "candidate", terms, build, bench, built),
-        lambda: [measured(path) for path in terms.benchmarks],
+        lambda: [_compared(measure(term, built)) for term in terms.bench],
     ):
         held = True
         for step in steps():
@@ -154,11 +157,12 @@ def decide(
 
 
 def _rests_on(evidence: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a decision rests on: builds, suite, and what the candidates bring. Observing the same again gives no new
-    decision."""
-    builds = tuple(step.get("build") for step in evidence.get("steps", ()))
+    """What a decision rests on: builds, suite, comparisons, and what the candidates bring. Observing the same again
+    gives no new decision."""
+    steps = evidence.get("steps", ())
+    builds, compared = (tuple(step.get(name) for step in steps) for name in ("build", "comparison"))
     brings = evidence.get("brings") or Brings().document()
-    return evidence.get("suite"), builds, brings, evidence.get("suites_of_new_gates") or []
+    return evidence.get("suite"), builds, compared, brings, evidence.get("suites_of_new_gates") or []
 
 
 def _switches(brings: Brings) -> Iterator[AcceptStep]:
@@ -373,22 +377,8 @@ def _new_gate_step(
     )
 
 
-def measured(path: Path) -> AcceptStep:
-    """Return the step of a benchmark's result file: a JSON document with a `verdict`.
-
-    Raises `MissingError` for one that cannot be read, `ConfigError` for one that is no result.
-    """
-    try:
-        content = path.read_bytes()
-        verdict = Verdict(json.loads(content)["verdict"])
-    except OSError as error:
-        raise MissingError(f"the benchmark result {path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is no benchmark result: it has no verdict PASS, FAIL or INVALID") from error
-    digest = hashlib.sha256(content).hexdigest()
-    return AcceptStep(
-        name=f"benchmark {path.name}", verdict=verdict, detail=f"sha256 {digest[:12]}", evidence={"sha256": digest}
-    )
+def _compared(found: Measured) -> AcceptStep:
+    return AcceptStep(name=found.name, verdict=found.verdict, detail=found.detail, evidence=found.evidence)
 
 
 def _together(verdicts: Sequence[Verdict]) -> Verdict:

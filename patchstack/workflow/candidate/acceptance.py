@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from patchstack.bench.terms import BenchTerm
+from patchstack.builds.record.store import Stored
 from patchstack.evidence.ledger import Candidate, Decision, Ledger
 from patchstack.evidence.resemblance import Likeness
 from patchstack.evidence.store import Evidence
@@ -17,6 +19,7 @@ from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.accept import AcceptStep, Terms, alike, decide, decided_anew, examine
 from patchstack.workflow.candidate.candidate import CandidateRange
 from patchstack.workflow.candidate.evidence import carried_terms, evidence_of
+from patchstack.workflow.candidate.measured import Measured, measured
 from patchstack.workflow.candidate.pending import keep
 from patchstack.workflow.candidate.ready import check_ready
 from patchstack.workflow.export import plan_with_candidate
@@ -96,7 +99,7 @@ def accept(
     kept = Evidence(machine.workspace.root / "evidence")
     terms = carried_terms(machine.workspace.path, terms, kept)
     terms = replace(terms, engine=machine.connection.open_another)
-    steps = _examined(way, cache, terms, machine, told)
+    steps = _examined(way, cache, terms, machine, kept, told)
     evidence = evidence_of(way, terms, steps, kept, machine.known)
     if exit_code(step.verdict for step in steps):
         keep(machine.workspace.root, way, evidence)
@@ -120,10 +123,21 @@ def accept(
 
 
 def _examined(
-    way: CandidateRange, cache: Cache, terms: Terms, machine: ProvingMachine, told: Callable[[AcceptStep, float], None]
+    way: CandidateRange,
+    cache: Cache,
+    terms: Terms,
+    machine: ProvingMachine,
+    kept: Evidence,
+    told: Callable[[AcceptStep, float], None],
 ) -> Sequence[AcceptStep]:
+    trees = (way.before.tree, way.head.tree)
+
+    def measure(term: BenchTerm, built: Sequence[Stored]) -> Measured:
+        planned = machine.planned(term.variant) if term.variant is not None else None
+        return measured(term, built, trees, kept.outputs, planned)
+
     steps = []
-    for step, seconds in timed(examine(way, cache, terms, machine.build, machine.runner)):
+    for step, seconds in timed(examine(way, cache, terms, machine.build, machine.runner, measure)):
         told(step, seconds)
         steps.append(step)
     return steps

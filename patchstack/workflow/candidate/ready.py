@@ -1,4 +1,4 @@
-"""What an acceptance will need, looked for before anything is compiled: packages, programs and results."""
+"""What an acceptance will need, looked for before anything is compiled: packages and programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from patchstack.gates.registry import kind_of
 from patchstack.gates.suite import Suite
 from patchstack.installed import install_hint
 from patchstack.tasks import task
-from patchstack.workflow.candidate.accept import Terms, measured
+from patchstack.workflow.candidate.accept import Terms
 from patchstack.workflow.candidate.candidate import CandidateRange
 from patchstack.workflow.machine import ProvingMachine
 
@@ -24,12 +24,10 @@ DEVICE_PROOFS = frozenset({"cuda-arch", "cuda-ptx", "fp4"})
 
 @task("looking for what it needs")
 def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> None:
-    """Raise `MissingError` with all that is missing here, and what `measured` raises.
+    """Raise `MissingError` with all that is missing here.
 
     A build that is known already needs nothing. Raises what resolving a build raises.
     """
-    for path in terms.benchmarks:
-        measured(path)
     unknown: list[Inputs] = []
     have: set[str] = set()
     for commit in (way.before, way.head):

@@ -22,6 +22,7 @@ from patchstack.series.lock import read_lock
 from patchstack.series.verify.verify import prove
 from patchstack.tasks import task
 from patchstack.workflow.ledger.brought import check_brought
+from patchstack.workflow.ledger.comparisons import check_comparisons
 from patchstack.workflow.ledger.finding import Findings
 from patchstack.workflow.ledger.source import SeriesFacts, check_builds, check_source
 from patchstack.workflow.ledger.verdicts import check_verdicts, material
@@ -152,6 +153,7 @@ def _check(
             check_builds(decision, facts, variants, given.builds, found)
         check_verdicts(given, found)
         check_brought(given, facts, found)
+        check_comparisons(decision, kept, given.builds, found)
     return found
 
 

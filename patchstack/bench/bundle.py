@@ -1,0 +1,162 @@
+"""A comparison with all its runs in one file: to take it to another machine, and for a decision to rest on.
+
+The file is a `patchstack.comparison/1` document. A comparison is drawn anew from the outputs in it; every key must
+follow from its ingredients, and the key of a build from its inputs.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hashlib
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from patchstack.bench.pairs import PairRecord, pair_file, read_record
+from patchstack.bench.plan import Plan, is_named, read_plan, write_plan
+from patchstack.canonical import canonical, one_line
+from patchstack.document import Document, Part
+from patchstack.errors import ConfigError, MissingError, NotHeldError
+from patchstack.evidence.store import Observations, Record
+from patchstack.files.atomic import replace_file
+
+BUILDS = "builds.json"
+_MOST = 256 << 20  # bytes of a file that are unpacked
+
+
+class BundledRun(Part, frozen=True, kw_only=True):
+    """The record of a run: its key, what that follows from, what else is known, and its outputs in base64."""
+
+    key: str
+    ingredients: dict[str, Any]
+    facts: dict[str, Any]
+    outputs: dict[str, str]
+
+
+class Bundle(Document, frozen=True, kw_only=True, tag="patchstack.comparison/1"):
+    """A comparison with the records of its pairs and runs. `builds` are the inputs of the builds that its sides are, by
+    their keys."""
+
+    plan: Plan
+    pairs: tuple[PairRecord, ...]
+    runs: tuple[BundledRun, ...]
+    builds: dict[str, dict[str, Any]]
+
+
+def pack(directory: Path, observations: Observations, builds: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """Return the file of a comparison. `builds` are the inputs of builds by key; those of its sides are taken, beside
+    those that the comparison brought here.
+
+    Raises `NotHeldError` for a run that is missing, and what `read_plan` and `read_record` raise.
+    """
+    plan = read_plan(directory)
+    pairs: list[PairRecord] = []
+    while (record := read_record(plan, directory, len(pairs) + 1)) is not None:
+        pairs.append(record)
+    runs = {}
+    for pair in pairs:
+        for run in pair.runs:
+            kept = observations.find(run.key)
+            if kept is None:
+                raise NotHeldError(f"run {run.slot} of pair {pair.number} of {plan.comparison} is missing")
+            runs[kept.key] = _bundled(kept)
+    known = {**read_builds(directory), **builds}
+    keys = sorted({side.key for side in (plan.a, plan.b) if side.key is not None} & known.keys())
+    bundle = Bundle(
+        plan=plan,
+        pairs=tuple(pairs),
+        runs=tuple(runs[key] for key in sorted(runs)),
+        builds={key: dict(known[key]) for key in keys},
+    )
+    return one_line(msgspec.to_builtins(bundle)).encode()
+
+
+def unpack(content: bytes, comparisons: Path, observations: Observations) -> Path:
+    """Put a comparison with its runs where they are kept, and return its directory.
+
+    A comparison of the same name that is there gets what it lacks. Raises `ConfigError` for a file that is none, that
+    was changed, or that differs from what is there.
+    """
+    try:
+        bundle = msgspec.json.decode(content, type=Bundle)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"this is no comparison that patchstack packed: {error}") from error
+    if not is_named(bundle.plan):
+        raise ConfigError("the plan of this comparison was changed after it was made")
+    for key, inputs in bundle.builds.items():
+        if key_problem(key, inputs):
+            raise ConfigError(f"the inputs of build {key[:12]} do not give its key: the file was changed")
+    records = [_record(run, bundle.plan) for run in bundle.runs]
+    directory = comparisons / bundle.plan.comparison
+    for number, pair in enumerate(bundle.pairs, 1):
+        there = read_record(bundle.plan, directory, number)
+        if pair.number != number or there not in (None, pair):
+            raise ConfigError(f"pair {number} of {bundle.plan.comparison} is here already, and is another")
+    for record in records:
+        known = observations.find(record.key)
+        if known is not None and known.blobs != record.blobs:
+            raise ConfigError(f"run {record.key[:12]} is here already, and printed something else")
+        if known is None:
+            observations.keep(record)
+    write_plan(bundle.plan, comparisons)
+    for pair in bundle.pairs:
+        replace_file(directory / pair_file(pair.number), pair.indented)
+    if bundle.builds:
+        replace_file(directory / BUILDS, msgspec.json.encode({**read_builds(directory), **bundle.builds}))
+    return directory
+
+
+def _record(run: BundledRun, plan: Plan) -> Record:
+    """The record of a run. It must be of this comparison: others could be taken for runs that gates rest on."""
+    try:
+        blobs = {name: base64.b64decode(text, validate=True) for name, text in run.outputs.items()}
+    except (binascii.Error, ValueError) as error:
+        raise ConfigError(f"run {run.key[:12]} has an output that cannot be read: {error}") from error
+    record = Record(key=run.key, ingredients=run.ingredients, facts=run.facts, blobs=blobs)
+    if not record.follows():
+        raise ConfigError(f"run {run.key[:12]} has a key that does not follow from its ingredients")
+    if not str(run.ingredients.get("salt")).startswith(f"comparison {plan.comparison} pair "):
+        raise ConfigError(f"run {run.key[:12]} is not of comparison {plan.comparison}")
+    return record
+
+
+def read_packed(file: Path) -> bytes:
+    """Return the content of a file of `bench pack`. Raises `MissingError`, and `ConfigError` for another file."""
+    try:
+        with gzip.open(file) as stream:
+            content = stream.read(_MOST + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ConfigError(f"{file} is no comparison that patchstack packed: {error}") from error
+    except OSError as error:
+        raise MissingError(f"{file} cannot be read: {error.strerror}") from error
+    if len(content) > _MOST:
+        raise ConfigError(f"{file} holds more than {_MOST >> 20} MiB")
+    return content
+
+
+def read_builds(directory: Path) -> dict[str, dict[str, Any]]:
+    """Return the inputs of builds that a comparison brought here, by key. What does not give its key is left out."""
+    try:
+        found = msgspec.json.decode((directory / BUILDS).read_bytes(), type=dict[str, dict[str, Any]])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return {key: inputs for key, inputs in found.items() if not key_problem(key, inputs)}
+
+
+def key_problem(key: str, inputs: Mapping[str, Any]) -> bool:
+    """Whether the inputs are not those of the build of that key."""
+    return hashlib.sha256(canonical(inputs)).hexdigest() != key
+
+
+def _bundled(record: Record) -> BundledRun:
+    return BundledRun(
+        key=record.key,
+        ingredients=dict(record.ingredients),
+        facts=dict(record.facts),
+        outputs={name: base64.b64encode(blob).decode() for name, blob in record.blobs.items()},
+    )

@@ -1,0 +1,235 @@
+"""The comparisons that `accept:` asks for: found among those of this machine, tied to the two builds, drawn anew.
+
+A file that says PASS proves nothing: a comparison counts only with its plan, its pairs and its runs, and only if its
+sides are builds of the candidate and of the commit before it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from patchstack.bench.bundle import pack, read_builds, unpack
+from patchstack.bench.judge import Demand, Outcome
+from patchstack.bench.pairs import A, B, recorded_pairs
+from patchstack.bench.plan import Plan, read_plan
+from patchstack.bench.terms import BenchTerm, Tied, term_problem, tie_problem
+from patchstack.builds.inputs.plan import Plan as BuildPlan
+from patchstack.builds.record.store import Store, Stored
+from patchstack.errors import ConfigError, PatchstackError
+from patchstack.evidence.outputs import Outputs
+from patchstack.evidence.store import Observations
+from patchstack.files.places import cache_places
+from patchstack.observe.from_build import programs_of
+from patchstack.tasks import task
+from patchstack.verdict import Verdict
+from patchstack.workflow.bench import Progress, comparisons_in, progress_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What came of one comparison that is asked for: the step's name, verdict and words, and its evidence as JSON."""
+
+    name: str
+    verdict: Verdict
+    detail: str
+    evidence: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A comparison that is the one asked for, with its outcome under the demand: PASS, FAIL or INVALID, and why."""
+
+    directory: Path
+    progress: Progress
+    verdict: Verdict
+
+    @property
+    def words(self) -> str:
+        """The outcome for people."""
+        judged = self.progress.judged
+        return f"comparison {self.progress.plan.comparison}: {judged.outcome}, {judged.reason}"
+
+
+def measured(
+    term: BenchTerm, built: Sequence[Stored], trees: tuple[str, str], kept: Outputs, planned: BuildPlan | None
+) -> Measured:
+    """Return what came of one comparison that is asked for.
+
+    Every comparison of the two builds that was asked for counts: FAIL if one does not meet the demand, PASS if one
+    meets it and none fails it, else INVALID. `built` are the builds before and of the candidate, `planned` how the
+    term's variant is built, if it names one.
+    """
+    keys = (built[0].key, built[1].key)
+    tied = Tied(trees=trees, keys=keys if term.variant is None else None)
+    name = f"bench {term.name}"
+    places = cache_places()
+    observations = Observations(places.observations, places.outputs)
+    with task(name, key=name, announced=True):
+        drawn, other = _drawn(term, tied, built, observations, planned)
+    chosen = next((one for want in (Verdict.FAIL, Verdict.PASS) for one in drawn if one.verdict is want), None)
+    chosen = chosen or next(iter(drawn), None)
+    if chosen is None:
+        why = "; ".join(other[:3]) or "none of this workload is here"
+        detail = f"no comparison of {_pair(term, keys, trees)} on {term.name}: {why}; {_how(term, keys)}"
+        return Measured(name=name, verdict=Verdict.INVALID, detail=detail, evidence={"bench": term.name})
+    more = f" ({len(drawn)} comparisons count)" if len(drawn) > 1 else ""
+    builds = _inputs(chosen.directory, built)
+    content = pack(chosen.directory, observations, builds)
+    return Measured(
+        name=name,
+        verdict=chosen.verdict,
+        detail=f"{_demand_words(term, chosen.verdict)}: {chosen.words}{more}",
+        evidence={
+            "bench": term.name,
+            "demand": str(term.demand),
+            "env": dict(term.env),
+            "variant": term.variant,
+            "comparison": chosen.progress.plan.comparison,
+            "bundle": {"sha256": kept.keep(content), "size": len(content)},
+        },
+    )
+
+
+def drawn_again(
+    content: bytes,
+    demand: Demand,
+    trees: tuple[str, str],
+    keys: tuple[str, str] | None,
+    files: tuple[Mapping[str, str], Mapping[str, str]],
+) -> tuple[Verdict, str]:
+    """Draw a comparison from its file, as `accept` does: the verdict under a demand, and its words. `files` are
+    those of the builds, for `keys`.
+
+    Raises `PatchstackError` for a file that is damaged, or of other builds.
+    """
+    with tempfile.TemporaryDirectory(prefix="patchstack-") as place:
+        root = Path(place)
+        observations = Observations(root / "observations", root / "outputs")
+        directory = unpack(content, root / "comparisons", observations)
+        plan = read_plan(directory)
+        if problem := tie_problem(plan, Tied(trees=trees, keys=keys), read_builds(directory)):
+            raise ConfigError(f"comparison {plan.comparison}: {problem}")
+        one = _outcome(directory, plan, demand, observations)
+        if keys is not None and (problem := programs_problem(one.progress, observations, files)):
+            raise ConfigError(f"comparison {plan.comparison}: {problem}")
+        return one.verdict, one.words
+
+
+def programs_problem(
+    progress: Progress, observations: Observations, files: tuple[Mapping[str, str], Mapping[str, str]]
+) -> str | None:
+    """Return which run of a side loaded a file that is not its build's; None if none did. `files` are the digests of
+    all files of the builds of A and B, by name."""
+    for pair in progress.pairs:
+        for run in pair.record.runs:
+            kept = observations.find(run.key) if run.slot in (A, B) else None
+            loaded = kept.ingredients.get("programs") if kept is not None else None
+            of_build = files[0] if run.slot == A else files[1]
+            if isinstance(loaded, Mapping) and any(of_build.get(name) != digest for name, digest in loaded.items()):
+                return f"run {run.slot} of pair {pair.record.number} is of other programs than its build has"
+    return None
+
+
+def variant_problem(inputs: Mapping[str, Any], plan: BuildPlan) -> str | None:
+    """Return what a build of those inputs has that a build of the variant has not; None if nothing."""
+    wanted = {
+        "platform": plan.platform.value,
+        "architecture": plan.arch.cmake if plan.arch else None,
+        "cmake": {name: setting.value for name, setting in plan.cmake.items()},
+        "compile": {name: setting.value for name, setting in plan.compile.items()},
+        "targets": sorted(set(plan.targets.value)),
+    }
+    differ = [name for name, value in wanted.items() if inputs.get(name) != value]
+    return f"its builds are not of variant {plan.variant}: another {', '.join(differ)}" if differ else None
+
+
+def _drawn(
+    term: BenchTerm,
+    tied: Tied,
+    built: Sequence[Stored],
+    observations: Observations,
+    planned: BuildPlan | None,
+) -> tuple[list[Drawn], list[str]]:
+    """The comparisons that are the one asked for, the newest first; and why others of the workload are not."""
+    found: list[Drawn] = []
+    other: list[str] = []
+    files = (_files(built[0]), _files(built[1]))
+    for directory in comparisons_in(cache_places().comparisons):
+        try:
+            plan = read_plan(directory)
+            if plan.workload.name != term.name:
+                continue
+            inputs = _inputs(directory, built, plan)
+            problem = tie_problem(plan, tied, inputs) or term_problem(plan, term)
+            if problem is None and planned is not None:
+                problem = variant_problem(inputs[plan.b.key or ""], planned)
+            if problem is not None:
+                other.append(f"{plan.comparison}: {problem}")
+                continue
+            one = _outcome(directory, plan, term.demand, observations)
+            if tied.keys is not None and (problem := programs_problem(one.progress, observations, files)):
+                other.append(f"{plan.comparison}: {problem}")
+                continue
+            found.append(one)
+        except PatchstackError as error:
+            other.append(f"{directory.name}: {error.message}")
+    return found, other
+
+
+def _outcome(directory: Path, plan: Plan, demand: Demand, observations: Observations) -> Drawn:
+    """Draw a comparison anew under a demand. Raises what `recorded_pairs` raises."""
+    asked = msgspec.structs.replace(plan, demand=str(demand))
+    progress = progress_of(asked, directory, recorded_pairs(plan, directory, observations))
+    judged = progress.judged
+    if judged.demand_met:
+        verdict = Verdict.PASS
+    elif judged.outcome in (Outcome.INVALID, Outcome.UNDECIDED):
+        verdict = Verdict.INVALID
+    else:
+        verdict = Verdict.FAIL
+    return Drawn(directory=directory, progress=progress, verdict=verdict)
+
+
+def _inputs(directory: Path, built: Sequence[Stored], plan: Plan | None = None) -> dict[str, dict[str, Any]]:
+    """The inputs of builds by key: of the two at hand, of those in the store, and of those the comparison brought."""
+    found = read_builds(directory)
+    for one in built:
+        found[one.key] = dict(one.record.inputs)
+    store = Store(cache_places().builds)
+    for side in (plan.a, plan.b) if plan is not None else ():
+        if side.key is not None and side.key not in found and (stored := store.find(side.key)) is not None:
+            found[side.key] = dict(stored.record.inputs)
+    return found
+
+
+def _files(stored: Stored) -> Mapping[str, str]:
+    """The digests of the files of a build."""
+    return programs_of(stored, isolated=False).loaded().all()
+
+
+def _demand_words(term: BenchTerm, verdict: Verdict) -> str:
+    match verdict:
+        case Verdict.PASS:
+            return f"the demand {term.demand} is met"
+        case Verdict.FAIL:
+            return f"the demand {term.demand} is not met"
+        case _:
+            return f"the demand {term.demand} cannot be judged"
+
+
+def _pair(term: BenchTerm, keys: tuple[str, str], trees: tuple[str, str]) -> str:
+    if term.variant is None:
+        return f"build {keys[0][:12]} with build {keys[1][:12]}"
+    return f"two builds of variant {term.variant}, of trees {trees[0][:12]} and {trees[1][:12]}"
+
+
+def _how(term: BenchTerm, keys: tuple[str, str]) -> str:
+    a, b = ("KEY", "KEY") if term.variant is not None else (keys[0][:12], keys[1][:12])
+    env = "".join(f" --env {name}={value}" for name, value in sorted(term.env.items()))
+    return f"patchstack bench ab --a {a} --b {b} -w {term.name}{env} makes one"
