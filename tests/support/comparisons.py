@@ -60,29 +60,7 @@ def a_comparison(
 ) -> Path:
     """Write a comparison of two builds, in which B is `ratio` times as fast, and return its directory."""
     sides = [_side(one, dict(env or {}), directories) for one in (a, b)]
-    plan = named(
-        Plan(
-            comparison="",
-            made=f"2026-01-02T03:04:{seed % 60:02}+00:00",
-            machine=MACHINE,
-            engine="host",
-            image=None,
-            kind="bench command/1",
-            workload=workload or quick(),
-            a=sides[0],
-            b=sides[1],
-            reference=None,
-            reference_workload=None,
-            reference_within=0.1,
-            rows=tuple(rows),
-            alpha=alpha,
-            most=48,
-            demand=None,
-            seed=seed,
-            noise=False,
-            unplanned="",
-        )
-    )
+    plan = a_plan(sides[0], sides[1], workload=workload or quick(), rows=rows, alpha=alpha, seed=seed)
     directory = write_plan(plan, cache_places().comparisons)
     for number in range(1, pairs + 1):
         coin = plan.coin(number)
@@ -103,6 +81,41 @@ def a_comparison(
         )
         replace_file(directory / pair_file(number), pair.indented)
     return directory
+
+
+def a_plan(
+    a: PlanSide,
+    b: PlanSide,
+    *,
+    workload: Workload,
+    rows: Sequence[PlanRow],
+    alpha: float = ALPHA,
+    seed: int = 7,
+) -> Plan:
+    """A plan without reference runs and without a demand."""
+    return named(
+        Plan(
+            comparison="",
+            made=f"2026-01-02T03:04:{seed % 60:02}+00:00",
+            machine=MACHINE,
+            engine="host",
+            image=None,
+            kind="bench command/1",
+            workload=workload,
+            a=a,
+            b=b,
+            reference=None,
+            reference_workload=None,
+            reference_within=0.1,
+            rows=tuple(rows),
+            alpha=alpha,
+            most=48,
+            demand=None,
+            seed=seed,
+            noise=False,
+            unplanned="",
+        )
+    )
 
 
 def _side(stored: Stored, env: dict[str, str], directories: bool) -> PlanSide:
