@@ -40,6 +40,16 @@ if TYPE_CHECKING:
     from patchstack.workspace import Workspace
 
 
+def _refuse(benchmark: list[Path] | None) -> list[Path] | None:
+    """Raise `UsageError` for an option that is no longer one."""
+    if benchmark:
+        raise UsageError(
+            "--benchmark is no longer an option: a file that says PASS proves nothing",
+            hint="accept: {bench: [{workload: NAME, demand: keep}]} in patchstack.yaml, then patchstack bench ab",
+        )
+    return benchmark
+
+
 def accept_command(
     ref: RefArgument,
     why: Annotated[str, typer.Option(metavar="TEXT", help="Why it is worth having; kept in the ledger.")] = "",
@@ -54,7 +64,7 @@ def accept_command(
         typer.Option(metavar="NAME", autocompletion=complete_suite, help="The suite [default: the only one]."),
     ] = None,
     without_gates: Annotated[bool, typer.Option("--without-gates", help="Ask for no gates.")] = False,
-    benchmark: Annotated[list[Path] | None, typer.Option(metavar="FILE", hidden=True)] = None,
+    benchmark: Annotated[list[Path] | None, typer.Option(metavar="FILE", hidden=True, callback=_refuse)] = None,
     unproven: Annotated[
         list[str] | None, typer.Option(metavar="PROOF", help="Let this proof stay INVALID. Repeatable.")
     ] = None,
@@ -81,17 +91,15 @@ def accept_command(
     from patchstack.workflow.candidate.acceptance import accept
     from patchstack.workflow.candidate.candidate import described, ledger_directory, open_candidates
 
-    _refuse(benchmark)
     _begin(sign, workspace, ref, dry_run=dry_run)
     found = the_workspace(workspace)
     cache, ledger = open_cache(offline=offline), Ledger(ledger_directory(found.root))
     way = open_candidates(one_series(found, [series] if series else ()), cache, ref)
     wanted = _terms(found, suite, without_gates, unproven or (), way, switch_unproven)
     terms = replace(wanted, engine=engine_of(engine, workspace), fail_fast=fail_fast)
-    candidates = described(way)
-    _warn(way, candidates, ledger)
-    request = Request(variant=variant or None, arch=arch, image=image)
-    with _machine(found, way, engine, request, terms, signers, offline=offline, again=again) as machine:
+    _warn(way, candidates := described(way), ledger)
+    asked = Request(variant=variant or None, arch=arch, image=image)
+    with _machine(found, way, engine, asked, terms, signers, offline=offline, again=again) as machine:
         if dry_run:
             _plan(way, terms, machine)
             return
@@ -101,15 +109,6 @@ def accept_command(
     _print(done, json=json)
     if code := exit_code(done.verdicts):
         raise typer.Exit(int(code))
-
-
-def _refuse(benchmark: list[Path] | None) -> None:
-    """Raise `UsageError` for an option that is no longer one."""
-    if benchmark:
-        raise UsageError(
-            "--benchmark is no longer an option: a file that says PASS proves nothing",
-            hint="accept: {bench: [{workload: NAME, demand: keep}]} in patchstack.yaml, then patchstack bench ab",
-        )
 
 
 def _begin(key: Path | None, workspace: Path | None, ref: str, *, dry_run: bool) -> None:

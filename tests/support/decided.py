@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
+from unittest import mock
 
 from patchstack.bench.terms import read_terms
 from patchstack.builds.inputs.plan import Request
@@ -189,17 +190,18 @@ class Decided:
         suites = read_suites(workspace)
         brings = read_brings(brought(way), suites, reason, asked="quick")
         suite = find_suite(suites, "quick", workspace.path)
-        return accept(
-            way,
-            described(way),
-            cache,
-            Terms(suite=suite, bench=read_terms(workspace), brings=brings),
-            machine,
-            self.ledger,
-            why="It is good.",
-            told=lambda step, seconds: None,
-            decided=lambda path: None,
-        )
+        with mock.patch("patchstack.workflow.candidate.acceptance.check_ready"):  # paper needs no compiler
+            return accept(
+                way,
+                described(way),
+                cache,
+                Terms(suite=suite, bench=read_terms(workspace), brings=brings),
+                machine,
+                self.ledger,
+                why="It is good.",
+                told=lambda step, seconds: None,
+                decided=lambda path: None,
+            )
 
     def builds(self, commit: str) -> tuple[Stored, Stored]:
         """The builds before a candidate and of it."""
