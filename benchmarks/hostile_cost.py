@@ -13,6 +13,7 @@ import argparse
 import fnmatch
 import json
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from benchmarks.generate import git_environment
-from benchmarks.hostile_patches import CASES, Hostile
+from benchmarks.hostile_patches import CASES, Hostile, many_hunks
 
 TIMES, SECONDS = 3.0, 0.5
 SIZES, MEGABYTES = 3.0, 100.0
@@ -120,7 +121,7 @@ def run_patchstack(place: Path, pin: str, tree: str) -> Cost:
     environment |= {"PATCHSTACK_CACHE": str(scratch / "cache"), "PYTHONPYCACHEPREFIX": str(scratch / "compiled")}
     environment["PYTHONPATH"] = str(_ROOT)
     args = [sys.executable, "-m", "patchstack", "verify", "--json", "--patches", str(place / "patches")]
-    args += ["--upstream", str(place / "repo"), "--pin", pin, "--expect-tree", tree, "-p", "1"]
+    args += ["--upstream", str(place / "repo"), "--pin", pin, "--expect-tree", tree]
     return measured(args, environment, place)
 
 
@@ -141,6 +142,17 @@ def measured(args: Sequence[str], environment: Mapping[str, str], cwd: Path) -> 
         return Cost(output=out.read(1 << 20).decode("utf-8", "replace"), **told)
 
 
+def warm_up(scratch: Path) -> None:
+    """Run both once on next to nothing: byte code is compiled, files are read."""
+    place = scratch / "case"
+    place.mkdir()
+    pin = write_case(many_hunks(1), place)
+    run_git(place, pin, sorted((place / "patches").iterdir()))
+    for _ in range(2):
+        run_patchstack(place, pin, "0" * 40)
+    shutil.rmtree(place)
+
+
 def measure(name: str, scratch: Path, rounds: int) -> Row:
     """Measure a case: the least of each program's times, interleaved."""
     hostile = CASES[name]()
@@ -156,10 +168,10 @@ def measure(name: str, scratch: Path, rounds: int) -> Row:
         tree = theirs[-1].output.strip() if theirs[-1].code == 0 else "0" * 40
         ours.append(run_patchstack(place, pin, tree))
     applies = theirs[0].code == 0
-    # Exit 0 is the tree that git gives; 1 that the series does not give it.
-    if ours[0].code not in ((0,) if applies or "mailbox" in name else (1, 2)) and "mailbox" not in name:
+    # Exit 0: the tree that git gives; 1: the patch does not apply; 2: it is no patch. A mailbox is split here.
+    if ours[0].code not in ((0,) if applies else (1, 2)) and "mailbox" not in name:
         raise SystemExit(f"{name}: git exits {theirs[0].code}, patchstack {ours[0].code}: {ours[0].output[-2000:]}")
-    subprocess.run(["rm", "-rf", str(place)], check=True)
+    shutil.rmtree(place)
     return Row(
         case=name,
         size_mb=size,
@@ -183,7 +195,7 @@ def line(row: Row) -> str:
 
 
 def main() -> None:
-    """Measure every case, print the table, and exit 1 if one costs more than is allowed."""
+    """Measure, print the table, and fail if a bound is broken."""
     parser = argparse.ArgumentParser(description="Hold the cost of hostile patches against git's, in one run.")
     parser.add_argument("--rounds", type=int, default=2, help="runs of each program; the least time counts [2]")
     parser.add_argument("--only", metavar="GLOB", help="cases of such names alone")
@@ -194,6 +206,7 @@ def main() -> None:
     print("| patch | size | applies | git | patchstack | ratio | allowed | memory | allowed |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory(prefix="patchstack-hostile-") as directory:
+        warm_up(Path(directory))
         for name in CASES:
             if given.only is None or fnmatch.fnmatch(name, given.only):
                 rows.append(measure(name, Path(directory), given.rounds))

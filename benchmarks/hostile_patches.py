@@ -146,8 +146,8 @@ def many_files(count: int) -> Hostile:
 def new_files(count: int) -> Hostile:
     """Many small files that the patch makes."""
     made = [
-        b"diff --git a/n%d b/n%d\nnew file mode 100644\nindex 0000000..1111111\n"
-        b"--- /dev/null\n+++ b/n%d\n@@ -0,0 +1 @@\n+x\n" % (number, number, number)
+        b"diff --git a/n%d b/n%d\nnew file mode 100644\nindex 0000000..1111111\n--- /dev/null\n+++ b/n%d\n"
+        b"@@ -0,0 +1 @@\n+x\n" % (number, number, number)
         for number in range(count)
     ]
     return Hostile(files={"a": b"x\n"}, patches=(b"".join(made),))

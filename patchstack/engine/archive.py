@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from patchstack.errors import MissingError
 
@@ -17,10 +19,12 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A file (`data`), a symbolic link (`link`, its target) or, with neither, a directory. `path` is relative."""
+    """A file (`data`, or `file` that has its content), a symbolic link (`link`, its target) or, with none of them, a
+    directory. `path` is relative."""
 
     path: str
     data: bytes | None = None
+    file: Path | None = None
     link: str | None = None
     executable: bool = False
 
@@ -42,7 +46,7 @@ def pack(entries: Iterable[Entry], *, mtime: int = 0) -> Iterator[bytes]:
         directories(PurePosixPath("."))
         for entry in entries:
             path = PurePosixPath(entry.path)
-            if entry.data is None and entry.link is None:
+            if entry.data is None and entry.file is None and entry.link is None:
                 directories(path)
                 continue
             directories(path.parent)
@@ -50,15 +54,41 @@ def pack(entries: Iterable[Entry], *, mtime: int = 0) -> Iterator[bytes]:
                 info = _info(entry.path, mtime, tarfile.SYMTYPE, 0o777)
                 info.linkname = entry.link
                 archive.addfile(info)
+            elif entry.file is not None:
+                info = _info(entry.path, mtime, tarfile.REGTYPE, 0o755 if entry.executable else 0o644)
+                with entry.file.open("rb") as content:
+                    info.size = os.fstat(content.fileno()).st_size
+                    archive.addfile(info)  # without its content, which may be larger than memory
+                    yield _taken(buffer)
+                    yield from whole_blocks(content, info.size)
+                archive.offset += info.size + -info.size % tarfile.BLOCKSIZE
             else:
                 info = _info(entry.path, mtime, tarfile.REGTYPE, 0o755 if entry.executable else 0o644)
                 info.size = len(entry.data or b"")
                 archive.addfile(info, io.BytesIO(entry.data or b""))
             if buffer.tell() >= _BLOCK:
-                yield buffer.getvalue()
-                buffer.seek(0)
-                buffer.truncate()
+                yield _taken(buffer)
     yield buffer.getvalue()
+
+
+def _taken(buffer: io.BytesIO) -> bytes:
+    """What is in a buffer, which is empty then."""
+    taken = buffer.getvalue()
+    buffer.seek(0)
+    buffer.truncate()
+    return taken
+
+
+def whole_blocks(content: BinaryIO, size: int) -> Iterator[bytes]:
+    """Yield `size` bytes of a file and what fills the last block of a tar archive. Raises `MissingError` for a file
+    that became shorter."""
+    left = size
+    while left:
+        if not (block := content.read(min(left, _BLOCK))):
+            raise MissingError(f"{content.name} became shorter while it was read")
+        left -= len(block)
+        yield block
+    yield bytes(-size % tarfile.BLOCKSIZE)
 
 
 def _info(path: str, mtime: int, kind: bytes, mode: int) -> tarfile.TarInfo:
@@ -70,15 +100,42 @@ def _info(path: str, mtime: int, kind: bytes, mode: int) -> tarfile.TarInfo:
     return info
 
 
-def unpack(stream: Iterable[bytes], into: Path) -> tuple[Path, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What is brought from an engine at most: bytes of all files, and entries."""
+
+    size: int
+    entries: int
+
+    def check(self, size: int, entries: int) -> None:
+        """Raise `MissingError` for more than that."""
+        if size > self.size:
+            raise MissingError(f"what was made is more than {self.size >> 20} MiB: not brought here")
+        if entries > self.entries:
+            raise MissingError(f"what was made is more than {self.entries} files: not brought here")
+
+
+def unpack(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path, ...]:
     """Unpack regular files, directories, and symbolic links to a name in the same directory; give the files and links.
 
-    What a build made is untrusted: an entry of another kind, an absolute path, one through `..`, or a link that leads
-    elsewhere is refused with `MissingError`, and nothing outside `into` is written.
+    What a build made is untrusted: an entry of another kind, an absolute path, one through `..`, a link that leads
+    elsewhere, or more than the bounds is refused with `MissingError`, and nothing outside `into` is written. Nothing is
+    held in memory but a block.
     """
+    try:
+        return _unpacked(stream, into, bounds)
+    except tarfile.TarError as error:
+        raise MissingError(f"what the engine sent is no whole archive: {error}") from error
+
+
+def _unpacked(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path, ...]:
     made = []
+    size = entries = 0
     with tarfile.open(fileobj=Stream(stream), mode="r|") as archive:
-        for info in archive:
+        while (info := archive.next()) is not None:
+            archive.members.clear()  # tarfile keeps every entry that it has seen
+            size, entries = size + info.size, entries + 1
+            bounds.check(size, entries)
             path = PurePosixPath(info.name)
             if path.is_absolute() or ".." in path.parts:
                 raise MissingError(f"the archive has an entry that leads out of it: {info.name}")

@@ -17,8 +17,9 @@ from patchstack.git.handover import GitApply
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, TreeOverlay
 from patchstack.git.patch.diff import FileDiff, Unsupported, parse_diffs
+from patchstack.git.patch.effort import Effort, TooCostly, too_large
 from patchstack.git.patch.hunks import Misfit, apply_hunks
-from patchstack.git.patch.text import PatchedFile, read_text
+from patchstack.git.patch.text import PatchedFile, bare_insertions, read_text
 
 
 class Fault(StrEnum):
@@ -61,10 +62,20 @@ class Outcome:
         return self.tree is not None
 
 
+MOST_OF_FILE = 400_000
+"""Lines of a file that is patched here."""
+_SPARE = 60_000_000
+"""What the patches of an applier may cost together beyond what their size allows, in nanoseconds."""
+_A_LINE = 100
+"""What a line of a patch may cost, in nanoseconds."""
+
+
 class _Lines:
     """The lines of files that were touched of late: the next patch often touches them again."""
 
     LIMIT = 150_000
+    LINE = 30
+    """What a line of a touched file may cost, in nanoseconds, without being counted: git reads each as well."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -72,9 +83,14 @@ class _Lines:
         self._count = 0
 
     def of(self, oid: str, path: str) -> list[bytes]:
-        """The lines of a blob."""
+        """The lines of a blob. Raises `TooCostly` for one of so many that git is quicker."""
         kept = self._kept.get(oid)
-        return self._objects.blob(oid, path).split(b"\n") if kept is None else kept
+        if kept is not None:
+            return kept
+        content = self._objects.blob(oid, path)
+        if content.count(b"\n") > MOST_OF_FILE:
+            raise TooCostly("a file of too many lines to read here", 1)
+        return content.split(b"\n")
 
     def keep(self, lines: list[bytes]) -> str:
         """Make a blob of lines and give its id."""
@@ -95,6 +111,7 @@ class Applier:
         self.overlay = TreeOverlay(objects, tree)
         self._lines = _Lines(objects)
         self._git: GitApply | None = None
+        self._spare = _SPARE
 
     def __enter__(self) -> Applier:
         return self
@@ -115,6 +132,8 @@ class Applier:
         Raises `MissingObject` where the content of a touched file is not to be had.
         """
         try:
+            if too_large(data):
+                raise TooCostly("a patch too large to read here", 1)
             return self._apply_here(parse_diffs(data), data)
         except Unsupported as unsupported:
             return self._hand_over(data, str(unsupported))
@@ -122,9 +141,13 @@ class Applier:
     def _apply_here(self, diffs: tuple[FileDiff, ...], data: bytes) -> Outcome:
         problems: list[Problem] = []
         edits: list[tuple[FileDiff, int, str]] = []
-        for diff in diffs:
-            self._check_ground(diff)
-            edit = self._edit(diff, data)
+        lines = sum(len(hunk.before) + len(hunk.after) for diff in diffs for hunk in diff.hunks)
+        effort = Effort(_A_LINE * lines + self._spare)
+        try:
+            edited = [self._edited(diff, data, effort) for diff in diffs]
+        finally:
+            self._spare = max(0, min(self._spare, effort.left))
+        for diff, edit in zip(diffs, edited, strict=True):
             if isinstance(edit, Problem):
                 problems.append(edit)
             else:
@@ -139,6 +162,10 @@ class Applier:
                 self.overlay.put(diff.new, mode, oid)
         return Outcome(tree=self.overlay.write(), warnings=tuple(_fooled(diffs)))
 
+    def _edited(self, diff: FileDiff, data: bytes, effort: Effort) -> tuple[int, str] | Problem:
+        self._check_ground(diff)
+        return self._edit(diff, data, effort)
+
     def _check_ground(self, diff: FileDiff) -> None:
         """Leave to git whatever meets a link, a submodule, or a file where a directory should be."""
         for path in {diff.old, diff.new} - {None}:
@@ -150,7 +177,7 @@ class Applier:
                 kind = "a directory" if entry[0] == DIRECTORY else "a link or submodule"
                 raise Unsupported(f"{kind} at the path of a file", diff.line)
 
-    def _edit(self, diff: FileDiff, data: bytes) -> tuple[int, str] | Problem:
+    def _edit(self, diff: FileDiff, data: bytes, effort: Effort) -> tuple[int, str] | Problem:
         """The mode and blob a diff gives (for a deletion, of no use), or why it cannot be."""
         path = diff.path.decode("utf-8", "replace")
         lines: Sequence[bytes] = (b"",)
@@ -164,10 +191,11 @@ class Applier:
             mode, old_oid = diff.new_mode or entry[0], entry[1]
             if diff.hunks or diff.new is None:
                 lines = self._lines.of(old_oid, old)
+                effort.left += self._lines.LINE * len(lines)
         if diff.new is not None and diff.new != diff.old and self.overlay.entry(diff.new) is not None:
             detail = f"{path}: the patch makes it, but it is there already"
             return Problem(fault=Fault.CONFLICT, path=path, detail=detail, line=diff.line)
-        result = apply_hunks(lines, diff.hunks)
+        result = apply_hunks(lines, diff.hunks, effort)
         if isinstance(result, Misfit):
             detail = f"{path}: {result.describe()}"
             return Problem(fault=Fault.CONFLICT, path=path, detail=detail, hunk=result.number, line=result.line(data))
@@ -205,6 +233,8 @@ def _fooled(diffs: tuple[FileDiff, ...]) -> list[str]:
 
 def _fooled_as_text(data: bytes) -> list[str]:
     """`_fooled` of a patch that is left to git."""
+    if too_large(data):
+        return [_fooled_at(*found) for found in bare_insertions(data, 20)]
     return [
         _fooled_at(file.path, hunk.header)
         for file in read_text(data).files
@@ -238,7 +268,7 @@ def _explain(complaint: str, data: bytes) -> list[Problem]:
     """git's own words about a patch it did not take, as problems."""
     problems: list[Problem] = []
     mangled = data.count(b"\r\n") * 2 > data.count(b"\n") > 0
-    files = read_text(data).files
+    files = () if too_large(data) else read_text(data).files
     for line in complaint.splitlines():
         text = line.removeprefix("error: ").removeprefix("fatal: ")
         if line.startswith(("warning:", "<stdin>:")) or text.endswith(": patch does not apply") or not text.strip():

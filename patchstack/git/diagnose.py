@@ -12,10 +12,12 @@ from patchstack.git.apply import Fault, Outcome, Problem
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import EXECUTABLE, FILE, TreeOverlay
 from patchstack.git.patch.damage import find_damage
-from patchstack.git.patch.fuzz import Placed, place_with_fuzz
+from patchstack.git.patch.effort import too_large
+from patchstack.git.patch.fuzz import Placed, Tries, place_with_fuzz
 from patchstack.git.patch.text import PatchedFile, read_text
 
 _LARGEST = 16 * 1024 * 1024
+_TRIES = 2_000_000  # bytes of files looked at, and lines compared
 _DAMAGES = 5
 
 
@@ -29,6 +31,8 @@ class Diagnosis:
 
 def diagnose(objects: Objects, overlay: TreeOverlay, data: bytes, outcome: Outcome) -> Diagnosis:
     """Look at a patch that was refused on a tree, and say in its problems what would help."""
+    if too_large(data):
+        return Diagnosis(outcome=outcome, fuzz=False)
     damages = find_damage(data)
     if damages and outcome.problems[0].fault is Fault.MALFORMED:
         first, *others = outcome.problems
@@ -42,7 +46,10 @@ def diagnose(objects: Objects, overlay: TreeOverlay, data: bytes, outcome: Outco
         told = replace(first, detail=f"{first.detail.partition(' (its lines end')[0]}; {returns}")
         return Diagnosis(outcome=replace(outcome, problems=(told, *others)), fuzz=False)
     files = read_text(data).files
-    words = {file.path.decode("utf-8", "replace"): _words(objects, overlay, file) for file in files}
+    refused = {problem.path for problem in outcome.problems if problem.fault is Fault.CONFLICT}
+    named = ((file.path.decode("utf-8", "replace"), file) for file in files)
+    tries = Tries(_TRIES)
+    words = {path: _words(objects, overlay, file, tries) for path, file in named if path in refused}
     problems = tuple(_with(problem, words.get(problem.path)) for problem in outcome.problems)
     conflicts = [problem for problem in problems if problem.fault is Fault.CONFLICT]
     fuzz = len(conflicts) == len(problems) and all(_FUZZ in problem.detail for problem in conflicts)
@@ -58,7 +65,7 @@ def _with(problem: Problem, words: tuple[str, ...] | None) -> Problem:
     return replace(problem, detail="; ".join([problem.detail, *words]))
 
 
-def _words(objects: Objects, overlay: TreeOverlay, file: PatchedFile) -> tuple[str, ...]:
+def _words(objects: Objects, overlay: TreeOverlay, file: PatchedFile, tries: Tries) -> tuple[str, ...]:
     """What can be said of a file's hunks; nothing if they fit, or fit nowhere."""
     if file.old is None or not file.hunks or overlay.obstacle(file.old) is not None:
         return ()
@@ -68,7 +75,7 @@ def _words(objects: Objects, overlay: TreeOverlay, file: PatchedFile) -> tuple[s
     content = objects.blob(entry[1], file.old.decode("utf-8", "replace"))
     if len(content) > _LARGEST:
         return ()
-    return (*_bare(file), *_fuzzy(content, file))
+    return (*_bare(file), *_fuzzy(content, file, tries))
 
 
 def _bare(file: PatchedFile) -> Sequence[str]:
@@ -81,15 +88,17 @@ def _bare(file: PatchedFile) -> Sequence[str]:
     )
 
 
-def _fuzzy(content: bytes, file: PatchedFile) -> Sequence[str]:
-    placed = place_with_fuzz(content, file.hunks)
+def _fuzzy(content: bytes, file: PatchedFile, tries: Tries) -> Sequence[str]:
+    if len(content) > tries.left:
+        return ()
+    placed = place_with_fuzz(content, file.hunks, tries=tries)
     if isinstance(placed, Placed):
         return [
             f"hunk {number} {_FUZZ} {place.fuzz} at line {place.line}: refresh it"
             for number, place in enumerate(placed.places, 1)
             if place.fuzz
         ]
-    if isinstance(place_with_fuzz(content, file.hunks, most=0, key=_folded), Placed):
+    if isinstance(place_with_fuzz(content, file.hunks, most=0, key=_folded, tries=tries), Placed):
         return ("it differs from the file in white space only: was one re-indented, or were tabs made blanks?",)
     return ()
 

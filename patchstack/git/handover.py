@@ -9,17 +9,22 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import dataclass
+from itertools import islice
 
 from patchstack.git import run as git
 from patchstack.git.objects import NULL_ID, Objects
 from patchstack.git.overlay import SUBMODULE, TreeOverlay
 from patchstack.git.patch.diff import named_paths
+from patchstack.git.patch.effort import too_large
 from patchstack.git.scratch import make_bare_repository, write_object
 from patchstack.git.trees import compare_trees
 from patchstack.process import Finished
 
 _POSTIMAGE = re.compile(rb"^index [0-9a-f]{40}\.\.([0-9a-f]{40})", re.MULTILINE)
+_BINARY = re.compile(rb"^(?:GIT binary patch|Binary files |Files )", re.MULTILINE).search
 _OFFSET = re.compile(r"^Hunk #\d+ succeeded at \d+ \(offset (-?\d+) lines?\)\.$", re.MULTILINE)
+_MOVED = re.compile(rb"^(?:rename|copy) from (.+)$", re.MULTILINE)
+_MOST_NAMES = 100_000
 _UNREAD = re.compile(r"^error: failed to read (.+)$", re.MULTILINE)
 
 
@@ -50,31 +55,47 @@ class GitApply:
 
     def apply(self, overlay: TreeOverlay, data: bytes) -> GitVerdict:
         """Apply a patch file to a tree, all or nothing. Raises `MissingObject` where a content it needs is not here."""
+        large = too_large(data)
         self._fill_index(overlay.write())
-        self._copy(overlay, named_paths(data))
-        for oid in _POSTIMAGE.findall(data):
+        if large:
+            listed = self._git("apply", "--numstat", "-z", "-", stdin=data)
+            if not listed.ok:
+                return self._refused(listed)
+            names = {entry.split(b"\t", 2)[2] for entry in listed.stdout.split(b"\0") if entry.count(b"\t") > 1}
+            names.update(moved[1] for moved in islice(_MOVED.finditer(data), _MOST_NAMES))
+        else:
+            names = named_paths(data)
+        self._copy(overlay, names)
+        for oid in {found[1] for found in islice(_POSTIMAGE.finditer(data), _MOST_NAMES)} if _BINARY(data) else ():
             # A binary diff without data applies where its result is known already.
             self._copy_object(oid.decode("ascii"), required=False)
-        applied = self._apply(data)
+        applied = self._apply(data, large=large)
         unread = {name.encode() for name in _UNREAD.findall(applied.complaint)}
         if unread:
             self._copy(overlay, unread)
-            applied = self._apply(data)
+            applied = self._apply(data, large=large)
+        if not applied.ok:
+            return self._refused(applied)
+        largest = max(map(int, _OFFSET.findall(applied.complaint)), key=abs, default=0)
+        return GitVerdict(overlay=self._result(overlay), complaint=applied.complaint, offset=largest)
+
+    def _refused(self, applied: Finished) -> GitVerdict:
+        """What git said of a patch that it did not take."""
+        complaint = applied.complaint
         if applied.code < 0:
             # Some damaged patches make git abort, and then its lock stays behind.
             (self.directory / "index.lock").unlink(missing_ok=True)
             complaint = f"corrupt patch: git apply aborted on it (signal {-applied.code})"
-            return GitVerdict(overlay=None, complaint=complaint)
-        if not applied.ok:
-            return GitVerdict(overlay=None, complaint=applied.complaint)
-        largest = max(map(int, _OFFSET.findall(applied.complaint)), key=abs, default=0)
-        return GitVerdict(overlay=self._result(overlay), complaint=applied.complaint, offset=largest)
+        return GitVerdict(overlay=None, complaint=complaint)
 
-    def _apply(self, data: bytes) -> Finished:
+    def _apply(self, data: bytes, *, large: bool) -> Finished:
         options = ("-c", "apply.whitespace=nowarn", "-c", "core.protectNTFS=true", "-c", "core.protectHFS=true")
-        applied = self._git(*options, "apply", "--cached", "--verbose", "-", stdin=data)
-        # Only the verbose form tells offsets; of a failure it quotes lines of the patch between git's own words.
-        return applied if applied.ok else self._git(*options, "apply", "--cached", "-", stdin=data)
+        if not large:
+            # Only the verbose form tells offsets; of a failure it quotes lines of the patch between git's own words.
+            applied = self._git(*options, "apply", "--cached", "--verbose", "-", stdin=data)
+            if applied.ok:
+                return applied
+        return self._git(*options, "apply", "--cached", "-", stdin=data)
 
     def _fill_index(self, tree: str) -> None:
         """Bring the index to a tree, from the one it is at."""

@@ -70,7 +70,7 @@ class Programs:
             if path.is_symlink():
                 yield Entry(path=f"bin/{name}", link=os.readlink(path))
             else:
-                yield Entry(path=f"bin/{name}", data=path.read_bytes(), executable=os.access(path, os.X_OK))
+                yield Entry(path=f"bin/{name}", file=path, executable=os.access(path, os.X_OK))
 
 
 def uses_gpu(directory: Path) -> bool:

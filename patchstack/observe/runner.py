@@ -14,9 +14,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from patchstack.builds.inputs.toolchain import recall, remember
+<<<<<<< HEAD
 from patchstack.canonical import canonical, one_line
 from patchstack.engine.archive import pack, unpack
 from patchstack.engine.protocol import About, Ending, Engine, Job, Limits, Outcome, RunsServers
+=======
+from patchstack.canonical import one_line
+from patchstack.engine.archive import Bounds, pack, unpack
+from patchstack.engine.protocol import About, Ending, Engine, Job, Limits, Outcome
+>>>>>>> 315ee33 (Hostile patches cost what git costs: work is counted, the rest is git's; outputs are streamed and bounded)
 from patchstack.errors import MissingError
 from patchstack.evidence.key import Ingredients, observation_key
 from patchstack.evidence.origin import Origin, Recorded, Source
@@ -41,7 +47,12 @@ from patchstack.tasks import doing, task
 
 _OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
 _HASHING = 3600.0
+<<<<<<< HEAD
 _STOPPED_WITHIN = 30.0
+=======
+OUTPUTS = Bounds(size=1 << 30, entries=10_000)
+"""What one run may bring back; it is read into memory."""
+>>>>>>> 315ee33 (Hostile patches cost what git costs: work is counted, the rest is git's; outputs are streamed and bounded)
 
 # stdout and stderr go to files: an engine gives both as one stream, and a digest is of stdout alone. The limit on what
 # is written ends programs that print without end; it is left out where the run makes files that are kept, which may be
@@ -337,7 +348,7 @@ class Runner:
         outcome = self.engine.run(self._job(invocation, paths), said)
         with tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
             found = Path(directory)
-            unpack(self.engine.get(self._station.volume.name, "run/out", image=self.files.image), found)
+            unpack(self.engine.get(self._station.volume.name, "run/out", image=self.files.image), found, OUTPUTS)
             return self._seen(invocation, key, outcome, found / "out")
 
     def _measured(self, invocation: Invocation, beside: Beside, key: str) -> Observation:
@@ -363,7 +374,7 @@ class Runner:
             alive = server.wait(0) is None
             outcome = server.stop(_STOPPED_WITHIN)
         with tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
-            unpack(engine.get(self._station.volume.name, "run/out", image=self.files.image), Path(directory))
+            unpack(engine.get(self._station.volume.name, "run/out", image=self.files.image), Path(directory), OUTPUTS)
             log = Path(directory, "out", "log")
             stderr = log.read_bytes()[-invocation.output :] if log.is_file() else b""
         seconds = time.monotonic() - began

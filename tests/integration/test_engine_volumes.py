@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.engine.archive import OWNER, Entry, pack, unpack
+from patchstack.engine.archive import OWNER, Bounds, Entry, pack, unpack
 from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Engine, OutOfSpace
@@ -63,7 +63,7 @@ def test_a_tree_comes_back_as_it_was_sent(engine: Engine, tmp_path: Path) -> Non
         assert found["src/main.cpp"].mtime == 1_750_000_000
         assert found["link"].issym()
         assert {info.uid for info in found.values()} == {0 if PODMAN and isinstance(engine, ContainerEngine) else OWNER}
-        unpack(engine.get(volume.name, ".", image=IMAGE), tmp_path / "back")
+        unpack(engine.get(volume.name, ".", image=IMAGE), tmp_path / "back", Bounds(size=1 << 30, entries=1000))
     back = tmp_path / "back"
     for entry in TREE:
         if entry.data is not None:

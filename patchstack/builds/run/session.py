@@ -22,7 +22,7 @@ from patchstack.builds.inputs.toolchain import IMAGE_TOOLKIT, toolkit_paths, too
 from patchstack.builds.proofs.device import Disassembler, find_cuobjdump
 from patchstack.builds.record.store import LOG, Store
 from patchstack.builds.run.recipe import EPOCH, Layout, build_command, configure_command, environment
-from patchstack.engine.archive import Entry, pack, unpack
+from patchstack.engine.archive import Bounds, Entry, pack, unpack
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome, Volume
 from patchstack.errors import ConfigError, Exit, MissingError, PatchstackError, UsageError
 from patchstack.files.processes import TAG, is_gone, tag
@@ -59,6 +59,10 @@ def _host() -> str:
 
 
 _WORK, _CACHE = "/patchstack/work", "/patchstack/ccache"
+BINARIES = Bounds(size=32 << 30, entries=20_000)
+"""What a build may bring back: programs and libraries, and the object files of FP4 kernels."""
+STATISTICS = Bounds(size=1 << 20, entries=1)
+"""What ccache may say of itself."""
 _MISSING_TOOLS = 96
 _NOTHING_IN_BIN = 97
 _SHOWN = 8
@@ -181,10 +185,10 @@ class Session:
         """Bring what was made into the draft."""
         with self.timed("fetch"):
             for part in ("bin", "objects"):
-                unpack(self.engine.get(self.work.name, f"out/{part}", image=self.image), self.draft)
+                unpack(self.engine.get(self.work.name, f"out/{part}", image=self.image), self.draft, BINARIES)
             if self.plan.ccache.value:
                 with contextlib.suppress(MissingError):
-                    unpack(self.engine.get(self.work.name, "out.ccache", image=self.image), self.draft)
+                    unpack(self.engine.get(self.work.name, "out.ccache", image=self.image), self.draft, STATISTICS)
                     made.ccache = (self.draft / "out.ccache").read_bytes()
                     (self.draft / "out.ccache").unlink()
 

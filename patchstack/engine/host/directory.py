@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from patchstack.engine.archive import OWNER, Stream
+from patchstack.engine.archive import OWNER, Stream, whole_blocks
 from patchstack.engine.protocol import OutOfSpace
 from patchstack.errors import MissingError, UsageError
 from patchstack.files.atomic import put_in_place
@@ -132,22 +132,11 @@ def _pack(source: Path, name: str) -> Iterator[bytes]:
                 info.type, info.linkname, info.size = tarfile.REGTYPE, "", path.stat().st_size
             yield info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
             if info.isreg():
-                yield from _content(path, info.size)
+                with path.open("rb") as content:
+                    yield from whole_blocks(content, info.size)
             elif info.isdir():
                 pending += [(child, f"{named}/{child.name}") for child in sorted(path.iterdir(), reverse=True)]
     yield bytes(2 * tarfile.BLOCKSIZE)
-
-
-def _content(path: Path, size: int) -> Iterator[bytes]:
-    """`size` bytes of a file, and what fills the last block of the archive."""
-    left = size
-    with path.open("rb") as content:
-        while left:
-            if not (block := content.read(min(left, _BLOCK))):
-                raise MissingError(f"{path} became shorter while it was read")
-            left -= len(block)
-            yield block
-    yield bytes(-size % tarfile.BLOCKSIZE)
 
 
 def remove(directory: Path) -> None:

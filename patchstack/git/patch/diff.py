@@ -112,6 +112,8 @@ def _check_paths(diffs: tuple[FileDiff, ...]) -> None:
 
 # Two names of the longest kind a system knows, quoted.
 _LONGEST_NAMES = 8 * 4096
+_MOST_READ = 4 << 20
+_MOST_GUESSES = 20_000
 _NAMING = re.compile(rb"^(?:diff --git|---|\+\+\+|rename (?:from|to|old|new)|copy (?:from|to)) (.+)$", re.MULTILINE)
 _ESCAPE = re.compile(rb"\\(?:([0-3][0-7]{2})|(.))", re.DOTALL)
 _ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
@@ -120,15 +122,19 @@ _ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t
 def named_paths(data: bytes) -> set[bytes]:
     """Every path a patch file may touch; of one that is left to git, some that it does not touch as well."""
     try:
-        return {name for diff in parse_diffs(data) for name in (diff.old, diff.new) if name is not None}
+        if len(data) <= _MOST_READ:
+            return {name for diff in parse_diffs(data) for name in (diff.old, diff.new) if name is not None}
     except Unsupported:
-        return _guessed_paths(data)
+        pass
+    return _guessed_paths(data)
 
 
 def _guessed_paths(data: bytes) -> set[bytes]:
     names: set[bytes] = set()
-    for line in _NAMING.findall(data):
-        text = line[:_LONGEST_NAMES]
+    for line in _NAMING.finditer(data):
+        if len(names) > _MOST_GUESSES:  # git says which others it needs
+            break
+        text = line[1][:_LONGEST_NAMES]
         for word in {text, *text.split(), *text.split(b"\t"), *text.split(b" b/"), *_quoted(text)}:
             for name in (word, unescaped(word)):
                 name = name.rstrip(b"\r")

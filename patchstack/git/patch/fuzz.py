@@ -31,11 +31,27 @@ class Placed:
     places: tuple[Place, ...]
 
 
+class Tries:
+    """How much may still be tried: a hunk that would take more fits nowhere."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
 def place_with_fuzz(
-    content: bytes, hunks: Sequence[PatchedHunk], *, most: int = MOST, key: Callable[[bytes], bytes] | None = None
+    content: bytes,
+    hunks: Sequence[PatchedHunk],
+    *,
+    most: int = MOST,
+    key: Callable[[bytes], bytes] | None = None,
+    tries: Tries | None = None,
 ) -> Placed | int:
     """Put hunks onto a file with as little fuzz as each needs, up to `most`; or the number, from 1, of the first that
     fits nowhere, or only after a last line without newline. Lines are compared by `key`."""
+    tries = tries or Tries(1 << 62)
+    tries.left -= len(content)
     lines = content.splitlines(keepends=True) if b"\r" not in content else _lines(content)
     keys = lines if key is None else [key(line) for line in lines]
     made: list[bytes] = []
@@ -45,7 +61,7 @@ def place_with_fuzz(
         parts = _Parts(hunk, key)
         limit = min(most, parts.context)
         for fuzz in range(limit + 1):
-            at = _locate(keys, parts, fuzz, frozen, shift)
+            at = _locate(keys, parts, fuzz, frozen, shift, tries)
             if at is not None:
                 break
         else:
@@ -78,7 +94,7 @@ class _Parts:
         self.first = hunk.old_start + (not old)
 
 
-def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift: int) -> int | None:
+def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift: int, tries: Tries) -> int | None:
     """The 1-based line at which the old lines of a hunk fit, or None."""
     old = parts.old
     guess = parts.first + shift
@@ -94,6 +110,7 @@ def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift
         wanted = old[skip_first : len(old) - skip_last]
         if start < 0 or (wanted and (start >= len(lines) or lines[start] != wanted[0])):
             return False
+        tries.left -= len(wanted)
         return list(lines[start : start + len(wanted)]) == wanted
 
     if before < 0 and parts.first <= 1:  # only at the beginning
@@ -109,6 +126,9 @@ def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift
     # Near its place first: a hunk of thousands of lines is not looked for everywhere in a file of millions.
     farthest = least + _LINES // len(old)
     for offset in range(least, min(max(up, down), farthest) + 1):
+        tries.left -= 20
+        if tries.left < 0:
+            return None
         if offset <= up and fits(guess + offset, before, after):
             return guess + offset
         if offset <= down and fits(guess - offset, before, after):

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from patchstack.git.patch.diff import Hunk, Unsupported
+from patchstack.git.patch.effort import Effort, TooCostly, unbounded
 from patchstack.git.patch.text import old_line
 
 # How far from its line a hunk is looked for one by one, before the whole file is searched.
 _NEAR = 200
 _COMMON = 50  # a line found more often than this does not tell where a hunk should stand
+
+# What steps cost, in nanoseconds: a try at a place and each line of it, a line looked at in a search, a place found.
+_TRY, _COMPARED, _SCANNED, _FOUND = 400, 30, 30, 600
+_STRETCH = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +66,9 @@ def _shown(line: bytes) -> str:
     return "`" + "".join(c if c.isprintable() else repr(c)[1:-1] for c in text) + "`"
 
 
-def apply_hunks(content: Sequence[bytes], hunks: tuple[Hunk, ...]) -> list[bytes] | Misfit:
+def apply_hunks(
+    content: Sequence[bytes], hunks: tuple[Hunk, ...], effort: Effort | None = None
+) -> list[bytes] | Misfit:
     """The new lines of a file, or the first hunk that fits nowhere. Lines are as `split(b"\\n")` gives them: the last
     one is what follows the last newline, empty for a file that ends with one.
 
@@ -69,39 +77,66 @@ def apply_hunks(content: Sequence[bytes], hunks: tuple[Hunk, ...]) -> list[bytes
     to the line it names, the later one first among equals; and no hunk may touch lines an earlier one has placed.
 
     Raises `Unsupported` for an insertion without context behind a last line that has no newline: git joins the two.
+    Raises `TooCostly` if placing them takes more than the effort; a misfit then is explained with less.
     """
+    effort = effort or unbounded()
     lines = list(content)
-    places = place_hunks(lines, hunks)
+    places = place_hunks(lines, hunks, effort)
     if len(places) < len(hunks):
-        return _misfit(lines, len(places) + 1, hunks[len(places)])
+        return _misfit(lines, len(places) + 1, hunks[len(places)], effort)
     return lines
 
 
-def place_hunks(lines: list[bytes], hunks: tuple[Hunk, ...]) -> list[int]:
+def place_hunks(lines: list[bytes], hunks: tuple[Hunk, ...], effort: Effort | None = None) -> list[int]:
     """Put hunks onto lines, in place, by the rules of `apply_hunks`, up to the first that fits nowhere. Gives the index
     of the line at which each came to stand."""
-    placed: list[tuple[int, int]] = []
+    effort = effort or unbounded()
+    placed = _Placed()
     places: list[int] = []
     for hunk in hunks:
-        at = _position(lines, hunk, placed)
+        at = _position(lines, hunk, placed, effort)
         if at is None:
             break
+        count, new_count = len(hunk.before), len(hunk.after)
+        effort.spend(_TRY + (len(lines) - at if count != new_count else 0))
         _place(lines, hunk, at)
         places.append(at)
-        count, new_count = len(hunk.before), len(hunk.after)
+        placed.add(at, count, new_count, effort)
+    return places
+
+
+class _Placed:
+    """The lines that earlier hunks have placed: stretches that do not overlap, in order."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def touches(self, at: int, count: int) -> bool:
+        """Whether any of `count` lines is among them."""
+        next_one = bisect_right(self._ends, at)
+        return next_one < len(self._starts) and self._starts[next_one] < at + count
+
+    def add(self, at: int, count: int, new_count: int, effort: Effort) -> None:
+        """Take in the lines that replaced others; all that follow them move."""
         shift = new_count - count
         if shift:
-            placed = [(a + shift, b + shift) if a >= at + count else (a, b) for a, b in placed]
+            moved = range(bisect_left(self._starts, at + count), len(self._starts))
+            effort.spend(len(moved) * _SCANNED * 3)
+            for number in moved:
+                self._starts[number] += shift
+                self._ends[number] += shift
         if new_count:
-            placed.append((at, at + new_count))
-    return places
+            number = bisect_left(self._starts, at)
+            self._starts.insert(number, at)
+            self._ends.insert(number, at + new_count)
 
 
 def _line_count(lines: list[bytes]) -> int:
     return len(lines) - (lines[-1] == b"")
 
 
-def _position(lines: list[bytes], hunk: Hunk, placed: list[tuple[int, int]]) -> int | None:
+def _position(lines: list[bytes], hunk: Hunk, placed: _Placed, effort: Effort) -> int | None:
     before = list(hunk.before)
     count, total = len(before), _line_count(lines)
     last = total - count
@@ -109,7 +144,8 @@ def _position(lines: list[bytes], hunk: Hunk, placed: list[tuple[int, int]]) -> 
         return None
 
     def fits(at: int) -> bool:
-        return lines[at : at + count] == before and not any(a < at + count and at < b for a, b in placed)
+        effort.spend(_TRY + _COMPARED * count)
+        return not placed.touches(at, count) and lines[at : at + count] == before
 
     must_begin = hunk.old_start <= 1
     if not hunk.trailing:  # must match the end, newline or not
@@ -124,22 +160,29 @@ def _position(lines: list[bytes], hunk: Hunk, placed: list[tuple[int, int]]) -> 
         return 0 if _complete(lines, 0, count) and fits(0) else None
     wanted = min(max(hunk.new_start - 1, 0), total)
     for distance in range(_NEAR):
+        effort.spend(_TRY)
         for at in (wanted + distance, wanted - distance):
             if 0 <= at <= last and lines[at] == before[0] and _complete(lines, at, count) and fits(at):
                 return at
-    candidates = [at for at in _where(lines, before[0], last) if _complete(lines, at, count)]
+    candidates = [at for at in _where(lines, before[0], last, effort) if _complete(lines, at, count)]
     candidates.sort(key=lambda at: (abs(at - wanted), at < wanted))
     return next((at for at in candidates if fits(at)), None)
 
 
-def _where(lines: list[bytes], line: bytes, last: int) -> Iterator[int]:
+def _where(lines: list[bytes], line: bytes, last: int, effort: Effort) -> Iterator[int]:
     """The places of a line, up to and including `last`."""
-    at = -1
-    while True:
+    at, end = -1, min(max(last + 1, 0), len(lines))
+    while at + 1 < end:
+        # A stretch at a time: what a search costs is known only after it.
+        stretch = min(at + 1 + _STRETCH, end)
         try:
-            at = lines.index(line, at + 1, max(last + 1, 0))
+            found = lines.index(line, at + 1, stretch)
         except ValueError:
-            return
+            effort.spend(_SCANNED * (stretch - at))
+            at = stretch - 1
+            continue
+        effort.spend(_FOUND + _SCANNED * (found - at))
+        at = found
         yield at
 
 
@@ -157,19 +200,19 @@ def _place(lines: list[bytes], hunk: Hunk, at: int) -> None:
         lines[at:end] = after
 
 
-def _misfit(lines: list[bytes], number: int, hunk: Hunk) -> Misfit:
-    """Find the place where most of the hunk's lines stand, nearest to the one it names, and say what differs there."""
+def _misfit(lines: list[bytes], number: int, hunk: Hunk, effort: Effort) -> Misfit:
+    """Find the place where most of the hunk's lines stand, nearest to the one it names, and say what differs there.
+    When the effort is spent, what was found by then is said."""
     before, total = hunk.before, _line_count(lines)
     wanted = min(max(hunk.new_start - 1, 0), total)
     body = lines[:total]
     positions: dict[int, int] = {wanted: 0}
-    where = {line: list(islice(_where(body, line, total), _COMMON + 1)) for line in dict.fromkeys(before)}
-    for offset, line in enumerate(before):
-        found = where[line]
-        if len(found) <= _COMMON:
-            for index in found:
-                if index >= offset:
-                    positions[index - offset] = positions.get(index - offset, 0) + 1
+    already = False
+    try:
+        _count_positions(body, before, positions, effort)
+        already = _holds(body, list(hunk.after), effort)
+    except TooCostly:
+        pass
     best = min(positions, key=lambda at: (-positions[at], abs(at - wanted)))
     for offset, line in enumerate(before):
         found_line = body[best + offset] if best + offset < total else None
@@ -178,10 +221,6 @@ def _misfit(lines: list[bytes], number: int, hunk: Hunk) -> Misfit:
     else:
         offset, line = 0, before[0] if before else b""
         found_line = body[best] if best < total else None
-    after = list(hunk.after)
-    already = bool(after) and any(
-        body[at : at + len(after)] == after for at in _where(body, after[0], len(body) - len(after))
-    )
     return Misfit(
         number=number,
         hunk=hunk,
@@ -191,3 +230,25 @@ def _misfit(lines: list[bytes], number: int, hunk: Hunk) -> Misfit:
         found=found_line,
         already=already,
     )
+
+
+def _count_positions(body: list[bytes], before: Sequence[bytes], positions: dict[int, int], effort: Effort) -> None:
+    """Count, for each place, the hunk's lines that are there; lines that are common do not tell."""
+    where = {line: list(islice(_where(body, line, len(body), effort), _COMMON + 1)) for line in dict.fromkeys(before)}
+    for offset, line in enumerate(before):
+        found = where[line]
+        if len(found) <= _COMMON:
+            for index in found:
+                if index >= offset:
+                    positions[index - offset] = positions.get(index - offset, 0) + 1
+
+
+def _holds(body: list[bytes], after: list[bytes], effort: Effort) -> bool:
+    """Whether lines stand anywhere in a file."""
+    if not after:
+        return False
+    for at in _where(body, after[0], len(body) - len(after), effort):
+        effort.spend(_COMPARED * len(after))
+        if body[at : at + len(after)] == after:
+            return True
+    return False

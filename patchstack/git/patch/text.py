@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from patchstack.git.patch.diff import HUNK_HEADER, unescaped
@@ -144,6 +145,19 @@ def old_line(data: bytes, header: int, offset: int) -> int:
         if before == offset:
             return number
     return header
+
+
+_BARE = re.compile(rb"^@@ -[1-9]\d{0,8},0 \+\d{1,9}(?:,\d{1,9})? @@", re.MULTILINE)
+
+
+def bare_insertions(data: bytes, most: int) -> list[tuple[bytes, bytes]]:
+    """Return path and header of hunks that insert without context, at most so many, without reading the rest."""
+    found = []
+    for header in islice(_BARE.finditer(data), most):
+        at = data.rfind(b"\n+++ ", 0, header.start())
+        name = data[at + 5 : data.find(b"\n", at + 5)] if at >= 0 else b""
+        found.append((_stripped(name) or b"", header.group(0)))
+    return found
 
 
 def unparsed_diff(data: bytes) -> bytes:
