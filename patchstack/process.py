@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -58,6 +58,9 @@ def _tell(args: Sequence[str]) -> None:
         listener(args)
 
 
+_LARGE = 4 << 20
+
+
 class ProgramTimeout(MissingError):
     """A program took longer than its limit and was killed with all it had started."""
 
@@ -91,16 +94,17 @@ def run(
     """
     _tell(args)
     try:
-        child = subprocess.Popen(
-            list(args),
-            cwd=cwd,
-            env=dict(env) if env is not None else clean_environment(),
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            pass_fds=tuple(hold),
-        )
+        with _standard_input(stdin) as given:
+            child = subprocess.Popen(
+                list(args),
+                cwd=cwd,
+                env=dict(env) if env is not None else clean_environment(),
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=tuple(hold),
+            )
     except ValueError as error:
         raise UsageError(f"{args[0]} cannot be run: {error}") from error
     except FileNotFoundError as error:
@@ -109,7 +113,7 @@ def run(
         raise MissingError(f"{args[0]} is not installed here", hint=f"install {args[0]} and put it on PATH") from error
     try:
         if on_stderr is None:
-            out, err = child.communicate(stdin or None, timeout=timeout)
+            out, err = child.communicate(stdin if child.stdin is not None else None, timeout=timeout)
         else:
             out, err = _communicate_streaming(child, stdin, timeout, on_stderr)
     except subprocess.TimeoutExpired as error:
@@ -119,6 +123,20 @@ def run(
         if child.returncode is None:
             _kill_group(child)
     return Finished(args=tuple(args), code=child.returncode, stdout=out, stderr=err)
+
+
+@contextlib.contextmanager
+def _standard_input(content: bytes) -> Iterator[IO[bytes] | int]:
+    """What a program reads: nothing, a pipe, or a file if it is much, since a pipe takes a page at a time."""
+    if len(content) <= _LARGE:
+        yield subprocess.PIPE if content else subprocess.DEVNULL
+        return
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.seek(0)
+        yield file
 
 
 class Child:

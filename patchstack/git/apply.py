@@ -136,7 +136,7 @@ class Applier:
                 raise TooCostly("a patch too large to read here", 1)
             return self._apply_here(parse_diffs(data), data)
         except Unsupported as unsupported:
-            return self._hand_over(data, str(unsupported))
+            return self._hand_over(data, str(unsupported), costly=isinstance(unsupported, TooCostly))
 
     def _apply_here(self, diffs: tuple[FileDiff, ...], data: bytes) -> Outcome:
         problems: list[Problem] = []
@@ -206,10 +206,10 @@ class Applier:
             return mode, old_oid
         return mode, self._lines.keep(result) if diff.hunks or not old_oid else old_oid
 
-    def _hand_over(self, data: bytes, reason: str) -> Outcome:
+    def _hand_over(self, data: bytes, reason: str, *, costly: bool) -> Outcome:
         if self._git is None:
             self._git = GitApply(self.objects)
-        verdict = self._git.apply(self.overlay, data)
+        verdict = self._git.apply(self.overlay, data, costly=costly)
         if verdict.overlay is not None:
             self.overlay = verdict.overlay
             return Outcome(

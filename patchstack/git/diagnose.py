@@ -17,7 +17,7 @@ from patchstack.git.patch.fuzz import Placed, Tries, place_with_fuzz
 from patchstack.git.patch.text import PatchedFile, read_text
 
 _LARGEST = 16 * 1024 * 1024
-_TRIES = 2_000_000  # bytes of files looked at, and lines compared
+_TRIES = 1_000_000  # bytes of files looked at, and lines compared
 _DAMAGES = 5
 
 

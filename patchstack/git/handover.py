@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -20,10 +21,8 @@ from patchstack.git.scratch import make_bare_repository, write_object
 from patchstack.git.trees import compare_trees
 from patchstack.process import Finished
 
-_POSTIMAGE = re.compile(rb"^index [0-9a-f]{40}\.\.([0-9a-f]{40})", re.MULTILINE)
-_BINARY = re.compile(rb"^(?:GIT binary patch|Binary files |Files )", re.MULTILINE).search
+_POSTIMAGE = re.compile(rb"[0-9a-f]{40}\.\.([0-9a-f]{40})")
 _OFFSET = re.compile(r"^Hunk #\d+ succeeded at \d+ \(offset (-?\d+) lines?\)\.$", re.MULTILINE)
-_MOVED = re.compile(rb"^(?:rename|copy) from (.+)$", re.MULTILINE)
 _MOST_NAMES = 100_000
 _UNREAD = re.compile(r"^error: failed to read (.+)$", re.MULTILINE)
 
@@ -36,6 +35,24 @@ class GitVerdict:
     overlay: TreeOverlay | None
     complaint: str
     offset: int = 0
+
+
+def _after(data: bytes, *starts: bytes) -> Iterator[bytes]:
+    """Yield what follows each occurrence of some bytes, up to the end of its line. A pattern would read every line."""
+    for start in starts:
+        at = data.find(start)
+        while at >= 0:
+            end = data.find(b"\n", at + len(start))
+            yield data[at + len(start) : end if end >= 0 else len(data)]
+            at = data.find(start, at + len(start))
+
+
+def _postimages(data: bytes) -> set[str]:
+    """The blobs that the binary diffs of a patch promise."""
+    if not any(mark in data for mark in (b"\nGIT binary patch", b"\nBinary files ", b"\nFiles ")):
+        return set()
+    found = map(_POSTIMAGE.match, islice(_after(data, b"\nindex "), _MOST_NAMES))
+    return {match[1].decode("ascii") for match in found if match is not None}
 
 
 class GitApply:
@@ -53,8 +70,11 @@ class GitApply:
         """Remove the repository. Contents that git made in it can no longer be read."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def apply(self, overlay: TreeOverlay, data: bytes) -> GitVerdict:
-        """Apply a patch file to a tree, all or nothing. Raises `MissingObject` where a content it needs is not here."""
+    def apply(self, overlay: TreeOverlay, data: bytes, *, costly: bool = False) -> GitVerdict:
+        """Apply a patch file to a tree, all or nothing. Of one that is `costly`, offsets are not asked for.
+
+        Raises `MissingObject` where a content it needs is not here.
+        """
         large = too_large(data)
         self._fill_index(overlay.write())
         if large:
@@ -62,18 +82,18 @@ class GitApply:
             if not listed.ok:
                 return self._refused(listed)
             names = {entry.split(b"\t", 2)[2] for entry in listed.stdout.split(b"\0") if entry.count(b"\t") > 1}
-            names.update(moved[1] for moved in islice(_MOVED.finditer(data), _MOST_NAMES))
+            names.update(islice(_after(data, b"\nrename from ", b"\ncopy from "), _MOST_NAMES))
         else:
             names = named_paths(data)
         self._copy(overlay, names)
-        for oid in {found[1] for found in islice(_POSTIMAGE.finditer(data), _MOST_NAMES)} if _BINARY(data) else ():
+        for oid in _postimages(data):
             # A binary diff without data applies where its result is known already.
-            self._copy_object(oid.decode("ascii"), required=False)
-        applied = self._apply(data, large=large)
+            self._copy_object(oid, required=False)
+        applied = self._apply(data, tell_offsets=not (large or costly))
         unread = {name.encode() for name in _UNREAD.findall(applied.complaint)}
         if unread:
             self._copy(overlay, unread)
-            applied = self._apply(data, large=large)
+            applied = self._apply(data, tell_offsets=not (large or costly))
         if not applied.ok:
             return self._refused(applied)
         largest = max(map(int, _OFFSET.findall(applied.complaint)), key=abs, default=0)
@@ -88,9 +108,9 @@ class GitApply:
             complaint = f"corrupt patch: git apply aborted on it (signal {-applied.code})"
         return GitVerdict(overlay=None, complaint=complaint)
 
-    def _apply(self, data: bytes, *, large: bool) -> Finished:
+    def _apply(self, data: bytes, *, tell_offsets: bool) -> Finished:
         options = ("-c", "apply.whitespace=nowarn", "-c", "core.protectNTFS=true", "-c", "core.protectHFS=true")
-        if not large:
+        if tell_offsets:
             # Only the verbose form tells offsets; of a failure it quotes lines of the patch between git's own words.
             applied = self._git(*options, "apply", "--cached", "--verbose", "-", stdin=data)
             if applied.ok:

@@ -44,6 +44,23 @@ class Reached:
     name: str
 
 
+_HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_SCHEMES = frozenset({"https", "http", "ssh", "git", "file", "git+ssh", "ssh+git"})
+
+
+def refuse_helpers(where: str) -> None:
+    """Raise `UsageError` for an address for which git would start a program of that name (`fd::17`, `ext::…`, `x://…`;
+    gitremote-helpers(7)): such an address may read from our own descriptors, or run commands."""
+    scheme = _SCHEME.match(where)
+    if _HELPER.match(where) or (scheme is not None and scheme[1].lower() not in _SCHEMES):
+        name = where.partition(":")[0]
+        raise UsageError(
+            f"{shown_url(where)} is no address of a repository: git would start git-remote-{name}",
+            hint="an address begins with https://, ssh://, git:// or file://, is HOST:PATH, or is a path",
+        )
+
+
 class NotFetched(MissingError):
     """What is wanted of a URL is neither in the cache nor could it be fetched."""
 
@@ -55,6 +72,7 @@ class Remote:
     """
 
     def __init__(self, where: str, cache: Cache) -> None:
+        refuse_helpers(where)
         self.cache = cache
         self.where = where
         self._by_url = is_url(where)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 from patchstack.git.patch.diff import HUNK_HEADER, unescaped
@@ -147,16 +146,23 @@ def old_line(data: bytes, header: int, offset: int) -> int:
     return header
 
 
-_BARE = re.compile(rb"^@@ -[1-9]\d{0,8},0 \+\d{1,9}(?:,\d{1,9})? @@", re.MULTILINE)
+_NO_LINES = b",0 +"
+_MOST_LOOKED_AT = 10_000
+_BARE = re.compile(rb"@@ -[1-9]\d{0,8},0 \+\d{1,9}(?:,\d{1,9})? @@")
 
 
 def bare_insertions(data: bytes, most: int) -> list[tuple[bytes, bytes]]:
     """Return path and header of hunks that insert without context, at most so many, without reading the rest."""
     found = []
-    for header in islice(_BARE.finditer(data), most):
-        at = data.rfind(b"\n+++ ", 0, header.start())
-        name = data[at + 5 : data.find(b"\n", at + 5)] if at >= 0 else b""
-        found.append((_stripped(name) or b"", header.group(0)))
+    at = data.find(_NO_LINES)
+    for _ in range(_MOST_LOOKED_AT):
+        if at < 0 or len(found) == most:
+            break
+        if header := _BARE.match(data, data.rfind(b"\n", 0, at) + 1):
+            name = data.rfind(b"\n+++ ", 0, at)
+            path = data[name + 5 : data.find(b"\n", name + 5)] if name >= 0 else b""
+            found.append((_stripped(path) or b"", header.group(0)))
+        at = data.find(_NO_LINES, at + 1)
     return found
 
 

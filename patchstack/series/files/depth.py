@@ -48,6 +48,8 @@ class _Diff:
 
 def looks_usual(data: bytes) -> bool:
     """Whether the first diff of a patch names its file as git does: with a/ before it."""
+    if b"\ndiff --git a/" in data or (b"diff --git " not in data and b"--- " not in data):
+        return True  # without a look at every line
     return _USUAL.search(data) is not None or _ANY.search(data) is None
 
 

@@ -43,7 +43,8 @@ def test_a_file_comes_back_as_it_was_from_its_data_and_from_its_path(tmp_path: P
     assert (tmp_path / "back" / "f").read_bytes() == b""
     whole = b"".join(pack(entries))
     assert len(whole) % tarfile.RECORDSIZE == 0
-    assert [one.name for one in tarfile.open(fileobj=io.BytesIO(whole))] == [".", "a", "b", "b/c", "b/d", "b/e", "f"]
+    with tarfile.open(fileobj=io.BytesIO(whole)) as archive:
+        assert archive.getnames() == [".", "a", "b", "b/c", "b/d", "b/e", "f"]
 
 
 def test_a_large_file_is_sent_and_taken_a_block_at_a_time(tmp_path: Path) -> None:
