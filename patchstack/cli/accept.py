@@ -18,6 +18,7 @@ from patchstack.cli.ledger import RefArgument, SeriesOption, SignersOption
 from patchstack.cli.options import (
     EngineOption,
     OfflineOption,
+    PolicyOption,
     WorkspaceOption,
     one_series,
     open_cache,
@@ -83,6 +84,7 @@ def accept_command(
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.accept/1 document.")] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
+    policy: PolicyOption = None,
 ) -> None:
     """Accept a commit of the fork: everything must hold, then it is written down and exported. Can be run again."""
     from patchstack.builds.inputs.plan import Request

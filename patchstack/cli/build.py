@@ -18,6 +18,7 @@ from patchstack.cli.options import (
     OfflineOption,
     PatchesOption,
     PinOption,
+    PolicyOption,
     UpstreamOption,
     WorkspaceOption,
     chosen_series,
@@ -108,6 +109,7 @@ def build_command(
     pin: PinOption = None,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
+    policy: PolicyOption = None,
 ) -> None:
     """Build pin + series for a GPU, in a container, and prove what came out. The same inputs are built once."""
     from patchstack.builds.inputs.plan import Request, parse_definitions

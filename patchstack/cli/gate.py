@@ -19,6 +19,7 @@ from patchstack.cli.ledger import SeriesOption, SignersOption
 from patchstack.cli.options import (
     EngineOption,
     OfflineOption,
+    PolicyOption,
     WorkspaceOption,
     open_cache,
     the_workspace,
@@ -83,6 +84,7 @@ def run_command(
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.gates/1 document.")] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
+    policy: PolicyOption = None,
 ) -> None:
     """Run a suite on a build. What is known already is not run again; the verdict is drawn anew."""
     from patchstack.verdict import exit_code

@@ -15,6 +15,7 @@ from patchstack.cli.options import (
     OfflineOption,
     PatchesOption,
     PinOption,
+    PolicyOption,
     SeriesArgument,
     UpstreamOption,
     WorkspaceOption,
@@ -44,6 +45,7 @@ def lint_command(
     ] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
+    policy: PolicyOption = None,
 ) -> None:
     """Hold patches, names and messages of a series against rules, each with a reason, and run its checks. Writes
     nothing."""

@@ -64,6 +64,24 @@ WorkspaceOption = Annotated[
 ]
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Fetch nothing: use what is here and in the cache.")]
 
+_POLICY = "patchstack.policy"
+
+
+def _policy_chosen(context: typer.Context, source: str | None) -> str | None:
+    """Let every workspace that the command opens be governed by this policy."""
+    context.meta[_POLICY] = source
+    return source
+
+
+PolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--policy-from",
+        metavar="REF|FILE",
+        callback=_policy_chosen,
+        help="Take all of the workspace file but the pins from this commit or *.yaml file: for others' changes.",
+    ),
+]
 EngineOption = Annotated[
     str | None,
     typer.Option(
@@ -89,10 +107,30 @@ def workspace_file(path: Path | None) -> Path:
 
 
 def the_workspace(path: Path | None) -> Workspace:
-    """The workspace named, or the nearest one. Raises `UsageError` where there is none."""
+    """The workspace named, or the nearest one, with the policy that --policy-from names. Raises `UsageError` where
+    there is none."""
+    return _opened(workspace_file(path))
+
+
+def _opened(path: Path) -> Workspace:
+    """Read a workspace file; with --policy-from, once a command, and with what the change may not say told."""
+    from typer._click.globals import get_current_context
+
     from patchstack.workspace import read_workspace
 
-    return read_workspace(workspace_file(path))
+    context = get_current_context(silent=True)
+    source = context.meta.get(_POLICY) if context is not None else None
+    if context is None or source is None:
+        return read_workspace(path)
+    known: Workspace | None = context.meta.get(f"{_POLICY}:{path}")
+    if known is None:
+        from patchstack.series.policy import policy_from
+
+        known = context.with_resource(policy_from(path, source))
+        context.meta[f"{_POLICY}:{path}"] = known
+        for line in known.not_used:
+            talk(f"changed here, not used: {line}")
+    return known
 
 
 def work_alone(path: Path | None, doing: str) -> None:
@@ -108,10 +146,10 @@ def work_alone(path: Path | None, doing: str) -> None:
 
 def nearest_workspace(path: Path | None) -> Workspace | None:
     """The workspace named, or the nearest one, or none."""
-    from patchstack.workspace import find_workspace, read_workspace
+    from patchstack.workspace import find_workspace
 
     found = path or find_workspace(Path.cwd())
-    return None if found is None else read_workspace(path or Path(os.path.relpath(found)))
+    return None if found is None else _opened(path or Path(os.path.relpath(found)))
 
 
 def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
@@ -120,6 +158,11 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
 
     configured = workspace.engine if workspace is not None else None
     named = spec or os.environ.get("PATCHSTACK_ENGINE") or configured or "docker"
+    if named == "host" and spec is None and workspace is not None and workspace.policy is not None:
+        raise UsageError(
+            "what a change brings is not run on this machine itself: the engine host has no sandbox",
+            hint="--engine host on the command line, if the machine is made for it; else --engine docker",
+        )
     return open_engine(named, root=cache_places().engine)
 
 

@@ -28,6 +28,7 @@ from patchstack.cli.options import (
     OfflineOption,
     PatchesOption,
     PinOption,
+    PolicyOption,
     SeriesArgument,
     StripOption,
     UpstreamOption,
@@ -75,6 +76,7 @@ def verify_command(
     ] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
+    policy: PolicyOption = None,
 ) -> None:
     """Prove that pin + series = fork: the tree after every patch, against the commit it mirrors. Writes nothing but
     what --record asks for."""

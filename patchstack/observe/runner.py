@@ -14,15 +14,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from patchstack.builds.inputs.toolchain import recall, remember
-<<<<<<< HEAD
 from patchstack.canonical import canonical, one_line
-from patchstack.engine.archive import pack, unpack
-from patchstack.engine.protocol import About, Ending, Engine, Job, Limits, Outcome, RunsServers
-=======
-from patchstack.canonical import one_line
 from patchstack.engine.archive import Bounds, pack, unpack
-from patchstack.engine.protocol import About, Ending, Engine, Job, Limits, Outcome
->>>>>>> 315ee33 (Hostile patches cost what git costs: work is counted, the rest is git's; outputs are streamed and bounded)
+from patchstack.engine.protocol import About, Ending, Engine, Job, Limits, Outcome, RunsServers
 from patchstack.errors import MissingError
 from patchstack.evidence.key import Ingredients, observation_key
 from patchstack.evidence.origin import Origin, Recorded, Source
@@ -47,12 +41,9 @@ from patchstack.tasks import doing, task
 
 _OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
 _HASHING = 3600.0
-<<<<<<< HEAD
 _STOPPED_WITHIN = 30.0
-=======
 OUTPUTS = Bounds(size=1 << 30, entries=10_000)
 """What one run may bring back; it is read into memory."""
->>>>>>> 315ee33 (Hostile patches cost what git costs: work is counted, the rest is git's; outputs are streamed and bounded)
 
 # stdout and stderr go to files: an engine gives both as one stream, and a digest is of stdout alone. The limit on what
 # is written ends programs that print without end; it is left out where the run makes files that are kept, which may be

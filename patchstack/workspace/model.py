@@ -13,6 +13,7 @@ from patchstack.errors import ConfigError, UsageError
 from patchstack.workspace.mapping import Node
 
 FILE_NAME = "patchstack.yaml"
+FULL_ID = re.compile(r"[0-9a-f]{40}\Z")
 PLAIN, ANCHORED = FORMS = ("plain", "anchored")
 """How export writes the patches of a series."""
 
@@ -124,7 +125,8 @@ class SeriesConfig:
 class Workspace:
     """A checked `patchstack.yaml`. `root` is its directory; `engine` is where builds and gates run. `models`,
     `suites` and `workloads` are parsed, and read where they are run: what a gate or workload may say is its kind's
-    affair. So is `accept`, what is asked of a candidate."""
+    affair. So is `accept`, what is asked of a candidate. `policy` says where its words come from if not from the file
+    at `path`: then what the work tree brings is not trusted, and `not_used` is what its file says otherwise."""
 
     path: Path
     series: tuple[SeriesConfig, ...]
@@ -134,6 +136,8 @@ class Workspace:
     suites: Node | None = field(default=None, repr=False, compare=False)
     workloads: Node | None = field(default=None, repr=False, compare=False)
     accept: Node | None = field(default=None, repr=False, compare=False)
+    policy: str | None = None
+    not_used: tuple[str, ...] = ()
 
     @property
     def root(self) -> Path:

@@ -10,6 +10,7 @@ from patchstack.workspace.mapping import Node, read_yaml
 from patchstack.workspace.model import (
     FILE_NAME,
     FORMS,
+    FULL_ID,
     PLAIN,
     LintPolicy,
     SeriesConfig,
@@ -23,7 +24,6 @@ PLATFORMS = ("linux/amd64", "linux/arm64")
 _ARCH = re.compile(r"[0-9]{2,3}[af]?(-real|-virtual)?\Z")
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(|[KMGT]i?B?)\Z", re.IGNORECASE)
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(s|m|min|h)\Z")
-_FULL_ID = re.compile(r"[0-9a-f]{40}\Z")
 _TARGET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
@@ -36,8 +36,11 @@ def find_workspace(start: Path) -> Path | None:
     return None
 
 
-def read_workspace(path: Path) -> Workspace:
-    """Read and check a workspace file. Raises `ConfigError` with every complaint, each with file and line."""
+def read_workspace(path: Path, *, root: Path | None = None) -> Workspace:
+    """Read and check a workspace file. Patches and repositories are taken from `root` (default: the file's directory).
+
+    Raises `ConfigError` with every complaint, each with file and line.
+    """
     from ruamel.yaml.comments import CommentedMap
 
     document = read_yaml(path)
@@ -47,7 +50,7 @@ def read_workspace(path: Path) -> Workspace:
     top = Node(document, path, "", problems)
     series = []
     for name, node in (top.mapping("series", required=True) or Node(CommentedMap(), path, "", [])).children():
-        series.append(_read_series(name, node, path))
+        series.append(_read_series(name, node, root or path.parent))
     variants = read_variants(top)
     engine = top.text("engine")
     models, suites, workloads = top.mapping("models"), top.mapping("suites"), top.mapping("workloads")
@@ -69,11 +72,11 @@ def read_workspace(path: Path) -> Workspace:
     )
 
 
-def _read_series(name: str, node: Node, path: Path) -> SeriesConfig:
+def _read_series(name: str, node: Node, root: Path) -> SeriesConfig:
     if not _NAME.match(name):
         node.complain(None, "a series is named with letters, digits, dots, dashes and underscores")
     pin = node.text("pin", required=True)
-    if pin and not _FULL_ID.match(pin):
+    if pin and not FULL_ID.match(pin):
         node.complain("pin", "the pin is written as a full commit id of 40 lower-case hexadecimal digits")
     fork, fork_ref = node.text("fork"), node.text("fork_ref")
     if (fork is None) != (fork_ref is None):
@@ -87,10 +90,10 @@ def _read_series(name: str, node: Node, path: Path) -> SeriesConfig:
     required, suite = _read_sync(node.mapping("sync"))
     config = SeriesConfig(
         name=name,
-        patches=Path(located(patches or ".", path.parent)),
-        upstream=located(node.text("upstream", required=True) or ".", path.parent),
+        patches=Path(located(patches or ".", root)),
+        upstream=located(node.text("upstream", required=True) or ".", root),
         pin=pin or "",
-        fork=located(fork, path.parent) if fork else None,
+        fork=located(fork, root) if fork else None,
         fork_ref=fork_ref,
         expect=expect,
         context=_context(node),

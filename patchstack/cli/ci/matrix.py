@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from patchstack.cli.options import WorkspaceOption, nearest_workspace
+from patchstack.cli.options import PolicyOption, WorkspaceOption, nearest_workspace
 from patchstack.errors import MissingError
 
 
@@ -32,6 +32,7 @@ def matrix_command(
         bool, typer.Option("--output", help="Write matrix and jobs (their number) to GITHUB_OUTPUT instead.")
     ] = False,
     workspace: WorkspaceOption = None,
+    policy: PolicyOption = None,
 ) -> None:
     """Variants × suites as a matrix for jobs: `{"include": [{variant, arch, platform, runner, suite, args}, …]}`."""
     from json import dumps

@@ -1,0 +1,110 @@
+"""Policy apart from work: a workspace whose every word is a trusted file's, but for the pins of its series.
+
+A pull request writes the workspace file that it is tested with. So the file's words come from elsewhere: from a commit
+or a file that a maintainer answers for. The head gives the `pin` of a series, the patch files, and the lock; nothing
+else, also no key that is added later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from patchstack.errors import ConfigError
+from patchstack.workspace.mapping import read_yaml
+from patchstack.workspace.model import FULL_ID, Workspace
+from patchstack.workspace.read import read_workspace
+
+GIVEN_BY_THE_HEAD = frozenset({"pin"})
+"""The keys of a series that are work. All others, and all beside the series, are policy."""
+_NAMES_NO_FILE = frozenset({"patches", "upstream", "fork", "pin"})
+_LONGEST = 120
+
+
+def governed(head: Path, policy: Path, origin: str) -> Workspace:
+    """Return the workspace at `head` with the words of the file `policy`, which comes from `origin`, and its own pins.
+
+    Files that the words name are taken from beside `policy`; patches, lock, ledger and models from beside `head`.
+    Raises `ConfigError` for a file that cannot be used, also for a series whose patches lie outside the workspace.
+    """
+    trusted = read_workspace(policy, root=head.parent)
+    pins = _pins(head)
+    series = []
+    for config in trusted.series:
+        refuse_outside(config.patches, head.parent, f"the patches of {config.name}")
+        series.append(replace(config, pin=pins.get(config.name, config.pin)))
+    changed = tuple(changes(read_yaml(policy, comments=False), read_yaml(head, comments=False)))
+    return replace(trusted, path=head, series=tuple(series), policy=origin, not_used=changed)
+
+
+def refuse_outside(path: Path, root: Path, what: str) -> None:
+    """Raise `ConfigError` for a path that lies outside of a directory once links are followed; also for links to
+    nowhere, and for links below it that lead out."""
+    inside = root.resolve()
+    within = path.resolve()
+    outside = [path] if not within.is_relative_to(inside) else []
+    if not outside and within.is_dir():
+        outside = [one for one in sorted(within.iterdir()) if not one.resolve().is_relative_to(inside)]
+    if outside:
+        raise ConfigError(
+            f"{what} are not inside the workspace",
+            problems=[f"{one} leads to {one.resolve()}" for one in outside[:10]],
+            hint="what a change brings must be in the directory of patchstack.yaml",
+        )
+
+
+def named_files(policy: Path) -> Iterator[str]:
+    """Yield every text of a workspace file that could be the name of a file beside it."""
+    pending: list[Any] = [read_yaml(policy, comments=False)]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            pending += [one for key, one in value.items() if key not in _NAMES_NO_FILE]
+        elif isinstance(value, list):
+            pending += value
+        elif isinstance(value, str) and 0 < len(value) < 1024 and "\0" not in value and "\n" not in value:
+            yield value
+
+
+def changes(trusted: Any, head: Any, where: str = "") -> Iterator[str]:
+    """Yield what the head's document says otherwise than the trusted one, by key, but for what the head gives."""
+    if isinstance(trusted, Mapping) and isinstance(head, Mapping):
+        for key in dict.fromkeys([*trusted, *head]):
+            path = f"{where}.{key}" if where else str(key)
+            if where.startswith("series.") and where.count(".") == 1 and key in GIVEN_BY_THE_HEAD:
+                continue
+            if key not in head:
+                yield f"{path}: taken out"
+            elif key not in trusted:
+                yield f"{path}: added ({_shown(head[key])})"
+            else:
+                yield from changes(trusted[key], head[key], path)
+    elif trusted != head:
+        yield f"{where or 'the file'}: {_shown(head)}, not {_shown(trusted)}"
+
+
+def _pins(head: Path) -> dict[str, str]:
+    """The pins of a workspace file of which nothing else is believed. Raises `ConfigError`."""
+    document = read_yaml(head, comments=False)
+    series = document.get("series") if isinstance(document, Mapping) else None
+    if not isinstance(series, Mapping):
+        raise ConfigError(f"{head}: series is missing, so there are no pins to read")
+    pins, problems = {}, []
+    for name, one in series.items():
+        pin = one.get("pin") if isinstance(one, Mapping) else None
+        if isinstance(pin, str) and FULL_ID.match(pin):
+            pins[str(name)] = pin
+        else:
+            problems.append(f"{head}: series.{name}.pin: not a full commit id of 40 hexadecimal digits")
+    if problems:
+        raise ConfigError(f"{head.name} cannot be used", problems=problems)
+    return pins
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "a mapping"
+    text = "a list" if isinstance(value, list) else repr(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
