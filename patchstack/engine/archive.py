@@ -133,7 +133,7 @@ def _unpacked(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path
     size = entries = 0
     with tarfile.open(fileobj=Stream(stream), mode="r|") as archive:
         while (info := archive.next()) is not None:
-            archive.members.clear()  # tarfile keeps every entry that it has seen
+            archive.members.clear()  # type: ignore[attr-defined] # tarfile keeps every entry that it has seen
             size, entries = size + info.size, entries + 1
             bounds.check(size, entries)
             path = PurePosixPath(info.name)

@@ -58,7 +58,7 @@ def trace_of(stderr: bytes) -> Mapping[str, float] | None:
     """Return the totals of the admission trace that a server printed at its end; None if it printed none."""
     for line in reversed(list(lines_of(stderr))):
         for marks in (SERVING, ADMISSION):
-            at = line.find(marks.summary)
+            at = line.find(marks.summary) if marks.summary is not None else -1
             if at >= 0:
                 found = {name: float(value) for name, value in _NUMBER.findall(line[at:])}
                 return found or None

@@ -19,7 +19,7 @@ from pathlib import Path
 from patchstack.engine.archive import Entry, pack, unpack
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome, Running, RunsServers, Volume
 from patchstack.errors import MissingError
-from patchstack.observe.protocol import Beside
+from patchstack.observe.protocol import OUTPUTS, Beside
 
 PORT = 8080
 """In a container every port is free: its loopback is its own."""
@@ -152,7 +152,7 @@ def _brought(engine: Engine, volume: Volume, names: tuple[str, ...], image: str 
     """The files that a program left; those that it did not are left out."""
     for name in names:
         with contextlib.suppress(MissingError), tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
-            unpack(engine.get(volume.name, name, image=image), Path(directory))
+            unpack(engine.get(volume.name, name, image=image), Path(directory), OUTPUTS)
             found = Path(directory, name)
             if found.is_file() and not found.is_symlink():
                 yield name, found.read_bytes()

@@ -6,8 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from patchstack.engine.archive import Bounds
 from patchstack.engine.protocol import Ending
 from patchstack.evidence.origin import NOW, Origin, Source
+
+OUTPUTS = Bounds(size=1 << 30, entries=10_000)
+"""What one run may bring back; it is read into memory."""
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from patchstack.builds.inputs.toolchain import recall, remember
 from patchstack.canonical import canonical, one_line
-from patchstack.engine.archive import Bounds, pack, unpack
+from patchstack.engine.archive import pack, unpack
 from patchstack.engine.protocol import About, Ending, Engine, Job, Limits, Outcome, RunsServers
 from patchstack.errors import MissingError
 from patchstack.evidence.key import Ingredients, observation_key
@@ -27,6 +27,7 @@ from patchstack.observe.from_build import named_programs, shown
 from patchstack.observe.layout import Paths, Programs, mounted, run_entries, volumes
 from patchstack.observe.observer import RunContext, one_try
 from patchstack.observe.protocol import (
+    OUTPUTS,
     Attempt,
     Beside,
     Complete,
@@ -42,8 +43,6 @@ from patchstack.tasks import doing, task
 _OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
 _HASHING = 3600.0
 _STOPPED_WITHIN = 30.0
-OUTPUTS = Bounds(size=1 << 30, entries=10_000)
-"""What one run may bring back; it is read into memory."""
 
 # stdout and stderr go to files: an engine gives both as one stream, and a digest is of stdout alone. The limit on what
 # is written ends programs that print without end; it is left out where the run makes files that are kept, which may be

@@ -226,7 +226,7 @@ def _arrivals(
         rows = _read_file(Path(kind.removeprefix("file:")), wanted, problems)
         if rows:
             times, prompts, most = (tuple(column) for column in zip(*rows, strict=True))
-            return FILE, times, prompts, most  # type: ignore[return-value]
+            return FILE, times, prompts, most
         return FILE, (), prompts, most
     if kind not in KINDS or kind == FILE:
         problems.append(f"arrivals {kind!r} are none of {', '.join(one for one in KINDS if one != FILE)}, file:PATH")

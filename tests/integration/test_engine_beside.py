@@ -188,7 +188,8 @@ def test_a_container_that_ignores_the_signal_is_gone_after_the_grace(containers:
 
 @needs_docker
 def test_a_job_of_another_engine_is_no_company(containers: ContainerEngine, host: HostEngine) -> None:
-    assert isinstance(containers, RunsServers) and isinstance(host, RunsServers)
+    assert isinstance(containers, RunsServers)
+    assert isinstance(host, RunsServers)
     with (
         host.start(shell("sleep 60", image=None), lambda _: None) as server,
         pytest.raises(UsageError, match="another engine"),

@@ -153,7 +153,7 @@ _BARE = re.compile(rb"@@ -[1-9]\d{0,8},0 \+\d{1,9}(?:,\d{1,9})? @@")
 
 def bare_insertions(data: bytes, most: int) -> list[tuple[bytes, bytes]]:
     """Return path and header of hunks that insert without context, at most so many, without reading the rest."""
-    found = []
+    found: list[tuple[bytes, bytes]] = []
     at = data.find(_NO_LINES)
     for _ in range(_MOST_LOOKED_AT):
         if at < 0 or len(found) == most:

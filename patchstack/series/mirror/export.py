@@ -136,7 +136,8 @@ def plan_export(
     if memory:
         memory.keep(formatted)
     known = _known(old, old_lock)
-    stand = {number_of(one.file): one for one in old_lock.parked} if old_lock else {}
+    parked_before = old_lock.parked if old_lock else ()
+    stand = {number: one for one in parked_before if (number := number_of(one.file)) is not None}
     coming = [
         Coming(commit=f.commit.oid, patch_id=f.patch_id, subject=f.commit.subject, data=f.data) for f in formatted
     ]
@@ -411,7 +412,7 @@ def _lock(
 
 
 def _parked(
-    old: Series, lock: Lock | None, reasons: Mapping[int | None, str], numbers: Sequence[int]
+    old: Series, lock: Lock | None, reasons: Mapping[int, str], numbers: Sequence[int]
 ) -> tuple[ParkedPatch, ...]:
     """The patches that are parked then, by number: those that were, and those of these reasons that are not in the new
     series. Raises `NotHeldError` for one that no export wrote."""
@@ -420,7 +421,7 @@ def _parked(
     texts = {patch.file: patch.data or b"" for patch in old.patches}
     kept = {number_of(one.file): one for one in lock.parked}
     found = []
-    for number in sorted(one for one in reasons if one is not None and one not in numbers):
+    for number in sorted(one for one in reasons if one not in numbers):
         entry = next((one for one in lock.patches if number_of(one.file) == number), None)
         if entry is not None:
             fields = {name: getattr(entry, name) for name in LockedPatch.__slots__}

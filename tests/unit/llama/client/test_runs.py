@@ -282,9 +282,9 @@ def test_arrivals_are_planned_before_the_run() -> None:
     assert arrivals("closed", 3, concurrency=2).planned == (0.0, 0.0, None)
     assert arrivals("staggered", 3, concurrency=2, stagger=0.5).planned == (0.0, 0.5, None)
     assert arrivals("file", 2, times=(1.0, 0.5)).planned == (0.5, 1.0)
-    for kind, more in (("closed", {}), ("poisson", {}), ("file", {}), ("other", {"rate": 1.0})):
+    for kind, rate in (("closed", 0.0), ("poisson", 0.0), ("file", 0.0), ("other", 1.0)):
         with pytest.raises(ValueError, match=r"."):
-            arrivals(kind, 2, **more)
+            arrivals(kind, 2, rate=rate)
 
 
 @pytest.mark.parametrize(
