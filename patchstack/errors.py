@@ -1,4 +1,8 @@
-"""The one error family. Every failure a user can meet is a `PatchstackError` with message, hint and exit code."""
+"""The one error family. Every failure a user can meet is a `PatchstackError` with message, hint, code and exit status.
+
+What is raised is a class with a `code` of its own: those of `patchstack.causes`, or one beside the code that raises it.
+The classes here are their bases. `ci/error_codes.py` checks that each code has an entry in docs/troubleshooting.md.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,8 @@ class PatchstackError(Exception):
     """
 
     exit_code: Exit = Exit.USAGE
+    code: str = ""
+    """The stable code of the cause, such as `PS0407`."""
 
     def __init__(self, message: str, *, hint: str | None = None, problems: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -32,12 +38,14 @@ class PatchstackError(Exception):
         self.hint = hint
         self.problems = tuple(problems)
 
-    def render(self, about: str = "") -> str:
-        """The text printed on stderr: `error:`, one line a problem, and `hint:` after a blank line.
+    def render(self, about: str = "", *, coded: bool = False) -> str:
+        """Return the text for stderr: `error:`, one line a problem, and `hint:` after a blank line.
 
-        `about` is the series it is about, if the command is about several.
+        `about` is the series that the error is about, if the command is about several. With `coded` the first word is
+        `error[PS0407]:`.
         """
-        lines = [f"error: {about}: {self.message}" if about else f"error: {self.message}"]
+        word = f"error[{self.code}]" if coded and self.code else "error"
+        lines = [f"{word}: {about}: {self.message}" if about else f"{word}: {self.message}"]
         lines += [f"  - {problem}" for problem in self.problems]
         if self.hint:
             lines += ["", f"hint: {self.hint}"]

@@ -64,6 +64,8 @@ _LARGE = 4 << 20
 class ProgramTimeout(MissingError):
     """A program took longer than its limit and was killed with all it had started."""
 
+    code = "PS0517"
+
 
 def clean_environment(extra: Mapping[str, str] | None = None, *, network: bool = False) -> dict[str, str]:
     """The environment for a program: an allow-list of this one's (no `GIT_*` from hooks), C locale, and `extra`."""

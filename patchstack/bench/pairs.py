@@ -41,6 +41,7 @@ REFERENCES = ("reference 1", "reference 2")
 class NotJudged(PatchstackError):
     """A run of a comparison cannot be used. What ran before is kept."""
 
+    code = "PS0805"
     exit_code = Exit.INVALID
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from patchstack.cli.failures import complain
+from patchstack.cli.failures import complain_of
 from patchstack.errors import Exit, PatchstackError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def each_series(
         except PatchstackError as error:
             if len(configs) == 1:
                 raise
-            complain(error.render(config.name))
+            complain_of(error, config.name)
             if failed is not None:
                 failed(config.name, error)
             code = max(code, error.exit_code)

@@ -10,9 +10,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from patchstack.causes import MachineRefused
 from patchstack.errors import Exit, MissingError, PatchstackError
 from patchstack.files.places import cache_directory
-from patchstack.report.streams import manners, paint_words, printing, quiet
+from patchstack.report.streams import coded, manners, paint_words, printing, quiet
 from patchstack.report.text import printable
 from patchstack.tasks import longest
 
@@ -27,7 +28,7 @@ def _guarded(command: Callable[[], object]) -> int:
     try:
         command()
     except PatchstackError as error:
-        complain(error.render())
+        complain_of(error)
         return int(error.exit_code)
     except KeyboardInterrupt:
         complain("interrupted")
@@ -40,11 +41,11 @@ def _guarded(command: Callable[[], object]) -> int:
     except OSError as error:
         # Not a bug of ours but the machine's state: a full disk, a name too long, a directory that may not be entered.
         if _in_cache(error):
-            complain(_cache_unusable(error).render())
+            complain_of(_cache_unusable(error))
             return int(Exit.MISSING)
         where = f"{os.fsdecode(error.filename)[:200]}: " if isinstance(error.filename, str | bytes) else ""
         hint = "check that the disk has room and that you may read and write there"
-        complain(f"error: {where}{error.strerror or error}\n\nhint: {hint}")
+        complain_of(MachineRefused(f"{where}{error.strerror or error}", hint=hint))
         return int(Exit.MISSING)
     except SystemExit as leaving:
         code = leaving.code
@@ -85,6 +86,11 @@ def tell_longest(durations: Sequence[tuple[str, float]]) -> None:
     """Say which of the things done took most of the time, each given with its seconds, if they took a while."""
     if line := longest(durations):
         talk(line)
+
+
+def complain_of(error: PatchstackError, about: str = "") -> None:
+    """Print an error on stderr, with its code if `-v` or `--json` was given; `about` is the series it is about."""
+    complain(error.render(about, coded=coded()))
 
 
 def complain(text: str) -> None:

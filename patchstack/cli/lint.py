@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from patchstack.cli.checks import checked, code_of, engine_of, show_checks, worst
-from patchstack.cli.failures import complain
+from patchstack.cli.failures import complain_of
 from patchstack.cli.options import (
     EngineOption,
     OfflineOption,
@@ -63,7 +63,7 @@ def lint_command(
         except PatchstackError as error:
             if len(configs) == 1:
                 raise
-            complain(error.render(config.name))
+            complain_of(error, config.name)
             code = worst(code, error.exit_code)
     raise typer.Exit(int(code))
 

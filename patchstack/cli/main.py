@@ -97,7 +97,12 @@ def root(
         bool, typer.Option("--quiet", "-q", help="Print results and errors only. Also after COMMAND.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Name each program that is run, on stderr. Also after COMMAND.")
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            help="Name programs that are run, and codes of errors. Also after COMMAND.",
+        ),
     ] = False,
     # Typer's own options, without what they import at each start.
     install_completion: Annotated[
@@ -108,7 +113,7 @@ def root(
     ] = False,
 ) -> None:
     """Prove that pin + patches = your fork, byte for byte."""
-    choose(color=color, quiet=quiet)
+    choose(color=color, quiet=quiet, coded=verbose)
     if verbose:
         name_programs(context)
     context.call_on_close(watch(_task_screen))

@@ -22,6 +22,9 @@ def add_manner(command: Any) -> None:
 
     `command` is one of Typer's. Its help does not repeat them: that of `patchstack` has them.
     """
+    for parameter in command.params:
+        if "--json" in parameter.opts and parameter.callback is None:
+            parameter.callback = _json
     taken = {name for parameter in command.params for name in parameter.opts}
     command.params += [option for option in _options() if taken.isdisjoint(option.opts)]
     below = getattr(command, "commands", {})
@@ -57,14 +60,21 @@ def _options() -> list[TyperOption]:
 
 def _color(context: Context, _: object, value: str | None) -> None:
     if value is not None and not context.resilient_parsing:
-        choose(color=When(value), quiet=False)
+        choose(color=When(value))
 
 
 def _quiet(context: Context, _: object, value: bool | None) -> None:
     if value and not context.resilient_parsing:
-        choose(color=None, quiet=True)
+        choose(quiet=True)
 
 
 def _verbose(context: Context, _: object, value: bool | None) -> None:
     if value and not context.resilient_parsing:
+        choose(coded=True)
         name_programs(context)
+
+
+def _json(context: Context, _: object, value: bool | None) -> bool | None:
+    if value and not context.resilient_parsing:
+        choose(coded=True)
+    return value

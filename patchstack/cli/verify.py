@@ -22,7 +22,7 @@ from patchstack.cli.checks import (
     worst,
 )
 from patchstack.cli.each_series import each_series
-from patchstack.cli.failures import complain, talk
+from patchstack.cli.failures import complain_of, talk
 from patchstack.cli.options import (
     EngineOption,
     OfflineOption,
@@ -167,14 +167,14 @@ def _reported(
     if not result.applies or result.holds is False:
         return Exit.DOES_NOT_HOLD
     if result.holds is None and not apply_only:
-        complain(
+        complain_of(
             MissingError(
                 "nothing to compare the applied tree with",
                 hint=f"patchstack export {config.name} writes series.lock; or compare with the fork: --expect fork"
                 if config.listed and config.fork is not None
                 else "give --fork REPO --fork-ref REF or --expect-tree SHA, keep a series.lock beside the patches, "
                 "or ask for --apply-only",
-            ).render()
+            )
         )
         return Exit.MISSING
     return Exit.HOLDS

@@ -19,24 +19,32 @@ Output = Callable[[bytes], None]
 class EngineUnavailable(MissingError):
     """The engine does not answer: not running, not reachable, no permission."""
 
+    code = "PS0512"
+
 
 class EngineLost(MissingError):
     """The engine answered, and then the connection was lost in the middle of something."""
+
+    code = "PS0513"
 
 
 class ImageMissing(MissingError):
     """The engine does not have an image, and it was not (or could not be) fetched."""
 
+    code = "PS0514"
+
 
 class PlatformUnsupported(UsageError):
     """The engine cannot run that platform's programs."""
 
+    code = "PS0515"
     exit_code = Exit.MISSING
 
 
 class OutOfSpace(PatchstackError):
     """The engine's disk, or a volume on it, is full."""
 
+    code = "PS0516"
     exit_code = Exit.MISSING
 
 

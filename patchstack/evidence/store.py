@@ -45,6 +45,8 @@ class Record:
 class BadRecord(NotHeldError):
     """A record that is not what its name says, or that lacks an output. The message begins with what is wrong."""
 
+    code = "PS0719"
+
 
 class Observations:
     """Observations by key, below a directory; their outputs below another."""

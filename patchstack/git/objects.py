@@ -38,6 +38,8 @@ EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 class MissingObject(MissingError):
     """An object that is neither in the repository at hand nor made by us."""
 
+    code = "PS0316"
+
     def __init__(self, oid: str, what: str, where: str, hint: str) -> None:
         super().__init__(f"{what} {oid} is not in {where}", hint=hint)
         self.oid = oid
@@ -51,9 +53,13 @@ class MissingObject(MissingError):
 class NotARepository(UsageError):
     """A path that git does not take for a repository, or one of a kind that cannot serve."""
 
+    code = "PS0312"
+
 
 class NoSuchRepository(MissingError):
     """A path where a repository was expected does not exist."""
+
+    code = "PS0313"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

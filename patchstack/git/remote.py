@@ -64,6 +64,8 @@ def refuse_helpers(where: str) -> None:
 class NotFetched(MissingError):
     """What is wanted of a URL is neither in the cache nor could it be fetched."""
 
+    code = "PS0314"
+
 
 class Remote:
     """A repository by path or URL. What is asked of a URL is fetched into the cache; a path is opened once.

@@ -23,14 +23,16 @@ class GitFailed(MissingError):
     """A git command that had to succeed and did not: `failed` says what for, git's complaint follows it; of a `short`
     error only the first line.
 
-    `command` is what was run, `code` its exit code (negative: the signal that ended it), `complaint` all of git's
+    `command` is what was run, `status` its exit status (negative: the signal that ended it), `complaint` all of git's
     stderr.
     """
+
+    code = "PS0315"
 
     def __init__(self, failed: str, done: Finished, *, hint: str | None = None, short: bool = False) -> None:
         super().__init__(f"{failed}: {first_complaint(done) if short else done.complaint}", hint=hint)
         self.command = done.args
-        self.code = done.code
+        self.status = done.code
         self.complaint = done.complaint
 
 

@@ -16,6 +16,7 @@ from patchstack.machine.hardware import hardware
 class NotFit(PatchstackError):
     """The machine is not fit: what would be seen there could not be judged."""
 
+    code = "PS0716"
     exit_code = Exit.INVALID
 
 

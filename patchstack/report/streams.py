@@ -34,7 +34,7 @@ class When(StrEnum):
     NEVER = "never"
 
 
-_manner = [(When.AUTO, False)]  # --color and --quiet; every command waits for this module, so it is no class
+_manner = [(When.AUTO, False, False)]  # --color, --quiet, codes of errors; every command imports this: no class
 
 
 @contextmanager
@@ -47,15 +47,20 @@ def manners() -> Iterator[None]:
         _manner[0] = before
 
 
-def choose(*, color: When | None, quiet: bool) -> None:
-    """Add the options of a command line to the manner."""
-    before, hushed = _manner[0]
-    _manner[0] = (color or before, quiet or hushed)
+def choose(*, color: When | None = None, quiet: bool = False, coded: bool = False) -> None:
+    """Add the options of a command line to the manner. `coded` has errors shown with their codes."""
+    before, hushed, with_codes = _manner[0]
+    _manner[0] = (color or before, quiet or hushed, coded or with_codes)
 
 
 def quiet() -> bool:
     """Whether only results and errors are wanted."""
     return _manner[0][1]
+
+
+def coded() -> bool:
+    """Whether errors are shown with their codes."""
+    return _manner[0][2]
 
 
 _besides: list[Callable[[], AbstractContextManager[None]]] = []
@@ -108,4 +113,5 @@ def paint_words(text: str, stream: Stream) -> str:
 
 def _line(line: str, stream: Stream) -> str:
     word, blank, rest = line.partition(" ")
-    return paint(word, _TALK[word], stream) + blank + rest if word in _TALK else line
+    style = _TALK.get("error:" if word.startswith("error[") and word.endswith("]:") else word)
+    return paint(word, style, stream) + blank + rest if style else line

@@ -51,6 +51,8 @@ class UpstreamRange:
 class ShallowRange(MissingError):
     """The clone is shallow and ends before the commits that are wanted. `tip` is the commit they lead to."""
 
+    code = "PS0317"
+
     def __init__(self, repository: Repository, ref: str, tip: str, pin: Commit) -> None:
         super().__init__(
             f"{repository.name} is shallow: it lacks commits between the pin {pin.oid[:12]} and {ref} ({tip[:12]})",

@@ -42,6 +42,8 @@ class Disassembler(Protocol):
 class Undumped(MissingError):
     """cuobjdump could not say what is in a file."""
 
+    code = "PS0609"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuobjdump:

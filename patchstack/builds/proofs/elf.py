@@ -36,6 +36,8 @@ _DF_1_PIE = 0x08000000
 class DamagedElf(NotHeldError):
     """A file that begins as an ELF file and cannot be read as one."""
 
+    code = "PS0608"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elf:

@@ -72,6 +72,7 @@ _UNUSED = re.compile(r"Manually-specified variables were not used by the project
 class NotJudged(PatchstackError):
     """A build that ended without an answer: out of memory or time. Run again, with more."""
 
+    code = "PS0607"
     exit_code = Exit.INVALID
 
 

@@ -121,12 +121,14 @@ digest (cksum(1)) is still that one: exit code 3 where it is not, 5 where it can
 class GpuTaken(PatchstackError):
     """Somebody else has the GPU. Nothing can be judged now."""
 
+    code = "PS0717"
     exit_code = Exit.INVALID
 
 
 class LockLost(PatchstackError):
     """The lock was taken from us, or no sign of life could be written for so long that it may have been."""
 
+    code = "PS0718"
     exit_code = Exit.INVALID
 
 

@@ -18,11 +18,15 @@ _HINT = "it reads what verify, lint, canary, build and gate run print with --jso
 
 
 class ErrorEntry(Part, frozen=True, kw_only=True):
-    """An error as `patchstack` prints it: what is wrong, what to do (null if nothing is known), the exit code."""
+    """An error: what is wrong, what to do (null if nothing is known), the exit code, and the code of its cause.
+
+    `code` is empty in documents of older versions.
+    """
 
     message: str
     hint: str | None
     exit: int
+    code: str = ""
 
 
 class FailedDocument(Printed, frozen=True, kw_only=True):
@@ -67,7 +71,7 @@ def failed_canary(series: str, error: PatchstackError) -> FailedDocument:
 
 
 def _error(error: PatchstackError) -> ErrorEntry:
-    return ErrorEntry(message=error.message, hint=error.hint, exit=int(error.exit_code))
+    return ErrorEntry(message=error.message, hint=error.hint, exit=int(error.exit_code), code=error.code)
 
 
 def read_documents(text: str, where: str) -> list[Report]:

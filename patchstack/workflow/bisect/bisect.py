@@ -89,6 +89,7 @@ _SKIP, _ABORT = 125, 128
 class BisectAborted(PatchstackError):
     """The command asked for an end, was ended by a signal or the time limit, or gave two answers to one question."""
 
+    code = "PS0911"
     exit_code = Exit.INVALID
 
 

@@ -30,6 +30,7 @@ _SHOWN = 20  # lines of its output
 class NotJudged(PatchstackError):
     """What the policy asks for could not be judged: neither did it hold, nor did it not."""
 
+    code = "PS0907"
     exit_code = Exit.INVALID
 
 

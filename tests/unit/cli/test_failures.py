@@ -13,7 +13,8 @@ import pytest
 
 from patchstack.cli.failures import guarded, without_credentials
 from patchstack.errors import ConfigError, MissingError, NotHeldError, PatchstackError, UsageError
-from tests.conftest import Places, RunCli
+from patchstack.report.streams import paint_words
+from tests.conftest import Patchstack, Places, RunCli
 from tests.support.builders import a_fork
 from tests.support.checkout import ROOT
 
@@ -31,6 +32,36 @@ def raises(error: BaseException) -> Callable[[], NoReturn]:
 )
 def test_every_failure_has_its_exit_code(error: BaseException, code: int) -> None:
     assert guarded(raises(error)) == code
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ((), "error"),
+        (("-v",), "error[PS0312]"),
+        (("--verbose",), "error[PS0312]"),
+        (("--json",), "error[PS0312]"),
+        (("-q",), "error"),
+    ],
+)
+def test_an_error_is_shown_with_its_code_when_asked_or_for_a_program(
+    patchstack: Patchstack, tmp_path: Path, capfd: pytest.CaptureFixture[str], options: tuple[str, ...], word: str
+) -> None:
+    given = ("--patches", str(tmp_path), "--pin", "0" * 40, "--upstream", str(tmp_path))
+    (tmp_path / "0001-x.patch").write_text(
+        "diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+x\n"
+    )
+    assert patchstack("verify", *given, *options) == 2
+    assert f"{word}: {tmp_path} is not a git repository\n" in capfd.readouterr().err
+    assert patchstack("verify", *given) == 2
+    assert "[PS" not in capfd.readouterr().err, "the codes end with the command line"
+
+
+def test_a_code_is_coloured_with_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert paint_words("error[PS0312]: x", sys.stderr) == "\x1b[1;31merror[PS0312]:\x1b[0m x"
+    assert paint_words("error[: x", sys.stderr) == "error[: x"
 
 
 def test_a_command_that_returns_holds() -> None:

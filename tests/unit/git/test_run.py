@@ -186,7 +186,7 @@ def test_a_failure_carries_the_command_its_code_and_what_git_said(clone: RepoBui
     error = caught.value
     assert isinstance(error, MissingError)
     assert error.exit_code is Exit.MISSING
-    assert (error.command, error.code) == (done.args, 128)
+    assert (error.command, error.status) == (done.args, 128)
     assert error.complaint == "fatal: git cat-file main: bad file"
     assert error.message == "the blob cannot be read: fatal: git cat-file main: bad file"
     assert error.hint == "fetch it"

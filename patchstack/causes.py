@@ -1,0 +1,616 @@
+"""The causes of errors, one class each, with a code that stays. docs/troubleshooting.md has an entry for each code.
+
+The hundreds are areas: 01 command line, 02 workspace, 03 git, 04 series, 05 engines, 06 builds, 07 gates and evidence,
+08 measurements, 09 sync, 10 files, 11 CI. A code is never used again. A class that is caught for what it means is
+defined beside the code that raises it, with a code of the same numbering.
+"""
+
+from __future__ import annotations
+
+from patchstack.errors import ConfigError, MissingError, NotHeldError, UsageError
+
+
+class OptionConflict(UsageError):
+    """Options that do not go together."""
+
+    code = "PS0101"
+
+
+class BadValue(UsageError):
+    """A value has the wrong form."""
+
+    code = "PS0102"
+
+
+class AmbiguousName(UsageError):
+    """A name that could mean several things."""
+
+    code = "PS0103"
+
+
+class UnknownName(UsageError):
+    """A name that is not declared."""
+
+    code = "PS0104"
+
+
+class BadPath(UsageError):
+    """A path of the wrong kind."""
+
+    code = "PS0105"
+
+
+class AlreadyExists(UsageError):
+    """It already exists."""
+
+    code = "PS0106"
+
+
+class InputUnreadable(UsageError):
+    """An input that cannot be read."""
+
+    code = "PS0107"
+
+
+class OutputUnwritable(UsageError):
+    """An output that cannot be written."""
+
+    code = "PS0108"
+
+
+class ReasonMissing(UsageError):
+    """A reason is missing."""
+
+    code = "PS0109"
+
+
+class NoWorkspace(UsageError):
+    """No workspace was found."""
+
+    code = "PS0201"
+
+
+class WorkspaceUnusable(ConfigError):
+    """A YAML file cannot be used."""
+
+    code = "PS0202"
+
+
+class WorkspaceNotChanged(ConfigError):
+    """The workspace was not changed."""
+
+    code = "PS0203"
+
+
+class VariantUnusable(ConfigError):
+    """A variant cannot be built."""
+
+    code = "PS0204"
+
+
+class SettingsUnusable(ConfigError):
+    """Settings of gates, workloads or lint cannot be used."""
+
+    code = "PS0205"
+
+
+class SettingsRefused(UsageError):
+    """Settings that cannot work."""
+
+    code = "PS0206"
+
+
+class BadRevision(UsageError):
+    """A revision that is no commit."""
+
+    code = "PS0301"
+
+
+class ObjectUnreadable(MissingError):
+    """A git object cannot be read."""
+
+    code = "PS0302"
+
+
+class NotFetchable(MissingError):
+    """Commits cannot be fetched or listed."""
+
+    code = "PS0303"
+
+
+class ShallowHistory(MissingError):
+    """The history is too short."""
+
+    code = "PS0304"
+
+
+class NoCommonHistory(MissingError):
+    """No commit in common."""
+
+    code = "PS0305"
+
+
+class NotDescended(NotHeldError):
+    """The fork is not built on the pin."""
+
+    code = "PS0306"
+
+
+class TargetNotAfterPin(UsageError):
+    """The target is not after the pin."""
+
+    code = "PS0307"
+
+
+class CloneNeeded(UsageError):
+    """The command needs a fork on this machine."""
+
+    code = "PS0308"
+
+
+class CloneMissing(MissingError):
+    """A clone is missing."""
+
+    code = "PS0309"
+
+
+class BranchInTheWay(UsageError):
+    """A branch is in the way."""
+
+    code = "PS0310"
+
+
+class GitStillAtWork(MissingError):
+    """git is still at work, or gave too little."""
+
+    code = "PS0311"
+
+
+class NoPatches(ConfigError):
+    """No patches were found."""
+
+    code = "PS0401"
+
+
+class NoSuchPatch(ConfigError):
+    """No patch has this number or name."""
+
+    code = "PS0402"
+
+
+class PatchUnreadable(ConfigError):
+    """The files of a series cannot be used."""
+
+    code = "PS0403"
+
+
+class OrderUnknown(MissingError):
+    """The order of the patches is unknown."""
+
+    code = "PS0404"
+
+
+class LockUnusable(ConfigError):
+    """The lock cannot be used."""
+
+    code = "PS0405"
+
+
+class NotInRange(UsageError):
+    """The patch or commit is not in the range."""
+
+    code = "PS0406"
+
+
+class PatchDoesNotApply(NotHeldError):
+    """A patch does not apply."""
+
+    code = "PS0407"
+
+
+class NothingToCompare(MissingError):
+    """Nothing to compare with."""
+
+    code = "PS0408"
+
+
+class ExportRefused(NotHeldError):
+    """The export was refused."""
+
+    code = "PS0409"
+
+
+class ForkNotRecreated(NotHeldError):
+    """The fork cannot be recreated."""
+
+    code = "PS0410"
+
+
+class PatchesNotConverted(NotHeldError):
+    """The patches cannot be converted."""
+
+    code = "PS0411"
+
+
+class DirectoryNotPatched(UsageError):
+    """The directory cannot be patched."""
+
+    code = "PS0412"
+
+
+class DirectoryRefused(NotHeldError):
+    """The series writes where patchstack keeps its journal."""
+
+    code = "PS0413"
+
+
+class NotAMirror(ConfigError):
+    """The directory is not a mirror."""
+
+    code = "PS0414"
+
+
+class BadEngineAddress(UsageError):
+    """A bad address of an engine."""
+
+    code = "PS0501"
+
+
+class EngineConfigUnusable(ConfigError):
+    """Docker's configuration cannot be used."""
+
+    code = "PS0502"
+
+
+class JobRefused(UsageError):
+    """A job cannot be run so."""
+
+    code = "PS0503"
+
+
+class UnsafeArchive(MissingError):
+    """An unsafe archive was refused."""
+
+    code = "PS0504"
+
+
+class ImageNotBuilt(MissingError):
+    """An image cannot be built."""
+
+    code = "PS0505"
+
+
+class JobCannotStart(MissingError):
+    """A program cannot start."""
+
+    code = "PS0506"
+
+
+class GpuNotGiven(MissingError):
+    """The job gets no GPU."""
+
+    code = "PS0507"
+
+
+class ProgramMissing(MissingError):
+    """A program is not installed."""
+
+    code = "PS0508"
+
+
+class PackageMissing(MissingError):
+    """A Python package is not installed."""
+
+    code = "PS0509"
+
+
+class ToolchainUnusable(MissingError):
+    """The compiler or the CUDA toolkit cannot be used."""
+
+    code = "PS0510"
+
+
+class EngineRefused(MissingError):
+    """The engine refuses."""
+
+    code = "PS0511"
+
+
+class BuildPlanRefused(UsageError):
+    """The build cannot be done so."""
+
+    code = "PS0601"
+
+
+class SourceMissing(MissingError):
+    """The source of the build is missing."""
+
+    code = "PS0602"
+
+
+class BuildFailed(NotHeldError):
+    """The source does not compile."""
+
+    code = "PS0603"
+
+
+class NoSuchBuild(MissingError):
+    """The build does not exist."""
+
+    code = "PS0604"
+
+
+class ProvenanceUnwritable(MissingError):
+    """The provenance cannot be written."""
+
+    code = "PS0605"
+
+
+class ProvenanceRefused(UsageError):
+    """No provenance can be made."""
+
+    code = "PS0606"
+
+
+class ModelMissing(MissingError):
+    """A model is missing."""
+
+    code = "PS0701"
+
+
+class NotInBuild(MissingError):
+    """The build lacks a program."""
+
+    code = "PS0702"
+
+
+class NotRecorded(MissingError):
+    """The record lacks what a check needs."""
+
+    code = "PS0703"
+
+
+class InputMissing(MissingError):
+    """An input of a gate is missing."""
+
+    code = "PS0704"
+
+
+class SuiteDamaged(ConfigError):
+    """A recorded file is damaged."""
+
+    code = "PS0705"
+
+
+class NothingToRecord(NotHeldError):
+    """Nothing can be recorded."""
+
+    code = "PS0706"
+
+
+class ModelChanged(NotHeldError):
+    """The transcript changed without proof."""
+
+    code = "PS0707"
+
+
+class LedgerUntrusted(ConfigError):
+    """The ledger has files that cannot be trusted."""
+
+    code = "PS0708"
+
+
+class NoSuchDecision(MissingError):
+    """The decision does not exist."""
+
+    code = "PS0709"
+
+
+class SigningRefused(UsageError):
+    """A decision cannot be signed."""
+
+    code = "PS0710"
+
+
+class SignersUnusable(UsageError):
+    """The list of signers cannot be used."""
+
+    code = "PS0711"
+
+
+class SignersMissing(MissingError):
+    """The list of signers is missing."""
+
+    code = "PS0712"
+
+
+class GpuLockUnusable(MissingError):
+    """The GPU's lock cannot be used."""
+
+    code = "PS0713"
+
+
+class GpuCheckFailed(NotHeldError):
+    """The machine did not keep its state."""
+
+    code = "PS0714"
+
+
+class DecisionRefused(UsageError):
+    """The decision cannot be made."""
+
+    code = "PS0715"
+
+
+class ComparisonDamaged(ConfigError):
+    """A comparison was changed."""
+
+    code = "PS0801"
+
+
+class NoComparison(MissingError):
+    """The comparison does not exist."""
+
+    code = "PS0802"
+
+
+class SidesNotComparable(UsageError):
+    """The sides cannot be compared."""
+
+    code = "PS0803"
+
+
+class FigureUnwritable(NotHeldError):
+    """A figure cannot be written."""
+
+    code = "PS0804"
+
+
+class TraceUnreadable(MissingError):
+    """A log has no trace."""
+
+    code = "PS0811"
+
+
+class TraceRefused(UsageError):
+    """A log cannot be read so."""
+
+    code = "PS0812"
+
+
+class ExpectationUnusable(UsageError):
+    """An expectation cannot be used."""
+
+    code = "PS0813"
+
+
+class ModelFileUnreadable(UsageError):
+    """A model file cannot be read."""
+
+    code = "PS0821"
+
+
+class ModelFileMissing(MissingError):
+    """A model file is missing."""
+
+    code = "PS0822"
+
+
+class CostUnknown(MissingError):
+    """The cost is not known."""
+
+    code = "PS0823"
+
+
+class CostRefused(UsageError):
+    """The cost cannot be computed so."""
+
+    code = "PS0824"
+
+
+class ServerAnswer(UsageError):
+    """The server's answer cannot be used."""
+
+    code = "PS0825"
+
+
+class ServerSilent(MissingError):
+    """The server does not answer."""
+
+    code = "PS0826"
+
+
+class SyncNotReady(UsageError):
+    """The sync is not at this step."""
+
+    code = "PS0901"
+
+
+class SyncUnresolved(NotHeldError):
+    """A patch is not resolved."""
+
+    code = "PS0902"
+
+
+class SyncWouldLose(NotHeldError):
+    """The sync would lose work."""
+
+    code = "PS0903"
+
+
+class SyncDoesNotHold(NotHeldError):
+    """The pin does not move."""
+
+    code = "PS0904"
+
+
+class SyncStateUnusable(ConfigError):
+    """The state of the sync cannot be used."""
+
+    code = "PS0905"
+
+
+class SyncRepositoryGone(MissingError):
+    """The repository of the sync is gone."""
+
+    code = "PS0906"
+
+
+class Busy(UsageError):
+    """Another run is at work."""
+
+    code = "PS1001"
+
+
+class NotWritable(MissingError):
+    """A file cannot be written."""
+
+    code = "PS1002"
+
+
+class NotReadable(MissingError):
+    """A file cannot be read."""
+
+    code = "PS1003"
+
+
+class JournalUnusable(ConfigError):
+    """The journal cannot be used."""
+
+    code = "PS1004"
+
+
+class MachineRefused(MissingError):
+    """The operating system refused."""
+
+    code = "PS1005"
+
+
+class NoRunner(MissingError):
+    """No CI runner is here."""
+
+    code = "PS1101"
+
+
+class CiInputRefused(UsageError):
+    """An input of the action is wrong."""
+
+    code = "PS1102"
+
+
+class BaseMissing(MissingError):
+    """The base of the pull request is missing."""
+
+    code = "PS1103"
+
+
+class PullRequestRefused(NotHeldError):
+    """The pull request changes what it is compared with."""
+
+    code = "PS1104"
+
+
+class DemoFailed(NotHeldError):
+    """The demo did not go as told."""
+
+    code = "PS1105"
