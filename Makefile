@@ -1,4 +1,4 @@
-# Every habit of the house, each with all its own set-up. CI calls the same targets.
+# The development tasks. Each does its own set-up. CI calls the same targets.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -20,9 +20,10 @@ demo: $(VENV)/.installed   ## make a fork and its series, verify it, break it in
 test: $(VENV)/.installed   ## run every test (ARGS=… are options of pytest)
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
 
-lint: $(VENV)/.installed   ## ruff: lint and format
+lint: $(VENV)/.installed   ## ruff: lint and format; and the words: German patterns may only become fewer
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python ci/words.py
 
 types: $(VENV)/.installed  ## mypy, strict, tests included
 	$(BIN)/mypy

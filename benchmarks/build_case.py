@@ -1,4 +1,4 @@
-"""What `benchmarks.build_speed` builds: the demo's series, another one, or a tree, in a workspace of its own."""
+"""What `benchmarks.build_speed` builds: the demo's series, a different one, or a tree, in a workspace of its own."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ _REAL_SIZE = 60.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One process. `cmake` is how many of the seconds its configure and build commands took, as a build's record says;
-    `ccache` is hits and misses, None where there was no ccache or nothing was compiled."""
+    `ccache` is hits and misses, None if there was no ccache or nothing was compiled."""
 
     seconds: float
     cmake: float | None = None

@@ -1,4 +1,4 @@
-"""How fast is `patchstack canary`, held against git itself, and against `patchstack verify`?
+"""How fast is `patchstack canary`, compared with git itself, and against `patchstack verify`?
 
 `python -m benchmarks.canary_speed [--repo CLONE --pin SHA --patches DIR --to REF]` measures whole processes: (A)
 `canary --strict --blame`; (L) the same by git, a loop of strict `git apply --cached` over a temporary index, patch by
@@ -171,7 +171,7 @@ def measure(case: Case, scratch: Path, rounds: int, loops: int) -> tuple[dict[st
     wrong: list[str] = []
     answer = None
     for _ in range(loops):
-        # One of ours before and one behind the loop: the machine may be busier at one end than at the other.
+        # One of ours before and one after the loop: the machine may be busier at one end than at the other.
         before = canary(case, scratch, "--strict", "--blame")
         seconds, gits = loop(case, scratch)
         behind = canary(case, scratch, "--strict", "--blame")

@@ -1,4 +1,4 @@
-"""What does `patchstack verify` cost on a machine that has nothing yet, held against a full clone and `git apply`?
+"""What does `patchstack verify` cost on a machine that has nothing yet, compared with a full clone and `git apply`?
 
 `python -m benchmarks.ci_speed [--repo CLONE --pin SHA --patches DIR]` serves a repository and a fork of it over HTTP on
 this machine, as a forge does (`uploadpack.allowFilter`), and runs, interleaved and each with nothing of the other's:
@@ -90,7 +90,7 @@ def make_forge(repo: Path, pin: str, patches: tuple[Path, ...], root: Path) -> F
 
 
 def _without(repository: Path, pin: str, missing: set[str]) -> str:
-    """Write the pin's history anew, without the entries that are not here; gives the pin's new id."""
+    """Write the pin's history again, without the entries that are not here; gives the pin's new id."""
     repo = pygit2.Repository(str(repository))
     trees: dict[str, str] = {}
     commits: dict[str, str] = {}

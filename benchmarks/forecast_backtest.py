@@ -1,7 +1,7 @@
 """How good is `patchstack canary --forecast`? Held against what upstream really did next, over many pins of its past.
 
 `python -m benchmarks.forecast_backtest --repo CLONE --pin SHA --patches DIR --to REF [--pins 24 --every 15]` takes the
-places where a series stands in upstream's files and follows them, line by line, to earlier commits: every `--every`
+places where a series is in upstream's files and follows them, line by line, to earlier commits: every `--every`
 days back from the pin is one more pin. From each it asks several predictors, which see nothing but upstream's past up
 to there, how likely upstream changes a place (its lines, and three of context) within 30 days, and looks whether it
 did. It prints, for each predictor, how often a patch that was struck stood higher in its list than one that was not
@@ -46,7 +46,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Lines of an upstream file at the pin that a patch stands on, and their function: its name and how many lines."""
+    """Lines of an upstream file at the pin that a patch is on, and their function: its name and how many lines."""
 
     path: str
     range: Range
@@ -143,7 +143,7 @@ _FAR = 10_000
 
 
 def look(history: History, place: Place, pin: int, now: int, days: int) -> tuple[Seen, bool] | None:
-    """A place at an earlier pin, and whether upstream struck it in the days behind. None where it was not there."""
+    """A place at an earlier pin, and whether upstream struck it in the days behind. None where it did not exist."""
     range_ = place.range
     for change in reversed(history.between(place.path, now, pin)):
         older = before(range_, change.edits)
@@ -201,7 +201,7 @@ def by_file(days: int) -> Predictor:
 
 
 def by_size(seen: Seen) -> float:
-    """How many lines it stands on: no look at upstream at all."""
+    """How many lines it is on: no look at upstream at all."""
     return (seen.size + 2 * CONTEXT) / 500
 
 

@@ -84,7 +84,7 @@ def served(root: Path) -> Iterator[Served]:
             self.close_connection = True
 
         def _head(self, backend: subprocess.Popen[bytes]) -> None:
-            """Read the head byte by byte: what is behind it belongs to the body, and is not to be kept from it."""
+            """Read the head byte by byte: what is after it belongs to the body, and is not to be kept from it."""
             assert backend.stdout is not None
             head = b""
             while not head.endswith((b"\r\n\r\n", b"\n\n")):

@@ -1,4 +1,4 @@
-"""How does patchstack do on a large series, held against git itself and against an earlier checkout?
+"""How does patchstack do on a large series, compared with git itself and against an earlier checkout?
 
 `python -m benchmarks.large_series [--before CHECKOUT] [--only verify --only strict ...]` generates 20,000 small files
 in 200 directories, a series of thousands of patches, and an upstream that moves on. It measures whole processes,

@@ -1,4 +1,4 @@
-"""How fast are `patchstack export`, `status` and `--help`, each held against what it is to be compared with?
+"""How fast are `patchstack export`, `status` and `--help`, each compared with what it is to be compared with?
 
 `python -m benchmarks.mirror_speed [--repo REPO --pin SHA --fork-ref REF]` measures whole processes, interleaved, a
 fresh process a run: `export` of a series that is up to date against `git format-patch` of the same range, once with

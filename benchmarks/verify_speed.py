@@ -1,4 +1,4 @@
-"""How fast is `patchstack verify`, held against git itself?
+"""How fast is `patchstack verify`, compared with git itself?
 
 `python -m benchmarks.verify_speed [--repo CLONE --pin SHA --patches DIR --expect-tree TREE]` measures whole processes,
 interleaved, a fresh process a run: (A) `patchstack verify`, every prefix tree; (B) git, all patches in one pass;
@@ -140,7 +140,7 @@ def generated_case(directory: Path, *options: str) -> Case:
 
 
 def run_patchstack(case: Case, scratch: Path, *, keep: bool = False) -> Run:
-    """One run of `patchstack verify`, from this checkout where there is one; byte-compiled, as an installed one is."""
+    """One run of `patchstack verify`, from this checkout if there is one; byte-compiled, as an installed one is."""
     checkout = Path(__file__).resolve().parent.parent
     environment = {name: value for name, value in git_environment().items() if not name.startswith("PYTHON")}
     environment |= {"PATCHSTACK_CACHE": str(scratch / "cache"), "PYTHONPYCACHEPREFIX": str(scratch / "compiled")}

@@ -1,4 +1,4 @@
-"""A generated document: written, or with --check held against what is there."""
+"""A generated document: written, or with --check compared with the file."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def quoted(text: str) -> str:
 
 
 def problems(codes: dict[str, str], made: list[Site], page: str) -> list[str]:
-    """What is wrong: errors without code, codes that are there twice, entries and codes without each other."""
+    """What is wrong: errors without code, codes that two classes have, entries and codes without each other."""
     uncoded = [
         f"{one.place}: {one.kind.rpartition('.')[2]} has no code: use a class of patchstack.causes" for one in made
     ]

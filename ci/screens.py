@@ -1,6 +1,6 @@
-"""Run the commands shown in the documentation and write down what they print, or with --check see whether it is so.
+"""Run the commands shown in the documentation and write down what they print, or with --check compare it.
 
-A screen is a console block behind a line `<!-- screen: DIR -->`: its `$` lines are run in DIR of a directory in which
+A screen is a console block after a line `<!-- screen: DIR -->`: its `$` lines are run in DIR of a directory in which
 `patchstack demo --no-build tour` was called, one after the other, and everything else in it is their output.
 """
 

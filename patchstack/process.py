@@ -92,7 +92,7 @@ def run(
     exception here (Ctrl-C included), the program's whole process group is killed. `on_stderr` gets stderr as it comes.
     `hold` are descriptors that stay open in the program: a lock taken on one is held until the program too has ended.
 
-    Raises `MissingError` where the program is not installed, `ProgramTimeout` past the limit.
+    Raises `MissingError` if the program is not installed, `ProgramTimeout` past the limit.
     """
     _tell(args)
     try:
@@ -240,7 +240,7 @@ def start(
 def attached(args: Sequence[str]) -> int:
     """Run a program on this process's own terminal, as a shell would, and give its exit code.
 
-    Raises `MissingError` where it is not installed.
+    Raises `MissingError` if it is not installed.
     """
     _tell(args)
     try:

@@ -43,7 +43,7 @@ html_theme_options = {"navigation_with_keys": True}
 
 
 def at(page: str, text: str, source: Path) -> str:
-    """Text of a file as a page of the site has it: links lead from the page, to pages of the site if they are there.
+    """Text of a file as a page of the site has it: links lead from the page, to pages of the site if possible.
 
     A link to a directory becomes plain text: the site has no listings.
     """

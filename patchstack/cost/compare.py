@@ -215,7 +215,7 @@ def over_floor(
 def compare_part(work: Workload, text: str, bandwidth: float) -> Compared:
     """Return the time of one group over its floor, from `GROUP=TIME@STREAMS`: `experts=43.5ms@128`, `head=12.17ms`.
 
-    `state` is the recurrent state, read and written. Raises `UsageError` for what is no such text.
+    `state` is the recurrent state, read and written. Raises `UsageError` for what is not such a text.
     """
     match = _PART.match(text.strip())
     names = [one.value for one in Group]

@@ -64,7 +64,7 @@ def read_routing(model: Model) -> Routing:
 def read_imatrix(path: Path, model: Model) -> Routing:
     """Return routing with the counts that `llama-imatrix` wrote for a model.
 
-    Raises `UsageError` if the file is no imatrix in GGUF form, has no counts of experts, or is of another model.
+    Raises `UsageError` if the file is not an imatrix in GGUF form, has no counts of experts, or is of another model.
     """
     uniform = read_routing(model)
     header = read_header(path)

@@ -77,7 +77,7 @@ class Elasticity:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
     """A result at one value of an input. `value` in the input's unit: bytes a second, streams, tokens. `speed` in
-    tokens a second, None for what is no time of tokens."""
+    tokens a second, None for what is not a time of tokens."""
 
     result: str
     name: str
@@ -262,7 +262,7 @@ def _slope(result: Result, name: str, one: Input) -> float:
 def vary(results: Sequence[Result], text: str, points: int = 5) -> tuple[Variation, ...]:
     """Return results over a range of an input that they have: `bandwidth=200..300` (GB/s), `streams=1..256`.
 
-    Raises `UsageError` for what is no such range, and for an input that no result has.
+    Raises `UsageError` for what is not a such range, and for an input that no result has.
     """
     names = list(dict.fromkeys(name for one in results for name in one.inputs))
     hint = f"INPUT=LOW..HIGH with an input of {', '.join(names)}; for example {_example(results)}"

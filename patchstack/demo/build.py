@@ -123,7 +123,7 @@ class Demo:
 
 
 def build_demo(root: Path) -> Demo:
-    """Make the demo in a new or empty directory. Raises `UsageError` where there is something already."""
+    """Make the demo in a new or empty directory. Raises `UsageError` if there is something already."""
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise UsageError(f"{root} is there already", hint="name another directory: patchstack demo DIR")
     root.mkdir(parents=True, exist_ok=True)

@@ -75,7 +75,7 @@ starts with SIGINT and SIGQUIT ignored.
 
 
 class Why(StrEnum):
-    """Why a job has no exit code: the lifeline was cut, the program or the directory to run in is not there, or the job
+    """Why a job has no exit code: the lifeline was cut, the program or its directory does not exist, or the job
     killed all that its user may kill, which takes what would have told the code with it."""
 
     LOST = "lost"
@@ -122,7 +122,7 @@ class Trailer:
         return _TRAILER.fullmatch(self._held) is not None
 
     def end(self) -> tuple[bytes, Ended | None]:
-        """After the last of the output: what was held and is no trailer, and what the trailer says."""
+        """After the last of the output: what was held and is not a trailer, and what the trailer says."""
         held, self._held = self._held, b""
         if (found := _TRAILER.fullmatch(held)) is None:
             return held, None

@@ -156,7 +156,7 @@ class Outcome:
 
 
 class Engine(Protocol):
-    """One place where commands run. Every method raises `EngineUnavailable` or `EngineLost` where the engine does not
+    """One place where commands run. Every method raises `EngineUnavailable` or `EngineLost` if the engine does not
     answer. An engine is used from one thread."""
 
     def about(self) -> About:
@@ -165,7 +165,7 @@ class Engine(Protocol):
 
     def image(self, reference: str, *, platform: str) -> Image | None:
         """The image of that name, for that platform; None on an engine that has no images (the host). Raises
-        `ImageMissing` where it is not there, `PlatformUnsupported` where it is another platform's."""
+        `ImageMissing` if it does not exist, `PlatformUnsupported` if it is another platform's."""
         ...
 
     def place(self, volume: Volume) -> str:
@@ -173,19 +173,19 @@ class Engine(Protocol):
         ...
 
     def put(self, volume: str, archive: Iterable[bytes], *, image: str | None = None) -> None:
-        """Unpack a tar stream into a volume, made where it is not there. Raises `OutOfSpace`. `image` is any image the
+        """Unpack a tar stream into a volume, created if missing. Raises `OutOfSpace`. `image` is any image the
         engine has: container engines need one to reach a volume."""
         ...
 
     def get(self, volume: str, path: str, *, image: str | None = None) -> Iterator[bytes]:
         """A file or directory of a volume as a tar stream, its last component included in the names (as `docker cp`
-        gives it). Raises `MissingError` where it is not there."""
+        gives it). Raises `MissingError` if it does not exist."""
         ...
 
     def run(self, job: Job, output: Output) -> Outcome:
         """Run a job to its end. On any exception here, Ctrl-C included, and when this process dies, the job and all it
         started are gone. Raises `ImageMissing`, `PlatformUnsupported` and `UsageError` for a job that cannot start, and
-        `MissingError` where the program, the directory to run in or one of the paths is not there."""
+        `MissingError` if the program, the directory to run in or one of the paths does not exist."""
         ...
 
     def shell(self, job: Job) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ class Engine(Protocol):
         ...
 
     def remove(self, volume: str) -> None:
-        """Remove a volume and what is in it; nothing where it is not there."""
+        """Remove a volume and what is in it; nothing where it does not exist."""
         ...
 
     def close(self) -> None:
@@ -256,5 +256,5 @@ class BuildsImages(Protocol):
         network: str | None,
     ) -> Image:
         """Build the `Dockerfile` of a directory. `network` is the engine's name of the network that its steps may use.
-        Raises `ImageMissing` where its base is not to be had, `NotHeldError` for a step that fails."""
+        Raises `ImageMissing` if its base is not available, `NotHeldError` for a step that fails."""
         ...

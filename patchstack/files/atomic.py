@@ -14,7 +14,7 @@ from patchstack.files.processes import left_behind, tag
 
 
 def refuse_occupied(directory: Path) -> None:
-    """Raise `UsageError` where a directory to be made is there already, unless it is empty."""
+    """Raise `UsageError` if a directory to be made already exists, unless it is empty."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UsageError(f"{directory} is there already", hint="name a new directory")
 
@@ -31,7 +31,7 @@ def signals_blocked() -> Iterator[None]:
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file that is not there yet, down to the disk."""
+    """Write a file that does not exist yet, down to the disk."""
     with path.open("xb") as file:
         file.write(content)
         file.flush()

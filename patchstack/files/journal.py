@@ -32,7 +32,7 @@ def replace_files(
 
     The new directory is made beside the old one, then the two change places: a run killed at any moment leaves one or
     the other, and at worst a left-over beside it that the next run removes. `ready` is called just before they change
-    places; what it raises ends the replacement. Raises `UsageError` where another run is at work, `MissingError` for
+    places; what it raises ends the replacement. Raises `UsageError` if another run is at work, `MissingError` for
     what the disk refuses; then nothing has changed.
     """
     directory = directory.resolve()
@@ -74,7 +74,7 @@ def _make_beside(directory: Path, fresh: Path, files: Mapping[str, bytes | None]
 
 
 def sweep_leftover(directory: Path) -> None:
-    """Remove what a run that was killed left beside a directory. Raises `UsageError` where another run is at work."""
+    """Remove what a run that was killed left beside a directory. Raises `UsageError` if another run is at work."""
     fresh = _beside(directory.resolve())
     if os.path.lexists(fresh):
         with locked_directory(fresh.parent, "patchstack export"):
@@ -86,7 +86,7 @@ def _beside(directory: Path) -> Path:
 
 
 def _exchange(one: Path, other: Path) -> None:
-    """Let two paths change places in one system call. Raises `OSError` where the file system cannot."""
+    """Let two paths change places in one system call. Raises `OSError` if the file system cannot."""
     libc = ctypes.CDLL(None, use_errno=True)
     if sys.platform == "darwin":
         done = libc.renamex_np(os.fsencode(one), os.fsencode(other), _RENAME_SWAP)
@@ -132,7 +132,7 @@ def unfinished(directory: Path) -> bool:
 def install(directory: Path, changes: Sequence[Change]) -> None:
     """Write every change or, where one cannot be written, none. The caller holds the directory's lock.
 
-    Raises `UsageError` where the name of the stage is taken, `MissingError` for what the disk refuses.
+    Raises `UsageError` if the name of the stage is taken, `MissingError` for what the disk refuses.
     """
     if not changes:
         return
@@ -158,7 +158,7 @@ def install(directory: Path, changes: Sequence[Change]) -> None:
 
 
 def resume(directory: Path) -> int:
-    """Finish what a killed run began; gives the number of paths it was about, 0 where there was none."""
+    """Finish what a killed run began; gives the number of paths it was about, 0 if there was none."""
     with locked_directory(directory, WHO):
         stage = directory / STAGE
         if not unfinished(directory):
@@ -220,7 +220,7 @@ def _carry_out(directory: Path, stage: Path, steps: Sequence[_Step]) -> None:
     for step in steps:
         if step.staged is None:
             path = directory / step.path
-            # Gone already where a file stands in the place of its directory, or a directory in its own.
+            # Gone already where a file is in the place of its directory, or a directory in its own.
             if not (path.is_dir() and not path.is_symlink()):
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     path.unlink()

@@ -168,7 +168,7 @@ def here() -> str:
 
 def left_behind(tagged: str, path: Path) -> bool:
     """Whether a file or directory belongs to a process that is surely gone. `tagged` is the tag in its name; text that
-    is no tag belongs to nobody, and the answer is no."""
+    is not a tag belongs to nobody, and the answer is no."""
     found = re.fullmatch(TAG, tagged)
     if found is None:
         return False

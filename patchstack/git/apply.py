@@ -127,9 +127,9 @@ class Applier:
         self.overlay = TreeOverlay(self.objects, tree)
 
     def apply(self, data: bytes) -> Outcome:
-        """Apply one patch file: all of it or, where it has problems, nothing.
+        """Apply one patch file: all of it or, if it has problems, nothing.
 
-        Raises `MissingObject` where the content of a touched file is not to be had.
+        Raises `MissingObject` if the content of a touched file is not available.
         """
         try:
             if too_large(data):

@@ -39,7 +39,7 @@ class Author:
         """Id and bytes of the commit that a patch file stands for, with a tree and on a parent.
 
         Author, date and message are the mail's. A mail does not tell the committer: that is the author, at the author's
-        date. Where the mail names no author or date, `patchstack` and the pin's date stand in; `subject` is for a file
+        date. Where the mail names no author or date, `patchstack` and the pin's date are in; `subject` is for a file
         without one.
         """
         head = data.replace(b"\r\n", b"\n") if b"\r\n" in data[:1000] else data

@@ -79,7 +79,7 @@ class Formatting:
         self._jobs = jobs
 
     def written(self) -> Iterator[FormattedCommit]:
-        """Every patch file in order, each as soon as it is there. Raises `MissingError` where git cannot read what it
+        """Every patch file in order, each as soon as it exists. Raises `MissingError` if git cannot read what it
         needs."""
         part: Iterator[FormattedCommit] = iter(())
         for place, commit in enumerate(self._commits):

@@ -233,7 +233,7 @@ class Objects:
         return oid
 
     def commit(self, oid: str) -> Commit:
-        """Raises `MissingObject`, or `UsageError` where the id is of something else."""
+        """Raises `MissingObject`, or `UsageError` if the id is of something else."""
         kind, data = self.read(oid)
         if kind != "commit":
             raise UsageError(f"{oid} is a {kind}, not a commit")
@@ -344,7 +344,7 @@ class Repository:
     def resolve_commit(self, rev: str, what: str, objects: Objects) -> Commit:
         """The commit a revision names here. `what` (pin, fork ref) leads the error.
 
-        Raises `MissingError` where nothing, or nothing unique, has that name; `UsageError` where it is no commit.
+        Raises `MissingError` if nothing, or nothing unique, has that name; `UsageError` if it is not a commit.
         """
         if FULL_ID.match(rev) and objects.find(rev) is not None:
             oid = self._peel(rev, objects)

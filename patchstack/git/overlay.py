@@ -76,7 +76,7 @@ class TreeOverlay:
         return None if node is None else node.entries.get(name)
 
     def obstacle(self, path: bytes) -> tuple[bytes, Entry] | None:
-        """The first parent of a path that is there and is no directory."""
+        """The first parent of a path that exists and is not a directory."""
         parts = path.split(b"/")
         node: _Node | None = self._root
         for depth, part in enumerate(parts[:-1]):

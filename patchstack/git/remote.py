@@ -158,7 +158,7 @@ class Remote:
 class Cache:
     """Partial bare clones, one a URL, below one directory, which `root` gives when it is first needed.
 
-    Two processes may use it at once: each clone has a lock. `offline` uses what is there and fetches nothing.
+    Two processes may use it at once: each clone has a lock. `offline` uses what exists and fetches nothing.
     Credentials in a URL are used, and neither stored nor shown.
     """
 
@@ -217,7 +217,7 @@ class Cache:
 
     @contextlib.contextmanager
     def _clone(self, url: str, what: str) -> Iterator[tuple[Path, int]]:
-        """The clone of a URL, made where there is none yet, and its lock, which is held (-1: offline, none is needed).
+        """The clone of a URL, made if there is none yet, and its lock, which is held (-1: offline, none is needed).
         `what` is wanted of it."""
         bare = shown_url(url)
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", bare.rstrip("/").rsplit("/", 1)[-1]).strip("-") or "repository"
@@ -310,7 +310,7 @@ def _make_clone(directory: Path) -> None:
 
 
 def promisor_url(repository: Path) -> str | None:
-    """Where a partial clone's missing objects are to be had, as its configuration says."""
+    """Where a partial clone's missing objects are available, as its configuration says."""
     asked = git.read(repository, "config", "--get-regexp", r"^remote\..*\.promisor$")
     for line in asked.stdout.decode("utf-8", "replace").splitlines():
         key, _, value = line.partition(" ")

@@ -63,7 +63,7 @@ def borrow_objects(objects: Path, directories: Sequence[Path]) -> None:
 
 
 def write_object(objects: Path, oid: str, kind: str, data: bytes) -> None:
-    """Write a loose object, unless it is there; whole or not at all."""
+    """Write a loose object, unless it exists; whole or not at all."""
     path = objects / oid[:2] / oid[2:]
     if not path.exists():
         path.parent.mkdir(exist_ok=True)

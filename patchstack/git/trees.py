@@ -11,7 +11,7 @@ from patchstack.git.overlay import DIRECTORY, SUBMODULE, Entry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathChange:
-    """A path at which two trees differ: mode and id on either side, None where it is not there."""
+    """A path at which two trees differ: mode and id on either side, None if it does not exist."""
 
     path: bytes
     old: Entry | None
@@ -21,7 +21,7 @@ class PathChange:
 def compare_trees(objects: Objects, old: str, new: str) -> Iterator[PathChange]:
     """Every file that differs between two trees, directory by directory. No rename detection.
 
-    Raises `MissingObject` where a tree is not to be had.
+    Raises `MissingObject` if a tree is not available.
     """
     pending = [(old, new, b"")]
     while pending:

@@ -1,7 +1,7 @@
 """What `test-backend-ops` prints: the console output of `test`, and the CSV of `support`.
 
 Formats are those of llama.cpp's `tests/test-backend-ops.cpp` (`console_printer`, `csv_printer`), June 2026. Colours are
-there even when nobody sees them. What a comparison has to say stands before its case, on the same line:
+there even when nobody sees them. What a comparison has to say is before its case, on the same line:
 
     [ADD] ERR = 0.5 > 0.0000001   ADD(type=f32,ne=[1,1,8,1],nr=[1,1,1,1],nf=1): FAIL
 """
@@ -37,7 +37,7 @@ class Case:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleOutput:
     """What `test` printed, for one backend. `devices` are all it knows. `skipped`: the backend is one of them, and was
-    not tested. `passed` of `total` is what it says of its cases; None where it does not. `failing` are the names it
+    not tested. `passed` of `total` is what it says of its cases; None if it does not. `failing` are the names it
     lists as failing. `holds` is what it says of the backend, `ended` the words it ends with, `backends` what it says of
     all devices."""
 
@@ -147,7 +147,7 @@ def contradiction(tested: ConsoleOutput, code: int) -> str | None:
 
 
 def read_supported(stdout: bytes, backend: str) -> Supported | None:
-    """The CSV of `support -b BACKEND --output csv`; None where it is none, or a line of it is damaged."""
+    """The CSV of `support -b BACKEND --output csv`; None if it is none, or a line of it is damaged."""
     text = "\n".join(lines_of(stdout)) + "\n"
     try:
         rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))

@@ -247,7 +247,7 @@ def _log_gap(step: Sequence[Candidate]) -> float | None:
 
 def _steps(ids: Sequence[int], said: Any) -> tuple[tuple[Candidate, ...], ...]:
     """The candidates for each token. The server leaves out tokens that end inside a character: an entry counts only
-    where it can belong to one token alone."""
+    if it can belong to one token alone."""
     entries = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
     names = [one.get("id") for one in entries]
     early, late = _matched(ids, names), [len(ids) - 1 - at for at in _matched(ids[::-1], names[::-1])][::-1]
@@ -260,7 +260,7 @@ def _steps(ids: Sequence[int], said: Any) -> tuple[tuple[Candidate, ...], ...]:
 
 
 def _matched(ids: Sequence[int], names: Sequence[Any]) -> list[int]:
-    """For each name the first place after the one before it; fewer than names where they do not fit."""
+    """For each name the first place after the one before it; fewer than names if they do not fit."""
     places: list[int] = []
     start = 0
     for name in names:
@@ -317,7 +317,7 @@ def _error(reply: Reply) -> str:
 
 
 def _last_words(stderr: bytes) -> str:
-    """The last line that tells of trouble, else the last one, to go behind a sentence."""
+    """The last line that tells of trouble, else the last one, to go after a sentence."""
     lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     telling = [line for line in lines if _TROUBLE.search(line)] or lines
     return f": {telling[-1][:200]}" if telling else ""

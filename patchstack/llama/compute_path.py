@@ -20,8 +20,8 @@ _CUDA = re.compile(rb"^\s+CUDA\d+: ", re.MULTILINE)
 
 
 def require_gpu(runner: Runner) -> None:
-    """Raise `NotFit` where the programs would compute on the CPU: one of llama.cpp's lists no CUDA device.
-    Where none of them is there, or it knows no `--list-devices`, nothing can be said.
+    """Raise `NotFit` if the programs would compute on the CPU: one of llama.cpp's lists no CUDA device.
+    Where none of them exists, or it knows no `--list-devices`, nothing can be said.
 
     What they list is not kept: it can change with the machine, and nothing in an observation's key would.
     """
@@ -58,7 +58,7 @@ def path_args(prompting: Prompting) -> tuple[str, ...]:
 
 
 def same_path(prompting: Prompting, side: Side) -> str | None:
-    """Why a side of a KL divergence is computed otherwise than a prompt; None where it is not."""
+    """Why a side of a KL divergence is computed otherwise than a prompt; None if it is not."""
     mine, theirs = _settled(path_args(prompting)), _settled((*KL_FIXED, *side.args))
     if side.model != prompting.model:
         return f"its model is {side.model.name}, not {prompting.model.name}"

@@ -224,7 +224,7 @@ class _Unmeasured(Exception):
 
 
 def comparison_problem(context: int, batch: int, ubatch: int, chunks: int | None) -> str | None:
-    """Why the tool would not take these; None where it does."""
+    """Why the tool would not take these; None if it does."""
     if not 8 <= context <= 1 << 20:
         return f"a context of {context} is not from 8 to {1 << 20}"
     if batch >= context and batch % context:
@@ -239,7 +239,7 @@ def comparison_problem(context: int, batch: int, ubatch: int, chunks: int | None
 
 
 def too_few(chunks: int, context: int) -> str | None:
-    """Why so many chunks give no statistics; None where they do."""
+    """Why so many chunks give no statistics; None if they do."""
     positions = positions_of(chunks, context)
     if positions >= LEAST:
         return None
@@ -294,7 +294,7 @@ def compare_invocation(comparison: Comparison, kept: str, what: str = "compare")
 
 
 def base_complaint(seen: Observation, comparison: Comparison, *, size: int | None = None) -> str | None:
-    """Why a base cannot be trusted; None where it can, or its build is at fault. `size` is the file's, in bytes, where
+    """Why a base cannot be trusted; None if it can, or its build is at fault. `size` is the file's, in bytes, where
     it is known."""
     if complaint := _ended_badly(seen, comparison.base.pinned):
         return complaint
@@ -324,7 +324,7 @@ def base_complaint(seen: Observation, comparison: Comparison, *, size: int | Non
 
 
 def compare_complaint(seen: Observation, base: Log, *, pinned: bool) -> str | None:
-    """Why a comparison cannot be judged; None where it can, or the build is at fault."""
+    """Why a comparison cannot be judged; None if it can, or the build is at fault."""
     if complaint := _ended_badly(seen, pinned):
         return complaint
     if seen.code != 0:

@@ -34,7 +34,7 @@ NONE = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What is run. `sentinel` is a pattern of the line that shows that all was printed, None where there is no such
+    """What is run. `sentinel` is a pattern of the line that shows that all was printed, None if there is no such
     line. `seconds` is wall time; `tries` is how often a run that cannot be judged is tried in all."""
 
     name: str
@@ -74,7 +74,7 @@ class Program:
         return complaint
 
     def lost(self, seen: Observation) -> str | None:
-        """Why what a run printed may not be all; None where it is, or where no line shows it."""
+        """Why what a run printed may not be all; None if it is, or where no line shows it."""
         if self.sentinel is None:
             return None
         missing = sentinel_missing(seen.stderr, self.sentinel)

@@ -44,7 +44,7 @@ def sha256_of(text: bytes) -> str:
 
 
 def reference_problem(reference: str) -> str | None:
-    """What is wrong with a reference digest; None where nothing is."""
+    """What is wrong with a reference digest; None if nothing is."""
     if not _DIGEST.match(reference):
         return f"{reference!r} is no digest: 32 (MD5) or 64 (SHA-256) lower-case hexadecimal digits"
     if any(reference in (md5_of(blank), sha256_of(blank)) for blank in _BLANK):
@@ -53,7 +53,7 @@ def reference_problem(reference: str) -> str | None:
 
 
 def difference(expected: bytes, actual: bytes) -> Difference | None:
-    """Where two transcripts part; None where they are equal. Bytes that are no UTF-8 are shown as `\\xff`."""
+    """Where two transcripts part; None if they are equal. Bytes that are no UTF-8 are shown as `\\xff`."""
     if expected == actual:
         return None
     one, other = (text.decode("utf-8", "surrogateescape") for text in (expected, actual))

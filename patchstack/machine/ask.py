@@ -18,8 +18,8 @@ from patchstack.process import ProgramTimeout, clean_environment, run
 from patchstack.tasks import task
 
 Ask = Callable[[Sequence[str]], tuple[int, str]]
-"""Runs a program on the machine: its exit code, and its stdout and stderr as one text. Raises `MissingError` where the
-machine or the program is not there, or did not answer in time. May be called from any thread."""
+"""Runs a program on the machine: its exit code, and its stdout and stderr as one text. Raises `MissingError` if the
+machine or the program does not exist, or did not answer in time. May be called from any thread."""
 
 SECONDS = 90.0
 _MOST = 8 << 20
@@ -119,10 +119,10 @@ def through(
 
 @task("reaching the machine")
 def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | None = None, gpus: bool = True) -> Reach:
-    """How to ask the machine of an engine: directly where it is this one, with ssh where the engine is behind that,
+    """How to ask the machine of an engine: directly where it is this one, with ssh where the engine is there,
     else from inside a container. `open_another` opens the same engine once more.
 
-    Raises `UsageError` where it takes a container and no image is named.
+    Raises `UsageError` if it takes a container and no image is named.
     """
     about = engine.about()
     if about.local:

@@ -29,7 +29,7 @@ _LISTED = re.compile(r"^GPU (\d+): (.*?)(?: \(UUID: ([^)]+)\))?\s*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU. `memory` is in bytes, None where it has none of its own (a GB10 shares the machine's); `capability` is
+    """A GPU. `memory` is in bytes, None if it has none of its own (a GB10 shares the machine's); `capability` is
     like `12.1`, None where an old driver does not tell; `power_limit` is in watts; `mig` are the profiles of its
     instances (`1g.10gb`), `mig_mode` whether it is cut into such at all."""
 
@@ -92,7 +92,7 @@ class Hardware:
 
 
 def hardware(ask: Ask) -> Hardware:
-    """The hardware of the machine asked. Raises `MissingError` where it does not answer."""
+    """The hardware of the machine asked. Raises `MissingError` if it does not answer."""
     return read_hardware(probe(ask))
 
 
@@ -118,7 +118,7 @@ def read_hardware(parts: Parts) -> Hardware:
 
 
 def read_gpus(parts: Parts) -> tuple[tuple[Gpu, ...], str]:
-    """The GPUs, and why nothing is known of them though there may be some: a driver that is there and does not answer
+    """The GPUs, and why nothing is known of them though there may be some: a driver that exists and does not answer
     is not the absence of a GPU."""
     smi = parts.get("smi")
     if smi is None or not smi.ok:
@@ -204,6 +204,6 @@ def _named(gpu: Gpu) -> str:
 
 
 def _line(parts: Parts, name: str) -> str:
-    """The one line of a part; empty where the part is not there or failed."""
+    """The one line of a part; empty if the part does not exist or failed."""
     said = parts.get(name)
     return " ".join(said.text.split()) if said is not None and said.ok else ""

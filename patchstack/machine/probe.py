@@ -108,7 +108,7 @@ Parts = Mapping[str, Reply]
 def probe(ask: Ask, *, state: bool = False) -> Parts:
     """What the machine says, by part. With `state` also what is running there, which takes half a second more.
 
-    Raises `MissingError` where the machine does not answer, or not to the end.
+    Raises `MissingError` if the machine does not answer, or not to the end.
     """
     return ask_parts(ask, SCRIPT, "state" if state else "hardware")
 

@@ -35,7 +35,7 @@ def fit_machine(
     """What the machine is, in one line for the keys of observations. For programs that use GPUs, they are locked for
     the time of the block, and the machine must be calm but for the checks in `allow`.
 
-    Raises `NotFit` where it is not, `GpuTaken` where somebody has the GPU and keeps it, `MissingError` where the
+    Raises `NotFit` if it is not, `GpuTaken` if somebody has the GPU and keeps it, `MissingError` where the
     machine does not answer.
     """
     permitted = allowed(tuple(allow))

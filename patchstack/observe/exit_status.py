@@ -43,7 +43,7 @@ def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault 
     its backtrace on stdout.
 
     A crash is the build's fault, and so is an error that the program names. Not its fault: a signal from elsewhere,
-    memory that is not there, a program that cannot start or does not know its arguments, and a model that cannot be
+    memory that does not exist, a program that cannot start or does not know its arguments, and a model that cannot be
     loaded, unless the model is `pinned`: known to be the one of its digest. An error without a word may have lost the
     word (see `sentinel`), so it is nobody's fault yet. With `stdout` its words there count as well: a test's do, a
     model's transcript may hold any.

@@ -1,4 +1,4 @@
-"""From a build to the programs that are run: a stored build, or another one beside the one at hand.
+"""From a build to the programs that are run: a stored build, or a different one beside the one at hand.
 
 Another build is what a test fails without, or what a base is made with. It is named by its key (8 digits or more of it,
 for a stored build) or by the directory of its programs; a directory whose name could be a key is written `./NAME`.

@@ -1,7 +1,7 @@
 """What a check sees of the programs that it runs: an observer, in the context of the check.
 
 A check (a gate, a comparison) gets at programs only through an `Observer`, which keeps observations: asking again for
-what is known runs nothing, and whoever asks draws the verdict anew from the kept observation.
+what is known runs nothing, and whoever asks draws the verdict again from the kept observation.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class Observer(Protocol):
 
         `salt` makes an observation of its own of a repetition (`run 2`). A run that ends out of memory, out of time or
         with too much output is never complete, whatever `complete` says. Raises what the engine raises, and
-        `MissingError` for a program or model that is not there, or a model that is not the one of its digest.
+        `MissingError` for a program or model that does not exist, or a model that is not the one of its digest.
         """
         ...
 
     def has(self, kept: str) -> bool:
-        """Whether a kept file is there."""
+        """Whether a kept file exists."""
         ...
 
     def size_of(self, kept: str) -> int | None:

@@ -81,7 +81,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the server answered. `status` 0 is no answer: the connection failed or broke."""
+    """What the server answered. `status` 0 is not an answer: the connection failed or broke."""
 
     status: int
     body: bytes
@@ -143,4 +143,4 @@ class Observed:
 
 
 Complete = Callable[[Observation], str | None]
-"""Why an observation cannot be judged (a sentinel that is not there), or None where it can. What cannot is not kept."""
+"""Why an observation cannot be judged (a sentinel that does not exist), or None if it can. What cannot is not kept."""

@@ -46,7 +46,7 @@ _STOPPED_WITHIN = 30.0
 
 # stdout and stderr go to files: an engine gives both as one stream, and a digest is of stdout alone. The limit on what
 # is written ends programs that print without end; it is left out where the run makes files that are kept, which may be
-# large. Exit 97: the program is not there.
+# large. Exit 97: the program does not exist.
 _RUN = """
 run=$1 limit=$2 brings=$3 program=$4
 shift 4
@@ -90,7 +90,7 @@ class Runner:
     """Runs a build's programs on an engine and keeps what they did: an `Observer`.
 
     `context` is what the runs have in common; it is never changed: `within` gives a view of the same runner with
-    another one. Volumes are made at the first run and removed by `close`. `observations` is this machine's cache of
+    a different one. Volumes are made at the first run and removed by `close`. `observations` is this machine's cache of
     observations, `recorded` the recorded evidence that counts as well (None: none does), `memory` where digests of
     models are kept, `builds` where other builds are. `hardware` is the machine, in one line.
     """
@@ -196,7 +196,7 @@ class Runner:
         return self.size_of(kept) is not None
 
     def size_of(self, kept: str) -> int | None:
-        """The size of a kept file in bytes; None where it is not there."""
+        """The size of a kept file in bytes; None if it does not exist."""
         # Not the head of a stream from the engine: one that is not read to its end keeps the engine busy.
         said = bytearray()
         job = Job(
@@ -470,7 +470,7 @@ class Runner:
         )
 
     def _served(self, invocation: Invocation, key: str, outcome: Outcome, found: Path) -> Observation:
-        """What a server gave. How serving went stands in `files` under `service`."""
+        """What a server gave. How serving went is in `files` under `service`."""
         count = len(invocation.requests)
         files = {name: path.read_bytes() for name in brought_files(count) if (path := found / name).is_file()}
         came = served(outcome.code, files, count=count, output=invocation.output)

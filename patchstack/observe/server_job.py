@@ -17,7 +17,7 @@ from patchstack.canonical import one_line
 from patchstack.observe.protocol import Reply, Request
 
 LOOPBACK = ("--host", "127.0.0.1", "--port", "0")
-"""Given to the server behind its own arguments: with port 0 the kernel picks a free one."""
+"""Given to the server after its own arguments: with port 0 the kernel picks a free one."""
 
 STDOUT, STDERR = "stdout", "stderr"
 _ENDED = "ended"
@@ -106,8 +106,8 @@ _SERVICES = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """What came of it. `code` is the server's own exit code (128 + signal): 0 too where it ended by the signal that was
-    sent to stop it, None where it is not known. `overflowed`: it printed or answered more than allowed. `replies` has
-    one for each request, of status 0 where there is none."""
+    sent to stop it, None if it is not known. `overflowed`: it printed or answered more than allowed. `replies` has
+    one for each request, of status 0 if there is none."""
 
     service: Service
     code: int | None
@@ -148,7 +148,7 @@ def brought_files(count: int) -> tuple[str, ...]:
 
 
 def served(code: int, files: Mapping[str, bytes], *, count: int, output: int) -> Served:
-    """What came of serving, from the job's exit code and the files it left; missing ones are no answers. `count` and
+    """What came of serving, from the job's exit code and the files it left; missing ones are not answers. `count` and
     `output` are those of `server_command`."""
     ended = files.get(_ENDED, b"").split()
     own = int(ended[-1]) if ended and ended[-1].isdigit() else None

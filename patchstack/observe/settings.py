@@ -35,7 +35,7 @@ def environment(node: Node, key: str = "env") -> Environment:
 
 
 def variable_problem(name: str) -> str | None:
-    """Why a variable cannot be set for a gate; None where it can."""
+    """Why a variable cannot be set for a gate; None if it can."""
     if not _NAME.match(name):
         return f"{name!r} is no name of a variable"
     if name in _OURS or name.startswith("LD_"):
@@ -88,7 +88,7 @@ def patterns(node: Node, key: str) -> tuple[str, ...]:
 
 
 def pattern_problem(text: str) -> str | None:
-    """Why a text cannot be used as a regular expression that must be found; None where it can."""
+    """Why a text cannot be used as a regular expression that must be found; None if it can."""
     try:
         found = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
@@ -132,6 +132,6 @@ def models_named(args: Iterable[str]) -> tuple[str, ...]:
 
 
 def placeholder_problem(text: str) -> str | None:
-    """Why a text cannot be an argument as it stands: what looks like a path's placeholder would become a path."""
+    """Why a text cannot be an argument as it is: what looks like a path's placeholder would become a path."""
     found = _PATH.search(text)
     return f"{found.group(0)} would be replaced with a path" if found else None

@@ -34,10 +34,10 @@ def read_fork(
     head_only: bool = False,
 ) -> ForkHistory:
     """Walk from the fork's ref back to the pin. `branch` is the user's word for the ref, `note` is said
-    behind it; `head_only` does not walk.
+    after it; `head_only` does not walk.
 
-    Raises `NotHeldError` where the fork does not descend from the pin, `MissingError` where a shallow clone ends
-    before it, or the ref is not there.
+    Raises `NotHeldError` if the fork does not descend from the pin, `MissingError` if a shallow clone ends
+    before it, or the ref does not exist.
     """
     head = repository.resolve_commit(ref, "fork ref", objects)
     branch = branch or ref

@@ -103,7 +103,7 @@ def _rendered(patch: LockedPatch) -> list[str]:
 
 
 def read_lock(directory: Path) -> Lock | None:
-    """The lock beside a series, or None where there is none. Raises `ConfigError` for one that cannot be used."""
+    """The lock beside a series, or None if there is none. Raises `ConfigError` for one that cannot be used."""
     path = directory / FILE_NAME
     if not os.path.lexists(path):
         return None

@@ -37,7 +37,7 @@ def read_logs(paths: Sequence[str], stdin: IO[bytes]) -> tuple[Reading, tuple[So
     """Read logs as one. A file is read to where it ended when it was opened: one that grows is read once, not for ever.
 
     Raises `MissingError` for a log that does not exist or a directory without files, `UsageError` for something that
-    is no log, such as a device.
+    is not a log, such as a device.
     """
     reader = Reader()
     sources = []
@@ -220,7 +220,7 @@ def read_traced(
     decode_tokens: int = DECODE_TOKENS,
 ) -> Traced:
     """Read logs as one. Raises `MissingError` for a log that does not exist or holds nothing that is known, and
-    `UsageError` for what is no log or an expectation that could mean several traces."""
+    `UsageError` for what is not a log or an expectation that could mean several traces."""
     reading, sources = read_logs(paths, stdin)
     if reading.empty and not (reading.torn or reading.unended):
         names = ", ".join(one.name for one in sources[:3]) + (", …" if len(sources) > 3 else "")

@@ -92,7 +92,7 @@ _ERROR_DIRECTIVE = re.compile(r"\s*\d+ \|\s*#\s*error\b")
 
 
 def first_diagnostic(lines: Sequence[str], *, styles: Iterable[Style] = tuple(Style)) -> Diagnostic | None:
-    """The first error among the lines, or None. CMake's errors come before all: what stands above one in CMake's output
+    """The first error among the lines, or None. CMake's errors come before all: what is above one in CMake's output
     did not end it."""
     wanted = set(styles)
     if Style.CMAKE in wanted:

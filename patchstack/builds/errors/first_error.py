@@ -41,7 +41,7 @@ class BuildLog:
 
 def read_log(log: Iterable[str]) -> BuildLog:
     """Take a log apart. ninja prints a job's output in one piece, after `[k/n] what` and, where it failed, `FAILED:`
-    and the command; jobs at the console (CMake run anew, downloads) have those after their output."""
+    and the command; jobs at the console (CMake run again, downloads) have those after their output."""
     failed: list[JobOutput] = []
     outside: list[str] = []
     target = None
@@ -141,7 +141,7 @@ _OF_THE_MACHINE = (FailureKind.OUT_OF_MEMORY, FailureKind.NO_SPACE, FailureKind.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """What went wrong first. `file` is relative to the source's root: where the error stands, or the nearest place in
-    the source that led to it, or (with `line` None) the file that was being compiled; None where nothing in the source
+    the source that led to it, or (with `line` None) the file that was being compiled; None if nothing in the source
     is named. `sites` are all the places, innermost first: the error itself, then what instantiated, included or called
     it; one outside of the source has an absolute path. `block` is the lines to show; `target` what was being built."""
 

@@ -52,10 +52,10 @@ class Origin:
 
 
 def who_wrote(objects: Objects, base_tree: str, steps: Sequence[BlameStep], path: str, line: int) -> Origin | None:
-    """The origin of a line (from 1) of a file in the last tree; None where that tree has no such file or line (a file
+    """The origin of a line (from 1) of a file in the last tree; None if that tree has no such file or line (a file
     that the build made). What `git blame` says, with git's own default options.
 
-    Raises `MissingError` where objects are not to be had, or git cannot say.
+    Raises `MissingError` if objects are not available, or git cannot say.
     """
     return who_wrote_each(objects, base_tree, steps, [(path, line)])[0]
 
@@ -86,7 +86,7 @@ def who_wrote_each(
 
 
 def _find_blob(objects: Objects, tree: str, path: str) -> str | None:
-    """The id of a file's content; None where there is no such file."""
+    """The id of a file's content; None if there is no such file."""
     *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
     for folder in folders:
         entry = next(((mode, oid) for mode, other, oid in objects.tree(tree) if other == folder), None)
@@ -194,7 +194,7 @@ class _History:
 
 
 def _parents(path: bytes) -> list[bytes]:
-    """The directories a path is in, each with a slash behind it."""
+    """The directories a path is in, each with a slash after it."""
     return [path[: at + 1] for at, character in enumerate(path) if character == 0x2F]
 
 

@@ -79,7 +79,7 @@ def parse_arch(text: str) -> Architecture:
 
 
 def toolkit_complaint(architecture: Architecture, cuda: tuple[int, int]) -> str | None:
-    """Why a toolkit of that version cannot build for it, or None where it can."""
+    """Why a toolkit of that version cannot build for it, or None if it can."""
     has = f"{cuda[0]}.{cuda[1]}"
     if cuda < architecture.since:
         need = f"{architecture.since[0]}.{architecture.since[1]}"

@@ -18,7 +18,7 @@ RECIPE_VERSION = 1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
     """What compiles. `digest` (sha256:…) stands for all of it: a container image's, with a mounted toolkit's, or the
-    host's programs'. `versions` name the tools; `cuda` is the toolkit's version where there is one."""
+    host's programs'. `versions` name the tools; `cuda` is the toolkit's version if there is one."""
 
     digest: str
     versions: Mapping[str, str]

@@ -91,7 +91,7 @@ class Plan:
 
 
 def make_plan(request: Request, variants: Variants, about: About, default: Setting[str] | None = None) -> Plan:
-    """Resolve a request. `default` is the variant taken where none is asked for.
+    """Resolve a request. `default` is the variant taken if none is asked for.
 
     Raises `UsageError` for options that are wrong or exclude each other, `PlatformUnsupported` for a platform that the
     engine is not.
@@ -217,7 +217,7 @@ def _elsewhere(platform: str) -> str:
 def _native(
     cmake: Mapping[str, Setting[str]], compile_: Mapping[str, Setting[str]], about: About, platform: Setting[str]
 ) -> bool:
-    """Whether anything asks for code made for the machine that builds. Raises `UsageError` where that is not the
+    """Whether anything asks for code made for the machine that builds. Raises `UsageError` if that is not the
     machine that runs it."""
     asked = [
         f"{name}={setting.value} ({setting.origin})"

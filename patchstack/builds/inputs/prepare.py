@@ -33,7 +33,7 @@ def prepare(
     default: Setting[str] | None = None,
     offline: bool = False,
 ) -> Inputs:
-    """Resolve everything a build needs. An image that is not there and has a recipe is built, unless `offline`.
+    """Resolve everything a build needs. An image that does not exist and has a recipe is built, unless `offline`.
 
     Raises what planning, the engine and the search for tools raise.
     """

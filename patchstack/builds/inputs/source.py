@@ -29,7 +29,7 @@ _CODE = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedPatch:
     """A patch on the way to the tree: its file, number and subject, its sha256, and the tree after it. For a commit of
-    the fork that is no patch yet `file` names it in words, and `commit` is its id instead of a sha256."""
+    the fork that is not a patch yet `file` names it in words, and `commit` is its id instead of a sha256."""
 
     file: str
     number: int | None
@@ -44,7 +44,7 @@ class Source:
     """A tree to build. `label` says in a few words what it is; `base_commit` and `base_tree` are the pin's (None for a
     directory) and `upstream` where it is from; `steps` are the patches on it, in order. `verdict` is what verify said
     of the series: holds, does not, or was compared with nothing. `absent` are the paths of files whose content is
-    nowhere to be had and which no compiler reads: they are left out, and the build key says so."""
+    not available anywhere and which no compiler reads: they are left out, and the build key says so."""
 
     label: str
     tree: str
@@ -119,7 +119,7 @@ def _verdict(verification: Verification) -> str:
 def directory_source(directory: Path) -> Source:
     """The files of a directory: of a git work tree those that are tracked or not ignored, of another all but `.git`.
 
-    Raises `UsageError` for what is no directory, holds nothing, or has a file that a tree cannot hold.
+    Raises `UsageError` for what is not a directory, holds nothing, or has a file that a tree cannot hold.
     """
     if not directory.is_dir():
         raise UsageError(f"{directory} is not a directory", hint="--source names a directory of source files")

@@ -29,7 +29,7 @@ def local_digest(root: Path, memory: Path) -> str:
     """`sha256:…` over the names and contents of the files below a directory of this machine. `memory` is a directory
     where it is kept under the files' names, sizes and times; while those stay, nothing is read again.
 
-    Raises `MissingError` where the directory is not there.
+    Raises `MissingError` if the directory does not exist.
     """
     if not root.is_dir():
         raise MissingError(f"there is no toolkit at {root}", hint="--toolkit names the directory that has bin/nvcc")
@@ -54,7 +54,7 @@ def local_digest(root: Path, memory: Path) -> str:
 
 def engine_digest(engine: Engine, root: str, image: str, platform: str, memory: Path) -> str:
     """The same digest, of a directory on the engine's machine, computed there in a container of an image that has
-    `find` and `sha256sum`. Raises what `Engine.run` raises, `MissingError` where it cannot be read."""
+    `find` and `sha256sum`. Raises what `Engine.run` raises, `MissingError` if it cannot be read."""
 
     def ask(script: str) -> str:
         said = bytearray()
@@ -136,7 +136,7 @@ def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) 
     """The toolchain of an image, with the toolkit of the plan if it has one. `memory` is a directory of ours where
     digests and versions are kept.
 
-    Raises `MissingError` where a tool is not there, or is too old for the architecture.
+    Raises `MissingError` if a tool does not exist, or is too old for the architecture.
     """
     toolkit = None
     if toolkit_place(plan) is not None and plan.toolkit is not None:
@@ -245,7 +245,7 @@ def _ask(engine: Engine, image: Image, plan: Plan) -> dict[str, str]:
 
 
 def _check(toolchain: Toolchain, plan: Plan, where: str, tools: str, hint: str) -> None:
-    """Raise where the tools that the plan needs are not there, or are too old."""
+    """Raise where the tools that the plan needs do not exist, or are too old."""
     missing = [tool for tool in _NEEDED if tool not in toolchain.versions]
     if missing:
         raise MissingError(

@@ -70,8 +70,8 @@ class Variants:
         return tuple(name for name, layers in self._layers.items() if not layers[-1].abstract)
 
     def get(self, name: str) -> Variant:
-        """The variant of that name. Raises `UsageError` where there is none to build, `ConfigError` for one that
-        extends what is not there, or itself."""
+        """The variant of that name. Raises `UsageError` if none exists to build, `ConfigError` for one that
+        extends what does not exist, or itself."""
         if name not in self._layers or self._layers[name][-1].abstract:
             near = difflib.get_close_matches(name, self.names(), 1)
             hint = f"perhaps you meant {near[0]}; " if near else ""
@@ -79,7 +79,7 @@ class Variants:
         return self._flatten(name, self._lineage(name))
 
     def for_arch(self, architecture: Architecture) -> Variant:
-        """The variant for an architecture; where none is written, one made from `cuda`. Raises `UsageError` where
+        """The variant for an architecture; if none is written, one made from `cuda`. Raises `UsageError` if
         several are."""
         found = []
         for name in self.names():

@@ -75,5 +75,5 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 
 
 def plain(text: str) -> str:
-    """A text that a terminal prints as it stands."""
+    """A text that a terminal prints as it is."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -33,7 +33,7 @@ _FP4_ARCHITECTURE = re.compile(r"12[01][af]\Z")
 class Disassembler(Protocol):
     """Runs cuobjdump with options over one file (its path on this machine), wherever cuobjdump is.
 
-    Raises `MissingError` where it could not be run to its end.
+    Raises `MissingError` if it could not be run to its end.
     """
 
     def __call__(self, options: tuple[str, ...], file: Path) -> Finished: ...
@@ -60,7 +60,7 @@ class Cuobjdump:
 
 
 def find_cuobjdump() -> Cuobjdump | None:
-    """The cuobjdump of this machine, where `find_cuda_tool` finds one; None where there is none."""
+    """The cuobjdump of this machine, where `find_cuda_tool` finds one; None if there is none."""
     program = find_cuda_tool("cuobjdump", os.environ, TOOLKITS)
     if program is None:
         return None

@@ -70,14 +70,14 @@ class Occurrence:
 def binaries(directory: Path) -> tuple[Binary, ...]:
     """Every regular file below `bin` of a build's directory, in the order of their names; links are names of these.
 
-    Raises `MissingError` where one cannot be read.
+    Raises `MissingError` if one cannot be read.
     """
     found, _, _ = _walk(directory / BIN)
     return tuple(_binary(name, path) for name, path in found)
 
 
 def survey(directory: Path) -> Survey:
-    """What is in `bin` of a build's directory; nothing at all where there is no such directory."""
+    """What is in `bin` of a build's directory; nothing at all if there is no such directory."""
     found, links, problems = _walk(directory / BIN)
     files = []
     for name, path in found:
@@ -93,7 +93,7 @@ def survey(directory: Path) -> Survey:
 def search(path: Path, wanted: Iterable[bytes]) -> dict[bytes, Occurrence]:
     """The first place of each of the wanted byte strings that a file holds. Reads it once, in blocks.
 
-    Raises `MissingError` where it cannot be read.
+    Raises `MissingError` if it cannot be read.
     """
     missing = [needle for needle in dict.fromkeys(wanted) if needle]
     found: dict[bytes, Occurrence] = {}
@@ -168,7 +168,7 @@ def _binary(name: str, path: Path) -> Binary:
 
 
 def _context(descriptor: int, offset: int, length: int) -> str:
-    """What stands at an offset, with the printable ASCII right before and after it."""
+    """What is at an offset, with the printable ASCII right before and after it."""
     start = max(offset - _BEFORE, 0)
     around = os.pread(descriptor, offset - start + length + _AFTER, start)
     first, end = offset - start, offset - start + length

@@ -47,7 +47,7 @@ def paths(survey: Survey, claim: Claim, hits: Mapping[str, Mapping[str, Occurren
 
 
 def encoded(path: str) -> bytes:
-    """A path as it stands in a file."""
+    """A path as it is in a file."""
     return os.fsencode(path)
 
 

@@ -48,7 +48,7 @@ def prove(
     `cuobjdump` None: what device code there is stays INVALID. `run` None: the programs are not started, and `not_run`
     says why (`cannot run here: linux/arm64 programs on linux/amd64`).
 
-    Raises `MissingError` where a file cannot be read, or pyelftools is not installed.
+    Raises `MissingError` if a file cannot be read, or pyelftools is not installed.
     """
     if not directory.is_dir():
         raise MissingError(f"{directory} is no directory: there is no build to prove")

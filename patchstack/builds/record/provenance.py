@@ -101,14 +101,14 @@ def file(name: str, sha256: str, **notes: Json) -> Resource:
 
 def image(reference: str, digest: str, *, name: str = "image", **notes: Json) -> Resource:
     """A container image as a material. `digest` is `sha256:…`; the reference is a note, since an engine's own image is
-    to be had nowhere."""
+    available nowhere."""
     return Resource(
         name=name, digest={"sha256": digest.removeprefix("sha256:")}, notes={"reference": reference, **notes}
     )
 
 
 def public_url(url: str) -> str | None:
-    """A URL that may stand in a public file: no user, no password, no query. None for a path of this machine."""
+    """A URL that may be in a public file: no user, no password, no query. None for a path of this machine."""
     if "://" not in url:
         match = _SCP_LIKE.match(url)
         return f"ssh://{match[1]}/{match[2].lstrip('/')}" if match else None
@@ -125,7 +125,7 @@ def public_url(url: str) -> str | None:
 def render(provenance: Provenance) -> bytes:
     """The statement as JSON: keys sorted, two spaces, a newline at the end; the same bytes for the same build.
 
-    Raises `UsageError` where it would not be a valid statement (no subject, a digest that is none, a time without a
+    Raises `UsageError` if it would not be a valid statement (no subject, a digest that is none, a time without a
     zone) and `MissingError` where in-toto-attestation is not installed.
     """
     _libraries()
@@ -147,7 +147,7 @@ def render(provenance: Provenance) -> bytes:
 
 def write_statement(path: Path, provenance: Provenance) -> None:
     """Write the statement, in one step: whoever reads sees the old file or the new one. Raises as `render`, and
-    `MissingError` where it cannot be written."""
+    `MissingError` if it cannot be written."""
     content = render(provenance)
     try:
         replace_file(path, content, mode=0o644)

@@ -64,7 +64,7 @@ class Inputs:
 def build(
     inputs: Inputs, engine: Engine, store: Store, watch: Watch, *, again: bool = False, keep: bool = False
 ) -> tuple[Stored, bool]:
-    """The build of those inputs, and whether it was there already. `again` makes it in any case; `keep` leaves the
+    """The build of those inputs, and whether it already existed. `again` makes it in any case; `keep` leaves the
     work volume behind for a person to look into.
 
     A source that does not compile is a result too: its record's status is `rejected`, and it is not compiled again.

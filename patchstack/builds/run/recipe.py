@@ -69,7 +69,7 @@ class Layout:
 
 
 def configure_command(plan: Plan, layout: Layout, key: str) -> tuple[str, ...]:
-    """The CMake call, behind a check that the tools are there (exit 96 names those that are not)."""
+    """The CMake call, after a check that the tools are there (exit 96 names those that are not)."""
     tools = ["ccache"] if plan.ccache.value else []
     cmake = ["cmake", "-S", layout.source, "-B", layout.build, "-G", "Ninja"]
     cmake += [f"-D{name}={value}" for name, value in _cache(plan, layout, key).items()]
@@ -139,7 +139,7 @@ def _quoted(flag: str) -> str:
 
 
 def ccache_rate(log: bytes) -> Mapping[str, int]:
-    """Hits and misses of a build, from ccache's statistics log: result names, one a line, behind the file's name."""
+    """Hits and misses of a build, from ccache's statistics log: result names, one a line, after the file's name."""
     hits = misses = 0
     for line in log.decode("utf-8", "replace").splitlines():
         word = line.strip()

@@ -136,7 +136,7 @@ class Session:
         return self.toolchain.image_digest
 
     def send(self, source: Source) -> None:
-        """Put the tree into the work volume, and see to it that ccache's is there."""
+        """Put the tree into the work volume, and see to it that ccache's exists."""
         with self.timed("send"):
             self.engine.remove(self.work.name)
             files = _below("src", source)
@@ -168,8 +168,8 @@ class Session:
         )
 
     def compile(self) -> SessionResult:
-        """Configure and build; the log goes into the draft. Raises `NotJudged` where no answer came of it, and
-        `MissingError` for tools that are not there; an error of the compiler is an answer."""
+        """Configure and build; the log goes into the draft. Raises `NotJudged` if no answer came of it, and
+        `MissingError` for tools that do not exist; an error of the compiler is an answer."""
         log = self.draft / LOG
         with log.open("wb") as out:
             with self.timed("configure"):

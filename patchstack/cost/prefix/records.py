@@ -191,7 +191,7 @@ def _seconds(of: Any, key: str) -> float | None:
 
 
 def _server_log(path: Path, lines: Iterator[str]) -> Log:
-    """Requests of a server's log. A restart begins its task numbers anew; slots may be interleaved."""
+    """Requests of a server's log. A restart begins its task numbers again; slots may be interleaved."""
     started: dict[tuple[int, int], dict[str, Any]] = {}
     done: list[dict[str, Any]] = []
     restarts, run, open_before = -1, 0, 0

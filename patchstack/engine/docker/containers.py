@@ -44,7 +44,7 @@ class Attached:
     def read(self, deadline: float | None) -> bytes | None:
         """The next piece of output (stdout and stderr alike), None at the end. `deadline` is on the monotonic clock.
 
-        Raises `Late` past the deadline, `OSError` where the connection broke.
+        Raises `Late` past the deadline, `OSError` if the connection broke.
         """
         while True:
             if out := self._frames():
@@ -100,8 +100,8 @@ _GONE_WITHIN = 60.0
 def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, output: Output) -> Outcome:
     """Make, attach to, start and follow the container of a job; `body` is the sandbox's, `nonce` its lifeline's.
 
-    Raises `EngineLost` where the connection broke or somebody else ended the container, `MissingError` where the image
-    does not have the program, `PlatformUnsupported` where the engine cannot run it.
+    Raises `EngineLost` if the connection broke or somebody else ended the container, `MissingError` if the image
+    does not have the program, `PlatformUnsupported` if the engine cannot run it.
     """
     api, faults = connection.api, connection.faults
     name = f"patchstack-{os.getpid()}-{nonce}"

@@ -34,7 +34,7 @@ class Certificates:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """Where an engine listens. `spec` is what the user wrote, `source` where the URL came from, in words; `context` is
-    the docker context it belongs to, None where it was named directly."""
+    the docker context it belongs to, None if it was named directly."""
 
     spec: str
     url: str
@@ -48,7 +48,7 @@ class Endpoint:
 
     @property
     def socket(self) -> str | None:
-        """The path of its socket on this machine, None where it has none."""
+        """The path of its socket on this machine, None if it has none."""
         return urlsplit(self.url).path if self.scheme == "unix" else None
 
     def docker_arguments(self) -> tuple[str, ...]:

@@ -153,7 +153,7 @@ class ContainerEngine:
                 yield block
 
     def _make(self, volume: str, image: str | None, doing: str) -> None:
-        """Make a volume where it is not there, for the user that jobs run as."""
+        """Make a volume where it does not exist, for the user that jobs run as."""
         connection = self._connected()
         with connection.faults.translated(doing):
             try:
@@ -176,7 +176,7 @@ class ContainerEngine:
     # Jobs
 
     def run(self, job: Job, output: Output) -> Outcome:
-        """As the protocol says; raises `MissingError` where the image has no such program, or the machine no such
+        """As the protocol says; raises `MissingError` if the image has no such program, or the machine no such
         path."""
         body, nonce = self._body(job)
         return containers.run(self._connected(), job, body, nonce, output)
@@ -245,7 +245,7 @@ class ContainerEngine:
         engine's own builder elsewhere. `args` are its build arguments; `network` is that of its steps (`host`, `none`).
 
         The labels `patchstack.base` and `patchstack.base.digest` say what it is based on, the second where a registry
-        knows. Raises `ImageMissing` where the base cannot be had, `PatchstackError` with the failing step and its last
+        knows. Raises `ImageMissing` if the base cannot be had, `PatchstackError` with the failing step and its last
         lines where a step fails.
         """
         plan = images.Plan(

@@ -30,7 +30,7 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:(:[-+])([^}]*))?\})")
 
 def base_image(text: str, args: Mapping[str, str]) -> str | None:
     """The image that the last stage of a Dockerfile is based on, through other stages if need be, as it names it; None
-    for `scratch`, and where there is no FROM. `args` are the build's arguments; those that FROM may use are declared
+    for `scratch`, and if there is no FROM. `args` are the build's arguments; those that FROM may use are declared
     before the first one (Dockerfile reference, "Understand how ARG and FROM interact")."""
     values: dict[str, str] = {}
     stages: dict[str, str] = {}
@@ -194,7 +194,7 @@ def engine_event(event: dict[str, Any], progress: Progress) -> bytes:
 
 
 def _buildx() -> str | None:
-    """The docker program, where it has a buildx that can tell its progress to programs."""
+    """The docker program, if it has a buildx that can tell its progress to programs."""
     if (program := shutil.which("docker")) is None:
         return None
     told = run([program, "buildx", "version"], env=_environment(), timeout=30)

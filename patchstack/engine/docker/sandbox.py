@@ -112,7 +112,7 @@ def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside:
         "Cmd": [nonce, job.workdir or HOME, dropped, *job.argv],
         "Env": [f"{name}={value}" for name, value in ({"HOME": HOME} | dict(job.env)).items()],
         "User": f"{OWNER}:{OWNER}",
-        "WorkingDir": "/",  # the engine would make it where it is not there, and as root
+        "WorkingDir": "/",  # the engine would make it where it does not exist, and as root
         **network,
         "Healthcheck": {"Test": ["NONE"]},
         "Labels": {JOB_LABEL: job.what, OWNER_LABEL: owner},

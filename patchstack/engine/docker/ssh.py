@@ -41,7 +41,7 @@ class Tunnel:
         self._children: list[tuple[Child, IO[bytes]]] = []
 
     def open(self) -> socket.socket:
-        """A new connection. Raises `MissingError` where there is no ssh program; that ssh failed is seen only when
+        """A new connection. Raises `MissingError` if there is no ssh program; that ssh failed is seen only when
         reading from it."""
         self._reap()
         ours, theirs = socket.socketpair()
@@ -66,7 +66,7 @@ class Tunnel:
         return ours
 
     def complaint(self) -> str:
-        """What the ssh that failed last said, empty where none did."""
+        """What the ssh that failed last said, empty if none did."""
         for child, said in reversed(self._children):
             code = child.wait_at_most(2)
             said.seek(0)

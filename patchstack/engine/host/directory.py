@@ -101,7 +101,7 @@ def _leads_out(parent: PurePosixPath, link: str) -> bool:
 def get(directory: Path, path: str) -> Iterator[bytes]:
     """A file or directory below `directory` as a tar stream, its last component included in the names.
 
-    Raises `MissingError`, at once, where it is not there or the way to it leads through a link, and `UsageError` for a
+    Raises `MissingError`, at once, if it does not exist or the way to it leads through a link, and `UsageError` for a
     path that is not below the directory.
     """
     below = PurePosixPath(path)

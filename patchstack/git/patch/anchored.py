@@ -13,9 +13,9 @@ from patchstack.git.patch.diff import FileDiff, Hunk, Unsupported, parse_diffs
 
 
 def apply_anchored(objects: Objects, overlay: TreeOverlay, data: bytes) -> Outcome:
-    """Apply an anchored patch to a tree: all of it or, where it has problems, nothing. Nothing is searched for.
+    """Apply an anchored patch to a tree: all of it or, if it has problems, nothing. Nothing is searched for.
 
-    Raises `MissingObject` where the content of a touched file is not to be had.
+    Raises `MissingObject` if the content of a touched file is not available.
     """
     try:
         diffs = parse_diffs(data)

@@ -110,7 +110,7 @@ def _end(lines: Sequence[bytes], at: int) -> int:
     start = at
     while at < len(lines) and not _bounds(lines, at):
         at += 1
-    # Empty lines at the end are no context that was meant, but the space before what follows.
+    # Empty lines at the end are not context that was meant, but the space before what follows.
     while at > start and at >= len(lines) - 1 and not lines[at - 1]:
         at -= 1
     return at

@@ -2,7 +2,7 @@
 
 `git apply` accepts far more (traditional diffs, binary data, quoted names, symlinks, copies, a path touched twice, …).
 What is not plainly of the form read here raises `Unsupported`; the caller then hands the whole file to git, which
-judges it. So this reader never has to guess, and every answer it does give can be held against git's.
+judges it. So this reader never has to guess, and every answer it does give can be compared with git's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Unsupported(Exception):
 class Hunk:
     """One hunk. Lines are without their newline; `no_newline` tells whose last line ends the file without one.
 
-    `context` counts its context lines, `trailing` those at its end; `line` is where the hunk stands in the patch file.
+    `context` counts its context lines, `trailing` those at its end; `line` is where the hunk is in the patch file.
     """
 
     old_start: int
@@ -360,7 +360,7 @@ class _Reader:
         )
 
     def _mark(self, sign: bytes, before_done: bool, after_done: bool, marked: dict[bytes, bool]) -> None:
-        """A `\\ No newline` line is read only behind the last removed or the last added line of a hunk.
+        """A `\\ No newline` line is read only after the last removed or the last added line of a hunk.
 
         Behind context, or in the middle, git is lenient in ways that are left to it.
         """

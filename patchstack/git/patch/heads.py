@@ -1,4 +1,4 @@
-"""The text before the diffs of a patch that is no mail: a header of Mercurial or of Debian (DEP-3), or plain prose."""
+"""The text before the diffs of a patch that is not a mail: a header of Mercurial or Debian (DEP-3), or plain prose."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def head_text(data: bytes) -> bytes:
 
 
 def read_head(data: bytes) -> Head:
-    """Read the header of a patch that is no mail. Does not raise: what is in no known form is body."""
+    """Read the header of a patch that is not a mail. Does not raise: what is in no known form is body."""
     text = head_text(data).replace(b"\r\n", b"\n")
     if text.startswith(b"# HG changeset patch\n"):
         return _mercurial(text)

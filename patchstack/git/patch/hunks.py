@@ -38,11 +38,11 @@ class Misfit:
 
     def line(self, data: bytes) -> int:
         """The 1-based line of the patch file `data` that fits nowhere: the line that was expected, or the hunk's header
-        if its lines are there already."""
+        if its lines already exist."""
         return self.hunk.line if self.already else old_line(data, self.hunk.line, self.offset)
 
     def describe(self) -> str:
-        """One line for the user: which hunk, what it expects, what is there."""
+        """One line for the user: which hunk, what it expects, what it finds."""
         where = f"hunk {self.number} ({self.hunk.header.decode('ascii')})"
         if self.already:
             return f"{where}: its lines are there already"
@@ -187,7 +187,7 @@ def _where(lines: list[bytes], line: bytes, last: int, effort: Effort) -> Iterat
 
 
 def _complete(lines: list[bytes], at: int, count: int) -> bool:
-    """Whether every one of `count` lines ends with a newline, as lines with context behind them do."""
+    """Whether every one of `count` lines ends with a newline, as lines with context after them do."""
     return at + count < len(lines)
 
 

@@ -21,7 +21,7 @@ class PatchMail:
 
 
 def read_mail(data: bytes) -> PatchMail:
-    """Read the head of a patch file. Never fails: a file without one gives an empty subject."""
+    """Read the head of a patch file. Does not raise: a file without one gives an empty subject."""
     head = data[: 64 * 1024]
     commit = None
     found = _FROM_LINE.match(head)
@@ -49,7 +49,7 @@ def read_mail(data: bytes) -> PatchMail:
 
 
 def _decoded(subject: bytes) -> str:
-    """A header's text: RFC 2047 words where there are any, UTF-8 else."""
+    """A header's text: RFC 2047 words if there are any, UTF-8 else."""
     if b"=?" not in subject:
         return subject.decode("utf-8", "replace")
     from email.errors import HeaderParseError

@@ -114,7 +114,7 @@ _QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 
 
 def read_text(data: bytes) -> PatchText:
-    """Take a patch file apart. Never fails."""
+    """Take a patch file apart. Does not raise."""
     lines = data.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -199,7 +199,7 @@ def _head(lines: list[bytes]) -> tuple[bytes, int, int]:
 
 
 def _separator(lines: list[bytes], body: int) -> int:
-    """The index of the `---` that git wrote behind the message: the first with nothing but a diffstat up to a diff.
+    """The index of the `---` that git wrote after the message: the first with nothing but a diffstat up to a diff.
 
     Where there is none such: the last before the first diff, or that diff itself, or the end.
     """

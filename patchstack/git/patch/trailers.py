@@ -54,7 +54,7 @@ class Trailer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """The mail of a patch. `author` and `date` are as its head has them, decoded; None where it has none. `body` is the
+    """The mail of a patch. `author` and `date` are as its head has them, decoded; None if it has none. `body` is the
     text below the subject, up to git's `---`."""
 
     author: str | None
@@ -72,7 +72,7 @@ class Message:
 
 
 def read_message(data: bytes) -> Message:
-    """Read what stands before the diff of a patch file. Never fails: a file without mail head gives an empty one."""
+    """Read what is before the diff of a patch file. Does not raise: a file without mail head gives an empty one."""
     first = _FIRST_DIFF.search(data)
     mail = data[: first.start()] if first else data
     if mail.startswith(b"From "):
@@ -161,7 +161,7 @@ def parse_trailers(message: str) -> tuple[Trailer, ...]:
 
 
 def _start(lines: Sequence[str]) -> int:
-    """The first line of the trailers; behind the last one where there are none."""
+    """The first line of the trailers; after the last one if there are none."""
     title = next((i for i, line in enumerate(lines) if not line.startswith("#") and _is_blank(line)), len(lines))
     trailers = others = continuations = 0
     own = False

@@ -1,7 +1,7 @@
-"""What must hold between the figures of a log, and where it does not.
+"""What must hold between the figures of a log, and if it does not.
 
 A summary counts everything, records are bounded, and both come from the same calls. So sums have totals, counters have
-histograms, and the lines that were written have lines that are there. A contradiction is named with both values. What
+histograms, and the lines that were written have lines that exist. A contradiction is named with both values. What
 rests on it may not be used: the records, if some are lost or there twice; or a counter, if a histogram denies it.
 """
 
@@ -206,7 +206,7 @@ def _counters_against(name: str, said: Figures, counted: Figures, *, complete: b
 
 
 def _is_count(name: str, key: str, counted: Figures) -> bool:
-    """Whether a counter of the summary must come from records although none of those that are there count for it."""
+    """Whether a counter of the summary must come from records although none of those that exist count for it."""
     if key in ("lines", "dropped", "other") or key in counted.counters:
         return False
     return name in (

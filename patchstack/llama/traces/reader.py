@@ -235,7 +235,7 @@ class Reader:
                 else:
                     self._count_slowly(entry)
             else:
-                self._figures.add(entry)  # type: ignore[arg-type]  # what is no entry is a line of llama.cpp
+                self._figures.add(entry)  # type: ignore[arg-type]  # what is not an entry is a line of llama.cpp
         self._keep(carry)
 
     def _keep(self, carry: bytes) -> None:

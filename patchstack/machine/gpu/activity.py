@@ -32,7 +32,7 @@ class App:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
     """A GPU now. `load` is in percent, `memory` in MiB, `temperature` in degrees Celsius, `power` in watts; `slowed`
-    are the reasons, of heat or power, why its clocks are down, None where they are not told; `capped`: it is at its
+    are the reasons, of heat or power, why its clocks are down, None if they are not told; `capped`: it is at its
     power limit."""
 
     index: int

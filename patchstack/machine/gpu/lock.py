@@ -115,7 +115,7 @@ part done :
 """
 )
 """For `/bin/sh -c`. `look PLACE…` writes nothing; `change PLACE DIGEST FIRST SECOND` replaces the owner file where its
-digest (cksum(1)) is still that one: exit code 3 where it is not, 5 where it cannot be done."""
+digest (cksum(1)) is still that one: exit code 3 where it is not, 5 if it cannot be done."""
 
 
 class GpuTaken(PatchstackError):
@@ -164,7 +164,7 @@ def gpu_lock(
     to `wait` seconds, said every `every` seconds. `beat` is how often a sign of life is written: `ask` is called from a
     thread for that. Below a process that has the lock already (see `TOKEN`) it is that lock.
 
-    Raises `GpuTaken` where somebody has it and keeps it, `MissingError` where the machine does not answer or cannot
+    Raises `GpuTaken` if somebody has it and keeps it, `MissingError` if the machine does not answer or cannot
     keep a lock.
     """
     held = Held(ask, this_process(secrets.token_hex(8), purpose), tell=tell, beat=beat, stale=stale)
@@ -199,7 +199,7 @@ class Held:
         return self.owner.token
 
     def check(self) -> None:
-        """Raises `LockLost` where the GPU may have been somebody else's in the meantime."""
+        """Raises `LockLost` if the GPU may have been somebody else's in the meantime."""
         if self._inherited and not any(holder.standing is Standing.OURS for holder in look(self._ask, self._places)):
             self.lost = "the lock that this ran under is gone"
         if self.lost is not None:
@@ -250,7 +250,7 @@ class Held:
 
     def _free(self, place: Place) -> None:
         digest = self._digests[place]
-        # A change that was cut off may or may not have been made: what counts is whose token is there.
+        # A change that was cut off may or may not have been made: what counts is whose token is in the file.
         for _ in range(3):
             if digest and _change(self._ask, place, digest, free_line(self.owner), "") is not None:
                 break
@@ -362,7 +362,7 @@ def _read(ask: Ask, places: tuple[Place, ...]) -> tuple[list[File], Now]:
 
 
 def _change(ask: Ask, place: Place, digest: str, first: str, second: str) -> str | None:
-    """Replace an owner file, and give its new digest; None where it is no longer the one of `digest`."""
+    """Replace an owner file, and give its new digest; None if it is no longer the one of `digest`."""
     said = ask_parts(ask, SCRIPT, "change", place.path, digest, first, second)["change"]
     if said.code == 3:
         return None

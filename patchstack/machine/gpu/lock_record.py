@@ -21,7 +21,7 @@ from patchstack.machine.ask import Place
 
 SCHEMA = "patchstack.gpu-lock/1"
 ODD = "odd"
-"""The digest of what is there and is no file, or one that we may not read: it is never taken for a dead owner's."""
+"""The digest of what exists and is not a file, or one that we may not read: it is never taken for a dead owner's."""
 _MARK = "patchstack:"
 _TOLERANCE = 5.0
 
@@ -80,9 +80,9 @@ class Now:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """An owner file as it was read. `text` is None where there is none; `digest` is what a change is made against;
-    `modified` its time, in seconds; `process` is /proc/PID/stat of the process it names, empty where there is none such
-    on that machine, None where that cannot be told."""
+    """An owner file as it was read. `text` is None if there is none; `digest` is what a change is made against;
+    `modified` its time, in seconds; `process` is /proc/PID/stat of the process it names, empty if there is none such
+    on that machine, None if that cannot be told."""
 
     place: Place
     text: str | None
@@ -118,7 +118,7 @@ def this_process(token: str, purpose: str) -> Owner:
 
 
 def process_here(owner: Owner) -> str | None:
-    """/proc/PID/stat of an owner on this very machine, in this very namespace; None where it is elsewhere."""
+    """/proc/PID/stat of an owner on this very machine, in this very namespace; None if it is elsewhere."""
     me = this_process("", "")
     if not owner.boot or not owner.namespace or (owner.boot, owner.namespace) != (me.boot, me.namespace):
         return None
@@ -141,7 +141,7 @@ def record_line(owner: Owner) -> str:
 
 
 def read_owner(text: str) -> tuple[Owner, Sign] | None:
-    """The owner and its last sign of life in a file of patchstack's; None where it is no such file, or not whole."""
+    """The owner and its last sign of life in a file of patchstack's; None if it is not such a file, or not whole."""
     lines = text.splitlines()
     if len(lines) != 3 or not lines[0].startswith(_MARK):
         return None
@@ -163,7 +163,7 @@ def holder_of(file: File, now: Now, *, tokens: Collection[str], stale: float, un
     """What an owner file means. `tokens` are ours; after `stale` seconds without a sign of life an owner whose process
     cannot be looked at is gone; `unchanged` is for how long we have seen the file as it is.
 
-    A process that is there is alive however long it is silent; one that is not there is gone however short.
+    A process that exists is alive however long it is silent; one that is not there is gone however short.
     """
     if file.text is None or file.text.split(maxsplit=1)[:1] == ["FREE"]:
         words = "free" if file.text is None else f"free ({' '.join(file.text.split())[:120]})"
@@ -183,7 +183,7 @@ def holder_of(file: File, now: Now, *, tokens: Collection[str], stale: float, un
 
 
 def _gone(owner: Owner, sign: Sign, file: File, now: Now, *, stale: float, unchanged: float) -> str | None:
-    """Why an owner is gone; None where it is not."""
+    """Why an owner is gone; None if it is not."""
     if sign.boot and now.boot and sign.boot != now.boot:
         return "the machine was started anew since"
     process = process_here(owner)

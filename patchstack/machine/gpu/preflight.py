@@ -79,7 +79,7 @@ class Preflight:
 
     @property
     def reason(self) -> str:
-        """Why the machine is not fit, in one line; empty where it is."""
+        """Why the machine is not fit, in one line; empty if it is."""
         return "; ".join(f"{check.name}: {check.words}" for check in self.checks if not check.ok)
 
 
@@ -104,7 +104,7 @@ def preflight(
 ) -> Preflight:
     """Look at the machine until all holds, or what does not will not get better by waiting, or `wanted.settle` is over.
 
-    `held` is the lock that the caller has. Raises `MissingError` where the machine does not answer.
+    `held` is the lock that the caller has. Raises `MissingError` if the machine does not answer.
     """
     allowed(tuple(wanted.allow))
     began = time.monotonic()

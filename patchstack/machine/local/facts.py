@@ -182,7 +182,7 @@ def _nvcc(env: Mapping[str, str], roots: Sequence[Path]) -> tuple[Tool | None, s
 
 
 def _program(args: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """What a program prints; None where it is not there or fails."""
+    """What a program prints; None if it does not exist or fails."""
     place = shutil.which(args[0], path=env.get("PATH"))
     if place is None:
         return None

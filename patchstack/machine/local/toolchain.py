@@ -40,7 +40,7 @@ class Tool:
 
 
 def find_tool(name: str, env: Mapping[str, str]) -> Tool | None:
-    """A program on the PATH of an environment; None where there is none, or none that starts."""
+    """A program on the PATH of an environment; None if there is none, or none that starts."""
     found = shutil.which(name, path=env.get("PATH", _DEFAULT_PATH))
     return _tool(name, Path(found), "PATH", env) if found else None
 
@@ -50,7 +50,7 @@ def find_nvcc(env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | N
     CUDA_HOME or CUDA_PATH names, or of one below the roots: `cuda` before `cuda-13.0` before `cuda-12.9`. None where
     there is none.
 
-    Raises `MissingError` where CUDACXX names something that cannot be run: CMake would fail over it as well.
+    Raises `MissingError` if CUDACXX names something that cannot be run: CMake would fail over it as well.
     """
     named = env.get("CUDACXX", "").strip()
     if named:
@@ -66,7 +66,7 @@ def find_nvcc(env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | N
 
 def find_cuda_tool(name: str, env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | None:
     """A program of the CUDA toolkit (`cuobjdump`): on PATH, of the toolkit that CUDA_HOME or CUDA_PATH names, of one
-    below the roots, or of a Python package (`nvidia-cuda-cuobjdump`) that this Python has; None where there is none."""
+    below the roots, or of a Python package (`nvidia-cuda-cuobjdump`) that this Python has; None if there is none."""
     on_path = find_tool(name, env)
     if on_path is not None:
         return on_path
@@ -80,7 +80,7 @@ def find_cuda_tool(name: str, env: Mapping[str, str], roots: Sequence[Path] = RO
 
 def toolkit_root(nvcc: Tool, env: Mapping[str, str]) -> Path:
     """The directory of the toolkit that an nvcc belongs to, as nvcc itself says: it may be a script that calls another,
-    or a link. Raises `MissingError` where it does not say."""
+    or a link. Raises `MissingError` if it does not say."""
     finished = run([str(nvcc.path), "--dryrun", "-x", "cu", "-c", os.devnull], env=_environment(env), timeout=_SECONDS)
     said = _TOP.search(finished.stderr.decode("utf-8", "replace"))
     root = Path(said[1].strip()).resolve() if said else None
@@ -118,7 +118,7 @@ def _age(toolkit: Path) -> tuple[int, ...]:
 
 
 def _tool(name: str, path: Path, found_by: str, env: Mapping[str, str]) -> Tool | None:
-    """The program at a path, asked for its version; None where it cannot be started."""
+    """The program at a path, asked for its version; None if it cannot be started."""
     try:
         finished = run([str(path), "--version"], env=_environment(env), timeout=_SECONDS)
     except (MissingError, OSError):
@@ -129,7 +129,7 @@ def _tool(name: str, path: Path, found_by: str, env: Mapping[str, str]) -> Tool 
 
 
 def read_version(said: str) -> str:
-    """The version in what `--version` prints; empty where there is none. CUDA's tools print a copyright's years and a
+    """The version in what `--version` prints; empty if there is none. CUDA's tools print a copyright's years and a
     build's date before it; compilers print their packager's version first, in parentheses."""
     if match := _CUDA_VERSION.search(said):
         return match[2] or match[1]

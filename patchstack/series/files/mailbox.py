@@ -12,7 +12,7 @@ _HEAD = 64 * 1024
 
 
 def split_mails(data: bytes) -> list[tuple[int, bytes]]:
-    """Return the mails of a mailbox in order, each with the 1-based line that it begins at. A file that is no mailbox,
+    """Return the mails of a mailbox in order, each with the 1-based line it begins at. A file that is not a mailbox,
     or has one mail, is returned whole."""
     starts = [found.start() for found in _MAIL.finditer(data)] if b"\nFrom " in data else []
     if len(starts) < 2 or data[: starts[0]].strip():

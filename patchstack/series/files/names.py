@@ -43,7 +43,7 @@ def packed_as(file: str) -> str | None:
 
 
 def looks_like_patch(file: str) -> bool:
-    """Whether a file that is no patch of the series has a name that a person could take for one."""
+    """Whether a file that is not a patch of the series has a name that a person could take for one."""
     return _NUMBERED.match(file) is not None and any(look in file.lower() for look in _LOOKS)
 
 
@@ -59,7 +59,7 @@ def begins_with_number(file: str) -> bool:
 
 
 def slug_of(file: str) -> str:
-    """Return a numbered file's name without number and suffix; empty for a name that has no more."""
+    """Return a numbered file's name without number and suffix; empty for a name that has nothing more."""
     stem, found = stem_of(file), _NUMBER.match(_base(file))
     return stem[found.end() + 1 :] if found else stem
 

@@ -50,7 +50,7 @@ def _state(subject: Subject, tracked: dict[bytes, _Tracked], path: bytes | None)
 
 
 def _whole(subject: Subject, state: _Tracked, file: PatchedFile) -> str | None:
-    """A complaint about a file of upstream that goes, moves or is no text."""
+    """A complaint about a file of upstream that goes, moves or is not a text."""
     if file.old is None or not subject.contents.has(subject.base_tree, file.old):
         return None
     path = named(file.old)

@@ -13,7 +13,7 @@ ID = "names"
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Slugs that are no shortening of the subject, suffixes that mislead, files that only look like patches."""
+    """Slugs that are not a shortening of the subject, suffixes that mislead, files that only look like patches."""
     for patch in subject.patches:
         yield from _slug(patch)
         yield from _suffix(patch)

@@ -34,13 +34,13 @@ class Contents:
         self._lines: dict[str, list[bytes]] = {}
 
     def has(self, tree: str, path: bytes) -> bool:
-        """Whether a file or link stands at a path."""
+        """Whether a file or link is at a path."""
         return self._oid(tree, path, (FILE, EXECUTABLE, 0o120000)) is not None
 
     def lines(self, tree: str, path: bytes) -> list[bytes] | None:
-        """The lines of a regular file, each without its newline; None where there is none. Not to be changed.
+        """The lines of a regular file, each without its newline; None if there is none. Not to be changed.
 
-        Raises `MissingObject` where the content is not to be had.
+        Raises `MissingObject` if the content is not available.
         """
         oid = self._oid(tree, path, (FILE, EXECUTABLE))
         if oid is None:
@@ -89,7 +89,7 @@ class Subject:
     others: tuple[str, ...] = ()
 
     def pin_lines(self, path: bytes) -> list[bytes] | None:
-        """The lines of the pin's file, None where it has none."""
+        """The lines of the pin's file, None if it has none."""
         return self.contents.lines(self.base_tree, path)
 
 

@@ -103,8 +103,8 @@ def lint(
     """Hold a series on its pin against every rule. The waivers must have no `waiver_problems`.
 
     A patch that cannot be read or does not apply is a finding, and the others are looked at without it. `links` are
-    what became of the patches where that is known; where one of them was not tried, all are applied anew. Raises
-    `MissingObject` where the content of a touched file is not to be had.
+    what became of the patches where that is known; where one of them was not tried, all are applied again. Raises
+    `MissingObject` if the content of a touched file is not available.
     """
     if len(links) != len(series.patches) or any(link.outcome is None for link in links):
         with Applier(objects, base.tree) as applier:

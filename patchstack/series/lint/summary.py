@@ -30,7 +30,7 @@ class LintState:
 def lint_state(
     config: SeriesConfig, objects: Objects, series: Series, base: Commit, links: Sequence[Link]
 ) -> LintState:
-    """Hold a series against the rules. `links` are what became of its patches. Never fails."""
+    """Compare a series with the rules. `links` are what became of its patches. Does not raise."""
     unusable = waiver_problems(config.waive)
     if unusable:
         return LintState(findings={}, waived=0, problem=unusable[0])

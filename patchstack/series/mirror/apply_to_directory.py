@@ -38,8 +38,8 @@ class Materialized:
 def materialize(series: Series, directory: Path, *, check: bool = False, strip: int | None = None) -> Materialized:
     """Apply a series to the files of a directory (a plain one or a work tree's root; no index is touched).
 
-    Raises `UsageError` for a directory that cannot serve, `NotHeldError` where a patch does not apply; then nothing was
-    written. Files are replaced one by one behind a journal: a run killed in between is finished by the next. `strip` is
+    Raises `UsageError` for a directory that cannot serve, `NotHeldError` if a patch does not apply; then nothing was
+    written. Files are replaced one by one, with a journal: a run killed in between is finished by the next. `strip` is
     the N of `-p N`.
     """
     if not directory.is_dir():
@@ -100,7 +100,7 @@ def _compute(
 
 
 def _read(objects: Objects, directory: Path, paths: Iterable[bytes]) -> str:
-    """A tree of what stands at the given paths, and of whatever stands in their way."""
+    """A tree of what is at the given paths, and of whatever is in their way."""
     tree = TreeOverlay(objects, EMPTY_TREE)
     for path in sorted(paths):
         parts = path.split(b"/")
@@ -130,7 +130,7 @@ def _files_below(directory: bytes) -> Iterator[bytes]:
 
 
 def _entry(objects: Objects, path: bytes) -> tuple[int, str] | None:
-    """Mode and blob of what stands at a path on disk, without following links."""
+    """Mode and blob of what is at a path on disk, without following links."""
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):

@@ -31,7 +31,7 @@ class Destination(Protocol):
     borrows: ClassVar[bool]
 
     def make(self, branch: str, head: str, base: str) -> Path:
-        """Get ready for `branch`, to stand at `head` above `base`; the object directory that its objects go to."""
+        """Get ready for `branch`, to be at `head` above `base`; the object directory that its objects go to."""
 
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
         """Make the branch, whose objects are there now, and its work tree without the files that are `absent`."""
@@ -95,7 +95,7 @@ class WorkTreeOf:
         return self.repository / found.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
 
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
-        """Make the branch where it is not there yet, and the work tree; both or none."""
+        """Make the branch where it does not exist yet, and the work tree; both or none."""
         ref = f"refs/heads/{branch}"
         ours = not git.read(self.repository, "show-ref", "--verify", "--quiet", ref).ok
         if ours:
@@ -327,7 +327,7 @@ def _new_below(objects: Objects, old: str, new: str, seen: set[str]) -> Iterator
 
 
 def absent_files(objects: Objects, tree: str) -> list[bytes]:
-    """The files of a tree whose contents are not to be had: a partial clone lacks what no patch touches."""
+    """The files of a tree whose contents are not available: a partial clone lacks what no patch touches."""
     blobs = {path: oid for path, (mode, oid) in TreeOverlay(objects, tree).files() if mode != SUBMODULE}
     objects.want(blobs.values())
     missing = frozenset(objects.missing(blobs.values()))

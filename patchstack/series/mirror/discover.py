@@ -43,7 +43,7 @@ def from_fork(
     """A series from a fork branch. Without a pin it is the merge base with upstream's HEAD, or, without an upstream,
     with the branch the fork's clone knows upstream by.
 
-    Raises `UsageError` where the pin cannot be told, and what opening and walking the fork raises.
+    Raises `UsageError` if the pin cannot be told, and what opening and walking the fork raises.
     """
     if is_url(fork):
         raise UsageError("init looks at a fork on this machine", hint=f"clone {shown_url(fork)} and name the clone")

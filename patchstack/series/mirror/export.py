@@ -268,7 +268,7 @@ def _refuse_paths(
 
 
 def _existing(directory: Path, name: str) -> Series:
-    """The series as it is; an empty one where there is none yet."""
+    """The series as it is; an empty one if there is none yet."""
     if (directory / QUILT).is_file():
         raise ConfigError(
             f"{directory} has a series file of quilt: export would not keep it",

@@ -1,4 +1,4 @@
-"""What git gave for a commit, remembered in our cache: it need not format again what is there already.
+"""What git gave for a commit, remembered in our cache: it need not format again what already exists.
 
 Only digests are kept. A patch is taken over where its file still has the bytes that git itself gave for that commit,
 under these options; nothing that lies beside the series, such as its lock, is trusted for it.

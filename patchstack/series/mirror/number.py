@@ -127,7 +127,7 @@ def assign_numbers(
     """A number for every commit, rising, and all numbers that are retired then.
 
     A commit that is a known patch keeps its number, unless it moved; a new or moved one takes the middle of the gap it
-    stands in, or goes on behind the last. Raises `NotHeldError` naming the gaps that are too small.
+    is in, or continues after the last. Raises `NotHeldError` naming the gaps that are too small.
     """
     kept = _rising([None if old is None else known[old].number for old in known_of])
     taken = set(retired) | {patch.number for patch in known}
@@ -185,7 +185,7 @@ def _longest(runs: list[list[int]]) -> list[int]:
 
 
 def _spread(free: list[int], count: int) -> list[int]:
-    """`count` of the free numbers, evenly apart so that later insertions find room; none where there are too few."""
+    """`count` of the free numbers, evenly apart so that later insertions find room; none if there are too few."""
     if len(free) < count:
         return []
     return [free[(2 * i + 1) * len(free) // (2 * count)] for i in range(count)]

@@ -19,7 +19,7 @@ class PatchMetadata:
     values: Mapping[str, tuple[str, ...]]
 
     def told(self, name: str) -> str:
-        """The values of a trailer in one text; empty where the commit has none."""
+        """The values of a trailer in one text; empty if the commit has none."""
         return ", ".join(self.values.get(name, ()))
 
 

@@ -129,7 +129,7 @@ def examine(config: SeriesConfig, cache: Cache, *, keep_going: bool = False) -> 
     """Open a series and verify it. Writes nothing.
 
     Raises what `load_series` raises, except for a series with a fork that has no patches yet, and what opening the
-    upstream raises; `MissingObject` where a content is not to be had.
+    upstream raises; `MissingObject` if a content is not available.
     """
     series = _loaded(config)
     lock, lock_error = _lock(config.patches)
@@ -334,7 +334,7 @@ def _line(text: str) -> str:
 
 
 def _exit_code(found: Examined, mirror: Mirror) -> Exit:
-    """As verify: 0 it holds, 1 it does not, 3 where there is nothing to compare with; or what stood in the way."""
+    """As verify: 0 it holds, 1 it does not, 3 if there is nothing to compare with; or what was in the way."""
     if mirror.word is MirrorWord.HOLDS:
         return Exit.HOLDS
     if mirror.word is MirrorWord.DIFFERS:

@@ -149,9 +149,9 @@ class ReadableDiff:
 
 
 def readable_diff(objects: Objects, data: bytes, trees: tuple[str, str] | None) -> ReadableDiff:
-    """The diff of a patch file for reading. `trees` are those before and after it, None where it was not applied.
+    """The diff of a patch file for reading. `trees` are those before and after it, None if it was not applied.
 
-    Text diffs stay as the file has them; where a hunk carries no context, the file's hunks are drawn anew from the
+    Text diffs stay as the file has them; where a hunk carries no context, the file's hunks are drawn again from the
     trees with three lines around, and so is a patch that only git itself can read (binary data, links, …).
     """
     try:

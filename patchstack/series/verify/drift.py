@@ -23,7 +23,7 @@ def explain_drift(
     base: Commit,
     states: Mapping[str | None, State],
 ) -> Drift | None:
-    """What parts series and fork, or None where nothing does."""
+    """What parts series and fork, or None if nothing does."""
     patches = []
     for index, link in enumerate(links):
         own = matching.commit_of[index]

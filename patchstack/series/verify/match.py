@@ -18,7 +18,7 @@ _COMPARISONS = 4096
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matching:
     """`commit_of[i]` is the index of the fork commit that patch i mirrors, or None. `moved` holds the patches that
-    stand in another order than their commits: the fewest whose removal would leave both in one order."""
+    are in another order than their commits: the fewest whose removal would leave both in one order."""
 
     commit_of: tuple[int | None, ...]
     patch_by_commit: Mapping[int, int]
@@ -67,7 +67,7 @@ def match(objects: Objects, links: Sequence[Link], commits: Sequence[Commit], ba
     by_key(lambda link: link.after if link.applied else None, lambda commit: commit.tree)
 
     before = {index: commits[index - 1].tree if index else base_tree for index in range(len(commits))}
-    # Holding changes against each other is dear: not done for a branch that is plainly another one.
+    # Holding changes against each other is dear: not done for a branch that is plainly a different one.
     few = len(free_patches()) * len(free_commits) <= _COMPARISONS
     for patch in free_patches():
         link = links[patch]

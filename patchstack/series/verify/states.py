@@ -93,7 +93,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """The whole answer for one series. `holds` is None where nothing was there to compare with."""
+    """The whole answer for one series. `holds` is None if nothing was there to compare with."""
 
     series: str
     base_commit: str
@@ -140,7 +140,7 @@ def apply_row(link: Link) -> Row:
 def against_fork(
     applier: Applier, links: Sequence[Link], rows: Sequence[Row], matching: Matching, fork: ForkHistory, base: Commit
 ) -> list[Row]:
-    """Hold every prefix tree against its fork commit's. Commits without a patch are added where the fork has them."""
+    """Compare every prefix tree with its fork commit's. Commits without a patch are added where the fork has them."""
     result: list[Row] = []
     first_bad: str | None = None
     for item in _in_order(matching, fork.commits):
@@ -176,7 +176,7 @@ def _in_order(matching: Matching, commits: Sequence[Commit]) -> list[int | Commi
 
 
 def _differing(applier: Applier, link: Link, row: Row, parent: str, tree: str, cause: str | None) -> Row:
-    """The patch's tree is not its commit's: is its own change another one, or was there a difference before?"""
+    """The patch's tree is not its commit's: is its own change a different one, or was there a difference before?"""
     if link.outcome is None:
         return row
     there = None
@@ -212,7 +212,7 @@ def _without_patch(commit: str, subject: str, detail: str) -> Row:
 
 
 def against_lock(links: Sequence[Link], rows: Sequence[Row], lock: Lock) -> list[Row]:
-    """Hold every patch against the lock: its bytes and the tree it gave. Locked patches without file are added."""
+    """Compare every patch with the lock: its bytes and the tree it gave. Locked patches without file are added."""
     held = {entry.file: entry for entry in lock.patches}
     missing = [entry for entry in lock.patches if entry.file not in {link.patch.file for link in links}]
     result: list[Row] = []

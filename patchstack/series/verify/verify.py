@@ -35,7 +35,7 @@ from patchstack.workspace import SeriesConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What the series is compared with. A fork goes before a lock; `tree` is held against the last tree as well.
+    """What the series is compared with. A fork goes before a lock; `tree` is compared with the last tree as well.
 
     `tree_only` leaves the fork's commits aside and compares its head's tree alone. `other_tools` asks as well where GNU
     patch would put the hunks.
@@ -61,8 +61,8 @@ def verify_links(
     """Apply the series to the pin in memory and compare. Gives what was found, and what became of every patch; writes
     nothing.
 
-    After a patch that does not apply the rest is `skipped`, unless `keep_going`. Raises `MissingObject` where the
-    content of a touched file, or a tree of the fork, is not to be had.
+    After a patch that does not apply the rest is `skipped`, unless `keep_going`. Raises `MissingObject` if the
+    content of a touched file, or a tree of the fork, is not available.
     """
     with Applier(objects, base.tree) as applier:
         links = apply_series(applier, series, keep_going=keep_going)
@@ -183,7 +183,7 @@ def prove(
     keep_going: bool = False,
     strip: int | None = None,
 ) -> Verification:
-    """Verify one series as configured. `expect_tree` is held against the last tree on top of a fork, and instead of a
+    """Verify one series as configured. `expect_tree` is compared with the last tree on top of a fork, and instead of a
     lock; `apply_only` compares with nothing; `strip` is the N of `-p N`. Raises what loading, opening and verifying
     raise."""
     return prove_and_keep(

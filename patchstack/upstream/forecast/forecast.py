@@ -65,7 +65,7 @@ class HotFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """One patch's chance, 0 to 1, that upstream changes lines it stands on within `AHEAD` days; and where most of it
+    """One patch's chance, 0 to 1, that upstream changes lines it is on within `AHEAD` days; and where most of it
     comes from."""
 
     file: str
@@ -106,7 +106,7 @@ class _Past:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Lines that a patch stands on, as upstream's tip has them, and the function they are in."""
+    """Lines that a patch is on, as upstream's tip has them, and the function they are in."""
 
     range: Range
     function: str
@@ -116,7 +116,7 @@ class _Place:
 def foresee(objects: Objects, repository: Repository, series: Series, range_: UpstreamRange, *, days: int) -> Forecast:
     """Look at the last `days` before upstream's tip. Nothing is fetched for it but what the series touches at the tip.
 
-    Raises `MissingError` where the clone's history cannot be read.
+    Raises `MissingError` if the clone's history cannot be read.
     """
     past = _past(repository, range_.tip, days)
     with StrictChain(objects, series.patches) as chain:
@@ -212,7 +212,7 @@ class _Forecaster:
         return edits, {head.name if head is not None else "" for head in heads}
 
     def _surface(self) -> list[dict[int, list[_Place]]]:
-        """For every patch, by file: the lines it stands on, one place for each of its changes."""
+        """For every patch, by file: the lines it is on, one place for each of its changes."""
         found: list[dict[int, list[_Place]]] = []
         for index in range(len(self._own)):
             files: dict[int, list[_Place]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from patchstack.upstream.merge.histogram import Edit
 
 Range = tuple[int, int]
-"""Lines of a text, counted from 0: the first, and the one behind the last. Both alike: a place between two lines."""
+"""Lines of a text, counted from 0: the first, and the one after the last. Both alike: a place between two lines."""
 
 
 def before(range_: Range, edits: Iterable[Edit]) -> Range:

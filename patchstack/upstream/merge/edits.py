@@ -1,7 +1,7 @@
 """A series carried onto another tree three-way, in edits instead of texts: no file is compared whole more than once.
 
 What upstream changed of a file is compared once, from the pin. From patch to patch these edits are only shifted, or
-put together with the lines of a patch that is not there; what touches is compared anew, a few lines. The merge itself
+put together with the lines of a patch that is missing; what touches is compared again, a few lines. The merge itself
 is that of `lines.merge_texts`.
 """
 

@@ -17,11 +17,11 @@ EditsById = dict[tuple[str, str], tuple[Edit, ...]]
 
 
 class Clash(StrEnum):
-    """What kind of conflict stands at a path."""
+    """What kind of conflict is at a path."""
 
     CONTENT = "content"  # both sides changed the same lines
-    BINARY = "binary"  # both changed a file that is no text, or a link or submodule
-    BOTH_ADDED = "both-added"  # the patch makes a file that is there, with other content
+    BINARY = "binary"  # both changed a file that is not a text, or a link or submodule
+    BOTH_ADDED = "both-added"  # the patch makes a file that exists, with other content
     DELETED = "deleted"  # the patch changes a file that is gone
     CHANGED = "changed"  # the patch deletes a file that was changed
     MODE = "mode"  # both changed its mode, or one made something else of the file
@@ -30,8 +30,8 @@ class Clash(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """One path that does not merge. `path` is where it stands in the tree merged onto; `ours` is that tree's entry,
-    `base` and `theirs` the patch's before and after: (mode, blob id), None for a file that is not there.
+    """One path that does not merge. `path` is where it is in the tree merged onto; `ours` is that tree's entry,
+    `base` and `theirs` the patch's before and after: (mode, blob id), None for a file that does not exist.
 
     `marked` is the text with git's conflict markers, `collisions` the colliding lines; None and empty where the files
     cannot be merged as text.
@@ -49,7 +49,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """A patch on another tree. `tree` is the merged tree, None where there are conflicts; `best` is that tree with all
+    """A patch on another tree. `tree` is the merged tree, None if there are conflicts; `best` is that tree with all
     that merges in it, conflicting texts with their markers, and other conflicts as the tree merged onto has them.
 
     `renames` are the files that have another name there: the patch's name and the one its change went to.
@@ -94,7 +94,7 @@ class Picker:
     def merge(self, before: str, after: str, onto: str) -> Merge:
         """Merge the change from tree `before` to tree `after` onto the tree `onto`; new objects stay in memory.
 
-        Raises `MissingObject` where the content of a touched file is not to be had.
+        Raises `MissingObject` if the content of a touched file is not available.
         """
         return _Merging(self, self._objects, before, after, onto).run()
 
@@ -116,7 +116,7 @@ class Picker:
         return found
 
     def gone_to(self, path: bytes, entry: Entry, before: str, onto: str) -> bytes | None:
-        """Where a file of `before` that is not in `onto` went; None where it is just gone."""
+        """Where a file of `before` that is not in `onto` went; None if it is just gone."""
         if self._moved is not None:
             return self._moved.get(path)
         come = self._new.get((before, onto))

@@ -21,8 +21,8 @@ _LOOK = 200  # lines in which a NUL tells a binary file
 class PathEdit:
     """What a patch changes at one path: what stood there and what stands there now, and the edits between their lines.
 
-    `edits` is None where one side is no text. `spans` are the hunks' lines in the old file: the first and the one
-    behind the last, context included; empty where the patch is not read here.
+    `edits` is None where one side is not a text. `spans` are the hunks' lines in the old file: the first and the one
+    after the last, context included; empty if the patch is not read here.
     """
 
     path: bytes
@@ -72,7 +72,7 @@ class OwnEdits:
         return found if text else None
 
     def between(self, old: Slot, new: Slot) -> tuple[Edit, ...]:
-        """The edits between two texts; none where one of the two is no text. Every pair is compared once."""
+        """The edits between two texts; none where one of the two is not a text. Every pair is compared once."""
         before, after = self.lines(old), self.lines(new)
         if old is None or new is None or before is None or after is None:
             return ()

@@ -33,9 +33,9 @@ _known: WeakKeyDictionary[Objects, dict[tuple[str, str], float]] = WeakKeyDictio
 def find_rename(
     objects: Objects, gone: Entry, path: bytes, candidates: Mapping[bytes, Entry]
 ) -> tuple[bytes, float] | None:
-    """Which of the new files a file that is gone has become, and how like it is; None where none is half like it.
+    """Which of the new files a file that is gone has become, and how like it is; None if none is half like it.
 
-    Candidates whose content is not here are left out. Raises `MissingObject` where the gone file's content is missing.
+    Candidates whose content is not here are left out. Raises `MissingObject` if the gone file's content is missing.
     """
     if gone[0] not in _REGULAR:
         return None

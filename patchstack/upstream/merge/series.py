@@ -41,7 +41,7 @@ class Verdicts:
 @dataclass(frozen=True, slots=True)
 class _File:
     """A path on its way: what stands there, its lines where it is a text, and the edits that lead to them from the
-    series' own version (of no meaning where one of the two is not there)."""
+    series' own version (of no meaning where one of the two does not exist)."""
 
     slot: Slot
     lines: Lines | None
@@ -130,7 +130,7 @@ class Carrier:
         return file
 
     def _merged(self, index: int, given: tuple[_File, ...]) -> tuple[tuple[_File, ...], _Verdict]:
-        """A patch onto what it finds; where it does not merge, it is passed over."""
+        """A patch onto what it finds; if it does not merge, it is passed over."""
         return self._tried(index, given, lay=False)
 
     def _laid(self, index: int, given: tuple[_File, ...]) -> tuple[tuple[_File, ...], _Verdict]:

@@ -98,7 +98,7 @@ def merge_texts(
     union: bool = False,
     found: tuple[Sequence[Edit], Sequence[Edit]] | None = None,
 ) -> TextMerge:
-    """Merge three texts. `labels` stand behind the conflict markers; `found` are the edits from the base to either
+    """Merge three texts. `labels` follow the conflict markers; `found` are the edits from the base to either
     side, where they are known.
 
     With `union` a collision is settled: where both sides only inserted, both insertions are kept, ours first; else ours
