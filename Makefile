@@ -33,11 +33,14 @@ contract: $(VENV)/.installed  ## imports run downward only
 
 docs: $(VENV)/.installed   ## write the generated reference and the screens in the docs
 	$(BIN)/python ci/architecture.py
+	$(BIN)/python ci/pictures.py
 	$(BIN)/python ci/reference.py
 	$(BIN)/python ci/gate_kinds.py
 	$(BIN)/python ci/screens.py
 	$(BIN)/python ci/step_summary.py
 	$(BIN)/python ci/schemas.py
+	$(BIN)/python ci/documents.py
+	$(BIN)/python ci/error_codes.py
 
 workflows: $(VENV)/.installed  ## actionlint and zizmor: this repository's workflows, and those of the docs
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/actionlint
@@ -68,11 +71,14 @@ $(VENV)/.site: ci/requirements/site.txt
 
 check: lint types contract workflows   ## lint, types, import contract, workflows, and that reference and screens are up to date
 	$(BIN)/python ci/architecture.py --check
+	$(BIN)/python ci/pictures.py --check
 	$(BIN)/python ci/reference.py --check
 	$(BIN)/python ci/gate_kinds.py --check
 	$(BIN)/python ci/screens.py --check
 	$(BIN)/python ci/step_summary.py --check
 	$(BIN)/python ci/schemas.py --check
+	$(BIN)/python ci/documents.py --check
+	$(BIN)/python ci/error_codes.py --check
 
 fuzz: $(VENV)/.installed   ## the apply fuzz against git, long (FUZZ=20000 examples)
 	PATCHSTACK_FUZZ_EXAMPLES=$(or $(FUZZ),20000) $(BIN)/python -m pytest tests/fuzz
