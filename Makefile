@@ -38,6 +38,7 @@ docs: $(VENV)/.installed   ## write the generated reference and the screens in t
 	$(BIN)/python ci/gate_kinds.py
 	$(BIN)/python ci/screens.py
 	$(BIN)/python ci/step_summary.py
+	$(BIN)/python ci/other_tools.py
 	$(BIN)/python ci/schemas.py
 	$(BIN)/python ci/documents.py
 	$(BIN)/python ci/error_codes.py

@@ -316,6 +316,18 @@ class EngineRefused(MissingError):
     code = "PS0511"
 
 
+class EngineNotNamed(MissingError):
+    """No engine was named."""
+
+    code = "PS0518"
+
+
+class NoServersHere(MissingError):
+    """The engine runs no servers."""
+
+    code = "PS0519"
+
+
 class BuildPlanRefused(UsageError):
     """The build cannot be done so."""
 
@@ -464,6 +476,18 @@ class FigureUnwritable(NotHeldError):
     """A figure cannot be written."""
 
     code = "PS0804"
+
+
+class ServingRecordDamaged(NotHeldError):
+    """The record of a serving run is damaged."""
+
+    code = "PS0806"
+
+
+class ServingFailed(MissingError):
+    """The serving run failed."""
+
+    code = "PS0807"
 
 
 class TraceUnreadable(MissingError):

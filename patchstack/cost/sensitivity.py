@@ -262,7 +262,7 @@ def _slope(result: Result, name: str, one: Input) -> float:
 def vary(results: Sequence[Result], text: str, points: int = 5) -> tuple[Variation, ...]:
     """Return results over a range of an input that they have: `bandwidth=200..300` (GB/s), `streams=1..256`.
 
-    Raises `UsageError` for what is not a such range, and for an input that no result has.
+    Raises `UsageError` for what is not such a range, and for an input that no result has.
     """
     names = list(dict.fromkeys(name for one in results for name in one.inputs))
     hint = f"INPUT=LOW..HIGH with an input of {', '.join(names)}; for example {_example(results)}"

@@ -37,3 +37,8 @@ def test_a_page_prints_what_it_shows(page: Path) -> None:
 def test_every_console_block_of_these_pages_comes_from_a_run(page: Path) -> None:
     text = (ROOT / page).read_text("utf-8")
     assert text.count("```console\n") == len(re.findall(r"<!-- run(?:: \d+…\d+)? -->\n```console\n", text))
+
+
+def test_the_table_of_other_tools_says_what_they_do() -> None:
+    command = [sys.executable, str(ROOT / "ci" / "other_tools.py"), "--check"]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
