@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import JobCannotStart, JobRefused, ProgramMissing
+from patchstack.errors import MissingError
 
 _KEPT = ("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME")
 _KEPT_FOR_NETWORK = (
@@ -108,11 +109,13 @@ def run(
                 pass_fds=tuple(hold),
             )
     except ValueError as error:
-        raise UsageError(f"{args[0]} cannot be run: {error}") from error
+        raise JobRefused(f"{args[0]} cannot be run: {error}") from error
     except FileNotFoundError as error:
         if cwd is not None and not cwd.is_dir():
-            raise MissingError(f"cannot run {args[0]}: {cwd} is no directory") from error
-        raise MissingError(f"{args[0]} is not installed here", hint=f"install {args[0]} and put it on PATH") from error
+            raise JobCannotStart(f"cannot run {args[0]}: {cwd} is no directory") from error
+        raise ProgramMissing(
+            f"{args[0]} is not installed here", hint=f"install {args[0]} and put it on PATH"
+        ) from error
     try:
         if on_stderr is None:
             out, err = child.communicate(stdin if child.stdin is not None else None, timeout=timeout)
@@ -246,7 +249,9 @@ def attached(args: Sequence[str]) -> int:
     try:
         return subprocess.run(list(args), check=False).returncode
     except FileNotFoundError as error:
-        raise MissingError(f"{args[0]} is not installed here", hint=f"install {args[0]} and put it on PATH") from error
+        raise ProgramMissing(
+            f"{args[0]} is not installed here", hint=f"install {args[0]} and put it on PATH"
+        ) from error
 
 
 def _communicate_streaming(

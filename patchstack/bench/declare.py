@@ -11,7 +11,7 @@ from typing import Any
 from patchstack.bench.judge import Demand, Row
 from patchstack.bench.registry import KINDS, PRESETS
 from patchstack.bench.workload import DECIDING, Workload, chosen_rows, read_workload
-from patchstack.errors import ConfigError, UsageError
+from patchstack.causes import BadValue, SettingsRefused, SettingsUnusable, UnknownName
 from patchstack.observe.declared import values_of_options
 from patchstack.observe.models import read_models
 from patchstack.workspace import Workspace
@@ -53,7 +53,7 @@ def read_workloads(workspace: Workspace) -> dict[str, Declared]:
             wanted = Demand(demand) if demand is not None else None
             found[name] = Declared(kind=kind, workload=workload, rows=rows, why=why or "", demand=wanted)
     if problems:
-        raise ConfigError(f"{workspace.path.name} cannot be used", problems=problems)
+        raise SettingsUnusable(f"{workspace.path.name} cannot be used", problems=problems)
     return found
 
 
@@ -66,7 +66,7 @@ def chosen_workload(name: str, workspace: Workspace | None, *, model: str | None
     declared = read_workloads(workspace) if workspace is not None else {}
     if name in declared:
         if settings or model:
-            raise UsageError(
+            raise SettingsRefused(
                 f"workload {name} is declared in {workspace.path if workspace else ''}: it takes no settings here",
                 hint=f"its settings are policy; --workload {declared[name].kind} takes any",
             )
@@ -78,7 +78,7 @@ def chosen_workload(name: str, workspace: Workspace | None, *, model: str | None
     if name not in PRESETS and name not in KINDS:
         near = difflib.get_close_matches(name, known, 1)
         perhaps = f"perhaps you meant {near[0]}; " if near else ""
-        raise UsageError(f"there is no workload {name}", hint=f"{perhaps}there are {', '.join(dict.fromkeys(known))}")
+        raise UnknownName(f"there is no workload {name}", hint=f"{perhaps}there are {', '.join(dict.fromkeys(known))}")
     kind_name, preset = PRESETS.get(name, (name, {}))
     return _of_options(name, kind_name, preset, workspace, model=model, settings=settings)
 
@@ -103,7 +103,7 @@ def _of_options(
         if not equals or key not in known:
             near = difflib.get_close_matches(key, known, 1)
             perhaps = f"perhaps you meant {near[0]}; " if near else ""
-            raise UsageError(
+            raise BadValue(
                 f"--set {text}: {'written as NAME=VALUE' if not equals else f'workload {name} has no setting {key}'}",
                 hint=f"{perhaps}there are {', '.join(known)}",
             )
@@ -116,7 +116,7 @@ def _of_options(
         options["model"] = model_file(model, workspace)
     if missing := [key for key, setting in known.items() if setting.must_be_given and key not in options]:
         words = ["--model FILE" if key == "model" else f"--set {key}=VALUE" for key in missing]
-        raise UsageError(f"workload {name} needs {' and '.join(words)}")
+        raise SettingsRefused(f"workload {name} needs {' and '.join(words)}")
     values, refuse = values_of_options((*kind.settings, *DECIDING), options)
     refuse()
     workload = kind.make(name, values)
@@ -139,4 +139,4 @@ def _parsed(option: Any, key: str, text: str) -> Any:
             return {"true": True, "false": False}[text]
         return option(text) if option in (int, float, str, Path) else text
     except (ValueError, KeyError) as error:
-        raise UsageError(f"--set {key}={text}: that is no {option.__name__}") from error
+        raise BadValue(f"--set {key}={text}: that is no {option.__name__}") from error

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from patchstack.errors import MissingError
+from patchstack.causes import NoComparison
 
 if TYPE_CHECKING:
     import sqlite3
@@ -121,7 +121,7 @@ def _opened(file: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
                 database.execute(_TABLE)
             yield database
     except (sqlite3.Error, OSError) as error:
-        raise MissingError(
+        raise NoComparison(
             f"the history of this machine cannot be used: {file}: {error}",
             hint="it is only a history: remove the file, and it begins anew",
         ) from error

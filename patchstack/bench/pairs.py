@@ -22,8 +22,9 @@ from patchstack.bench.plan import Plan
 from patchstack.bench.registry import KINDS
 from patchstack.bench.watch import Watch, Watched, thrown
 from patchstack.bench.workload import Figures, Workload
+from patchstack.causes import ComparisonDamaged
 from patchstack.document import Document, Part
-from patchstack.errors import ConfigError, Exit, PatchstackError
+from patchstack.errors import Exit, PatchstackError
 from patchstack.evidence.origin import Origin, Source
 from patchstack.evidence.store import Observations
 from patchstack.files.atomic import replace_file
@@ -134,7 +135,7 @@ def _run_pair(
         record = RunRecord(slot=slot, key=observation.key, output=_digest(observation), watched=seen())
         if slot in earlier:
             if (earlier[slot].key, earlier[slot].output) != (record.key, record.output):
-                raise ConfigError(f"run {slot} of pair {number} is not the one that its record names")
+                raise ComparisonDamaged(f"run {slot} of pair {number} is not the one that its record names")
             record = earlier[slot]
         runs.append(record)
         found[slot] = _figures(workload, observation, number, slot)
@@ -205,11 +206,11 @@ def read_record(plan: Plan, directory: Path, number: int) -> PairRecord | None:
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is damaged: {error}") from error
+        raise ComparisonDamaged(f"{path} is damaged: {error}") from error
     slots = tuple(run.slot for run in record.runs)
     wanted = (plan.comparison, number, plan.coin(number), order(plan, plan.coin(number)))
     if (record.comparison, record.number, record.coin, slots) != wanted:
-        raise ConfigError(f"{path} does not fit the plan: it was changed after it was made")
+        raise ComparisonDamaged(f"{path} does not fit the plan: it was changed after it was made")
     return record
 
 

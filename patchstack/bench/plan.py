@@ -10,8 +10,8 @@ import msgspec
 from patchstack.bench.judge import Demand, Row, Rule
 from patchstack.bench.workload import Workload
 from patchstack.canonical import canonical
+from patchstack.causes import ComparisonDamaged, NoComparison
 from patchstack.document import Document, Part
-from patchstack.errors import ConfigError, MissingError
 from patchstack.files.atomic import replace_file
 
 PLAN = "plan.json"
@@ -111,7 +111,7 @@ def read_plan(directory: Path) -> Plan:
     try:
         plan = msgspec.json.decode(path.read_bytes(), type=Plan)
     except OSError as error:
-        raise MissingError(
+        raise NoComparison(
             f"there is no comparison in {directory}: {error.strerror}", hint="patchstack bench list names them"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from patchstack.causes import SettingsUnusable
 from patchstack.checks.model import Check
 from patchstack.checks.registry import KINDS, kind_of
-from patchstack.errors import ConfigError
 from patchstack.workspace import SeriesConfig, parse_time
 from patchstack.workspace.mapping import Node
 
@@ -27,7 +27,7 @@ def read_checks(config: SeriesConfig) -> tuple[Check, ...]:
             given.complaining_to(problems).complain("name", f"there are two checks named {check.name}")
         found.append(check)
     if problems:
-        raise ConfigError(f"the checks of {config.name} cannot be used", problems=problems)
+        raise SettingsUnusable(f"the checks of {config.name} cannot be used", problems=problems)
     return tuple(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from patchstack.causes import EngineNotNamed
 from patchstack.checks.bound import TookTooLong, at_most
 from patchstack.checks.kind import View
 from patchstack.checks.model import Check, CheckRow, Found, TreeFile
@@ -28,7 +29,7 @@ OpenEngine = Callable[[], Engine]
 
 def no_engine() -> Engine:
     """Raise `MissingError`: there is no engine to run commands on."""
-    raise MissingError("no engine was named for commands", hint="--engine host, or docker")
+    raise EngineNotNamed("no engine was named for commands", hint="--engine host, or docker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

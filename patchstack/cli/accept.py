@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import OptionConflict, ProgramMissing, SigningRefused
 from patchstack.cli.checks import engine_of
 from patchstack.cli.complete import complete_suite, complete_variant
 from patchstack.cli.failures import talk, tell_longest
@@ -26,7 +27,6 @@ from patchstack.cli.options import (
     work_alone,
 )
 from patchstack.cli.proving import proving_machine
-from patchstack.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -119,9 +119,9 @@ def _begin(key: Path | None, workspace: Path | None, ref: str, *, dry_run: bool)
     Raises `UsageError` for a key that does not exist, `MissingError` without a program that signs.
     """
     if key is not None and not key.is_file():
-        raise UsageError(f"there is no key {key}", hint="ssh-keygen -t ed25519 -f KEY makes one")
+        raise SigningRefused(f"there is no key {key}", hint="ssh-keygen -t ed25519 -f KEY makes one")
     if key is not None and shutil.which("ssh-keygen") is None:
-        raise MissingError("--sign needs ssh-keygen, which is not installed here", hint="install OpenSSH's client")
+        raise ProgramMissing("--sign needs ssh-keygen, which is not installed here", hint="install OpenSSH's client")
     if not dry_run:
         work_alone(workspace, f"patchstack accept {ref}")
 
@@ -164,7 +164,7 @@ def _terms(
     from patchstack.workflow.candidate.new_gates import brought, read_brings
 
     if without_gates and suite is not None:
-        raise UsageError("--without-gates and --suite exclude each other")
+        raise OptionConflict("--without-gates and --suite exclude each other")
     suites = read_suites(workspace)
     chosen = None if without_gates else find_suite(suites, suite, workspace.path)
     brings = read_brings(brought(way), suites, switch_unproven, asked=chosen.name if chosen is not None else None)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import BadPath, OptionConflict
 from patchstack.cli.complete import complete_number, complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import PatchesOption, StripOption, WorkspaceOption, one_series, the_workspace
-from patchstack.errors import UsageError
 from patchstack.report.text import counted, patch_count
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ def apply_command(
     directory = Path(last)
     if resume:
         if names or patches or check or at is not None or json or strip is not None:
-            raise UsageError("--resume takes a directory and nothing else", hint="patchstack apply --resume DIR")
+            raise OptionConflict("--resume takes a directory and nothing else", hint="patchstack apply --resume DIR")
         _finish(directory)
         return
     if len(names) > 1 or (names and patches):
-        raise UsageError("give one series (or --patches DIR) and one directory")
+        raise OptionConflict("give one series (or --patches DIR) and one directory")
     if patches is not None and workspace is not None:
-        raise UsageError("give --patches or --workspace, not both")
+        raise OptionConflict("give --patches or --workspace, not both")
     series = _series(names, patches, workspace)
     series = series if at is None else series.up_to(at)
     _show(series.name, directory, materialize(series, directory, check=check, strip=strip), check=check, json=json)
@@ -76,7 +76,7 @@ def _finish(directory: Path) -> None:
     from patchstack.files.journal import resume
 
     if not directory.is_dir():
-        raise UsageError(f"{directory} is not a directory")
+        raise BadPath(f"{directory} is not a directory")
     count = resume(directory)
     print(f"finished: {count} paths" if count else f"nothing to finish in {directory}")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import AmbiguousName, BadValue, OptionConflict
 from patchstack.cli.complete import complete_number, complete_series, complete_variant
 from patchstack.cli.failures import talk
 from patchstack.cli.options import (
@@ -23,7 +24,7 @@ from patchstack.cli.options import (
     open_cache,
     open_chosen_engine,
 )
-from patchstack.errors import Exit, UsageError
+from patchstack.errors import Exit
 from patchstack.files.places import cache_places
 
 if TYPE_CHECKING:
@@ -85,10 +86,10 @@ def bisect_command(
 
     command = _words(run)
     if to is not None and (good is not None or bad is not None):
-        raise UsageError("--good and --bad name patches: they do not go with --to")
+        raise OptionConflict("--good and --bad name patches: they do not go with --to")
     configs = chosen_series([series] if series else [], workspace, patches=patches, upstream=upstream, pin=pin)
     if len(configs) > 1:
-        raise UsageError("which series?", hint=f"name one of {', '.join(one.name for one in configs)}")
+        raise AmbiguousName("which series?", hint=f"name one of {', '.join(one.name for one in configs)}")
     with naming_clones(configs[0]):
         row = row_of(configs[0], open_cache(offline=offline), to, good=good, bad=bad)
     talk(row.what)
@@ -112,9 +113,9 @@ def _words(text: str) -> list[str]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise UsageError(f"--run {text}: {error}") from error
+        raise BadValue(f"--run {text}: {error}") from error
     if not words:
-        raise UsageError("--run CMD is missing", hint="--run 'make test', say: it exits 0 where all is well")
+        raise BadValue("--run CMD is missing", hint="--run 'make test', say: it exits 0 where all is well")
     return words
 
 
@@ -125,7 +126,7 @@ def _seconds(text: str | None) -> float:
         return 24 * 3600.0
     seconds = parse_time(text)
     if not seconds:
-        raise UsageError(f"--time {text} is no time", hint="--time 90s, 30m or 4h")
+        raise BadValue(f"--time {text} is no time", hint="--time 90s, 30m or 4h")
     return seconds
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from patchstack.causes import BadValue, OptionConflict
 from patchstack.cli.complete import complete_number, complete_series, complete_variant
 from patchstack.cli.failures import talk
 from patchstack.cli.options import (
@@ -27,7 +28,7 @@ from patchstack.cli.options import (
     open_cache,
     open_chosen_engine,
 )
-from patchstack.errors import Exit, UsageError
+from patchstack.errors import Exit
 from patchstack.files.places import cache_places
 from patchstack.report.text import counted
 
@@ -121,7 +122,7 @@ def build_command(
         _store(list_=list_, gc=gc, days=30.0 if older_than is None else older_than, json=json)
         return
     if older_than is not None:
-        raise UsageError("--older-than without --gc")
+        raise OptionConflict("--older-than without --gc")
     request = Request(
         cmake=parse_definitions(tuple(define or ()), "--define"),
         compile=parse_definitions(tuple(compile_define or ()), "--compile-define"),
@@ -147,7 +148,7 @@ def _source(
 
     clash = [name for name, value in given.items() if value is not None]
     if directory is not None and clash:
-        raise UsageError(f"--source is a whole tree: leave out {', '.join(clash)}")
+        raise OptionConflict(f"--source is a whole tree: leave out {', '.join(clash)}")
     cache = open_cache(offline=offline)
     if directory is not None:
         return source_of(directory, (), cache, None)
@@ -245,7 +246,7 @@ def _size(text: str | None) -> int | None:
         return None
     size = parse_size(text)
     if not size:
-        raise UsageError(f"--memory {text} is no size", hint="--memory 16GiB, say")
+        raise BadValue(f"--memory {text} is no size", hint="--memory 16GiB, say")
     return size
 
 
@@ -256,5 +257,5 @@ def _time(text: str | None) -> float | None:
         return None
     seconds = parse_time(text)
     if not seconds:
-        raise UsageError(f"--time {text} is no time", hint="--time 90s, 30m or 4h")
+        raise BadValue(f"--time {text} is no time", hint="--time 90s, 30m or 4h")
     return seconds

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import BadValue, OptionConflict
 from patchstack.cli.checks import code_of, engine_of, show_checks, worst
 from patchstack.cli.each_series import each_series
 from patchstack.cli.failures import talk
@@ -23,7 +24,7 @@ from patchstack.cli.options import (
     naming_clones,
     open_cache,
 )
-from patchstack.errors import Exit, PatchstackError, UsageError
+from patchstack.errors import Exit, PatchstackError
 
 if TYPE_CHECKING:
     from patchstack.upstream.canary.result import Canary
@@ -94,18 +95,20 @@ def canary_command(
 def _check_options(*, strict: bool, blame: bool, svg: Path | None, forecast: bool, days: int) -> None:
     """Raise `UsageError` for options that do not go together."""
     if strict and not blame:
-        raise UsageError("--strict is for --blame", hint="both columns are shown without it; add --blame, or leave it")
+        raise OptionConflict(
+            "--strict is for --blame", hint="both columns are shown without it; add --blame, or leave it"
+        )
     if svg is not None and not forecast:
-        raise UsageError("--svg is for --forecast", hint="add --forecast")
+        raise OptionConflict("--svg is for --forecast", hint="add --forecast")
     if days < 1:
-        raise UsageError(f"--days {days} is no number of days")
+        raise BadValue(f"--days {days} is no number of days")
 
 
 def _one_series(configs: Sequence[SeriesConfig], pictures: Mapping[str, Path | None]) -> None:
     """Raise `UsageError` if a picture was asked for, and there are several series to draw."""
     for option, file in pictures.items():
         if file is not None and len(configs) > 1:
-            raise UsageError(
+            raise OptionConflict(
                 f"{option} is for one series", hint=f"name one of {', '.join(one.name for one in configs)}"
             )
     if pictures["--html"] is not None:

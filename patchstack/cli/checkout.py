@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import OptionConflict
 from patchstack.cli.complete import complete_number, complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
-from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
     from patchstack.series.mirror.checkout import CheckedOut
@@ -59,7 +59,7 @@ def checkout_command(
     from patchstack.workflow.checkout import CheckoutOrder, check_out_series
 
     if patch is not None and (at is not None or no_files):
-        raise UsageError("--patch goes neither with --at nor with --no-files")
+        raise OptionConflict("--patch goes neither with --at nor with --no-files")
     config = one_series(the_workspace(workspace), [series])
     order = CheckoutOrder(directory=directory, at=at, patch=patch, files=not no_files, clone=worktree_of, branch=branch)
     made = check_out_series(config, order, open_cache(offline=offline), talk)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import OptionConflict
 from patchstack.cli.failures import talk
 from patchstack.cli.options import nearest_workspace, open_chosen_engine
-from patchstack.errors import Exit, UsageError
+from patchstack.errors import Exit
 
 if TYPE_CHECKING:
     from patchstack.checks.model import CheckRow
@@ -34,11 +35,11 @@ RecordWhyOption = Annotated[
 def check_recording(configs: Sequence[SeriesConfig], name: str | None, why: str | None) -> None:
     """Raise `UsageError` for options that do not go together."""
     if why is not None and name is None:
-        raise UsageError("--why is for --record", hint="add --record NAME")
+        raise OptionConflict("--why is for --record", hint="add --record NAME")
     if name is not None and not (why or "").strip():
-        raise UsageError("--record needs --why", hint="--why TEXT is kept beside the sites")
+        raise OptionConflict("--record needs --why", hint="--why TEXT is kept beside the sites")
     if name is not None and len(configs) > 1:
-        raise UsageError("--record is for one series", hint="name the series whose check it is")
+        raise OptionConflict("--record is for one series", hint="name the series whose check it is")
 
 
 def engine_of(spec: str | None, workspace: Path | None) -> OpenEngine:

@@ -12,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from patchstack.errors import Exit, NotHeldError
+from patchstack.causes import DemoFailed
+from patchstack.errors import Exit
 
 _DOES_NOT_HOLD, _MISSING, _INVALID = int(Exit.DOES_NOT_HOLD), int(Exit.MISSING), int(Exit.INVALID)
 
@@ -42,7 +43,7 @@ def demo_command(
             key = tour.gate(engine)
             tour.accept(engine)
     if tour.wrong:
-        raise NotHeldError("the demo did not go as told", problems=tour.wrong)
+        raise DemoFailed("the demo did not go as told", problems=tour.wrong)
     typed = typed_as()
     there = f"cd {shlex.quote(str(demo.root.absolute()))}"
     print(f"Look around: {there}; git -C fork log --oneline; {typed} verify --json")

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from patchstack.causes import InputUnreadable, NotWritable, OptionConflict
 from patchstack.cli.failures import talk
 from patchstack.cli.options import SeriesArgument, WorkspaceOption, the_workspace
-from patchstack.errors import Exit, MissingError, UsageError
+from patchstack.errors import Exit
 
 
 def docs_command(
@@ -33,7 +34,7 @@ def docs_command(
     from patchstack.workflow.metadata import read_series_metadata
 
     if check and output is None:
-        raise UsageError("--check needs a document", hint="--output FILE")
+        raise OptionConflict("--check needs a document", hint="--output FILE")
     found = the_workspace(workspace)
     beside = output.resolve().parent if output is not None else Path.cwd()
     tables = {
@@ -61,7 +62,7 @@ def _read(document: Path) -> str:
         return document.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
         hint = "name a document that is there"
-        raise UsageError(f"{document} cannot be read: {error.strerror}", hint=hint) from error
+        raise InputUnreadable(f"{document} cannot be read: {error.strerror}", hint=hint) from error
 
 
 def _write(document: Path, text: str) -> None:
@@ -70,5 +71,5 @@ def _write(document: Path, text: str) -> None:
     try:
         replace_file(document, text.encode("utf-8", "surrogateescape"))
     except OSError as error:
-        raise MissingError(f"{document} cannot be written: {error.strerror}; nothing was changed") from error
+        raise NotWritable(f"{document} cannot be written: {error.strerror}; nothing was changed") from error
     print(f"{document}: written")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import BadValue, OptionConflict
 from patchstack.cli.complete import complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import WorkspaceOption, one_series, open_cache, the_workspace, work_alone
-from patchstack.errors import UsageError
 from patchstack.report.text import counted
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ def export_command(
     """Write the series and its lock from the fork: one commit is one patch, the same bytes on every machine."""
     if output is not None:
         if dry_run or renumber or discard_edits or same or json:
-            raise UsageError("-o writes a copy: it goes with --form alone")
+            raise OptionConflict("-o writes a copy: it goes with --form alone")
         _copy(one_series(the_workspace(workspace), series or ()), output, form)
         return
     if form is not None:
-        raise UsageError("--form goes with -o", hint="the form of the series itself is form: in patchstack.yaml")
+        raise OptionConflict("--form goes with -o", hint="the form of the series itself is form: in patchstack.yaml")
     from patchstack.workflow.export import plan_from_fork
 
     if not dry_run:
@@ -91,7 +91,7 @@ def _copy(config: SeriesConfig, directory: Path, form: str | None) -> None:
 
     form = form or PLAIN
     if form not in FORMS:
-        raise UsageError(f"--form {form} is no form", hint="plain or anchored")
+        raise BadValue(f"--form {form} is no form", hint="plain or anchored")
     loaded = configured_series(config)
     sources = open_sources(open_cache(offline=False), upstream=config.upstream, pin=config.pin, series=loaded)
     copied = copy_series(
@@ -113,6 +113,6 @@ def _pairs(texts: list[str]) -> dict[int, str]:
     for text in texts:
         number, equals, commit = text.partition("=")
         if not (equals and number.isdigit() and len(commit) >= 4):
-            raise UsageError(f"--same {text} is not N=COMMIT", hint="for example --same 41=3f9c2ab1")
+            raise BadValue(f"--same {text} is not N=COMMIT", hint="for example --same 41=3f9c2ab1")
         pairs[int(number)] = commit
     return pairs

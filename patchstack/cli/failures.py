@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from patchstack.causes import MachineRefused
+from patchstack.causes import NotWritable
 from patchstack.errors import Exit, MissingError, PatchstackError
 from patchstack.files.places import cache_directory
 from patchstack.report.streams import coded, manners, paint_words, printing, quiet
@@ -45,6 +45,8 @@ def _guarded(command: Callable[[], object]) -> int:
             return int(Exit.MISSING)
         where = f"{os.fsdecode(error.filename)[:200]}: " if isinstance(error.filename, str | bytes) else ""
         hint = "check that the disk has room and that you may read and write there"
+        from patchstack.causes import MachineRefused  # only now: every command would pay for it
+
         complain_of(MachineRefused(f"{where}{error.strerror or error}", hint=hint))
         return int(Exit.MISSING)
     except SystemExit as leaving:
@@ -69,8 +71,9 @@ def _in_cache(error: OSError) -> bool:
 
 
 def _cache_unusable(error: OSError) -> MissingError:
+
     failed = os.fsdecode(error.filename)
-    return MissingError(
+    return NotWritable(
         f"the cache directory {cache_directory()} cannot be used: {error.strerror or error}: {failed[:200]}",
         hint="let PATCHSTACK_CACHE name a directory that you may write to, on a disk with room",
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import ReasonMissing, UnknownName
 from patchstack.cli.complete import complete_gate, complete_suite, complete_variant
 from patchstack.cli.failures import complain, talk, tell_longest
 from patchstack.cli.gate_kind import AgainOption, ImageOption, kind_command
@@ -25,7 +26,6 @@ from patchstack.cli.options import (
     the_workspace,
 )
 from patchstack.cli.proving import connected
-from patchstack.errors import UsageError
 from patchstack.gates.registry import KINDS
 from patchstack.tasks import timed
 
@@ -159,7 +159,7 @@ def list_command(
         return
     rows = [[one.name, gate.name, gate.kind, f"{found.path}:{gate.line}"] for one in suites for gate in one.gates]
     if not rows:
-        raise UsageError(f"{found.path} has no suites", hint=NO_SUITES)
+        raise UnknownName(f"{found.path} has no suites", hint=NO_SUITES)
     titles = ("suite", "gate", "kind", "where")
     print_table(Table(titles=titles, rows=rows, styles={}, gives={"where": Give.MIDDLE}))
 
@@ -194,7 +194,9 @@ def record_command(
     from patchstack.workflow.gates import Asked, record_gate, suite_to_record
 
     if not why.strip():
-        raise UsageError("a reference without a reason is worth nothing", hint='--why "what changed, and why it may"')
+        raise ReasonMissing(
+            "a reference without a reason is worth nothing", hint='--why "what changed, and why it may"'
+        )
     found = the_workspace(workspace)
     whole, named = _suite(found, suite), tuple(because or ())
     chosen = suite_to_record(whole, gate, named)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import BadValue, GpuCheckFailed
 from patchstack.cli.failures import talk
 from patchstack.cli.lazy import STYLE
 from patchstack.cli.options import EngineOption, nearest_workspace, open_chosen_engine
-from patchstack.errors import Exit, NotHeldError, UsageError
+from patchstack.errors import Exit
 
 if TYPE_CHECKING:
     from patchstack.machine.ask import Reach
@@ -121,13 +122,13 @@ def unlock_command(
             if holder.standing is Standing.FREE:
                 print(f"{holder.place.path}: {holder.words}")
             elif holder.standing is not Standing.DEAD and not force:
-                raise NotHeldError(
+                raise GpuCheckFailed(
                     f"{holder.place.path}: {holder.words}", hint="--force takes it from its owner, who is not stopped"
                 )
             elif let_go_of(reached.ask, holder):
                 print(f"{holder.place.path}: let go of; {holder.words}")
             else:
-                raise NotHeldError(f"{holder.place.path}: it changed meanwhile", hint="run again")
+                raise GpuCheckFailed(f"{holder.place.path}: it changed meanwhile", hint="run again")
 
 
 @contextlib.contextmanager
@@ -141,7 +142,7 @@ def _reached(engine: str | None, image: str | None, lock: list[str] | None, *, g
     configured = os.environ.get("PATCHSTACK_ENGINE") or (workspace.engine if workspace is not None else None)
     spec = engine or configured or "host"
     if any(not path.startswith(("/", "~/")) for path in lock or ()):
-        raise UsageError("--lock is a directory of the machine that has the GPU: /PATH or ~/PATH")
+        raise BadValue("--lock is a directory of the machine that has the GPU: /PATH or ~/PATH")
     with contextlib.closing(open_chosen_engine(spec, None)) as chosen:
         reached = reach(chosen, lambda: open_chosen_engine(spec, None), image=image, gpus=gpus)
         places = tuple(Place(path=path) for path in lock or ())

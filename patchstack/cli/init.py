@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import AlreadyExists, OptionConflict
 from patchstack.cli.failures import talk
 from patchstack.cli.options import PatchesOption, StripOption, open_cache
-from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
     from patchstack.git.remote import Cache
@@ -47,11 +47,11 @@ def init_command(
     if adopt is not None:
         if patches is None or pin is None or fork is not None:
             hint = "--patches DIR --adopt CLONE --pin SHA"
-            raise UsageError("--adopt needs --patches and --pin, and makes the fork itself", hint=hint)
+            raise OptionConflict("--adopt needs --patches and --pin, and makes the fork itself", hint=hint)
         _adopt(cache, path, patches, adopt, upstream=upstream, pin=pin, name=name, branch=fork_ref, strip=strip)
         return
     if strip is not None:
-        raise UsageError("-p is for --adopt: without it the workspace keeps no depth", hint="add --adopt CLONE")
+        raise OptionConflict("-p is for --adopt: without it the workspace keeps no depth", hint="add --adopt CLONE")
     found, counted, next_step = _find(
         cache, fork=fork, fork_ref=fork_ref, upstream=upstream, pin=pin, patches=patches, name=name
     )
@@ -77,15 +77,15 @@ def _find(
 
     if fork is not None:
         if fork_ref is None:
-            raise UsageError("--fork needs --fork-ref", hint="--fork REPO --fork-ref BRANCH")
+            raise OptionConflict("--fork needs --fork-ref", hint="--fork REPO --fork-ref BRANCH")
         found = from_fork(cache, fork=fork, fork_ref=fork_ref, upstream=upstream, pin=pin, name=name, patches=patches)
         return found, "commits above it", f"patchstack export {found.config.name}"
     if patches is not None:
         if upstream is None or pin is None:
-            raise UsageError("--patches needs --upstream and --pin", hint="--patches DIR --upstream REPO --pin SHA")
+            raise OptionConflict("--patches needs --upstream and --pin", hint="--patches DIR --upstream REPO --pin SHA")
         found = from_patches(cache, patches=patches, upstream=upstream, pin=pin, name=name)
         return found, "patches", f"patchstack verify {found.config.name} --apply-only"
-    raise UsageError("from what?", hint="--fork REPO --fork-ref BRANCH, or --patches DIR --upstream REPO --pin SHA")
+    raise OptionConflict("from what?", hint="--fork REPO --fork-ref BRANCH, or --patches DIR --upstream REPO --pin SHA")
 
 
 def _adopt(
@@ -110,7 +110,7 @@ def _adopt(
 
     name = name or series_name(patches.resolve().name)
     if path.exists() and any(series.name == name for series in read_workspace(path).series):
-        raise UsageError(f"{path} has a series {name} already", hint="give another name with --name")
+        raise AlreadyExists(f"{path} has a series {name} already", hint="give another name with --name")
     done = adopt(
         cache,
         patches=patches,

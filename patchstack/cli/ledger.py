@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import OptionConflict
 from patchstack.cli.complete import complete_decision, complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import (
@@ -20,7 +21,7 @@ from patchstack.cli.options import (
     the_workspace,
     work_alone,
 )
-from patchstack.errors import Exit, UsageError
+from patchstack.errors import Exit
 from patchstack.report.streams import terminal
 
 if TYPE_CHECKING:
@@ -104,9 +105,9 @@ def ledger_command(
         name for name, given in (("--show", show), ("--check", check), ("--audit", audit), ("--sign", sign)) if given
     ]
     if len(asked) > 1 or (asked and words):
-        raise UsageError(f"{asked[0]} is a question of its own: leave out {' '.join(asked[1:] or words or ())}")
+        raise OptionConflict(f"{asked[0]} is a question of its own: leave out {' '.join(asked[1:] or words or ())}")
     if (diff and show is None) or (key is not None and sign is None) or ((signers or require_signed) and not check):
-        raise UsageError("--diff needs --show, --key needs --sign, --signers and --require-signed need --check")
+        raise OptionConflict("--diff needs --show, --key needs --sign, --signers and --require-signed need --check")
     if check:
         _check(the_workspace(workspace), signers, require_signed=require_signed, json=json, details=details)
     elif audit is not None:
@@ -126,7 +127,7 @@ def _check(workspace: Workspace, signers: str | None, *, require_signed: bool, j
     from patchstack.workflow.ledger.signers import find_signers
 
     if require_signed and signers is None:
-        raise UsageError(
+        raise OptionConflict(
             "--require-signed needs the list of those who may sign", hint="--signers origin/main, or a file"
         )
     listed = find_signers(signers, workspace.root) if signers is not None else None
@@ -169,7 +170,7 @@ def _sign(workspace: Workspace, named: str, key: Path | None) -> None:
     from patchstack.workflow.candidate.candidate import ledger_directory
 
     if key is None:
-        raise UsageError("--sign needs a key", hint="--key ~/.ssh/id_ed25519")
+        raise OptionConflict("--sign needs a key", hint="--key ~/.ssh/id_ed25519")
     ledger = Ledger(ledger_directory(workspace.root))
     path = sign(ledger.named(named), ledger.directory, key)
     print(path)

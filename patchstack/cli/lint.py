@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import SettingsUnusable
 from patchstack.cli.checks import checked, code_of, engine_of, show_checks, worst
 from patchstack.cli.failures import complain_of
 from patchstack.cli.options import (
@@ -23,7 +24,7 @@ from patchstack.cli.options import (
     naming_clones,
     open_cache,
 )
-from patchstack.errors import ConfigError, Exit, PatchstackError
+from patchstack.errors import Exit, PatchstackError
 from patchstack.tasks import task
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _linted(config: SeriesConfig, cache: Cache) -> LintResult:
 
     problems = waiver_problems(config.waive)
     if problems:
-        raise ConfigError(f"the waivers of {config.name} cannot be used", problems=problems)
+        raise SettingsUnusable(f"the waivers of {config.name} cannot be used", problems=problems)
     series = configured_series(config)
     sources = open_sources(cache, upstream=config.upstream, pin=config.pin, series=series, beside=config.fork)
     series = series.at_depth(TreeOverlay(sources.objects, sources.base.tree))

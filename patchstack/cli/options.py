@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import AmbiguousName, NoWorkspace, OptionConflict
 from patchstack.cli.complete import complete_series
 from patchstack.cli.failures import talk
-from patchstack.errors import UsageError
 from patchstack.files.places import cache_directory, cache_places
 
 # What every command would import here, `--help` would wait for.
@@ -98,7 +98,7 @@ def workspace_file(path: Path | None) -> Path:
 
     found = path or find_workspace(Path.cwd())
     if found is None:
-        raise UsageError(
+        raise NoWorkspace(
             f"there is no {FILE_NAME} here or above",
             hint="patchstack init --fork REPO --fork-ref BRANCH writes one; "
             "or name a series by hand: --patches DIR --upstream REPO --pin SHA; or try patchstack demo",
@@ -170,7 +170,7 @@ def one_series(workspace: Workspace, names: Sequence[str]) -> SeriesConfig:
     """The one series meant. Raises `UsageError` where the workspace has several and none was named."""
     chosen = workspace.select(names)
     if len(chosen) > 1:
-        raise UsageError(
+        raise AmbiguousName(
             f"{workspace.path} has several series", hint=f"name one of {', '.join(series.name for series in chosen)}"
         )
     return chosen[0]
@@ -194,17 +194,23 @@ def chosen_series(
     if patches is None:
         given = [option for option, value in by_hand.items() if value is not None]
         if given:
-            raise UsageError(f"{', '.join(given)} without --patches", hint="they describe a series without a workspace")
+            raise OptionConflict(
+                f"{', '.join(given)} without --patches", hint="they describe a series without a workspace"
+            )
         configs = the_workspace(workspace).select(names)
         return configs if upstream is None else tuple(_with_upstream(config, upstream) for config in configs)
     if names or workspace is not None:
-        raise UsageError("give a series of the workspace or --patches, not both")
+        raise OptionConflict("give a series of the workspace or --patches, not both")
     if pin is None:
-        raise UsageError("--patches needs --pin", hint="--pin SHA is the upstream commit the series is made against")
+        raise OptionConflict(
+            "--patches needs --pin", hint="--pin SHA is the upstream commit the series is made against"
+        )
     if upstream is None and fork is None:
-        raise UsageError("--patches needs --upstream", hint="--upstream REPO is a clone, or the URL, that has the pin")
+        raise OptionConflict(
+            "--patches needs --upstream", hint="--upstream REPO is a clone, or the URL, that has the pin"
+        )
     if (fork is None) != (fork_ref is None):
-        raise UsageError("--fork and --fork-ref go together", hint="--fork REPO --fork-ref REF")
+        raise OptionConflict("--fork and --fork-ref go together", hint="--fork REPO --fork-ref REF")
     return (
         SeriesConfig(
             name=patches.resolve().name,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import OptionConflict
 from patchstack.cli.complete import complete_series
 from patchstack.cli.failures import talk
 from patchstack.cli.options import (
@@ -19,7 +20,6 @@ from patchstack.cli.options import (
     chosen_series,
     open_cache,
 )
-from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
     from patchstack.series.mirror.refresh import Refreshed
@@ -52,7 +52,7 @@ def refresh_command(
     *names, last = words
     configs = chosen_series(names, workspace, patches=patches, upstream=upstream, pin=pin)
     if len(configs) > 1:
-        raise UsageError("refresh takes one series", hint=f"name one of {', '.join(one.name for one in configs)}")
+        raise OptionConflict("refresh takes one series", hint=f"name one of {', '.join(one.name for one in configs)}")
     [config] = configs
     series = configured_series(config)
     sources = open_sources(open_cache(offline=offline), upstream=config.upstream, pin=config.pin, series=series)

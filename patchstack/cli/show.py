@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import BadValue, OptionConflict
 from patchstack.cli.complete import complete_series_or_number
 from patchstack.cli.failures import talk
 from patchstack.cli.options import OfflineOption, WorkspaceOption, one_series, open_cache, the_workspace
-from patchstack.errors import MissingError, UsageError
+from patchstack.errors import MissingError
 
 if TYPE_CHECKING:
     from patchstack.report.show import ShownPatch
@@ -39,7 +40,7 @@ def show_command(
     from patchstack.series.status.status import examine
 
     if len(what) > 2:
-        raise UsageError(f"show takes a series and a number, not {' '.join(what)}", hint="one patch at a time")
+        raise OptionConflict(f"show takes a series and a number, not {' '.join(what)}", hint="one patch at a time")
     config = one_series(the_workspace(workspace), what[:-1])
     patch = _patch(config, what[-1])
     found = None
@@ -62,7 +63,7 @@ def _patch(config: SeriesConfig, which: str) -> PatchFile:
 
     found = configured_series(config).up_to(which).patches
     if not found:
-        raise UsageError(
+        raise BadValue(
             f"{config.name}: no patch has number 0", hint="0 is the pin; patchstack status --patches lists them"
         )
     return found[-1]

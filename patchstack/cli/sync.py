@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import AmbiguousName, BadValue
 from patchstack.cli.checks import engine_of
 from patchstack.cli.complete import complete_number, complete_series
 from patchstack.cli.failures import talk
@@ -21,7 +22,7 @@ from patchstack.cli.options import (
     open_cache,
     the_workspace,
 )
-from patchstack.errors import Exit, UsageError
+from patchstack.errors import Exit
 from patchstack.report.text import patch_count
 from patchstack.tasks import task
 
@@ -203,9 +204,9 @@ def _words(command: str | None) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:
-        raise UsageError(f"--exec {command!r}: {error}") from error
+        raise BadValue(f"--exec {command!r}: {error}") from error
     if not words:
-        raise UsageError("--exec names no command")
+        raise BadValue("--exec names no command")
     return words
 
 
@@ -229,7 +230,7 @@ def _suite(bench: SyncWorkspace) -> Suite | None:
     if bench.config.sync_suite is None:
         return None
     if bench.config.variant is None:
-        raise UsageError(
+        raise AmbiguousName(
             f"suite {bench.config.sync_suite} is to be run on a build of {bench.config.name}: of which variant?",
             hint=f"variant: NAME in {bench.workspace.path}, below the series",
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import BadValue, CloneNeeded, NothingToCompare, OptionConflict
 from patchstack.cli.checks import (
     ChecksOption,
     RecordOption,
@@ -37,7 +38,7 @@ from patchstack.cli.options import (
     naming_clones,
     open_cache,
 )
-from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
+from patchstack.errors import Exit, PatchstackError
 from patchstack.tasks import task
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def verify_command(
     )
     configs = _expecting(configs, expect) if expect is not None else configs
     if expect_tree is not None and len(configs) > 1:
-        raise UsageError("--expect-tree is for one series", hint="name the series it belongs to")
+        raise OptionConflict("--expect-tree is for one series", hint="name the series it belongs to")
     looked = _checking(configs, checks, record, why)
     cache, opened = open_cache(offline=offline), engine_of(engine, workspace)
     verified = functools.partial(prove, cache=cache, expect_tree=expect_tree, strip=strip)
@@ -105,10 +106,10 @@ def verify_command(
 def _check_expectations(expect: str | None, expect_tree: str | None, *, apply_only: bool, tree_only: bool) -> None:
     """Raise `UsageError` for options that do not go together."""
     if expect_tree is not None and not _TREE.match(expect_tree):
-        raise UsageError(f"--expect-tree {expect_tree} is not a full tree id of 40 hexadecimal digits")
+        raise BadValue(f"--expect-tree {expect_tree} is not a full tree id of 40 hexadecimal digits")
     if apply_only and (expect_tree is not None or tree_only or expect is not None):
         hint = "leave out --expect, --expect-tree and --tree-only, or it"
-        raise UsageError("--apply-only compares with nothing", hint=hint)
+        raise OptionConflict("--apply-only compares with nothing", hint=hint)
 
 
 def _checking(configs: Sequence[SeriesConfig], checks: bool, record: str | None, why: str | None) -> bool:
@@ -125,10 +126,10 @@ def _checking(configs: Sequence[SeriesConfig], checks: bool, record: str | None,
 def _expecting(configs: Sequence[SeriesConfig], expect: str) -> tuple[SeriesConfig, ...]:
     """The series, compared with this and nothing else. Raises `UsageError` for one that names no fork."""
     if expect not in ("fork", "lock"):
-        raise UsageError(f"--expect {expect} is neither fork nor lock")
+        raise BadValue(f"--expect {expect} is neither fork nor lock")
     without = [config.name for config in configs if config.fork is None]
     if expect == "fork" and without:
-        raise UsageError(
+        raise CloneNeeded(
             f"there is no fork to expect for {', '.join(without)}", hint="name fork and fork_ref in the workspace"
         )
     return tuple(replace(config, expect=expect) for config in configs)
@@ -168,7 +169,7 @@ def _reported(
         return Exit.DOES_NOT_HOLD
     if result.holds is None and not apply_only:
         complain_of(
-            MissingError(
+            NothingToCompare(
                 "nothing to compare the applied tree with",
                 hint=f"patchstack export {config.name} writes series.lock; or compare with the fork: --expect fork"
                 if config.listed and config.fork is not None

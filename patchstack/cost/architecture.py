@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from patchstack.causes import CostUnknown, ModelFileUnreadable
 from patchstack.cost.model import Model
-from patchstack.errors import MissingError, UsageError
 
 
 class Kind(StrEnum):
@@ -155,7 +155,7 @@ def read_layout(model: Model) -> Layout:
     """
     architecture = model.architecture
     if architecture not in KNOWN:
-        raise MissingError(
+        raise CostUnknown(
             f"{model.path}: the memory of the architecture {architecture!r} is not known",
             hint="'patchstack cost weights' does not need it",
         )
@@ -164,7 +164,7 @@ def read_layout(model: Model) -> Layout:
     blocks = model.blocks
     draft = model.number("nextn_predict_layers", 0) if architecture in _DRAFTING else 0
     if draft >= blocks:
-        raise UsageError(f"{model.path}: {draft} of {blocks} layers are for drafting")
+        raise ModelFileUnreadable(f"{model.path}: {draft} of {blocks} layers are for drafting")
     heads = model.per_layer("attention.head_count", blocks, 0)
     kv_heads = (
         heads if model.value("attention.head_count_kv") is None else model.per_layer("attention.head_count_kv", blocks)
@@ -307,7 +307,9 @@ def _head_sizes(model: Model, heads: Sequence[int], cached: bool) -> dict[bool, 
     else:
         key = value = 0
     if cached and not (key and any(heads)):
-        raise UsageError(f"{model.path}: its attention has no heads", hint="attention.head_count is 0 or missing")
+        raise ModelFileUnreadable(
+            f"{model.path}: its attention has no heads", hint="attention.head_count is 0 or missing"
+        )
     return {
         False: (key, value),
         True: (model.number("attention.key_length_swa", key), model.number("attention.value_length_swa", value)),
@@ -319,7 +321,7 @@ def _has_mla(model: Model) -> bool:
         return False
     both = [bool(model.number(f"attention.{one}_length_mla", 0)) for one in ("key", "value")]
     if both[0] != both[1]:
-        raise UsageError(f"{model.path}: one of key_length_mla and value_length_mla is missing")
+        raise ModelFileUnreadable(f"{model.path}: one of key_length_mla and value_length_mla is missing")
     return all(both)
 
 

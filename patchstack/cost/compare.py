@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from patchstack.causes import BadValue, CostUnknown, InputUnreadable, ModelFileUnreadable
 from patchstack.cost.floors import (
     STATE,
     Workload,
@@ -20,7 +21,6 @@ from patchstack.cost.floors import (
 )
 from patchstack.cost.server_options import ServerOptions
 from patchstack.cost.weights import Group, StepSize, weigh
-from patchstack.errors import MissingError, UsageError
 from patchstack.verdict import Verdict
 
 _PART = re.compile(r"([a-z A-Z]+)=([0-9]+(?:\.[0-9]+)?) ?(us|ms|s)(?:@([0-9]{1,7}))?\Z")
@@ -85,11 +85,11 @@ def read_row(line: bytes, place: str, *, source: str) -> Measured:
             ubatch=int(found.get("n_ubatch", 512)),
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise UsageError(
+        raise InputUnreadable(
             f"{place}: not a row of llama-batched-bench: {error}", hint="--output-format jsonl writes them"
         ) from error
     if problem := _out_of_range(row):
-        raise UsageError(f"{place}: {problem}")
+        raise ModelFileUnreadable(f"{place}: {problem}")
     return row
 
 
@@ -220,13 +220,13 @@ def compare_part(work: Workload, text: str, bandwidth: float) -> Compared:
     match = _PART.match(text.strip())
     names = [one.value for one in Group]
     if match is None or match[1].strip() not in (*names, "state"):
-        raise UsageError(f"{text!r} is no part", hint=f"GROUP=TIME@STREAMS, with a group of {', '.join(names)}, state")
+        raise BadValue(f"{text!r} is no part", hint=f"GROUP=TIME@STREAMS, with a group of {', '.join(names)}, state")
     streams, seconds, name = int(match[4] or 1), float(match[2]) * _SECONDS[match[3]], match[1].strip()
     if not seconds or not streams:
-        raise UsageError(f"{text!r}: a time and streams above 0")
+        raise BadValue(f"{text!r}: a time and streams above 0")
     parts = decode_floor(work, streams, 0, bandwidth).parts
     read = parts[STATE] if name == "state" else parts.get(name, 0.0)
     if not read:
-        raise MissingError(f"{text!r}: a step reads nothing of {name}")
+        raise CostUnknown(f"{text!r}: a step reads nothing of {name}")
     only = replace(work, placed=[one for one in work.placed if one.group.value == name])
     return over_floor(only, "--part", name, streams, seconds, read, bandwidth, streams)

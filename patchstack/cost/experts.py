@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from patchstack.causes import ModelFileUnreadable
 from patchstack.cost.header import read_header, read_values
 from patchstack.cost.model import Model
-from patchstack.errors import UsageError
 
 _COUNTS = re.compile(r"blk\.([0-9]{1,9})\.ffn_(?:gate|gate_up|up|down)_exps\.weight\.counts\Z")
 
@@ -57,7 +57,7 @@ def read_routing(model: Model) -> Routing:
     experts = model.number("expert_count", 0)
     used = model.number("expert_used_count", 0)
     if used > experts or (experts and not used):
-        raise UsageError(f"{model.path}: {used} of {experts} experts are used")
+        raise ModelFileUnreadable(f"{model.path}: {used} of {experts} experts are used")
     return Routing(experts=experts, used=used)
 
 
@@ -69,9 +69,9 @@ def read_imatrix(path: Path, model: Model) -> Routing:
     uniform = read_routing(model)
     header = read_header(path)
     if header.keys.get("general.type") != "imatrix":
-        raise UsageError(f"{path} is not an imatrix", hint="llama-imatrix -o FILE.gguf writes one")
+        raise ModelFileUnreadable(f"{path} is not an imatrix", hint="llama-imatrix -o FILE.gguf writes one")
     if not uniform.experts:
-        raise UsageError(f"{model.path} has no experts, so {path.name} has nothing to say of them")
+        raise ModelFileUnreadable(f"{model.path} has no experts, so {path.name} has nothing to say of them")
     names = {one.name for one in model.tensors}
     shares: dict[int, tuple[float, ...]] = {}
     for one in header.tensors:
@@ -80,7 +80,7 @@ def read_imatrix(path: Path, model: Model) -> Routing:
             continue
         counts = read_values(one)
         if len(counts) != uniform.experts or one.name.removesuffix(".counts") not in names:
-            raise UsageError(
+            raise ModelFileUnreadable(
                 f"{path}: {one.name} has {len(counts)} experts, {model.path.name} has {uniform.experts}"
                 if len(counts) != uniform.experts
                 else f"{path}: {one.name} is of a tensor that {model.path.name} does not have",
@@ -88,10 +88,12 @@ def read_imatrix(path: Path, model: Model) -> Routing:
             )
         total = math.fsum(counts)
         if not all(math.isfinite(count) and count >= 0 for count in counts) or total <= 0:
-            raise UsageError(f"{path}: {one.name} has counts that are none")
+            raise ModelFileUnreadable(f"{path}: {one.name} has counts that are none")
         shares[int(match[1])] = tuple(min(1.0, count * uniform.used / total) for count in counts)
     if not shares:
-        raise UsageError(f"{path} has no counts of experts", hint="it is of a dense model, or of an old llama-imatrix")
+        raise ModelFileUnreadable(
+            f"{path} has no counts of experts", hint="it is of a dense model, or of an old llama-imatrix"
+        )
     return Routing(
         experts=uniform.experts, used=uniform.used, shares=shares, source=f"counts of {path.name}, {len(shares)} layers"
     )

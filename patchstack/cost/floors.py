@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from patchstack.causes import CostRefused
 from patchstack.cost.architecture import Layer, Layout
 from patchstack.cost.experts import Routing
 from patchstack.cost.memory import key_bytes, state_rows_more, value_bytes
 from patchstack.cost.server_options import ServerOptions
 from patchstack.cost.weights import Group, Placed, StepSize, read_bytes, weigh
-from patchstack.errors import UsageError
 
 KV_READ, KV_WRITTEN, STATE = "KV read", "KV written", "state read and written"
 DRAFT_MODEL = "draft model"
@@ -212,7 +212,7 @@ def prefill_floors(
     """
     ubatch = max(1, min(work.options.ubatch or work.options.batch, work.options.batch))
     if prompt > _UBATCHES * ubatch:
-        raise UsageError(
+        raise CostRefused(
             f"a prompt of {prompt:,} tokens in ubatches of {ubatch:,}: more than {_UBATCHES:,} ubatches",
             hint="give a larger -ub, or a shorter prompt",
         )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import InputUnreadable, ModelFileMissing, ModelFileUnreadable
+from patchstack.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +155,9 @@ def read_header(path: Path) -> Header:
             file.seek(0)
             return _Reader(path, file, size).header()
     except FileNotFoundError as error:
-        raise MissingError(f"{path} does not exist", hint="name a GGUF file") from error
+        raise ModelFileMissing(f"{path} does not exist", hint="name a GGUF file") from error
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="name a GGUF file") from error
+        raise InputUnreadable(f"{path} cannot be read: {error.strerror}", hint="name a GGUF file") from error
 
 
 class _Reader:
@@ -173,7 +174,7 @@ class _Reader:
         return self.start + self.at
 
     def broken(self, what: str) -> UsageError:
-        return UsageError(
+        return ModelFileUnreadable(
             f"{self.path}: byte {self.position:,}: {what}",
             hint="the file is damaged or cut; download or convert it again",
         )
@@ -218,16 +219,16 @@ class _Reader:
 
     def header(self) -> Header:
         if self.size < 24 or self.take(4) != b"GGUF":
-            raise UsageError(
+            raise ModelFileUnreadable(
                 f"{self.path} is not a GGUF file", hint="a model for llama.cpp is one; its first bytes are GGUF"
             )
         version = self.u32()
         if version & 0xFFFF == 0 and version:
-            raise UsageError(
+            raise ModelFileUnreadable(
                 f"{self.path} is big-endian", hint="convert it on this machine, or with gguf_convert_endian"
             )
         if version not in (2, 3):
-            raise UsageError(f"{self.path} is GGUF version {version}", hint="versions 2 and 3 are read")
+            raise ModelFileUnreadable(f"{self.path} is GGUF version {version}", hint="versions 2 and 3 are read")
         tensors, keys = self.u64(), self.u64()
         for what, count in (("tensors", tensors), ("keys", keys)):
             if count > _ENTRIES:
@@ -314,7 +315,7 @@ class _Reader:
             for name, shape, kind, offset in described
         )
         if tensors and (end := tensors[-1].offset + tensors[-1].bytes) > self.size:
-            raise UsageError(
+            raise ModelFileUnreadable(
                 f"{self.path} is cut: its tensors end at byte {end:,}, the file at {self.size:,}",
                 hint="download or convert it again",
             )
@@ -337,7 +338,7 @@ class _Reader:
         number = self.u32()
         kind = TENSOR_TYPES.get(number)
         if kind is None:
-            raise UsageError(
+            raise ModelFileUnreadable(
                 f"{self.path}: the tensor {name!r} has type {number}, which llama.cpp at the pin does not have",
                 hint="the file is damaged, or newer than what patchstack knows",
             )
@@ -355,12 +356,12 @@ def read_values(tensor: Tensor) -> tuple[float, ...]:
     Raises `UsageError` for other types and for tensors above a million elements.
     """
     if tensor.elements > _LIMIT or tensor.type.name not in ("f32", "f16", "bf16"):
-        raise UsageError(f"{tensor.path}: {tensor.name} is {tensor.elements:,} × {tensor.type.name}: not read")
+        raise ModelFileUnreadable(f"{tensor.path}: {tensor.name} is {tensor.elements:,} × {tensor.type.name}: not read")
     with tensor.path.open("rb") as file:
         file.seek(tensor.offset)
         data = file.read(tensor.bytes)
     if len(data) != tensor.bytes:
-        raise UsageError(f"{tensor.path} became shorter while it was read")
+        raise ModelFileUnreadable(f"{tensor.path} became shorter while it was read")
     if tensor.type.name == "bf16":
         data = b"".join(b"\0\0" + data[at : at + 2] for at in range(0, len(data), 2))
     return struct.unpack(f"<{tensor.elements}{'e' if tensor.type.name == 'f16' else 'f'}", data)

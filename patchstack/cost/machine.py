@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from patchstack.errors import ConfigError, MissingError, UsageError
+from patchstack.causes import BadValue, CostRefused, CostUnknown, WorkspaceUnusable
 
 if TYPE_CHECKING:
     from patchstack.workspace.mapping import Node
@@ -78,7 +78,7 @@ class Machine:
     def need_bandwidth(self) -> float:
         """Return bytes a second. Raises `UsageError` if nobody gave them."""
         if self.bandwidth is None:
-            raise UsageError(
+            raise CostRefused(
                 "no bandwidth of memory is known",
                 hint="give --machine NAME (see 'patchstack cost machines') or --bandwidth '273 GB/s'",
             )
@@ -94,7 +94,7 @@ def parse_figure(text: str, what: str) -> Figure:
     units = {"bandwidth": _BANDWIDTH, "memory": _BYTES, "peak": _SPEED}[what]
     match = _FIGURE.match(text.strip())
     if match is None or match[2] not in units or not 0 < float(match[1]) < math.inf:
-        raise UsageError(f"{text!r} is no {what}", hint=f"a number above 0 and its unit: {', '.join(units)}")
+        raise BadValue(f"{text!r} is no {what}", hint=f"a number above 0 and its unit: {', '.join(units)}")
     return Figure(
         value=float(match[1]) * units[match[2]], unit=match[2], origin=Origin.GIVEN, source="the command line", date=""
     )
@@ -113,7 +113,7 @@ def find_machine(name: str) -> Machine:
     shipped = shipped_machines()
     path = Path(name) if name.endswith((".yaml", ".yml")) or "/" in name else shipped.get(name)
     if path is None or not path.is_file():
-        raise MissingError(
+        raise CostUnknown(
             f"there is no machine {name!r}", hint=f"one of {', '.join(shipped)}, or the path of a YAML file"
         )
     return read_machine(path)
@@ -127,7 +127,7 @@ def read_machine(path: Path) -> Machine:
 
     document = read_yaml(path)
     if not isinstance(document, CommentedMap):
-        raise ConfigError(f"{path}:1: a machine is a mapping", hint="it starts with `name:`")
+        raise WorkspaceUnusable(f"{path}:1: a machine is a mapping", hint="it starts with `name:`")
     problems: list[str] = []
     top = Node(document, path, "", problems)
     name = top.text("name", required=True) or ""
@@ -139,7 +139,7 @@ def read_machine(path: Path) -> Machine:
         machine = replace(machine, peaks={one: figure for one, figure in known.items() if figure is not None})
     top.finish()
     if problems:
-        raise ConfigError(f"{path} is no machine that can be used", problems=problems)
+        raise WorkspaceUnusable(f"{path} is no machine that can be used", problems=problems)
     return machine
 
 

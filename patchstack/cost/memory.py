@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from patchstack.causes import BadValue, ModelFileUnreadable
 from patchstack.cost.architecture import Kind, Layer, Layout
 from patchstack.cost.header import TENSOR_TYPES, TensorType
 from patchstack.cost.server_options import ServerOptions
-from patchstack.errors import UsageError
 
 MIB = 1 << 20
 _PADDING = 256
@@ -102,7 +102,7 @@ def cells(layout: Layout, options: ServerOptions) -> Cells:
     """Return the sizes of a context. Raises `UsageError` if a slot would have none."""
     context = options.context or layout.trained
     if context < 1:
-        raise UsageError("the model names no context length", hint="give -c")
+        raise ModelFileUnreadable("the model names no context length", hint="give -c")
     batch = min(context, options.batch) if layout.kind is not Kind.NONE else options.batch
     ubatch = min(batch, options.ubatch or options.batch)
     context = _padded(context)
@@ -110,7 +110,7 @@ def cells(layout: Layout, options: ServerOptions) -> Cells:
         return Cells(context=context, stream=context, streams=1, slots=options.slots, batch=batch, ubatch=ubatch)
     stream = _padded(context // options.slots)
     if stream == 0:
-        raise UsageError(f"-c {options.context} leaves no token for each of {options.slots} slots")
+        raise BadValue(f"-c {options.context} leaves no token for each of {options.slots} slots")
     return Cells(
         context=stream * options.slots,
         stream=stream,
@@ -128,7 +128,7 @@ def allocate(layout: Layout, options: ServerOptions, weights: int) -> Memory:
     """
     sizes = cells(layout, options)
     if options.value_type.is_quantized and not options.flash_attention:
-        raise UsageError(f"-ctv {options.value_type.name} with -fa off: llama.cpp refuses it", hint="use -fa on")
+        raise BadValue(f"-ctv {options.value_type.name} with -fa off: llama.cpp refuses it", hint="use -fa on")
     caches = _caches(layout, options, sizes)
     states = _states(layout, options)
     checkpoint = checkpoint_bytes(layout, options, sizes)
@@ -333,7 +333,7 @@ def _window_state(layout: Layout, options: ServerOptions, sizes: Cells, kept: in
 
 def _row(kind: TensorType, length: int, option: str) -> int:
     if length % kind.block:
-        raise UsageError(f"{option} {kind.name}: a row of {length} is not whole blocks of {kind.block}")
+        raise ModelFileUnreadable(f"{option} {kind.name}: a row of {length} is not whole blocks of {kind.block}")
     return kind.row_bytes(length)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchstack.causes import ModelFileMissing, ModelFileUnreadable, OutputUnwritable
 from patchstack.cost.header import Header, Skipped, Tensor, Value, read_header
-from patchstack.errors import MissingError, UsageError
+from patchstack.errors import UsageError
 from patchstack.files.atomic import put_in_place
 from patchstack.files.processes import tag
 
@@ -29,7 +30,9 @@ class Model:
         """What `general.architecture` says. Raises `UsageError` if it says nothing."""
         found = self.keys.get("general.architecture")
         if not isinstance(found, str):
-            raise UsageError(f"{self.path} does not name an architecture", hint="general.architecture is missing")
+            raise ModelFileUnreadable(
+                f"{self.path} does not name an architecture", hint="general.architecture is missing"
+            )
         return found
 
     @property
@@ -54,7 +57,7 @@ class Model:
         if found is None:
             if default is not None:
                 return default
-            raise UsageError(f"{self.path}: the key {self.architecture}.{key} is missing")
+            raise ModelFileUnreadable(f"{self.path}: the key {self.architecture}.{key} is missing")
         if isinstance(found, bool) or not isinstance(found, int) or found < 0:
             raise self.wrong(key, "a whole number of 0 or above")
         return found
@@ -73,7 +76,7 @@ class Model:
         """Return the error for a key of a wrong kind."""
         found = self.value(key)
         told = f"{found.length:,} elements" if isinstance(found, Skipped) else repr(found)[:60]
-        return UsageError(f"{self.path}: the key {self.architecture}.{key} is {told}, not {wanted}")
+        return ModelFileUnreadable(f"{self.path}: the key {self.architecture}.{key} is {told}, not {wanted}")
 
     @property
     def vocabulary(self) -> int:
@@ -86,14 +89,16 @@ class Model:
         for one in self.tensors:
             if one.name == "token_embd.weight":
                 return one.shape[-1]
-        raise UsageError(f"{self.path} has no vocabulary", hint="it has neither tokens nor vocab_size nor token_embd")
+        raise ModelFileUnreadable(
+            f"{self.path} has no vocabulary", hint="it has neither tokens nor vocab_size nor token_embd"
+        )
 
     @property
     def blocks(self) -> int:
         """Layers of the file, the draft block among them. Raises `UsageError` if there are none, or too many."""
         found = self.number("block_count")
         if not 1 <= found <= 512:  # LLAMA_MAX_LAYERS
-            raise UsageError(f"{self.path}: {found} layers, llama.cpp takes 1 to 512")
+            raise ModelFileUnreadable(f"{self.path}: {found} layers, llama.cpp takes 1 to 512")
         return found
 
 
@@ -109,20 +114,20 @@ def read_model(path: Path) -> Model:
     number = _whole(first, "split.no")
     match = _SHARD.match(path.name)
     if match is None or int(match[3]) != count:
-        raise UsageError(
+        raise ModelFileUnreadable(
             f"{path.name} is a shard of {count}, its name says otherwise",
             hint=f"shards are named NAME-00001-of-{count:05d}.gguf",
         )
     if number != 0 or int(match[2]) != 1:
-        raise UsageError(
+        raise ModelFileUnreadable(
             f"{path.name} is shard {(number or 0) + 1} of {count}",
             hint=f"name the first: {match[1]}-00001-of-{count:05d}.gguf",
         )
     if count > 10_000:
-        raise UsageError(f"{path.name} says that it has {count:,} shards")
+        raise ModelFileUnreadable(f"{path.name} says that it has {count:,} shards")
     others = [path.with_name(f"{match[1]}-{one:05d}-of-{count:05d}.gguf") for one in range(2, count + 1)]
     if missing := [one.name for one in others if not one.is_file()]:
-        raise MissingError(
+        raise ModelFileMissing(
             f"{len(missing)} of {count} shards are missing: {', '.join(missing[:5])}",
             hint=f"they belong beside {path}",
         )
@@ -134,15 +139,19 @@ def _joined(path: Path, first: Header, others: list[Header]) -> Model:
     names: set[str] = set()
     for place, one in enumerate(headers):
         if _whole(one, "split.no") != place or _whole(one, "split.count") != len(headers):
-            raise UsageError(f"{one.path.name} is not shard {place + 1} of {len(headers)}", hint="shards are mixed up")
+            raise ModelFileUnreadable(
+                f"{one.path.name} is not shard {place + 1} of {len(headers)}", hint="shards are mixed up"
+            )
         if twice := names & {tensor.name for tensor in one.tensors}:
-            raise UsageError(
+            raise ModelFileUnreadable(
                 f"{one.path.name} and an earlier shard both have {min(twice)!r}", hint="shards are mixed up"
             )
         names |= {tensor.name for tensor in one.tensors}
     wanted = _whole(first, "split.tensors.count")
     if wanted is not None and wanted != len(names):
-        raise UsageError(f"{path.name}: its shards have {len(names)} tensors, not {wanted}", hint="shards are mixed up")
+        raise ModelFileUnreadable(
+            f"{path.name}: its shards have {len(names)} tensors, not {wanted}", hint="shards are mixed up"
+        )
     return Model(
         path=path,
         headers=headers,
@@ -156,7 +165,7 @@ def _whole(header: Header, key: str) -> int | None:
     if found is None:
         return None
     if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise UsageError(f"{header.path}: the key {key} is {found!r}, not a whole number of 0 or above")
+        raise ModelFileUnreadable(f"{header.path}: the key {key} is {found!r}, not a whole number of 0 or above")
     return found
 
 
@@ -172,14 +181,14 @@ def write_shape(model: Model, target: Path) -> tuple[Path, ...]:
     targets = _targets(model, target)
     for header, path in zip(model.headers, targets, strict=True):
         if path.resolve() == header.path.resolve():
-            raise UsageError(f"{path} is the model itself", hint="-o names another file")
+            raise ModelFileUnreadable(f"{path} is the model itself", hint="-o names another file")
         draft = path.with_name(f".{path.name}.patchstack-{tag()}")
         try:
             _write(header, draft)
             put_in_place(draft, path)
         except OSError as error:
             draft.unlink(missing_ok=True)
-            raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+            raise OutputUnwritable(f"{path} cannot be written: {error.strerror}") from error
     return targets
 
 
@@ -189,7 +198,9 @@ def _targets(model: Model, target: Path) -> tuple[Path, ...]:
         return (target,)
     first = f"-00001-of-{count:05d}.gguf"
     if not target.name.endswith(first):
-        raise UsageError(f"the model has {count} shards: {target.name} is no name of one", hint=f"-o NAME{first}")
+        raise ModelFileUnreadable(
+            f"the model has {count} shards: {target.name} is no name of one", hint=f"-o NAME{first}"
+        )
     stem = target.name.removesuffix(first)
     return tuple(target.with_name(f"{stem}-{one:05d}-of-{count:05d}.gguf") for one in range(1, count + 1))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from patchstack.causes import BadValue, CostRefused
 from patchstack.cost.architecture import Layout
 from patchstack.cost.experts import Routing
 from patchstack.cost.floors import PrefillFloor, Workload, decode_floor, prefill_floors
@@ -15,7 +16,6 @@ from patchstack.cost.machine import parse_figure
 from patchstack.cost.memory import Loaded, allocate
 from patchstack.cost.ssm import LayerMemory, split
 from patchstack.cost.weights import Placed, StepSize, weigh
-from patchstack.errors import UsageError
 
 _RANGE = re.compile(r"([a-z0-9 ]+)=([0-9.]+)\.\.([0-9.]+)( ?[A-Za-z/]+)?\Z")
 _NEAR = 0.05
@@ -268,7 +268,7 @@ def vary(results: Sequence[Result], text: str, points: int = 5) -> tuple[Variati
     hint = f"INPUT=LOW..HIGH with an input of {', '.join(names)}; for example {_example(results)}"
     match = _RANGE.match(text.strip())
     if match is None or match[1].strip() not in names:
-        raise UsageError(f"{text!r} is no range of an input", hint=hint)
+        raise BadValue(f"{text!r} is no range of an input", hint=hint)
     name = match[1].strip()
     chosen = [one for one in results if name in one.inputs]
     values = _points(text, match, chosen[0].inputs[name], points)
@@ -290,15 +290,15 @@ def _points(text: str, match: re.Match[str], one: Input, points: int) -> list[fl
     try:
         first, last = float(match[2]), float(match[3])
     except ValueError as error:
-        raise UsageError(f"{text!r} is no range: {error}") from error
+        raise BadValue(f"{text!r} is no range: {error}") from error
     unit = (match[4] or "").strip()
     lowest = one.lowest if one.whole else 0.0
     if not first < last or first < lowest or (first == 0 and one.figure):
-        raise UsageError(f"{text!r}: a range goes from a smaller to a larger number, {lowest:g} or more")
+        raise BadValue(f"{text!r}: a range goes from a smaller to a larger number, {lowest:g} or more")
     if last > one.highest:
-        raise UsageError(f"{text!r}: at most {one.highest:,}")
+        raise CostRefused(f"{text!r}: at most {one.highest:,}")
     if unit and not one.figure:
-        raise UsageError(f"{text!r}: this input has no unit")
+        raise BadValue(f"{text!r}: this input has no unit")
     scale = parse_figure(f"1 {unit or one.unit}", one.figure).value if one.figure else 1.0
     found = [scale * (first + (last - first) * at / (points - 1)) for at in range(points)]
     return list(dict.fromkeys(float(round(value)) for value in found)) if one.whole else found

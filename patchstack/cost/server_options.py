@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from patchstack.causes import InputUnreadable
 from patchstack.cost.header import CACHE_TYPES, TensorType
-from patchstack.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def read_options(command: Sequence[str]) -> ServerOptions:
             if words and not words[0].startswith("-"):
                 unknown[-1] += f" {words.pop(0)}"
     if problems:
-        raise UsageError("the server's command line cannot be read", problems=problems)
+        raise InputUnreadable("the server's command line cannot be read", problems=problems)
     return _settled(replace(ServerOptions(), **found, ignored=tuple(ignored), unknown=tuple(unknown)), found)  # type: ignore[arg-type]  # each field has its own reader
 
 
@@ -199,7 +199,7 @@ def _settled(options: ServerOptions, found: dict[str, object]) -> ServerOptions:
     if slots == 0 or slots > 256:  # LLAMA_MAX_SEQ
         problems.append(f"-np {slots}: 1 to 256 slots, or -1 for 4")
     if problems:
-        raise UsageError("the server's command line cannot be read", problems=problems)
+        raise InputUnreadable("the server's command line cannot be read", problems=problems)
     if "slots" not in found or slots < 0:  # server.cpp: 4 slots, unified, if -np is not given
         options = replace(options, slots=4, unified=True)
     elif "unified" not in found:

@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from patchstack.causes import BadValue, CostRefused, CostUnknown
 from patchstack.cost.architecture import Layout
 from patchstack.cost.header import read_values
 from patchstack.cost.model import Model
-from patchstack.errors import MissingError, UsageError
 
 _DECAY = re.compile(r"blk\.([0-9]{1,9})\.ssm_a\Z")
 BF16_STEP = 2.0**-8
@@ -59,16 +59,16 @@ def memory_lengths(model: Model, layout: Layout) -> tuple[LayerMemory, ...]:
             continue
         rows = [one for one in decay.shape if one > 1]
         if len(rows) > 1:
-            raise MissingError(
+            raise CostUnknown(
                 f"{model.path}: {name} is a matrix of {'×'.join(map(str, decay.shape))}: no head has one memory length",
                 hint="this is known of gated delta rule layers and Mamba-2, not of Mamba",
             )
         bias = tensors.get(f"blk.{match[1]}.ssm_dt.bias")
         if bias is None or bias.elements != decay.elements:
-            raise UsageError(f"{model.path}: blk.{match[1]}.ssm_dt.bias does not go with {name}")
+            raise CostRefused(f"{model.path}: blk.{match[1]}.ssm_dt.bias does not go with {name}")
         found.append(_layer(model, int(match[1]), name, read_values(decay), read_values(bias)))
     if not found:
-        raise MissingError(f"{model.path} has no layer with ssm_a", hint="only recurrent layers have memory lengths")
+        raise CostUnknown(f"{model.path} has no layer with ssm_a", hint="only recurrent layers have memory lengths")
     return tuple(sorted(found, key=lambda one: one.layer))
 
 
@@ -76,7 +76,7 @@ def _layer(model: Model, layer: int, name: str, decays: Sequence[float], biases:
     tau = []
     for head, (decay, bias) in enumerate(zip(decays, biases, strict=True)):
         if not (math.isfinite(decay) and math.isfinite(bias)) or decay >= 0:
-            raise UsageError(
+            raise CostRefused(
                 f"{model.path}: head {head} of {name} is {decay:g} (ssm_dt {bias:g}): not a decay",
                 hint="ssm_a is below 0 in a model that was converted rightly",
             )
@@ -122,7 +122,7 @@ def threshold_of_share(memories: Sequence[LayerMemory], share: float) -> float:
     """Return the largest threshold that keeps at least this share of heads in f32. Raises `UsageError` outside 0 to
     1."""
     if not 0 <= share <= 1:
-        raise UsageError(f"a share of {share:g}", hint="0 to 1: the part of heads that keeps f32")
+        raise BadValue(f"a share of {share:g}", hint="0 to 1: the part of heads that keeps f32")
     lengths = sorted((tau for one in memories for tau in one.tau), reverse=True)
     kept = math.ceil(share * len(lengths))
     if kept == len(lengths):

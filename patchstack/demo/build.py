@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pygit2
 
+from patchstack.causes import AlreadyExists
 from patchstack.demo.model import model_file
 from patchstack.demo.story import COARSE_KEYS, FORK, MOVED_ON, SHORT_LOG, UPSTREAM_NEXT, Create, Replace
 from patchstack.demo.story import Commit as Chapter
-from patchstack.errors import UsageError
 from patchstack.git.objects import Objects, Repository
 from patchstack.series.files.names import number_of
 from patchstack.series.files.order import patch_names
@@ -125,7 +125,7 @@ class Demo:
 def build_demo(root: Path) -> Demo:
     """Make the demo in a new or empty directory. Raises `UsageError` if there is something already."""
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise UsageError(f"{root} is there already", hint="name another directory: patchstack demo DIR")
+        raise AlreadyExists(f"{root} is there already", hint="name another directory: patchstack demo DIR")
     root.mkdir(parents=True, exist_ok=True)
     upstream = _Repository(root / "upstream", "master")
     upstream.write(_upstream_files())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from patchstack.errors import MissingError
+from patchstack.causes import UnsafeArchive
 
 OWNER = 1000
 """The user and group id that jobs run as in a container, and that own what is sent there."""
@@ -138,17 +138,17 @@ def _unpacked(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path
             bounds.check(size, entries)
             path = PurePosixPath(info.name)
             if path.is_absolute() or ".." in path.parts:
-                raise MissingError(f"the archive has an entry that leads out of it: {info.name}")
+                raise UnsafeArchive(f"the archive has an entry that leads out of it: {info.name}")
             target = into / path
             if info.isdir():
                 target.mkdir(parents=True, exist_ok=True)
                 continue
             if not target.resolve().is_relative_to(into.resolve()):
-                raise MissingError(f"the archive has an entry that leads out of it: {info.name}")
+                raise UnsafeArchive(f"the archive has an entry that leads out of it: {info.name}")
             target.parent.mkdir(parents=True, exist_ok=True)
             if info.issym():
                 if "/" in info.linkname or info.linkname in ("", ".", ".."):
-                    raise MissingError(f"the archive has a link that leads elsewhere: {info.name} -> {info.linkname}")
+                    raise UnsafeArchive(f"the archive has a link that leads elsewhere: {info.name} -> {info.linkname}")
                 target.symlink_to(info.linkname)
             elif info.isreg():
                 source = archive.extractfile(info)
@@ -158,7 +158,7 @@ def _unpacked(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path
                         out.write(block)
                 target.chmod(0o755 if info.mode & 0o111 else 0o644)
             else:
-                raise MissingError(f"the archive has an entry that is no file: {info.name}")
+                raise UnsafeArchive(f"the archive has an entry that is no file: {info.name}")
             made.append(target)
     return tuple(made)
 

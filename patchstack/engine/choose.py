@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from patchstack.causes import PackageMissing
 from patchstack.engine.docker.endpoint import ON_THE_HOST, resolve
 from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Engine
-from patchstack.errors import MissingError
 from patchstack.installed import install_hint
 
 
@@ -26,7 +26,7 @@ def open_engine(spec: str, *, root: Path) -> Engine:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("docker", "requests", "urllib3"):
             raise
-        raise MissingError(
+        raise PackageMissing(
             f"the engine {spec} needs the docker package, which is not installed",
             hint=f"{install_hint('docker')}; {ON_THE_HOST}",
         ) from error

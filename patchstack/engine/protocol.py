@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from patchstack.causes import BadValue
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
 
 Output = Callable[[bytes], None]
@@ -104,7 +105,7 @@ _VOLUME_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}")
 def checked_volume(name: str) -> str:
     """Return the name of a volume if it is one. Raises `UsageError` for anything that could be taken for a path."""
     if not _VOLUME_NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a volume: letters, digits, '_', '.' and '-', and no more than 128")
+        raise BadValue(f"{name!r} is no name for a volume: letters, digits, '_', '.' and '-', and no more than 128")
     return name
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.canonical import canonical, indented
-from patchstack.errors import ConfigError, MissingError, UsageError
+from patchstack.causes import AmbiguousName, LedgerUntrusted, NoSuchDecision
 from patchstack.evidence.decided import decided_brings
 from patchstack.evidence.origin import NamedRecord
 from patchstack.files.atomic import replace_file
@@ -106,7 +106,7 @@ class Ledger:
         names say."""
         found, problems = self.look()
         if problems:
-            raise ConfigError(
+            raise LedgerUntrusted(
                 "the ledger has files that cannot be trusted", problems=problems, hint="git log -p -- ledger shows how"
             )
         return found
@@ -133,9 +133,9 @@ class Ledger:
         """The decision whose id starts so. Raises `MissingError` for none, `UsageError` for several."""
         found = [one for one in self.read() if one.id.startswith(start)]
         if not found:
-            raise MissingError(f"the ledger has no decision {start}", hint="patchstack ledger lists them")
+            raise NoSuchDecision(f"the ledger has no decision {start}", hint="patchstack ledger lists them")
         if len(found) > 1:
-            raise UsageError(f"{start} is the start of {len(found)} ids", problems=[one.id for one in found])
+            raise AmbiguousName(f"{start} is the start of {len(found)} ids", problems=[one.id for one in found])
         return found[0]
 
 

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import ProgramMissing, SigningRefused
+from patchstack.errors import MissingError
 from patchstack.evidence.ledger import Decision
 from patchstack.files.atomic import replace_file
 from patchstack.process import Finished, clean_environment, run
@@ -60,16 +61,16 @@ def sign(decision: Decision, directory: Path, key: Path) -> Path:
     Raises `UsageError` for a decision of format 1 or a key that does not sign, `MissingError` without ssh-keygen.
     """
     if decision.format < 2:
-        raise UsageError(
+        raise SigningRefused(
             f"decision {decision.id[:12]} is of format 1: it does not hold the digests of its evidence",
             hint="patchstack accept COMMIT decides anew, in format 2",
         )
     if not key.is_file():
-        raise UsageError(f"there is no key {key}", hint="ssh-keygen -t ed25519 -f KEY makes one")
+        raise SigningRefused(f"there is no key {key}", hint="ssh-keygen -t ed25519 -f KEY makes one")
     done = _ssh_keygen("sign", "-f", str(key.absolute()), "-n", NAMESPACE, stdin=decision.content)
     if not done.ok or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
         told = done.complaint.splitlines()[-1] if done.complaint else f"ssh-keygen exits with {done.code}"
-        raise UsageError(f"{key} does not sign: {told}", hint="a key with a passphrase signs through ssh-agent")
+        raise SigningRefused(f"{key} does not sign: {told}", hint="a key with a passphrase signs through ssh-agent")
     path = directory / f"{decision.id}.{hashlib.sha256(done.stdout).hexdigest()[:16]}.sig"
     replace_file(path, done.stdout)
     return path
@@ -135,7 +136,7 @@ def _ssh_keygen(what: str, *args: str, stdin: bytes = b"") -> Finished:
     try:
         return run([_PROGRAM, "-Y", what, *args], env=environment, stdin=stdin, timeout=60)
     except MissingError as error:
-        raise MissingError(
+        raise ProgramMissing(
             "ssh-keygen is not installed here, and signatures are made and checked with it",
             hint="install OpenSSH's client (8.9 or newer): apt install openssh-client",
         ) from error

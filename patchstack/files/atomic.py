@@ -9,14 +9,14 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from patchstack.errors import UsageError
+from patchstack.causes import AlreadyExists
 from patchstack.files.processes import left_behind, tag
 
 
 def refuse_occupied(directory: Path) -> None:
     """Raise `UsageError` if a directory to be made already exists, unless it is empty."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise UsageError(f"{directory} is there already", hint="name a new directory")
+        raise AlreadyExists(f"{directory} is there already", hint="name a new directory")
 
 
 @contextlib.contextmanager

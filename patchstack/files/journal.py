@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from patchstack.errors import ConfigError, MissingError, UsageError
+from patchstack.causes import AlreadyExists, JournalUnusable, NotWritable
 from patchstack.files.atomic import link_or_copy, put_in_place, signals_blocked, sync_directory, write_new
 from patchstack.files.lock import locked_directory
 
@@ -40,13 +40,13 @@ def replace_files(
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise MissingError(f"{directory.parent} cannot be made: {error.strerror}") from error
+        raise NotWritable(f"{directory.parent} cannot be made: {error.strerror}") from error
     with locked_directory(directory.parent, "patchstack export"):
         try:
             try:
                 _make_beside(directory, fresh, files)
             except shutil.Error as error:
-                raise MissingError(f"{directory} cannot be copied: {error}; nothing was changed") from error
+                raise NotWritable(f"{directory} cannot be copied: {error}; nothing was changed") from error
             ready()
             if directory.is_dir():
                 _exchange(fresh, directory)
@@ -54,7 +54,7 @@ def replace_files(
                 put_in_place(fresh, directory)
             sync_directory(directory.parent)
         except OSError as error:
-            raise MissingError(f"{directory} cannot be written: {error}; nothing was changed") from error
+            raise NotWritable(f"{directory} cannot be written: {error}; nothing was changed") from error
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
 
@@ -144,7 +144,7 @@ def install(directory: Path, changes: Sequence[Change]) -> None:
         steps = _prepare(directory, stage, changes)
     except OSError as error:
         shutil.rmtree(stage, ignore_errors=True)
-        raise MissingError(f"{directory} cannot be written: {error}; nothing was changed") from error
+        raise NotWritable(f"{directory} cannot be written: {error}; nothing was changed") from error
     except BaseException:
         shutil.rmtree(stage, ignore_errors=True)
         raise
@@ -153,7 +153,7 @@ def install(directory: Path, changes: Sequence[Change]) -> None:
             _carry_out(directory, stage, steps)
         except OSError as error:
             _take_back(directory, stage, steps, error)
-            raise MissingError(f"{directory} cannot be written: {error}; nothing was changed") from error
+            raise NotWritable(f"{directory} cannot be written: {error}; nothing was changed") from error
         _close(directory, stage)
 
 
@@ -171,7 +171,7 @@ def resume(directory: Path) -> int:
             try:
                 _carry_out(directory, stage, steps)
             except OSError as error:
-                raise MissingError(
+                raise NotWritable(
                     f"{directory} cannot be written: {error}",
                     hint=f"mend it, then patchstack apply --resume {directory}",
                 ) from error
@@ -186,7 +186,9 @@ def _clear(stage: Path) -> None:
             if stage.is_dir() and not stage.is_symlink() and not any(stage.iterdir()):
                 stage.rmdir()
                 return
-            raise UsageError(f"{stage} is there, and is not ours", hint="move it away: the name is needed for a moment")
+            raise AlreadyExists(
+                f"{stage} is there, and is not ours", hint="move it away: the name is needed for a moment"
+            )
         shutil.rmtree(stage)
 
 
@@ -252,7 +254,7 @@ def _take_back(directory: Path, stage: Path, steps: Sequence[_Step], cause: OSEr
                 link_or_copy(stage / step.kept, again)
                 put_in_place(again, path)
     except OSError as error:
-        raise MissingError(
+        raise NotWritable(
             f"{directory} is half written: {cause}; and taking it back failed: {error}",
             hint=f"mend it, then patchstack apply --resume {directory}",
         ) from error
@@ -263,7 +265,7 @@ def _close(directory: Path, stage: Path) -> None:
     try:
         (stage / _JOURNAL).unlink(missing_ok=True)
     except OSError as error:
-        raise MissingError(
+        raise NotWritable(
             f"{directory} is done, but the journal could not be removed: {error}",
             hint=f"mend it, then patchstack apply --resume {directory}",
         ) from error
@@ -278,7 +280,7 @@ def _read_journal(stage: Path) -> list[_Step]:
     except (OSError, ValueError):
         entries = None
     if not isinstance(entries, list) or not all(_is_step(entry) for entry in entries):
-        raise ConfigError(f"{stage / _JOURNAL} is not a journal of ours", hint=f"look at it, then remove {stage}")
+        raise JournalUnusable(f"{stage / _JOURNAL} is not a journal of ours", hint=f"look at it, then remove {stage}")
     return [_Step(path=entry["path"], staged=entry["staged"], kept=entry["kept"]) for entry in entries]
 
 
@@ -300,7 +302,7 @@ def _refuse_outside(directory: Path, path: str, stage: Path) -> None:
     bad = any(part in ("", ".", "..") or part.casefold() in (".git", STAGE) for part in parts) or "\0" in path
     parents = [directory.joinpath(*parts[:depth]) for depth in range(1, len(parts))] if not bad else []
     if bad or any(parent.is_symlink() for parent in parents):
-        raise ConfigError(f"{stage / _JOURNAL} names {path!r}, outside the directory", hint=f"remove {stage}")
+        raise JournalUnusable(f"{stage / _JOURNAL} names {path!r}, outside the directory", hint=f"remove {stage}")
 
 
 def _remove_empty(path: Path) -> None:

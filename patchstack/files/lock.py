@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import Busy, NotWritable
 
 
 @contextlib.contextmanager
@@ -79,13 +79,13 @@ def locked_while(file: Path, owner: str, busy: Callable[[str], None]) -> Iterato
 def _opened(file: Path) -> int:
     """Open a lock file, which is a plain file that no link leads to."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    occupied = UsageError(f"{file} is in the way: it is not a lock of ours", hint=f"remove {file}")
+    occupied = Busy(f"{file} is in the way: it is not a lock of ours", hint=f"remove {file}")
     try:
         descriptor = os.open(file, flags, 0o644)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EMLINK):
             raise occupied from error
-        raise MissingError(f"{file} cannot be written: {error.strerror}; nothing was changed") from error
+        raise NotWritable(f"{file} cannot be written: {error.strerror}; nothing was changed") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise occupied
@@ -110,10 +110,10 @@ def locked_directory(directory: Path, what: str) -> Iterator[int]:
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        raise MissingError(f"{directory} cannot be opened: {error.strerror}") from error
+        raise NotWritable(f"{directory} cannot be opened: {error.strerror}") from error
 
     def refuse() -> None:
-        raise UsageError(f"another {what} is at work in {directory}", hint="wait for it")
+        raise Busy(f"another {what} is at work in {directory}", hint="wait for it")
 
     with _held(descriptor, refuse):
         yield descriptor

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from patchstack.errors import ConfigError, MissingError
+from patchstack.causes import InputMissing, SuiteDamaged
 from patchstack.gates.suite import Suite, find_suite, read_suites
 from patchstack.workspace import Workspace, read_yaml
 from patchstack.workspace.mapping import Node
@@ -56,17 +56,17 @@ def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: 
     try:
         document = json.loads(content)
         if document["schema"] != SCHEMA:
-            raise ConfigError(f"the suite has the schema {document['schema']}, not {SCHEMA}")
+            raise SuiteDamaged(f"the suite has the schema {document['schema']}, not {SCHEMA}")
         name, entry, models = str(document["suite"]), document["entry"], document["models"]
         files = {str(path): (str(one["sha256"]), int(one["size"])) for path, one in document["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ConfigError(f"the suite is damaged: {type(error).__name__}") from error
+        raise SuiteDamaged(f"the suite is damaged: {type(error).__name__}") from error
     for path, (digest, size) in files.items():
         found = read(digest, size) if size <= _MOST else None
         if found is None:
-            raise MissingError(f"the file {path} of the suite is missing")
+            raise InputMissing(f"the file {path} of the suite is missing")
         if not _inside(path):
-            raise ConfigError(f"the suite names a file outside its directory: {path}")
+            raise SuiteDamaged(f"the suite names a file outside its directory: {path}")
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_bytes(found)
     workspace = directory / "patchstack.yaml"
@@ -95,7 +95,7 @@ def _named_file(root: Path, text: str) -> bytes | None:
     if not path.is_file():
         return None
     if path.stat().st_size > _MOST:
-        raise ConfigError(f"{text} is larger than {_MOST >> 20} MiB, which evidence does not carry")
+        raise SuiteDamaged(f"{text} is larger than {_MOST >> 20} MiB, which evidence does not carry")
     return path.read_bytes()
 
 

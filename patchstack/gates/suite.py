@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from patchstack.causes import SettingsRefused, SettingsUnusable, UnknownName
 from patchstack.engine.protocol import EngineLost, EngineUnavailable
-from patchstack.errors import ConfigError, MissingError, UsageError
+from patchstack.errors import MissingError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.registry import KINDS, kind_of
 from patchstack.observe.models import read_models
@@ -52,7 +53,7 @@ class Suite:
         if unknown := [name for name in names if name not in known]:
             near = difflib.get_close_matches(unknown[0], known, 1)
             hint = f"perhaps you meant {near[0]}" if near else f"it has {', '.join(known)}"
-            raise UsageError(f"suite {self.name} has no gate {', '.join(unknown)}", hint=hint)
+            raise UnknownName(f"suite {self.name} has no gate {', '.join(unknown)}", hint=hint)
         chosen = tuple(gate for gate in self.gates if gate.name in names)
         return Suite(name=self.name, what=self.what, gates=chosen, allow=self.allow)
 
@@ -64,7 +65,7 @@ def read_suites(workspace: Workspace) -> tuple[Suite, ...]:
     node = workspace.suites.complaining_to(problems) if workspace.suites is not None else None
     suites = [_read_suite(name, one, models) for name, one in node.children()] if node is not None else []
     if problems:
-        raise ConfigError(f"{workspace.path.name} cannot be used", problems=problems)
+        raise SettingsUnusable(f"{workspace.path.name} cannot be used", problems=problems)
     return tuple(suites)
 
 
@@ -72,13 +73,13 @@ def find_suite(suites: Sequence[Suite], name: str | None, path: Path) -> Suite:
     """The suite of that name, or the only one. Raises `UsageError`."""
     names = [suite.name for suite in suites]
     if not suites:
-        raise UsageError(f"{path} has no suites", hint=NO_SUITES)
+        raise UnknownName(f"{path} has no suites", hint=NO_SUITES)
     if name is None and len(suites) == 1:
         return suites[0]
     found = next((suite for suite in suites if suite.name == name), None)
     if found is None:
         what = f"there is no suite {name}" if name is not None else "which suite?"
-        raise UsageError(what, hint=f"--suite with one of {', '.join(names)}")
+        raise UnknownName(what, hint=f"--suite with one of {', '.join(names)}")
     return found
 
 
@@ -92,7 +93,7 @@ def run_suite(
     Raises `EngineLost` and `EngineUnavailable`, `UsageError` for a suite without gates.
     """
     if not suite.gates:
-        raise UsageError(f"suite {suite.name} has no gates", hint="a suite that checks nothing would pass")
+        raise SettingsRefused(f"suite {suite.name} has no gates", hint="a suite that checks nothing would pass")
     for number, gate in enumerate(suite.gates, 1):
         name = f"gate {gate.name} ({of or gate.kind}){place(number, len(suite.gates))}"
         with task(name, key=f"gate {gate.name} {gate.kind} {gate.settings!r}", announced=True) as this:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import MissingError
+from patchstack.causes import NotWritable
 from patchstack.git import run as git
 from patchstack.git.objects import Commit, object_id
 from patchstack.git.patch.heads import read_head
@@ -85,7 +85,7 @@ def an_author(base: Commit, base_raw: bytes) -> Iterator[Author]:
         with bare_repository() as root:
             yield Author(root, base, base_raw)
     except OSError as error:
-        raise MissingError(f"a temporary directory cannot be used: {error.strerror or error}") from error
+        raise NotWritable(f"a temporary directory cannot be used: {error.strerror or error}") from error
 
 
 def _fields(printed: bytes) -> Iterator[tuple[bytes, bytes]]:

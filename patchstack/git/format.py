@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import MissingError
+from patchstack.causes import GitStillAtWork
 from patchstack.git import run as git
 from patchstack.git.objects import Commit, Repository
 from patchstack.git.scratch import bare_repository
@@ -163,7 +163,7 @@ def _write(
     _git(root, "format-patch", *arguments, f"{base}..{commits[-1].oid}", config=_CONFIG)
     files = sorted(out.iterdir())
     if len(files) != len(commits):
-        raise MissingError(f"git wrote {len(files)} patches for {len(commits)} commits")
+        raise GitStillAtWork(f"git wrote {len(files)} patches for {len(commits)} commits")
     texts = [file.read_bytes() for file in files]
     if anchored:
         texts = [_without_functions(text) for text in texts]

@@ -223,7 +223,7 @@ class Objects:
         except MissingObject:
             raise MissingObject(oid, f"blob of {path}" if path else "blob", self.where, self.hint) from None
         if kind != "blob":
-            raise MissingError(f"{oid} ({path}) is a {kind}, not a blob", hint="the tree is damaged: run git fsck")
+            raise ObjectUnreadable(f"{oid} ({path}) is a {kind}, not a blob", hint="the tree is damaged: run git fsck")
         return data
 
     def add(self, kind: Kind, data: bytes) -> str:
@@ -236,7 +236,7 @@ class Objects:
         """Raises `MissingObject`, or `UsageError` if the id is of something else."""
         kind, data = self.read(oid)
         if kind != "commit":
-            raise UsageError(f"{oid} is a {kind}, not a commit")
+            raise BadRevision(f"{oid} is a {kind}, not a commit")
         return parse_commit(oid, data)
 
     def tree(self, oid: str) -> Iterator[TreeEntry]:
@@ -253,9 +253,9 @@ class Objects:
             return []
         kind, data = self.read(oid)
         if kind != "tree":
-            raise MissingError(f"{oid} is a {kind}, not a tree")
+            raise ObjectUnreadable(f"{oid} is a {kind}, not a tree")
         if not _TREE.fullmatch(data):
-            raise MissingError(f"tree {oid} in {self.where} is damaged", hint="run git fsck there")
+            raise ObjectUnreadable(f"tree {oid} in {self.where} is damaged", hint="run git fsck there")
         return _ENTRY.findall(data)
 
     def _tree_set(self, oid: str) -> frozenset[_Raw]:
@@ -350,10 +350,10 @@ class Repository:
             oid = self._peel(rev, objects)
             kind, _ = objects.read(oid)
             if kind != "commit":
-                raise UsageError(f"{what} {rev} is a {kind}, not a commit", hint="give the id of a commit")
+                raise BadRevision(f"{what} {rev} is a {kind}, not a commit", hint="give the id of a commit")
             return objects.commit(oid)
         if rev.startswith("-") or not rev.strip():
-            raise UsageError(f"{what} {rev!r} is not a revision")
+            raise BadRevision(f"{what} {rev!r} is not a revision")
         asked = git.read(self.path, "rev-parse", "--verify", "--end-of-options", f"{rev}^{{commit}}")
         if asked.ok:
             return objects.commit(asked.stdout.decode("ascii").strip().splitlines()[-1])
@@ -372,17 +372,17 @@ class Repository:
             hints = [
                 line.removeprefix("hint:").strip() for line in complaint.splitlines() if line.startswith("hint:   ")
             ]
-            return UsageError(
+            return AmbiguousName(
                 f"{what} {rev} is ambiguous in {self.name}", problems=hints, hint="give more digits of the commit id"
             )
         if "expected commit type" in complaint:
-            return UsageError(f"{what} {rev} in {self.name} is not a commit", hint="give the id of a commit")
+            return BadRevision(f"{what} {rev} in {self.name} is not a commit", hint="give the id of a commit")
         hint = "fetch it there, or name another repository"
         if self.shallow:
             hint = "the clone is shallow: deepen it, or name another repository"
         if not re.fullmatch(r"[0-9a-f]{4,40}", rev):
             hint = f"git -C {self.name} branch --all lists its branches"
-        return MissingError(f"{what} {rev} is not in {self.name}", hint=hint)
+        return ObjectUnreadable(f"{what} {rev} is not in {self.name}", hint=hint)
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """Whether `ancestor` is reachable from `descendant`, as far as this clone's history goes."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import BadRevision, NotFetchable
+from patchstack.errors import MissingError
 from patchstack.files.atomic import put_in_place
 from patchstack.files.lock import locked
 from patchstack.files.places import CachePlaces
@@ -169,7 +170,7 @@ class Cache:
     def commit(self, url: str, oid: str) -> Repository:
         """A repository that holds the commit and its trees, without history or blobs. Raises `MissingError`."""
         if not FULL_ID.match(oid):
-            raise MissingError(
+            raise NotFetchable(
                 f"pin {oid} cannot be looked up at {shown_url(url)}",
                 hint="give the full commit id when the upstream is a URL",
             )
@@ -185,7 +186,7 @@ class Cache:
     def history(self, url: str, ref: str, until: str) -> tuple[Repository, str]:
         """A repository that holds a ref's commits and trees back to the commit `until`, and the ref's commit id."""
         if not _REF.match(ref) or ".." in ref:
-            raise UsageError(f"{ref!r} is no branch, tag or commit to fetch from {shown_url(url)}")
+            raise BadRevision(f"{ref!r} is no branch, tag or commit to fetch from {shown_url(url)}")
         kept = "refs/patchstack/" + hashlib.sha256(ref.encode()).hexdigest()[:16]
         with self._clone(url, f"ref {ref}") as (directory, lock):
             for depth in () if self.offline else _DEPTHS:

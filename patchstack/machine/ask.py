@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from patchstack.causes import AmbiguousName, EngineRefused
 from patchstack.engine.protocol import Engine, EngineUnavailable, Job, Limits, Volume
-from patchstack.errors import MissingError, UsageError
 from patchstack.process import ProgramTimeout, clean_environment, run
 from patchstack.tasks import task
 
@@ -130,7 +130,7 @@ def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | No
     if about.endpoint.startswith("ssh://"):
         return Reach(ask=over_ssh(about.endpoint), places=PLACES, how=about.endpoint)
     if image is None:
-        raise UsageError(
+        raise AmbiguousName(
             f"the machine of {about.spec} can be asked only from inside a container: of which image?",
             hint="--image NAME, the one the build was made in; or reach the engine by ssh://USER@HOST",
         )
@@ -174,7 +174,7 @@ def ask_parts(ask: Ask, script: str, *args: str) -> dict[str, Reply]:
     parts = read_parts(text, nonce)
     if "done" not in parts:
         told = " ".join(text.replace(nonce, "").split())[-300:]
-        raise MissingError(f"the machine's answer is not whole (exit code {code}){': ' if told else ''}{told}")
+        raise EngineRefused(f"the machine's answer is not whole (exit code {code}){': ' if told else ''}{told}")
     return parts
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from patchstack.causes import NoServersHere, ServingFailed
 from patchstack.engine.archive import Entry, pack, unpack
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome, Running, RunsServers, Volume
 from patchstack.errors import MissingError
@@ -77,7 +78,7 @@ def listens_at(server: Running, *, isolated: bool, seconds: float) -> str | None
         if (address := server.address) is not None:
             return f"{address[0]}:{address[1]}"
         if time.monotonic() > deadline:
-            raise MissingError(f"the server did not listen within {seconds:g} s")
+            raise ServingFailed(f"the server did not listen within {seconds:g} s")
     assert outcome is not None
     return None
 
@@ -103,7 +104,7 @@ def ask(
     Ctrl-C ends the program, which may still write what it has: `stopped` then says so. A second one is raised.
     """
     if not isinstance(engine, RunsServers):
-        raise MissingError("this engine runs no servers")
+        raise NoServersHere("this engine runs no servers")
     isolated = engine.about().isolated
     volume = Volume(name=f"patchstack-client-{os.getpid()}-{secrets.token_hex(4)}", target=_TARGET)
     place = engine.place(volume)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from patchstack.errors import MissingError
+from patchstack.causes import NotInBuild
 from patchstack.observe.layout import Programs
 
 
@@ -22,13 +22,13 @@ def with_program(programs: Programs, name: str, other: Programs) -> Iterator[Pro
     linked into it, or are not all here.
     """
     if name not in other.names():
-        raise MissingError(f"the other build has no {name}")
+        raise NotInBuild(f"the other build has no {name}")
     loaded, own = other.loaded(), programs.loaded()
     if name in programs.names() and loaded.digest(name) == own.digest(name):
         yield programs
         return
     if not loaded.borrowable(name, programs.names()):
-        raise MissingError(f"{name} of the other build does not run with the libraries of this one")
+        raise NotInBuild(f"{name} of the other build does not run with the libraries of this one")
     with TemporaryDirectory(prefix="patchstack-") as directory:
         place = Path(directory) / "bin"
         place.mkdir()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import InputMissing, SettingsRefused
 from patchstack.observe.from_build import read_build
 from patchstack.observe.protocol import Model
 from patchstack.observe.settings import (
@@ -211,7 +211,7 @@ def values_of_options(
 
     def refuse() -> None:
         if problems:
-            raise UsageError("the gate cannot be run so", problems=problems)
+            raise SettingsRefused("the gate cannot be run so", problems=problems)
 
     values = Values(
         found,
@@ -389,7 +389,7 @@ class Variables:
         problems = [f"{option} {key}: written as NAME=VALUE" for key, equals, _ in pairs if not equals]
         problems += [problem for key, equals, _ in pairs if equals and (problem := variable_problem(key))]
         if problems:
-            raise UsageError(f"{option} cannot be used", problems=problems)
+            raise SettingsRefused(f"{option} cannot be used", problems=problems)
         return tuple(sorted({key: value for key, _, value in pairs}.items()))
 
 
@@ -459,7 +459,7 @@ class FileContent:
             return given.read_bytes()
         except OSError as error:
             hint = f"--{name} FILE"
-            raise MissingError(f"the {name} {given} cannot be read: {error.strerror}", hint=hint) from error
+            raise InputMissing(f"the {name} {given} cannot be read: {error.strerror}", hint=hint) from error
 
 
 @dataclass(frozen=True, slots=True)

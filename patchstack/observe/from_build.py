@@ -11,8 +11,8 @@ from pathlib import Path
 
 from patchstack.builds.inputs.toolchain import IMAGE_TOOLKIT
 from patchstack.builds.record.store import Store, Stored
+from patchstack.causes import BuildFailed, NoSuchBuild
 from patchstack.engine.protocol import EnginePath
-from patchstack.errors import MissingError, NotHeldError
 from patchstack.observe.layout import Programs, uses_gpu
 from patchstack.workspace.mapping import Node
 from patchstack.workspace.model import located
@@ -27,7 +27,7 @@ def chosen_build(store: Store, key: str) -> Stored:
     """
     stored = store.named(key)
     if not stored.record.built:
-        raise NotHeldError(f"build {stored.key[:12]} has no programs: its source does not compile")
+        raise BuildFailed(f"build {stored.key[:12]} has no programs: its source does not compile")
     return stored
 
 
@@ -76,11 +76,11 @@ def named_programs(build: str, like: Programs, *, builds: Path | None, isolated:
     `like` is. Raises `MissingError` if there is no such build, `NotHeldError` for one that did not compile."""
     if _KEY.match(build):
         if builds is None:
-            raise MissingError(f"there is no build {shown(build)}: no builds are kept here")
+            raise NoSuchBuild(f"there is no build {shown(build)}: no builds are kept here")
         return programs_of(chosen_build(Store(builds), build), isolated=isolated)
     directory = Path(build).expanduser()
     if not directory.is_dir():
-        raise MissingError(f"there is no build in {build}: it is no directory")
+        raise NoSuchBuild(f"there is no build in {build}: it is no directory")
     return Programs(
         directory=directory,
         platform=like.platform,

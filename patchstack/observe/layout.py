@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from patchstack.builds.proofs.elf import DamagedElf, read_elf
+from patchstack.causes import BadPath, BadValue, NoSuchBuild
 from patchstack.engine.archive import Entry
 from patchstack.engine.protocol import EnginePath, Volume
-from patchstack.errors import MissingError, UsageError
 from patchstack.observe.loaded import LoadedFiles
 from patchstack.observe.protocol import Invocation, Model
 from patchstack.observe.server_job import request_files
@@ -44,7 +44,7 @@ class Programs:
     def names(self) -> frozenset[str]:
         """What is below `bin`."""
         if not self.directory.is_dir():
-            raise MissingError(
+            raise NoSuchBuild(
                 f"there are no programs: {self.directory} is no directory", hint="--bin names a build's bin"
             )
         return frozenset(path.name for path in self.directory.iterdir() if path.is_file())
@@ -114,7 +114,7 @@ class Paths:
                 return f"{self.run}/inputs/{name}"
             if kind == "kept" and _NAME.match(name):
                 return f"{self.kept}/{name}"
-            raise UsageError(f"{invocation.what}: {match.group(0)} stands for nothing in {text!r}")
+            raise BadPath(f"{invocation.what}: {match.group(0)} stands for nothing in {text!r}")
 
         return _PLACEHOLDER.sub(path, text)
 
@@ -147,7 +147,7 @@ def run_entries(invocation: Invocation) -> Iterator[Entry]:
         yield Entry(path=directory)
     for name in (*invocation.inputs, *invocation.keeps, *invocation.brings):
         if not _NAME.match(name):
-            raise UsageError(f"{invocation.what}: a file is named with letters, digits, dots and dashes, not {name!r}")
+            raise BadValue(f"{invocation.what}: a file is named with letters, digits, dots and dashes, not {name!r}")
     for name, data in invocation.inputs.items():
         yield Entry(path=f"run/inputs/{name}", data=data)
     for name, data in (request_files(invocation.requests) if invocation.requests else {}).items():

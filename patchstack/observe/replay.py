@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from patchstack.canonical import canonical, one_line
-from patchstack.errors import MissingError
+from patchstack.causes import NotInBuild, NotRecorded
 from patchstack.evidence.origin import Origin, Source
 from patchstack.evidence.store import Record
 from patchstack.observe.layout import Programs
@@ -42,7 +42,7 @@ class RecordedBuilds:
             short = str(path.relative_to(self.root)) if path.is_absolute() and path.is_relative_to(self.root) else name
             if short in self.files:
                 return self.files[short]
-        raise MissingError(f"no files are recorded of the other build {names[0][:12]}")
+        raise NotRecorded(f"no files are recorded of the other build {names[0][:12]}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Replay:
     def judged_with(self, program: str, judge: Programs) -> Replay:
         theirs = self.builds.named(judge)
         if program not in theirs or not self.borrows:
-            raise MissingError(f"{program} of the other build did not run with the libraries of this one")
+            raise NotInBuild(f"{program} of the other build did not run with the libraries of this one")
         files = {**self.files, program: theirs[program]}
         return replace(self, files=files, context=replace(self.context, reference=None, judge=None))
 
@@ -96,12 +96,12 @@ class Replay:
             return model.sha256
         found = {digest for record in self.records if (digest := _models(record).get(model.name)) is not None}
         if len(found) != 1:
-            raise MissingError(f"no digest of model {model.name} is recorded")
+            raise NotRecorded(f"no digest of model {model.name} is recorded")
         return str(found.pop())
 
     def observe(self, invocation: Invocation, *, complete: Complete, tries: int = 3, salt: str = "") -> Observed:
         if invocation.program not in self.files:
-            raise MissingError(f"{invocation.program} is not in the build")
+            raise NotInBuild(f"{invocation.program} is not in the build")
         wanted = self._ingredients(invocation, salt)
         complaint = "no record answers it"
         for record in self.records:

@@ -15,9 +15,9 @@ from typing import Any, Self
 
 from patchstack.builds.inputs.toolchain import recall, remember
 from patchstack.canonical import canonical, one_line
+from patchstack.causes import JobCannotStart, ModelMissing, NoServersHere, NotInBuild
 from patchstack.engine.archive import pack, unpack
 from patchstack.engine.protocol import About, Ending, Engine, Job, Limits, Outcome, RunsServers
-from patchstack.errors import MissingError
 from patchstack.evidence.key import Ingredients, observation_key
 from patchstack.evidence.origin import Origin, Recorded, Source
 from patchstack.evidence.store import Observations, Record
@@ -157,7 +157,7 @@ class Runner:
         else:
             programs = named_programs(build, self.files, builds=self.builds, isolated=self.about.isolated)
         if programs.gpus and not self.files.gpus:
-            raise MissingError(f"build {shown(build)} uses a GPU, and the one to be judged does not")
+            raise NotInBuild(f"build {shown(build)} uses a GPU, and the one to be judged does not")
         self._station.others[build if isinstance(build, str) else programs.key or str(programs.directory)] = programs
         return self._other(programs)
 
@@ -219,7 +219,7 @@ class Runner:
         try:
             status = path.stat()
         except OSError as error:
-            raise MissingError(
+            raise ModelMissing(
                 f"model {model.name} is not at {path}: {error.strerror}", hint="path: in patchstack.yaml, or --model"
             ) from error
         name = hashlib.sha256(f"model {path} {status.st_size} {status.st_mtime_ns}".encode()).hexdigest()
@@ -259,7 +259,7 @@ class Runner:
 
     def _ingredients(self, invocation: Invocation, salt: str) -> Ingredients:
         if invocation.program not in self.programs():
-            raise MissingError(
+            raise NotInBuild(
                 f"{invocation.program} is not in {self.files.directory}",
                 hint="build it: --target, or targets: of the variant",
             )
@@ -281,7 +281,7 @@ class Runner:
     def _checked(self, model: Model) -> str:
         digest = self.digest_of(model)
         if model.sha256 is not None and digest != model.sha256:
-            raise MissingError(
+            raise ModelMissing(
                 f"model {model.name} is not the one of its digest: {model.path} is sha256 {digest}, not {model.sha256}",
                 hint="fetch it again, or correct sha256: in patchstack.yaml",
             )
@@ -297,7 +297,7 @@ class Runner:
         outcome = self.engine.run(job, said.extend)
         words = said.decode("utf-8", "replace").split()
         if not outcome.ok or len(words) < 3:
-            raise MissingError(f"model {model.name} cannot be read on the engine's machine: {model.path}")
+            raise ModelMissing(f"model {model.name} cannot be read on the engine's machine: {model.path}")
         return words[2]
 
     # What is known
@@ -346,7 +346,7 @@ class Runner:
         paths = self._prepared(invocation)
         engine, isolated = self.engine, self.about.isolated
         if not isinstance(engine, RunsServers):
-            raise MissingError(f"the engine {self.about.spec} runs no servers")
+            raise NoServersHere(f"the engine {self.about.spec} runs no servers")
         began = time.monotonic()
         with engine.start(self._server_job(invocation, beside, paths), lambda _: None) as server:
             address = listens_at(server, isolated=isolated, seconds=invocation.seconds)
@@ -456,7 +456,7 @@ class Runner:
         said = content(found / "code").strip()
         code = int(said) if said.isdigit() else outcome.code
         if code == 97 and not said:
-            raise MissingError(f"{invocation.program} cannot be executed in {self.files.directory}")
+            raise JobCannotStart(f"{invocation.program} cannot be executed in {self.files.directory}")
         return Observation(
             key=key,
             ending=outcome.ending,

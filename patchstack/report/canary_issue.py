@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeGuard
 
 from patchstack.builds.record.record import BuildDocument
-from patchstack.errors import UsageError
+from patchstack.causes import BadValue, InputUnreadable
 from patchstack.report.documents.canary import CanaryDocument
 from patchstack.report.documents.read import FailedDocument, Report
 from patchstack.report.summary import part, summary
@@ -41,11 +41,11 @@ def canary_issue(documents: Sequence[Report], name: str, *, run: str = "", compi
     Raises `UsageError` where there is nothing to tell, or a name that does not fit into a marker.
     """
     if not _NAME.match(name):
-        raise UsageError(f"{name!r} cannot mark an issue", hint="letters, digits, dots, dashes and underscores")
+        raise BadValue(f"{name!r} cannot mark an issue", hint="letters, digits, dots, dashes and underscores")
     found = [document for document in documents if _of_canary(document)]
     built = [document for document in documents if isinstance(document, BuildDocument)]
     if not found:
-        raise UsageError("there is no document of canary to tell of", hint="patchstack canary --json > FILE")
+        raise InputUnreadable("there is no document of canary to tell of", hint="patchstack canary --json > FILE")
     failing = [document for document in found if not (isinstance(document, CanaryDocument) and _fine(document))]
     rejected = not all(one.built for one in built)
     broken = compiled not in _UNTRIED or rejected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from patchstack.errors import UsageError
+from patchstack.causes import OutputUnwritable
 from patchstack.files.atomic import replace_file
 from patchstack.report.canary import canary_explanation, canary_table, canary_truth
 from patchstack.report.page import drawing, fill, require_pages
@@ -31,7 +31,7 @@ def write_page(result: Canary, path: Path) -> None:
     try:
         replace_file(path, page_of(result).encode())
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+        raise OutputUnwritable(f"{path} cannot be written: {error.strerror}") from error
 
 
 def page_of(result: Canary) -> str:

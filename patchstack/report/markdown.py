@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
-from patchstack.errors import UsageError
+from patchstack.causes import InputUnreadable
 from patchstack.git.patch.trailers import DEFAULT, GATES, METADATA, NEW_GATES, SWITCH
 from patchstack.report.text import printable
 from patchstack.series.status.metadata import PatchMetadata
@@ -72,7 +72,7 @@ def placed(document: str, where: str, tables: Mapping[str, str], *, chosen: bool
     problems += [f"{where}: there is no place for {one}" for one in missing]
     if problems:
         first = next(iter(missing), name or "NAME")
-        raise UsageError(
+        raise InputUnreadable(
             f"{where} cannot take the tables",
             problems=problems,
             hint=f"a table stands between the lines <!-- patchstack: series {first} --> and {_END}",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from patchstack.errors import MissingError
+from patchstack.causes import PackageMissing
 from patchstack.report.text import printable
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Plot:
 def require_pages() -> None:
     """Raise `MissingError` if the package that fills pages is not installed. Call it before the work."""
     if importlib.util.find_spec("jinja2") is None:
-        raise MissingError(
+        raise PackageMissing(
             "pages need the package jinja2, and it is not installed", hint="pip install 'patchstack[plots]'"
         )
 

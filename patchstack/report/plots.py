@@ -16,7 +16,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from patchstack.canonical import canonical
-from patchstack.errors import MissingError
+from patchstack.causes import PackageMissing
 from patchstack.installed import install_hint
 from patchstack.report.text import printable
 
@@ -95,7 +95,7 @@ _ID = re.compile(r"""(\bid="|url\(#|xlink:href="#)([A-Za-z_][\w-]*)""")
 def require_plots() -> None:
     """Raise `MissingError` if the package that draws is not installed. Costs nothing else: call it before the work."""
     if importlib.util.find_spec("vl_convert") is None:
-        raise MissingError(
+        raise PackageMissing(
             "plots need the package vl-convert-python, which is not installed", hint=install_hint("plots")
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
 
-from patchstack.errors import UsageError
+from patchstack.causes import BadPath, InputUnreadable
 from patchstack.files.atomic import replace_file
 from patchstack.llama.traces.reading import Points, Trace
 from patchstack.report.plots import require_plots, svg_of
@@ -23,14 +23,14 @@ def prepare(directory: Path) -> None:
     """Raise `MissingError` if the package that draws is missing, and `UsageError` if the directory cannot be one."""
     require_plots()
     if directory.exists() and not directory.is_dir():
-        raise UsageError(f"{directory} is no directory", hint="--plots names the directory that the plots go to")
+        raise BadPath(f"{directory} is no directory", hint="--plots names the directory that the plots go to")
 
 
 def write_plots(traced: Traced, directory: Path) -> Iterator[Path]:
     """Write every plot that the log has figures for, and give the path of each. Raises `UsageError` if it has none."""
     specs = list(plot_specs(traced))
     if not specs:
-        raise UsageError(
+        raise InputUnreadable(
             f"{traced.name} has nothing to plot", hint="plots show routes and shapes, server steps, and reused graphs"
         )
     directory.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from patchstack.errors import MissingError, NotHeldError
+from patchstack.causes import NotDescended, ShallowHistory
 from patchstack.git import run as git
 from patchstack.git.objects import Commit, MissingObject, Objects, Repository
 
@@ -54,7 +54,7 @@ def read_fork(
             at = objects.commit(at.parents[0])
         except MissingObject:
             if repository.shallow:
-                raise MissingError(
+                raise ShallowHistory(
                     f"{repository.name} is shallow: its history ends before the pin {pin.oid[:12]}",
                     hint=f"git -C {repository.name} fetch --deepen=1000",
                 ) from None
@@ -74,7 +74,7 @@ def check_pushed(repository: Repository, head: str, *branches: str, required: bo
         return None
     told = f"the fork is not pushed: {behind}"
     if required:
-        raise NotHeldError(told, hint=f"git -C {repository.name} push, then run this command again")
+        raise NotDescended(told, hint=f"git -C {repository.name} push, then run this command again")
     return told
 
 
@@ -105,17 +105,17 @@ def _remote_branches(repository: Repository, branch: str) -> list[str]:
 def _no_descent(repository: Repository, ref: str, branch: str, pin: Commit) -> Exception:
     if repository.is_ancestor(pin.oid, ref):
         # Reachable, but not along first parents: the pin was merged into the fork.
-        return NotHeldError(
+        return NotDescended(
             f"the fork {repository.name} {branch} has merged the pin {pin.oid[:12]}, it is not built on it",
             hint="rebase the fork onto the pin (one commit is one patch), "
             "or compare the last tree alone with --tree-only",
         )
     if repository.shallow:
-        return MissingError(
+        return ShallowHistory(
             f"{repository.name} is shallow: its history ends before the pin {pin.oid[:12]}",
             hint=f"git -C {repository.name} fetch --deepen=1000",
         )
-    return NotHeldError(
+    return NotDescended(
         f"the fork {repository.name} {branch} does not descend from the pin {pin.oid[:12]}",
         hint="is the pin older or newer than the fork's base? git merge-base tells where they part",
     )

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchstack.causes import LockUnusable
 from patchstack.errors import ConfigError
 from patchstack.git.objects import FULL_ID
 from patchstack.workspace import read_yaml
@@ -288,4 +289,4 @@ def _unusable(path: Path, problems: list[str]) -> ConfigError:
         problems, hint = ["it has the conflict markers of a merge"], after_merge(path.parent)
     elif any(problem.endswith(_NEWER) for problem in problems):
         hint = "use the patchstack that wrote it, or a newer one"
-    return ConfigError(f"{path} cannot be used", problems=problems, hint=hint)
+    return LockUnusable(f"{path} cannot be used", problems=problems, hint=hint)

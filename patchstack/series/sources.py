@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchstack.causes import CloneMissing
 from patchstack.errors import ConfigError, MissingError, PatchstackError
 from patchstack.git.objects import Commit, NoSuchRepository, NotARepository, Objects, Repository
 from patchstack.git.overlay import TreeOverlay
@@ -89,7 +90,7 @@ def missing_upstream(upstream: Remote, fork: str | None) -> MissingError:
     clone = "clone upstream there"
     if url is not None:
         clone = f"git clone {shlex.quote(shown_url(url))} {shlex.quote(upstream.where)}"
-    return MissingError(
+    return CloneMissing(
         f"there is no upstream at {upstream.where}: no such file or directory",
         hint=f"{clone}, or name another repository as upstream",
     )
@@ -116,7 +117,7 @@ def _missing_fork(
         hint = f"{command} recreates the branch from pin, series and lock"
     elif absent:
         hint = "clone the fork there, or name its repository with fork: in patchstack.yaml"
-    return MissingError(error.message, hint=hint, problems=error.problems)
+    return CloneMissing(error.message, hint=hint, problems=error.problems)
 
 
 def _recreatable(directory: Path, base: Commit) -> Lock | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from patchstack.errors import UsageError
+from patchstack.causes import SidesNotComparable
 from patchstack.llama.traces.formats import ADMISSION, CUDA_GRAPH, SERVING, SPEC_SHAPE
 from patchstack.llama.traces.reading import Reading, Trace
 from patchstack.llama.traces.records import Value
@@ -167,7 +167,7 @@ def compare(first: Reading, second: Reading) -> Comparison:
     mine, theirs = ({one.name: one for one in log.traces if has_routes(one)} for log in (first, second))
     both = [name for name in mine if name in theirs]
     if not both:
-        raise UsageError(
+        raise SidesNotComparable(
             "the logs share no trace of routes or shapes",
             hint="run both with the same switch, such as LLAMA_MUL_MAT_ROUTE_TRACE=1000000",
         )
@@ -197,7 +197,7 @@ def _replayed(first: Reading, second: Reading) -> tuple[int, int] | None:
 def require_same_workload(comparison: Comparison, names: Sequence[str]) -> None:
     """Raise `UsageError` if the logs say that they are of different workloads."""
     if comparison.differing:
-        raise UsageError(
+        raise SidesNotComparable(
             f"{names[0]} and {names[1]} are not of the same workload",
             problems=[f"{one.what}: {one.first} and {one.second}" for one in comparison.differing],
             hint="compare two runs with the same model, sizes and requests; --anyway prints the counts all the same",

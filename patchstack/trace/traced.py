@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import BadPath, TraceRefused, TraceUnreadable
 from patchstack.llama.traces.contradictions import RECORDS, LogCheck, findings
 from patchstack.llama.traces.expectations import Answer, Expectation, answer
 from patchstack.llama.traces.reader import Reader
@@ -55,7 +55,7 @@ def files_of(paths: Sequence[str]) -> list[str]:
         if path != STDIN and Path(path).is_dir():
             found = sorted(_below(path))
             if not found:
-                raise MissingError(f"{path} has no files", hint="name the directory that holds the logs")
+                raise TraceUnreadable(f"{path} has no files", hint="name the directory that holds the logs")
             files += found
         else:
             files.append(path)
@@ -63,7 +63,7 @@ def files_of(paths: Sequence[str]) -> list[str]:
     for name in files:
         real = name if name == STDIN else os.path.realpath(name)
         if real in seen:
-            raise UsageError(f"{name} is given twice", hint="its records would be counted twice")
+            raise BadPath(f"{name} is given twice", hint="its records would be counted twice")
         seen[real] = name
     return files
 
@@ -80,7 +80,7 @@ def _below(directory: str) -> list[str]:
 
 
 def _refuse(error: OSError) -> None:
-    raise MissingError(f"{error.filename} cannot be read: {error.strerror}") from error
+    raise TraceUnreadable(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def _read_stdin(reader: Reader, stdin: IO[bytes]) -> Source:
@@ -95,15 +95,17 @@ def _read_file(reader: Reader, name: str, progress: Task) -> Source:
     try:
         file = Path(name).open("rb")  # noqa: SIM115  (closed below)
     except FileNotFoundError as error:
-        raise MissingError(f"{name} does not exist", hint="name a log, a directory of logs, or - for stdin") from error
+        raise TraceUnreadable(
+            f"{name} does not exist", hint="name a log, a directory of logs, or - for stdin"
+        ) from error
     except OSError as error:
-        raise MissingError(f"{name} cannot be read: {error.strerror}") from error
+        raise TraceUnreadable(f"{name} cannot be read: {error.strerror}") from error
     with file:
         about = os.fstat(file.fileno())
         if stat.S_ISFIFO(about.st_mode):
             return Source(name=name, size=_read_to(reader, file, None, progress, name))
         if not stat.S_ISREG(about.st_mode):
-            raise UsageError(f"{name} is not a regular file", hint="name a log, a directory of logs, or - for stdin")
+            raise BadPath(f"{name} is not a regular file", hint="name a log, a directory of logs, or - for stdin")
         _refuse_compressed(name, file)
         size = _read_to(reader, file, about.st_size, progress, name)
         now = os.fstat(file.fileno()).st_size
@@ -120,7 +122,7 @@ def _refuse_compressed(name: str, file: IO[bytes]) -> None:
     file.seek(0)
     for magic, program in _COMPRESSED.items():
         if head.startswith(magic):
-            raise UsageError(f"{name} is compressed", hint=f"{program} {name} | patchstack trace read -")
+            raise TraceRefused(f"{name} is compressed", hint=f"{program} {name} | patchstack trace read -")
 
 
 def _read_to(reader: Reader, file: IO[bytes], end: int | None, progress: Task, name: str) -> int:
@@ -224,7 +226,7 @@ def read_traced(
     reading, sources = read_logs(paths, stdin)
     if reading.empty and not (reading.torn or reading.unended):
         names = ", ".join(one.name for one in sources[:3]) + (", …" if len(sources) > 3 else "")
-        raise MissingError(
+        raise TraceUnreadable(
             f"{names}: {reading.lines:,} lines, and none is a record or a line of llama.cpp that is known",
             hint="traces go to standard error: run with a switch such as LLAMA_LAYOUT_TRACE=1000000, and 2> LOG",
         )

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from patchstack.errors import MissingError, PatchstackError, UsageError
+from patchstack.causes import NotFetchable, ShallowHistory, TargetNotAfterPin
+from patchstack.errors import MissingError, PatchstackError
 from patchstack.git import run as git
 from patchstack.git.objects import Commit, MissingObject, NoSuchRepository, Objects, Repository
 from patchstack.git.remote import Cache, Reached, Remote, fetch_into_cache
@@ -92,7 +93,7 @@ def read_range(
     if not asked.ok:
         if repository.shallow:
             raise ShallowRange(repository, ref, tip.oid, pin)
-        raise MissingError(
+        raise NotFetchable(
             f"the commits from the pin to {ref} cannot be listed in {repository.name}: {asked.complaint}",
             hint=f"git -C {repository.name} fsck",
         )
@@ -133,7 +134,7 @@ def tree_before(range_: UpstreamRange, objects: Objects, commit: UpstreamCommit)
 
 def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str, what: str) -> PatchstackError:
     if repository.is_ancestor(tip.oid, pin.oid):
-        return UsageError(
+        return TargetNotAfterPin(
             f"{ref} ({tip.oid[:12]}) is older than the pin {pin.oid[:12]}", hint="name a commit that came after the pin"
         )
     asked = git.read(repository.path, "merge-base", pin.oid, tip.oid)
@@ -141,7 +142,7 @@ def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str, what
     if repository.shallow:
         return ShallowRange(repository, ref, tip.oid, pin)
     if not apart:
-        return UsageError(
+        return TargetNotAfterPin(
             f"{ref} ({tip.oid[:12]}) does not descend from the pin {pin.oid[:12]}: they have no commit in common",
             hint=f"is it a branch of another project? give {what} a branch of the upstream",
         )
@@ -152,7 +153,7 @@ def _no_descent(repository: Repository, pin: Commit, tip: Commit, ref: str, what
         where += f" ({objects.commit(apart[0]).subject})"
     except MissingObject:
         pass
-    return UsageError(
+    return TargetNotAfterPin(
         f"{ref} ({tip.oid[:12]}) does not descend from the pin {pin.oid[:12]}: they part at {where}",
         hint=f"upstream was rewritten since, or that is another branch: give {what} a branch that has the pin, "
         "or move the pin onto one",
@@ -210,7 +211,7 @@ def _fetched(cache: Cache, url: str, shallow: ShallowRange, pin: str) -> Reposit
     try:
         return cache.history(url, shallow.tip, pin)[0]
     except MissingError as error:
-        raise MissingError(shallow.message, hint=shallow.hint, problems=[error.message]) from error
+        raise ShallowHistory(shallow.message, hint=shallow.hint, problems=[error.message]) from error
 
 
 _Fetch = Callable[..., None]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from patchstack.causes import BadValue, ServerAnswer, ServerSilent
 from patchstack.cost.architecture import Layout
 from patchstack.cost.floors import kv_read_bytes
 from patchstack.cost.prefix.blame import Blame, Conversations
@@ -17,7 +18,7 @@ from patchstack.cost.prefix.growth import Growth, append_only, growth, images_at
 from patchstack.cost.prefix.records import Log, Record, is_image, known_totals, read_messages
 from patchstack.cost.prefix.slots import Request, Slots
 from patchstack.cost.server_options import ServerOptions
-from patchstack.errors import MissingError, UsageError
+from patchstack.errors import UsageError
 
 BYTES_A_TOKEN = 4
 
@@ -82,7 +83,7 @@ class EstimatedTokens:
 
     def _image(self, record: Record) -> int:
         if self.image_tokens is None:
-            raise UsageError(
+            raise ServerAnswer(
                 f"{record.place}: the prompt has an image, and nobody said how many tokens that is",
                 hint="--image-tokens N",
             )
@@ -97,7 +98,7 @@ class ServerTokens:
 
     def __init__(self, url: str, image_tokens: int | None = None) -> None:
         if not url.startswith(("http://", "https://")):
-            raise UsageError(f"--server {url}: not an address", hint="http://127.0.0.1:8080")
+            raise BadValue(f"--server {url}: not an address", hint="http://127.0.0.1:8080")
         self.url = url.rstrip("/")
         self.image_tokens = image_tokens
         self._user = self._user_start()
@@ -132,7 +133,9 @@ class ServerTokens:
             return self._tokens(text), ()
         pieces = text.split(self._media_marker(record))
         if len(pieces) != len(names) + 1:
-            raise UsageError(f"{record.place}: the prompt has {len(names)} images, the server shows {len(pieces) - 1}")
+            raise ServerAnswer(
+                f"{record.place}: the prompt has {len(names)} images, the server shows {len(pieces) - 1}"
+            )
         texts = [self._tokens(piece, special=not at) for at, piece in enumerate(pieces)]
         size = size or self._image_size(record, sum(map(len, texts)), len(names))
         tokens, images = list(texts[0]), []
@@ -148,7 +151,7 @@ class ServerTokens:
         if left > 0 and left % images == 0:
             self._learned = left // images
             return self._learned
-        raise UsageError(
+        raise ServerAnswer(
             f"{record.place}: it is not known how many tokens each of {images} images takes",
             hint="--image-tokens N, or a log with timings and images of one size",
         )
@@ -157,7 +160,7 @@ class ServerTokens:
         if self._marker is None:
             self._marker = str(self._get("/props").get("media_marker") or "")
         if not self._marker:
-            raise UsageError(
+            raise ServerAnswer(
                 f"{record.place}: the prompt has an image, and the server names no marker for it",
                 hint="start llama-server with --mmproj, or leave out --server: bytes, with --image-tokens",
             )
@@ -206,13 +209,13 @@ class ServerTokens:
             with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
                 found = json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            raise UsageError(f"{self.url}{path}: {error.code}: {error.read()[:200]!r}") from error
+            raise ServerAnswer(f"{self.url}{path}: {error.code}: {error.read()[:200]!r}") from error
         except (OSError, ValueError) as error:
-            raise MissingError(
+            raise ServerSilent(
                 f"{self.url} does not answer: {error}", hint="start llama-server with the model"
             ) from error
         if not isinstance(found, dict):
-            raise UsageError(f"{self.url}{path}: the answer is not an object")
+            raise ServerAnswer(f"{self.url}{path}: the answer is not an object")
         return found
 
 
@@ -229,7 +232,7 @@ _TEMPLATE_KEYS = (
 def _integers(answer: dict[str, Any]) -> tuple[int, ...]:
     tokens = answer.get("tokens")
     if not isinstance(tokens, list) or not all(isinstance(one, int) for one in tokens):
-        raise UsageError("the server's answer has no tokens")
+        raise ServerAnswer("the server's answer has no tokens")
     return tuple(tokens)
 
 
@@ -292,7 +295,7 @@ def follow(
     records = log.records
     prompts = [tokens.prompt(one) if one.messages is not None or one.prompt is not None else None for one in records]
     if not known_totals(records) and any(one is None for one in prompts):
-        raise UsageError(
+        raise ServerAnswer(
             "some steps have neither a prompt nor timings", hint="log whole requests, or answers with timings"
         )
     known = [one for one in prompts if one is not None]

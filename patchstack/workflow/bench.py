@@ -29,7 +29,8 @@ from patchstack.bench.registry import KINDS
 from patchstack.bench.watch import Watch
 from patchstack.bench.workload import Workload
 from patchstack.builds.record.store import Store
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import AmbiguousName, ModelMissing, NoSuchBuild, NotInBuild, SettingsRefused, SidesNotComparable
+from patchstack.errors import MissingError
 from patchstack.evidence.store import Observations
 from patchstack.files.durations import recalled_duration
 from patchstack.files.lock import locked_directory
@@ -118,9 +119,9 @@ def programs_named(what: str, where: Where) -> Programs:
     directory = Path(what).expanduser()
     if directory.is_dir() or "/" in what:
         if not directory.is_dir():
-            raise MissingError(f"there are no programs in {what}: it is no directory")
+            raise NoSuchBuild(f"there are no programs in {what}: it is no directory")
         if about.isolated and where.image is None:
-            raise UsageError(f"{about.spec} runs containers: of which image?", hint="--image NAME")
+            raise AmbiguousName(f"{about.spec} runs containers: of which image?", hint="--image NAME")
         return Programs(
             directory=directory,
             platform=about.platform,
@@ -142,25 +143,25 @@ def make_plan(wanted: Wanted, where: Where) -> Plan:
     """
     a, b = programs_named(wanted.a.what, where), programs_named(wanted.b.what, where)
     if a.gpus != b.gpus:
-        raise UsageError("one side uses a GPU and the other does not: they cannot be compared")
+        raise SidesNotComparable("one side uses a GPU and the other does not: they cannot be compared")
     side_a, side_b = _side(a, wanted.a.env), _side(b, wanted.b.env)
     same = (side_a.programs, side_a.env) == (side_b.programs, side_b.env)
     if same and not wanted.noise:
-        raise UsageError(
+        raise SidesNotComparable(
             "both sides are the same: equal programs and equal variables",
             hint="patchstack bench noise measures a side against itself",
         )
     for name in wanted.switch:
         if not _knows(b, name):
-            raise UsageError(
+            raise SettingsRefused(
                 f"no program of {b.name} knows {name}: the switch cannot be on",
                 hint="is that build made with the patch that reads it?",
             )
     if not any(row.primary for row in wanted.rows):
-        raise UsageError(f"workload {wanted.workload.name} has no primary row")
+        raise SettingsRefused(f"workload {wanted.workload.name} has no primary row")
     for programs in (a, b):
         if wanted.workload.program not in programs.names():
-            raise MissingError(f"{wanted.workload.program} is not in {programs.directory}", hint="build it: --target")
+            raise NotInBuild(f"{wanted.workload.program} is not in {programs.directory}", hint="build it: --target")
     workload = _with_digests(wanted.workload, where, a)
     reference, beside = None, None
     if not wanted.no_reference:
@@ -276,7 +277,7 @@ def _opened(plan: Plan, where: Where) -> Iterator[_Opened]:
             )
         )
         if runner.hardware != plan.machine:
-            raise UsageError(
+            raise SidesNotComparable(
                 f"comparison {plan.comparison} was made on another machine, or with another driver: {plan.machine}",
                 hint="runs of two machines cannot be compared: make a new comparison",
             )
@@ -297,7 +298,9 @@ def _again(side: PlanSide | None, where: Where) -> Programs | None:
         return None
     programs = programs_named(side.key or f"{side.directory}/", where)
     if programs.digest() != side.programs:
-        raise UsageError(f"the programs of {side.label} changed after the plan was made", hint="make a new comparison")
+        raise SidesNotComparable(
+            f"the programs of {side.label} changed after the plan was made", hint="make a new comparison"
+        )
     return programs
 
 
@@ -338,7 +341,7 @@ def _with_digests(workload: Workload, where: Where, programs: Programs) -> Workl
     for one in workload.models:
         digest = runner.digest_of(Model(name=one.name, path=one.path))
         if one.sha256 is not None and one.sha256 != digest:
-            raise MissingError(f"model {one.name} is not the one of its digest: {one.path} is sha256 {digest}")
+            raise ModelMissing(f"model {one.name} is not the one of its digest: {one.path} is sha256 {digest}")
         found.append(msgspec.structs.replace(one, sha256=digest))
     return msgspec.structs.replace(workload, models=tuple(found))
 

@@ -14,8 +14,8 @@ from patchstack.builds.proofs.claim import IDS
 from patchstack.builds.record.store import Store, Stored
 from patchstack.builds.run.build import Inputs, build
 from patchstack.builds.run.session import Session, Watch, open_session
+from patchstack.causes import AmbiguousName, BadValue
 from patchstack.engine.protocol import Engine
-from patchstack.errors import UsageError
 from patchstack.files.places import cache_places
 from patchstack.git.remote import Cache
 from patchstack.process import attached
@@ -55,7 +55,7 @@ def source_of(
     if directory is not None:
         return directory_source(directory), None
     if len(configs) > 1:
-        raise UsageError("which series?", hint=f"name one of {', '.join(one.name for one in configs)}")
+        raise AmbiguousName("which series?", hint=f"name one of {', '.join(one.name for one in configs)}")
     return series_source(configs[0], cache, at=at), configs[0]
 
 
@@ -63,7 +63,7 @@ def check_proofs(unproven: frozenset[str]) -> None:
     """Raise `UsageError` for names that are no proofs."""
     if strangers := unproven - set(IDS):
         told = ", ".join(sorted(strangers))
-        raise UsageError(f"--unproven {told}: no such proof", hint=f"there are {', '.join(IDS)}")
+        raise BadValue(f"--unproven {told}: no such proof", hint=f"there are {', '.join(IDS)}")
 
 
 def build_order(order: BuildOrder, inputs: Inputs, watch: Watch, *, again: bool, keep: bool) -> tuple[Stored, bool]:

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from patchstack.causes import NothingToRecord, ReasonMissing, SettingsRefused, UnknownName
 from patchstack.checks.model import Check, CheckRow, Place
 from patchstack.checks.read import read_promises
 from patchstack.checks.run import Checker, OpenEngine, touched_paths, trees_of
-from patchstack.errors import NotHeldError, UsageError
 from patchstack.git.apply import Applier
 from patchstack.git.overlay import TreeOverlay
 from patchstack.git.remote import Cache
@@ -25,7 +25,7 @@ def require_checks(configs: Sequence[SeriesConfig]) -> None:
     """Raise `UsageError` if none of the series has a check, `ConfigError` for checks that cannot be used."""
     if not any(config.checks for config in configs):
         names = ", ".join(config.name for config in configs)
-        raise UsageError(f"no checks are written for {names}", hint="checks: below the series in patchstack.yaml")
+        raise UnknownName(f"no checks are written for {names}", hint="checks: below the series in patchstack.yaml")
     for config in configs:
         read_promises(config)
 
@@ -54,14 +54,14 @@ def record(rows: Sequence[CheckRow], config: SeriesConfig, name: str, why: str) 
     row = next((one for one in rows if one.check.name == name), None)
     if row is None:
         known = ", ".join(one.check.name for one in rows if one.check.kind == "sites") or "none"
-        raise UsageError(f"there is no check {name} in {config.name}", hint=f"checks that record sites: {known}")
+        raise UnknownName(f"there is no check {name} in {config.name}", hint=f"checks that record sites: {known}")
     if row.check.kind != "sites":
-        raise UsageError(f"{name} is a check of kind {row.check.kind}, and records nothing")
+        raise SettingsRefused(f"{name} is a check of kind {row.check.kind}, and records nothing")
     if not why.strip():
-        raise UsageError(f"--record {name} needs a reason", hint="--why TEXT is kept beside the sites")
+        raise ReasonMissing(f"--record {name} needs a reason", hint="--why TEXT is kept beside the sites")
     sites = row.found.sites
     if not sites:
-        raise NotHeldError(f"nothing to record for {name}: {row.found.reason}")
+        raise NothingToRecord(f"nothing to record for {name}: {row.found.reason}")
     note = f"{datetime.now(UTC).date().isoformat()}: {' '.join(why.split())}"
     write_sites(row.check.file, config.name, name, _by_file(sites), note)
     return row.check

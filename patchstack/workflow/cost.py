@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchstack.causes import BadValue, CostUnknown, OptionConflict
 from patchstack.cost.architecture import Layout, read_layout
 from patchstack.cost.experts import Routing, read_imatrix, read_routing
 from patchstack.cost.floors import Workload
@@ -15,7 +16,7 @@ from patchstack.cost.memory import MIB, Loaded, draft_options
 from patchstack.cost.model import Model, read_model
 from patchstack.cost.server_options import ServerOptions, read_options
 from patchstack.cost.weights import Placed, place
-from patchstack.errors import MissingError, UsageError
+from patchstack.errors import MissingError
 from patchstack.process import run
 
 _FITTED = re.compile(r"^(\S+) +([0-9]+) +([0-9]+) +([0-9]+) *$", re.MULTILINE)
@@ -111,7 +112,7 @@ def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
     """
     program = binaries / "llama-fit-params"
     if not program.is_file():
-        raise MissingError(f"{program} does not exist", hint="--build names the bin directory of a build of llama.cpp")
+        raise CostUnknown(f"{program} does not exist", hint="--build names the bin directory of a build of llama.cpp")
     options = subject.options
     command = [str(program), "-m", str(subject.model.path), "-fitp", "on", "-c", str(options.context)]
     command += ["-b", str(options.batch), "-ub", str(options.ubatch)]
@@ -127,7 +128,7 @@ def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
     )
     if not done.ok or not found:
         last = (done.complaint or "it printed nothing").splitlines()[-1]
-        raise MissingError(f"llama-fit-params has no answer (exit status {done.code}): {last[:200]}")
+        raise CostUnknown(f"llama-fit-params has no answer (exit status {done.code}): {last[:200]}")
     return found
 
 
@@ -149,9 +150,9 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
         else:
             found = [int(one) for one in text.split(",")]
     except ValueError as error:
-        raise UsageError(f"{what} {text!r}: whole numbers as 1,8,32 or 1..256") from error
+        raise BadValue(f"{what} {text!r}: whole numbers as 1,8,32 or 1..256") from error
     if not found or min(found) < 0 or max(found) > 1 << 30 or (dots and found[-1] < found[0]):
-        raise UsageError(f"{what} {text!r}: from 0 to 2^30, the smaller one first")
+        raise BadValue(f"{what} {text!r}: from 0 to 2^30, the smaller one first")
     return tuple(found)
 
 
@@ -164,9 +165,9 @@ def one_threshold(
     """
     asked = [threshold is not None, share is not None, all_f32, all_bf16]
     if sum(asked) > 1:
-        raise UsageError("--threshold, --share, --all-f32 and --all-bf16 exclude each other")
+        raise OptionConflict("--threshold, --share, --all-f32 and --all-bf16 exclude each other")
     if threshold is not None and not threshold >= 0:
-        raise UsageError(f"--threshold {threshold:g}", hint="0 keeps all heads f32, inf none")
+        raise BadValue(f"--threshold {threshold:g}", hint="0 keeps all heads f32, inf none")
     if all_bf16:
         return float("inf"), None
     return (None, share) if share is not None else (threshold or 0.0, None)

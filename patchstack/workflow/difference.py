@@ -8,7 +8,7 @@ from pathlib import Path
 from patchstack.bench.difference import Difference, difference
 from patchstack.bench.kinds.batched import PROGRAM, arguments_of
 from patchstack.bench.pairs import NotJudged
-from patchstack.errors import UsageError
+from patchstack.causes import BadValue
 from patchstack.llama.batched_bench_output import Shape, read_rows, rows_problem
 from patchstack.llama.program import Program, sentinel_of
 from patchstack.observe.exit_status import complaint_of, fault_of
@@ -38,7 +38,7 @@ def measure_difference(
     greater, and what `programs_named` and `open_runner` raise.
     """
     if tokens[1] <= tokens[0]:
-        raise UsageError("the second length must be greater than the first", hint="--tokens 16,64")
+        raise BadValue("the second length must be greater than the first", hint="--tokens 16,64")
     file = Model(name="model", path=str(model.expanduser().absolute()))
     session = secrets.token_hex(8)  # a measurement takes no old runs
     seconds: tuple[list[float], list[float]] = ([], [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from patchstack.errors import UsageError
+from patchstack.causes import CloneNeeded
 from patchstack.git.remote import Cache, shown_url
 from patchstack.series.files.directory import Series
 from patchstack.series.history import check_pushed
@@ -24,10 +24,10 @@ def plan_from_fork(
     Raises `UsageError` for a series without a fork on this machine, and what `plan_export` and `check_pushed` raise.
     """
     if config.fork is None or config.fork_ref is None:
-        raise UsageError(f"{config.name} has no fork to export", hint="add fork and fork_ref to patchstack.yaml")
+        raise CloneNeeded(f"{config.name} has no fork to export", hint="add fork and fork_ref to patchstack.yaml")
     if is_url(config.fork):
         hint = f"clone {shown_url(config.fork)} and name the clone"
-        raise UsageError("export needs the fork on this machine", hint=hint)
+        raise CloneNeeded("export needs the fork on this machine", hint=hint)
     sources = open_sources(
         cache,
         upstream=config.upstream,

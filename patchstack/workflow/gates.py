@@ -16,8 +16,8 @@ from patchstack.builds.inputs.prepare import prepare
 from patchstack.builds.inputs.source import series_source
 from patchstack.builds.inputs.variant import load_variants, series_variant
 from patchstack.builds.record.store import Store, Stored
+from patchstack.causes import AmbiguousName, NoSuchBuild, OptionConflict, SettingsRefused
 from patchstack.engine.protocol import About
-from patchstack.errors import MissingError, UsageError
 from patchstack.evidence.origin import Recorded
 from patchstack.files.places import cache_places
 from patchstack.gates.judgement import Judgement
@@ -49,7 +49,7 @@ def run_alone(
     """
     about = connection.engine.about()
     if about.isolated and image is None:
-        raise UsageError(
+        raise AmbiguousName(
             f"{about.spec} runs containers: of which image?", hint="--image NAME; the one the build was made in"
         )
     programs = Programs(directory=directory, platform=about.platform, image=image, gpus=uses_gpu(directory))
@@ -102,9 +102,9 @@ class Asked:
 
     def __post_init__(self) -> None:
         if self.build is not None and self.directory is not None:
-            raise UsageError("give --build or --bin, not both")
+            raise OptionConflict("give --build or --bin, not both")
         if (self.series or self.variant) and (self.build or self.directory):
-            raise UsageError("--series and --variant name the build: leave out --build and --bin")
+            raise OptionConflict("--series and --variant name the build: leave out --build and --bin")
 
     def engine_spec(self) -> str | None:
         """The engine to open: the one that was named; else where the named build was made, or this host for a
@@ -144,7 +144,7 @@ def programs_meant(asked: Asked, connection: Connection, workspace: Workspace, c
     if found is None:
         options = [("--variant", asked.variant), ("--engine", asked.engine)]
         given = " ".join(f"{option} {shlex.quote(value)}" for option, value in options if value is not None)
-        raise MissingError(
+        raise NoSuchBuild(
             f"{config.name} is not built: no build has the key {inputs.key.short}, which its pin, patches, variant"
             f" ({inputs.plan.variant}) and engine ({connection.engine.about().spec}) give now",
             hint=f"patchstack build {config.name} {given}".rstrip(),
@@ -156,7 +156,7 @@ def _the_series(workspace: Workspace, name: str | None) -> SeriesConfig:
     chosen = workspace.select([name] if name else ())
     if len(chosen) > 1:
         names = ", ".join(one.name for one in chosen)
-        raise UsageError(f"{workspace.path} has several series", hint=f"--series with one of {names}")
+        raise AmbiguousName(f"{workspace.path} has several series", hint=f"--series with one of {names}")
     return chosen[0]
 
 
@@ -198,7 +198,7 @@ def prepare_suite(
     about = connection.engine.about()
     programs, what = meant.on(about, image)
     if about.isolated and programs.image is None:
-        raise UsageError(f"{about.spec} runs containers: of which image?", hint="--image NAME")
+        raise AmbiguousName(f"{about.spec} runs containers: of which image?", hint="--image NAME")
     opened = functools.partial(
         open_runner,
         connection,
@@ -226,7 +226,9 @@ def suite_to_record(suite: Suite, gate: str, because: Sequence[str]) -> Suite:
     kind that is no evidence."""
     chosen = suite.only([gate, *because])
     if strangers := [one.name for one in chosen.gates if one.name in because and one.kind not in EVIDENCE]:
-        raise UsageError(f"gate {', '.join(strangers)} is no evidence", hint=f"one of kind {', '.join(EVIDENCE)} is")
+        raise SettingsRefused(
+            f"gate {', '.join(strangers)} is no evidence", hint=f"one of kind {', '.join(EVIDENCE)} is"
+        )
     return chosen
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from patchstack.builds.inputs.variant import Variants, load_variants
-from patchstack.errors import UsageError
+from patchstack.causes import BadValue, CiInputRefused, UnknownName
 from patchstack.gates.suite import NO_SUITES, read_suites
 from patchstack.workspace import Workspace
 
@@ -31,7 +31,7 @@ def runners_of(given: Iterable[str]) -> dict[str, str]:
     for text in given:
         platform, equals, label = text.partition("=")
         if not equals or not label or platform not in RUNNERS:
-            raise UsageError(f"--runner {text} is not OS/ARCH=LABEL", hint=f"OS/ARCH is {' or '.join(RUNNERS)}")
+            raise BadValue(f"--runner {text} is not OS/ARCH=LABEL", hint=f"OS/ARCH is {' or '.join(RUNNERS)}")
         runners[platform] = label
     return runners
 
@@ -68,12 +68,12 @@ def matrix(
     wanted = [name for name in dict.fromkeys(variants or (_DEFAULT, *configured)) if name != NOTHING]
     chosen = list(dict.fromkeys(known_suites if "all" in suites else suites)) if suites else [""]
     if "all" in suites and not known_suites:
-        raise UsageError("there are no suites", hint=NO_SUITES)
+        raise UnknownName("there are no suites", hint=NO_SUITES)
     for suite in chosen:
         if suite and suite not in known_suites:
             near = difflib.get_close_matches(suite, known_suites, 1)
             hint = f"perhaps you meant {near[0]}" if near else f"there are {', '.join(known_suites) or 'none'}"
-            raise UsageError(f"there is no suite {suite}", hint=hint)
+            raise UnknownName(f"there is no suite {suite}", hint=hint)
     jobs = []
     for name in wanted:
         plain, at, platform = name.partition("@")
@@ -81,7 +81,7 @@ def matrix(
         own = variant.platform.value if variant.platform is not None else next(iter(runners))
         platform = platform if at else own
         if platform not in runners:
-            raise UsageError(f"{name}: no runner for {platform!r}", hint=f"there are {', '.join(runners)}")
+            raise CiInputRefused(f"{name}: no runner for {platform!r}", hint=f"there are {', '.join(runners)}")
         arch = variant.arch.value if variant.arch is not None else ""
         for suite in chosen:
             row = {"variant": plain, "arch": arch, "platform": platform, "runner": runners[platform], "suite": suite}
@@ -90,5 +90,7 @@ def matrix(
             if row not in jobs:
                 jobs.append(row)
     if len(jobs) > LARGEST:
-        raise UsageError(f"{len(jobs)} jobs are more than the {LARGEST} of a matrix", hint="name fewer with --variant")
+        raise CiInputRefused(
+            f"{len(jobs)} jobs are more than the {LARGEST} of a matrix", hint="name fewer with --variant"
+        )
     return jobs

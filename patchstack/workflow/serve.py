@@ -10,9 +10,9 @@ from pathlib import Path
 
 from patchstack.bench.serving.figures import Asked, Served, figures_of
 from patchstack.bench.serving.record import ServeRecord, read_record, unpacked
+from patchstack.causes import BadValue, OptionConflict, ServingFailed, ServingRecordDamaged
 from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Ending
-from patchstack.errors import MissingError, NotHeldError, UsageError
 from patchstack.evidence.outputs import Outputs
 from patchstack.files.places import cache_places
 from patchstack.llama.client.arrivals import BURST, CLOSED, CONSTANT, FILE, POISSON, STAGGERED
@@ -115,7 +115,7 @@ def plan_of(wanted: LoadWanted, url: str) -> tuple[Plan, Asked]:
     except ValueError as error:
         problems.append(str(error))
     if problems:
-        raise UsageError("the load cannot be used", problems=problems)
+        raise BadValue("the load cannot be used", problems=problems)
     plan = Plan(
         url=url,
         chat=wanted.chat,
@@ -180,7 +180,7 @@ def serve_build(plan: Plan, asked: Asked, wanted: ServerWanted, where: Where) ->
         seen = runner.look(invocation)
     content = record_of(seen)
     if isinstance(content, str):
-        raise MissingError(content, hint="run the server by hand to see why")
+        raise ServingFailed(content, hint="run the server by hand to see why")
     server = ServerRun(
         programs=programs.name,
         key=programs.key,
@@ -209,10 +209,10 @@ def _unmeasured(said: str, ending: Ending) -> Exception:
     """Why a client left no record."""
     last = next((line for line in reversed(said.splitlines()) if line.startswith("failed ")), "")
     if last:
-        return MissingError(last.removeprefix("failed "))
+        return ServingFailed(last.removeprefix("failed "))
     if ending is Ending.TIMED_OUT:
-        return MissingError("the run took too long and was ended")
-    return NotHeldError(f"the client left no record: {said.strip()[-300:] or 'it said nothing'}")
+        return ServingFailed("the run took too long and was ended")
+    return ServingRecordDamaged(f"the client left no record: {said.strip()[-300:] or 'it said nothing'}")
 
 
 def _arrivals(
@@ -293,5 +293,5 @@ def interrupted(run: ServeRun) -> bool:
 def chosen_programs(bin_directory: Path | None, build: str | None) -> str | None:
     """Return what names the programs of a server, None for none. Raises `UsageError` for both."""
     if bin_directory is not None and build is not None:
-        raise UsageError("give --bin or --server, not both")
+        raise OptionConflict("give --bin or --server, not both")
     return f"{bin_directory}/" if bin_directory is not None else build

@@ -6,7 +6,7 @@ import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from patchstack.errors import ConfigError
+from patchstack.causes import WorkspaceUnusable
 
 if TYPE_CHECKING:
     from ruamel.yaml.comments import CommentedMap
@@ -22,14 +22,16 @@ def read_yaml(path: Path, *, comments: bool = True) -> Any:
         yaml.preserve_quotes = comments
         return yaml.load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
+        raise WorkspaceUnusable(f"{path} cannot be read: {error}") from error
     except MarkedYAMLError as error:
         mark = error.problem_mark
         line = f":{mark.line + 1}" if mark is not None else ""
-        raise ConfigError(f"{path}{line}: not YAML: {error.problem or error.context}") from error
+        raise WorkspaceUnusable(f"{path}{line}: not YAML: {error.problem or error.context}") from error
     except Exception as error:
         # Dates that are none, tags, numbers of thousands of digits, deep nesting: the parser fails in many ways.
-        raise ConfigError(f"{path}: not YAML: {type(error).__name__}: {' '.join(str(error).split())[:200]}") from error
+        raise WorkspaceUnusable(
+            f"{path}: not YAML: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        ) from error
 
 
 class Node:

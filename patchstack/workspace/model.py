@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from patchstack.errors import ConfigError, UsageError
+from patchstack.causes import UnknownName, WorkspaceUnusable
 from patchstack.workspace.mapping import Node
 
 FILE_NAME = "patchstack.yaml"
@@ -150,7 +150,7 @@ class Workspace:
         if unknown:
             near = difflib.get_close_matches(unknown[0], known, 1)
             hint = f"perhaps you meant {near[0]}" if near else f"{self.path} has {', '.join(known)}"
-            raise UsageError(f"there is no series {', '.join(unknown)}", hint=hint)
+            raise UnknownName(f"there is no series {', '.join(unknown)}", hint=hint)
         return tuple(known[name] for name in names) if names else self.series
 
 
@@ -164,7 +164,7 @@ def located(repository: str, root: Path) -> str:
     try:
         path = os.path.normpath(root / Path(repository).expanduser())
     except RuntimeError as error:
-        raise ConfigError(f"{repository}: {error}") from error
+        raise WorkspaceUnusable(f"{repository}: {error}") from error
     return path if os.sep in path else os.path.join(os.curdir, path)
 
 

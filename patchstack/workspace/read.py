@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from patchstack.errors import ConfigError
+from patchstack.causes import WorkspaceUnusable
 from patchstack.workspace.mapping import Node, read_yaml
 from patchstack.workspace.model import (
     FILE_NAME,
@@ -45,7 +45,7 @@ def read_workspace(path: Path, *, root: Path | None = None) -> Workspace:
 
     document = read_yaml(path)
     if not isinstance(document, CommentedMap):
-        raise ConfigError(f"{path}:1: the workspace is not a mapping", hint="it starts with `series:`")
+        raise WorkspaceUnusable(f"{path}:1: the workspace is not a mapping", hint="it starts with `series:`")
     problems: list[str] = []
     top = Node(document, path, "", problems)
     series = []
@@ -59,7 +59,7 @@ def read_workspace(path: Path, *, root: Path | None = None) -> Workspace:
     if not series and not problems:
         problems.append(f"{path}:1: series: there are none")
     if problems:
-        raise ConfigError(f"{path.name} cannot be used", problems=problems)
+        raise WorkspaceUnusable(f"{path.name} cannot be used", problems=problems)
     return Workspace(
         path=path,
         series=tuple(series),
@@ -179,12 +179,12 @@ def read_variants_file(path: Path) -> tuple[VariantConfig, ...]:
     document = read_yaml(path)
     problems: list[str] = []
     if not isinstance(document, CommentedMap):
-        raise ConfigError(f"{path}:1: not a mapping", hint="it starts with `variants:`")
+        raise WorkspaceUnusable(f"{path}:1: not a mapping", hint="it starts with `variants:`")
     top = Node(document, path, "", problems)
     variants = read_variants(top)
     top.finish()
     if problems:
-        raise ConfigError(f"{path.name} cannot be used", problems=problems)
+        raise WorkspaceUnusable(f"{path.name} cannot be used", problems=problems)
     return variants
 
 

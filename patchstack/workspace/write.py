@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from patchstack.errors import ConfigError, UsageError
+from patchstack.causes import AlreadyExists, WorkspaceNotChanged
 from patchstack.files.atomic import replace_file
 from patchstack.workspace.mapping import read_yaml
 from patchstack.workspace.model import SeriesConfig, is_url
@@ -40,7 +40,7 @@ def add_series(path: Path, config: SeriesConfig) -> None:
         ]
     if path.exists():
         if any(series.name == config.name for series in read_workspace(path).series):
-            raise UsageError(f"{path} has a series {config.name} already", hint="give another name with --name")
+            raise AlreadyExists(f"{path} has a series {config.name} already", hint="give another name with --name")
         document = read_yaml(path)
     else:
         document = CommentedMap({"series": CommentedMap()})
@@ -72,7 +72,7 @@ def move_pin(path: Path, name: str, pin: str, fork_ref: str | None) -> None:
         rest = lines[line][column:] if line < len(lines) else ""
         quote = rest[:1] if rest[:1] in ("'", '"') else ""
         if not rest.startswith(f"{quote}{old}{quote}"):
-            raise ConfigError(
+            raise WorkspaceNotChanged(
                 f"{path}:{line + 1}: {key} is not written out there, and was not changed",
                 hint=f"write {key}: {value} for series {name} by hand",
             )
@@ -96,7 +96,7 @@ def write_sites(path: Path, series: str, check: str, sites: Mapping[str, Sequenc
     try:
         entry = next(one for one in document["series"][series]["checks"] if one["name"] == check)
     except (KeyError, TypeError, StopIteration) as error:
-        raise ConfigError(f"{path} has no check {check} in series {series}") from error
+        raise WorkspaceNotChanged(f"{path} has no check {check} in series {series}") from error
     entry.fa.set_block_style()
     entry["recorded"] = note
     written = CommentedMap()
@@ -129,7 +129,7 @@ def _replace(path: Path, text: str) -> None:
     try:
         replace_file(path, text.encode())
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error}") from error
+        raise WorkspaceNotChanged(f"{path} cannot be written: {error}") from error
 
 
 def _written(place: str | Path) -> str:

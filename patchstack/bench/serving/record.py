@@ -6,7 +6,7 @@ import zlib
 
 import msgspec
 
-from patchstack.errors import NotHeldError
+from patchstack.causes import ServingRecordDamaged
 
 _MOST = 2 << 30
 
@@ -84,9 +84,9 @@ def unpacked(content: bytes) -> bytes:
         unpack = zlib.decompressobj(31)
         whole = unpack.decompress(content, _MOST)
     except zlib.error as error:
-        raise NotHeldError(f"the record of the run is damaged: {error}") from error
+        raise ServingRecordDamaged(f"the record of the run is damaged: {error}") from error
     if not unpack.eof:
-        raise NotHeldError("the record of the run is damaged: it is not whole")
+        raise ServingRecordDamaged("the record of the run is damaged: it is not whole")
     return whole
 
 
@@ -95,4 +95,4 @@ def read_record(content: bytes) -> ServeRecord:
     try:
         return msgspec.json.decode(unpacked(content), type=ServeRecord)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NotHeldError(f"the record of the run is damaged: {error}") from error
+        raise ServingRecordDamaged(f"the record of the run is damaged: {error}") from error

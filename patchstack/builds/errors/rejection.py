@@ -14,8 +14,9 @@ from patchstack.builds.inputs.source import Source
 from patchstack.builds.record.record import Rejection
 from patchstack.builds.run.recipe import Layout
 from patchstack.builds.run.session import NotJudged, out_of_memory
+from patchstack.causes import BuildFailed, ToolchainUnusable
 from patchstack.engine.protocol import OutOfSpace
-from patchstack.errors import MissingError, NotHeldError, PatchstackError
+from patchstack.errors import PatchstackError
 from patchstack.git import run as git
 from patchstack.git.objects import EMPTY_TREE, Objects, object_id
 from patchstack.git.overlay import DIRECTORY, SUBMODULE
@@ -250,10 +251,10 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
             )
         case FailureKind.TOOLKIT_TOO_OLD:
             need = toolkit_complaint(plan.arch, (0, 0)) if plan.arch else None
-            return MissingError(f"the CUDA toolkit is too old: {failure.message}", problems=shown, hint=need)
+            return ToolchainUnusable(f"the CUDA toolkit is too old: {failure.message}", problems=shown, hint=need)
         case FailureKind.NETWORK:
             where = f" ({failure.file}:{failure.line})" if failure.line else ""
-            return NotHeldError(
+            return BuildFailed(
                 f"the build wants the network, which it does not get{where}: {failure.message}",
                 problems=shown,
                 hint="find the option that wants it and switch it off: --define NAME=OFF",

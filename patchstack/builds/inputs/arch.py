@@ -6,7 +6,7 @@ import difflib
 import re
 from dataclasses import dataclass
 
-from patchstack.errors import UsageError
+from patchstack.causes import BuildPlanRefused, UnknownName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +68,11 @@ def parse_arch(text: str) -> Architecture:
         digits = re.sub(r"\D", "", text)
         near = difflib.get_close_matches(digits, names, 1, 0.6) if digits else []
         hint = f"perhaps you meant {near[0]}; known" if near else "known"
-        raise UsageError(f"there is no CUDA architecture {text}", hint=f"{hint} are {', '.join(names)}")
+        raise UnknownName(f"there is no CUDA architecture {text}", hint=f"{hint} are {', '.join(names)}")
     if match.group(4) == "virtual":
-        raise UsageError(f"{text} is PTX, not machine code", hint=f"--arch {known.number} means {known.cmake}")
+        raise BuildPlanRefused(f"{text} is PTX, not machine code", hint=f"--arch {known.number} means {known.cmake}")
     if match.group(3) and match.group(3) not in known.real:
-        raise UsageError(
+        raise BuildPlanRefused(
             f"{text} is not how {known.name} is built here", hint=f"--arch {known.number} means {known.cmake}"
         )
     return known

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from patchstack.builds.inputs.arch import Architecture, parse_arch
 from patchstack.builds.inputs.variant import Setting, Variant, Variants
+from patchstack.causes import AmbiguousName, BadValue, BuildPlanRefused, VariantUnusable
 from patchstack.engine.protocol import About, PlatformUnsupported
-from patchstack.errors import ConfigError, UsageError
 
 T = TypeVar("T")
 _GIB = 1 << 30
@@ -98,7 +98,7 @@ def make_plan(request: Request, variants: Variants, about: About, default: Setti
     """
     variant, why = _variant(request, variants, default)
     if variant.targets is None:
-        raise ConfigError(f"variant {variant.name} names no targets", hint="targets: [llama-server], say")
+        raise VariantUnusable(f"variant {variant.name} names no targets", hint="targets: [llama-server], say")
     cmake = _definitions(variant.cmake, request.cmake, "--define")
     compile_ = _definitions(variant.compile, request.compile, "--compile-define")
     architecture, setting = _architecture(variant)
@@ -150,7 +150,7 @@ def parse_definitions(texts: tuple[str, ...], option: str) -> tuple[tuple[str, s
             problems.append(f"{option} {name}: the value has a line break")
         pairs.append((name, value if separator else "ON"))
     if problems:
-        raise UsageError(f"{option} takes NAME=VALUE", problems=problems)
+        raise BadValue(f"{option} takes NAME=VALUE", problems=problems)
     return tuple(pairs)
 
 
@@ -162,13 +162,15 @@ def _variant(request: Request, variants: Variants, default: Setting[str] | None)
             have = parse_arch(variant.arch.value) if variant.arch else None
             if have != asked:
                 what = f"is for {have.name}" if have else "has no GPU code"
-                raise UsageError(f"variant {variant.name} {what}, and --arch {request.arch} asks for {asked.name}")
+                raise BuildPlanRefused(
+                    f"variant {variant.name} {what}, and --arch {request.arch} asks for {asked.name}"
+                )
         return variant, "--variant"
     if request.arch is not None:
         return variants.for_arch(parse_arch(request.arch)), f"--arch {request.arch}"
     if default is not None:
         return variants.get(default.value), default.origin
-    raise UsageError("which variant?", hint=f"--arch 121, or --variant with one of {', '.join(variants.names())}")
+    raise AmbiguousName("which variant?", hint=f"--arch 121, or --variant with one of {', '.join(variants.names())}")
 
 
 def _architecture(variant: Variant) -> tuple[Architecture | None, Setting[str] | None]:
@@ -186,7 +188,7 @@ def _definitions(
     settings = dict(written) | {name: Setting(value=value, origin=option) for name, value in asked}
     wrong = [f"{name} ({settings[name].origin}): use {better}" for name, better in _OURS.items() if name in settings]
     if wrong and option == "--define":
-        raise UsageError("patchstack sets these itself", problems=wrong)
+        raise BuildPlanRefused("patchstack sets these itself", problems=wrong)
     return settings
 
 
@@ -226,7 +228,7 @@ def _native(
         or (name == "GGML_NATIVE" and setting.value.upper() in ("ON", "1", "TRUE", "YES", "Y"))
     ]
     if asked and not (about.local and about.platform == platform.value):
-        raise UsageError(
+        raise BuildPlanRefused(
             "native code is made for the machine that builds, and this engine is another machine",
             problems=asked,
             hint="name the architecture instead, or build there with --engine host",

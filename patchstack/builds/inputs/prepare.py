@@ -13,8 +13,8 @@ from patchstack.builds.inputs.source import Source
 from patchstack.builds.inputs.toolchain import container_toolchain, host_toolchain
 from patchstack.builds.inputs.variant import Setting, Variants, builders_directory
 from patchstack.builds.run.build import Inputs, require_packages
+from patchstack.causes import SourceMissing
 from patchstack.engine.protocol import BuildsImages, Engine, Image, ImageMissing
-from patchstack.errors import MissingError
 from patchstack.files import processes
 from patchstack.tasks import task
 
@@ -50,7 +50,7 @@ def prepare(
 
 def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool) -> Image:
     if plan.image is None:
-        raise MissingError(
+        raise SourceMissing(
             f"variant {plan.variant} names no image",
             hint="--image NAME, or image: in patchstack.yaml; or --engine host",
         )

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from patchstack.causes import BadPath, PatchDoesNotApply, SourceMissing
 from patchstack.engine.archive import Entry
-from patchstack.errors import MissingError, NotHeldError, PatchstackError, UsageError
+from patchstack.errors import PatchstackError
 from patchstack.git import run as git
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeOverlay
@@ -84,7 +85,7 @@ def series_source(config: SeriesConfig, cache: Cache, *, at: int | str | None = 
         if row.file is None or row.file not in data:
             continue
         if row.tree is None:
-            raise NotHeldError(
+            raise PatchDoesNotApply(
                 f"{row.file} does not apply, and nothing was built: {row.detail}",
                 hint=f"patchstack verify {config.name} shows all that is wrong",
             )
@@ -122,7 +123,7 @@ def directory_source(directory: Path) -> Source:
     Raises `UsageError` for what is not a directory, holds nothing, or has a file that a tree cannot hold.
     """
     if not directory.is_dir():
-        raise UsageError(f"{directory} is not a directory", hint="--source names a directory of source files")
+        raise BadPath(f"{directory} is not a directory", hint="--source names a directory of source files")
     objects = Objects()
     overlay = TreeOverlay(objects, EMPTY_TREE)
     count = 0
@@ -138,10 +139,10 @@ def directory_source(directory: Path) -> Source:
             else:
                 continue
         except OSError as error:
-            raise UsageError(f"{full} cannot be read: {error.strerror}") from error
+            raise BadPath(f"{full} cannot be read: {error.strerror}") from error
         count += 1
     if count == 0:
-        raise UsageError(f"{directory} holds no files to build")
+        raise BadPath(f"{directory} holds no files to build")
     return Source(label=f"directory {directory}", tree=overlay.write(), objects=objects)
 
 
@@ -175,7 +176,7 @@ def with_absent(source: Source) -> Source:
     absent = [path for path, _, oid in files if oid in missing]
     code = [path for path in absent if PurePosixPath(path).suffix.lower() in _CODE]
     if code:
-        raise MissingError(
+        raise SourceMissing(
             f"{len(code)} source files of the tree are nowhere to be had", problems=code[:5], hint=source.objects.hint
         )
     if not absent:

@@ -15,8 +15,8 @@ from patchstack.builds.inputs.key import Toolchain
 from patchstack.builds.inputs.plan import Plan
 from patchstack.builds.inputs.variant import builders_directory
 from patchstack.canonical import one_line
+from patchstack.causes import ProgramMissing, ToolchainUnusable
 from patchstack.engine.protocol import Engine, EnginePath, Image, Job, Limits
-from patchstack.errors import MissingError
 from patchstack.files.atomic import replace_file
 from patchstack.process import clean_environment, run
 
@@ -32,7 +32,9 @@ def local_digest(root: Path, memory: Path) -> str:
     Raises `MissingError` if the directory does not exist.
     """
     if not root.is_dir():
-        raise MissingError(f"there is no toolkit at {root}", hint="--toolkit names the directory that has bin/nvcc")
+        raise ToolchainUnusable(
+            f"there is no toolkit at {root}", hint="--toolkit names the directory that has bin/nvcc"
+        )
     files = sorted(_files(root), key=lambda path: os.fsencode(path.relative_to(root)))
     listing = hashlib.sha256(os.fsencode(root))
     for path in files:
@@ -69,7 +71,7 @@ def engine_digest(engine: Engine, root: str, image: str, platform: str, memory: 
         outcome = engine.run(job, said.extend)
         words = said.decode("utf-8", "replace").split()
         if not outcome.ok or not words:
-            raise MissingError(
+            raise ToolchainUnusable(
                 f"the toolkit {root} of the engine's machine cannot be read: {said.decode('utf-8', 'replace').strip()}"
             )
         return words[-2] if words[-1] == "-" else words[-1]
@@ -239,7 +241,9 @@ def _ask(engine: Engine, image: Image, plan: Plan) -> dict[str, str]:
     outcome = engine.run(job, said.extend)
     if not outcome.ok:
         words = said.decode("utf-8", "replace").strip()
-        raise MissingError(f"image {image.reference} cannot say what tools it has: {words or f'exit {outcome.code}'}")
+        raise ToolchainUnusable(
+            f"image {image.reference} cannot say what tools it has: {words or f'exit {outcome.code}'}"
+        )
     pairs = [line.partition("\t") for line in said.decode("utf-8", "replace").splitlines()]
     return {tool.strip(): version.strip() for tool, separator, version in pairs if separator}
 
@@ -248,17 +252,19 @@ def _check(toolchain: Toolchain, plan: Plan, where: str, tools: str, hint: str) 
     """Raise where the tools that the plan needs do not exist, or are too old."""
     missing = [tool for tool in _NEEDED if tool not in toolchain.versions]
     if missing:
-        raise MissingError(
+        raise ProgramMissing(
             f"{where} lacks {', '.join(missing)}",
             hint=tools,
         )
     if plan.arch is None:
         return
     if toolchain.cuda is None:
-        raise MissingError(f"{where} has no nvcc, and {plan.variant} needs CUDA", hint=hint)
+        raise ToolchainUnusable(f"{where} has no nvcc, and {plan.variant} needs CUDA", hint=hint)
     complaint = toolkit_complaint(plan.arch, toolchain.cuda)
     if complaint is not None:
-        raise MissingError(f"{complaint} ({where})", hint="name an image, or with --toolkit a toolkit, that knows it")
+        raise ToolchainUnusable(
+            f"{complaint} ({where})", hint="name an image, or with --toolkit a toolkit, that knows it"
+        )
 
 
 def _compiler_parts(compiler: str) -> list[Path]:

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import patchstack
 from patchstack.builds.inputs.arch import Architecture, parse_arch
-from patchstack.errors import ConfigError, UsageError
+from patchstack.causes import AmbiguousName, UnknownName, VariantUnusable
 from patchstack.workspace import SeriesConfig, VariantConfig, read_variants_file
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class Variants:
         if name not in self._layers or self._layers[name][-1].abstract:
             near = difflib.get_close_matches(name, self.names(), 1)
             hint = f"perhaps you meant {near[0]}; " if near else ""
-            raise UsageError(f"there is no variant {name}", hint=f"{hint}there are {', '.join(self.names())}")
+            raise UnknownName(f"there is no variant {name}", hint=f"{hint}there are {', '.join(self.names())}")
         return self._flatten(name, self._lineage(name))
 
     def for_arch(self, architecture: Architecture) -> Variant:
@@ -90,7 +90,7 @@ class Variants:
         if plain in found or len(found) == 1:
             return self.get(plain if plain in found else found[0])
         if found:
-            raise UsageError(
+            raise AmbiguousName(
                 f"{architecture.name} has several variants", hint=f"name one with --variant: {', '.join(found)}"
             )
         made = VariantConfig(
@@ -104,11 +104,11 @@ class Variants:
         at: str | None = name
         while at is not None:
             if at in chain:
-                raise ConfigError(f"variant {name} extends itself", problems=[" extends ".join([*chain, at])])
+                raise VariantUnusable(f"variant {name} extends itself", problems=[" extends ".join([*chain, at])])
             layers = self._layers.get(at)
             if layers is None:
                 origin = self._layers[chain[-1]][-1].origin
-                raise ConfigError(f"{origin} extends {at}, which is no variant", hint=f"there are {self._all()}")
+                raise VariantUnusable(f"{origin} extends {at}, which is no variant", hint=f"there are {self._all()}")
             chain.append(at)
             at = next((layer.extends for layer in reversed(layers) if layer.extends is not None), None)
         return [layer for one in reversed(chain) for layer in self._layers[one]]

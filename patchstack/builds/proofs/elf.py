@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from patchstack.errors import MissingError, NotHeldError
+from patchstack.causes import PackageMissing
+from patchstack.errors import NotHeldError
 from patchstack.installed import install_hint
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def read_elf(path: Path) -> Elf | None:
     try:
         from elftools.elf.elffile import ELFFile
     except ImportError as error:
-        raise MissingError("pyelftools is not installed", hint=install_hint("build")) from error
+        raise PackageMissing("pyelftools is not installed", hint=install_hint("build")) from error
     try:
         with path.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.builds.proofs.elf import DamagedElf, Elf, read_elf
+from patchstack.causes import NoSuchBuild
 from patchstack.document import Part
-from patchstack.errors import MissingError
 
 BIN = "bin"
 """Where in a build's directory its programs and libraries are."""
@@ -113,7 +113,7 @@ def search(path: Path, wanted: Iterable[bytes]) -> dict[bytes, Occurrence]:
                 start += max(len(buffer) - overlap, 0)
                 buffer = buffer[max(len(buffer) - overlap, 0) :]
     except OSError as error:
-        raise MissingError(f"{path} cannot be read: {error.strerror}") from error
+        raise NoSuchBuild(f"{path} cannot be read: {error.strerror}") from error
     return found
 
 
@@ -163,7 +163,7 @@ def _binary(name: str, path: Path) -> Binary:
                 digest.update(block)
                 size += len(block)
     except OSError as error:
-        raise MissingError(f"{path} cannot be read: {error.strerror}") from error
+        raise NoSuchBuild(f"{path} cannot be read: {error.strerror}") from error
     return Binary(name=name, sha256=digest.hexdigest(), size=size)
 
 

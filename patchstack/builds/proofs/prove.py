@@ -13,6 +13,7 @@ from patchstack.builds.proofs.device import Disassembler, device, find_cuobjdump
 from patchstack.builds.proofs.files import BIN, OBJECTS, Binary, Occurrence, binaries, search, survey
 from patchstack.builds.proofs.presence import encoded, exists, machine, paths, wanted_paths
 from patchstack.builds.proofs.running import commit, runs, start_targets
+from patchstack.causes import NoSuchBuild
 from patchstack.errors import MissingError
 from patchstack.process import ProgramTimeout
 from patchstack.process import run as run_program
@@ -51,7 +52,7 @@ def prove(
     Raises `MissingError` if a file cannot be read, or pyelftools is not installed.
     """
     if not directory.is_dir():
-        raise MissingError(f"{directory} is no directory: there is no build to prove")
+        raise NoSuchBuild(f"{directory} is no directory: there is no build to prove")
     found = survey(directory)
     key = claim.key.encode()
     wanted = wanted_paths(claim)

@@ -26,7 +26,7 @@ from patchstack.builds.inputs.source import Source
 from patchstack.builds.proofs.files import Binary
 from patchstack.builds.record.store import LOG
 from patchstack.canonical import indented
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import PackageMissing, ProvenanceRefused, ProvenanceUnwritable
 from patchstack.files.atomic import replace_file
 from patchstack.installed import install_hint
 
@@ -141,7 +141,7 @@ def render(provenance: Provenance) -> bytes:
         _check_subjects(statement)
         _check_rest(provenance)
     except (ValueError, TypeError, json_format.Error) as error:
-        raise UsageError(f"no provenance can be written of this build: {error}") from error
+        raise ProvenanceRefused(f"no provenance can be written of this build: {error}") from error
     return indented(_whole(json_format.MessageToDict(statement.pb)))
 
 
@@ -152,7 +152,7 @@ def write_statement(path: Path, provenance: Provenance) -> None:
     try:
         replace_file(path, content, mode=0o644)
     except OSError as error:
-        raise MissingError(f"{path} cannot be written: {error.strerror}") from error
+        raise ProvenanceUnwritable(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _predicate(provenance: Provenance) -> Predicate:
@@ -240,7 +240,7 @@ def _libraries() -> None:
     try:
         import in_toto_attestation  # noqa: F401  (is it there?)
     except ImportError as error:
-        raise MissingError("in-toto-attestation is not installed", hint=install_hint("build")) from error
+        raise PackageMissing("in-toto-attestation is not installed", hint=install_hint("build")) from error
 
 
 def write_provenance(

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from patchstack.builds.record.record import BuildDocument
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import AmbiguousName, NoSuchBuild
 from patchstack.files.atomic import put_in_place, replace_file, write_new
 from patchstack.files.lock import locked
 from patchstack.files.processes import TAG, left_behind, tag
@@ -64,9 +64,11 @@ class Store:
         """The build whose key starts so. Raises `MissingError` for none, `UsageError` for several."""
         found = [stored for stored in self.all() if stored.key.startswith(prefix)]
         if not found:
-            raise MissingError(f"there is no build {prefix}", hint="patchstack build --list shows those that are here")
+            raise NoSuchBuild(f"there is no build {prefix}", hint="patchstack build --list shows those that are here")
         if len(found) > 1:
-            raise UsageError(f"{prefix} is the start of {len(found)} keys", problems=[stored.key for stored in found])
+            raise AmbiguousName(
+                f"{prefix} is the start of {len(found)} keys", problems=[stored.key for stored in found]
+            )
         return found[0]
 
     def all(self) -> tuple[Stored, ...]:

@@ -22,6 +22,7 @@ from patchstack.builds.record.record import make_record
 from patchstack.builds.record.store import LOG, Store, Stored
 from patchstack.builds.run.recipe import ccache_rate
 from patchstack.builds.run.session import Session, SessionResult, Watch, open_session
+from patchstack.causes import PackageMissing
 from patchstack.engine.protocol import Engine
 from patchstack.errors import MissingError, PatchstackError
 from patchstack.installed import install_hint
@@ -39,7 +40,7 @@ def missing_packages() -> list[str]:
 def require_packages() -> None:
     """Raise `MissingError`, with every package named, if what proves and records a build is not installed."""
     if missing := missing_packages():
-        raise MissingError(f"a build needs {' and '.join(missing)}, not installed here", hint=install_hint("build"))
+        raise PackageMissing(f"a build needs {' and '.join(missing)}, not installed here", hint=install_hint("build"))
 
 
 _DISASSEMBLED = frozenset({"cuda-arch", "cuda-ptx", "fp4"})

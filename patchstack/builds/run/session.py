@@ -261,7 +261,7 @@ class Session:
         if outcome.code == _MISSING_TOOLS:
             tail = log.read_text(errors="replace").partition("patchstack: missing tools:")[2].split("\n")[0].split()
             where = f"image {self.plan.image.value}" if self.plan.image else "this machine"
-            raise MissingError(
+            raise ProgramMissing(
                 f"{where} lacks {', '.join(tail)}",
                 hint="patchstack doctor says how to get them; --no-ccache builds without ccache",
             )
@@ -275,7 +275,7 @@ class Session:
         unused = match.group(1).split() if match else []
         by_hand = [name for name in unused if name in self.plan.cmake and self.plan.cmake[name].origin == "--define"]
         if by_hand:
-            raise UsageError(
+            raise BuildPlanRefused(
                 f"CMake did not use {', '.join(by_hand)}",
                 hint="--compile-define gives a definition to the compilers instead",
             )
@@ -315,7 +315,7 @@ def _nothing_in_bin(plan: Plan, log: Path) -> ConfigError:
     told = log.read_text(errors="replace").partition("patchstack: nothing in bin:")[2].replace("\r", "").split("\n")
     found = sorted(line.removeprefix("./") for line in told if line.startswith("./"))
     more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-    return ConfigError(
+    return VariantUnusable(
         f"the build of {', '.join(plan.targets.value)} left nothing in bin/ of CMake's build directory, where programs "
         "and libraries are looked for",
         problems=[f"found elsewhere: {path}" for path in found[:_SHOWN]] + more or ["no program or library anywhere"],

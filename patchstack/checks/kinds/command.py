@@ -20,6 +20,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from patchstack.causes import SettingsRefused
 from patchstack.checks.cage import Cage
 from patchstack.checks.kind import Kind, View
 from patchstack.checks.model import Found, TreeFile
@@ -84,7 +85,7 @@ def judge(settings: CommandSettings, view: View) -> Found:
 def _carried_out(settings: CommandSettings, view: View, engine: Engine, output: object) -> Outcome:
     about = engine.about()
     if about.isolated and settings.image is None:
-        raise UsageError(f"it names no image, which engine {about.spec} needs")
+        raise SettingsRefused(f"it names no image, which engine {about.spec} needs")
     volume = Volume(name=f"patchstack-check-{secrets.token_hex(8)}", target="/tree")
     image = settings.image if about.isolated else None
     try:

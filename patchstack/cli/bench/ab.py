@@ -10,6 +10,7 @@ import typer
 
 from patchstack.bench.judge import ALPHA, MOST_PAIRS, Demand
 from patchstack.bench.plan import WITHIN
+from patchstack.causes import AmbiguousName, OptionConflict
 from patchstack.cli.bench.options import (
     AllowOption,
     EngineOption,
@@ -27,7 +28,7 @@ from patchstack.cli.bench.options import (
 )
 from patchstack.cli.failures import talk
 from patchstack.cli.options import WorkspaceOption, nearest_workspace
-from patchstack.errors import Exit, UsageError
+from patchstack.errors import Exit
 
 _SIDE = "a build's key, or a directory of programs"
 WorkloadOption = Annotated[
@@ -130,11 +131,11 @@ def _named_sides(bin: Path | None, build: str | None, a: str | None, b: str | No
     """The two sides. Raises `UsageError` if they are not named once each."""
     both = str(bin) if bin is not None else build
     if bin is not None and build is not None:
-        raise UsageError("give --bin or --build, not both")
+        raise OptionConflict("give --bin or --build, not both")
     if both is not None and (a is not None or b is not None):
-        raise UsageError("--bin and --build name both sides: leave out --a and --b")
+        raise OptionConflict("--bin and --build name both sides: leave out --a and --b")
     if both is None and (a is None or b is None):
-        raise UsageError("which sides?", hint="--a SIDE --b SIDE, or --bin DIR --switch NAME=VALUE")
+        raise AmbiguousName("which sides?", hint="--a SIDE --b SIDE, or --bin DIR --switch NAME=VALUE")
     return a or both or "", b or both or ""
 
 
@@ -166,7 +167,7 @@ def noise_command(
     one before. All pairs run. Exits with 0 if it was judged, 4 for INVALID."""
     what = str(bin) if bin is not None else build
     if what is None or (bin is not None and build is not None):
-        raise UsageError("which side?", hint="--bin DIR, or --build KEY")
+        raise AmbiguousName("which side?", hint="--bin DIR, or --build KEY")
     _run(
         _Asked(workload, model=model, settings=setting, demand=None, env=env),
         (what, what),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import BadValue
 from patchstack.cli.bench.options import (
     AllowOption,
     EngineOption,
@@ -18,7 +19,7 @@ from patchstack.cli.bench.options import (
     variables,
 )
 from patchstack.cli.options import nearest_workspace
-from patchstack.errors import Exit, UsageError
+from patchstack.errors import Exit
 
 if TYPE_CHECKING:
     from patchstack.bench.difference import Difference
@@ -72,7 +73,7 @@ def _lengths(text: str) -> tuple[int, int]:
     """Two numbers of tokens. Raises `UsageError`."""
     words = text.split(",")
     if len(words) != 2 or not all(word.strip().isdecimal() and int(word) > 0 for word in words):
-        raise UsageError(f"--tokens {text}: two whole numbers above 0, as in 16,64")
+        raise BadValue(f"--tokens {text}: two whole numbers above 0, as in 16,64")
     return int(words[0]), int(words[1])
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from patchstack.causes import NoComparison
 from patchstack.cli.bench.options import (
     AllowOption,
     ComparisonArgument,
@@ -106,7 +107,6 @@ def list_command() -> None:
     """List the comparisons that are here, the newest first."""
     from patchstack.bench.pairs import pair_count
     from patchstack.bench.plan import read_plan
-    from patchstack.errors import MissingError
     from patchstack.report.table import Give, Table, print_table
     from patchstack.workflow.bench import comparisons_in
 
@@ -116,6 +116,6 @@ def list_command() -> None:
         count = f"{pair_count(directory)} of {plan.most}"
         rows.append([plan.comparison, plan.made[:16], plan.workload.name, count, plan.a.label, plan.b.label])
     if not rows:
-        raise MissingError("there is no comparison yet", hint="patchstack bench ab makes one")
+        raise NoComparison("there is no comparison yet", hint="patchstack bench ab makes one")
     titles = ("comparison", "made", "workload", "pairs", "A", "B")
     print_table(Table(titles=titles, rows=rows, styles={}, gives={"A": Give.MIDDLE, "B": Give.MIDDLE}))

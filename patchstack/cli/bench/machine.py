@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from patchstack.errors import MissingError
+from patchstack.causes import NoComparison
 from patchstack.files.places import cache_places
 
 
@@ -21,7 +21,7 @@ def machine_command(
     file = cache_places().machine_history
     runs = by_workload(history(file))
     if not runs:
-        raise MissingError(f"there is no history in {file}", hint="patchstack bench ab writes it as it runs")
+        raise NoComparison(f"there is no history in {file}", hint="patchstack bench ab writes it as it runs")
     drops = {key: drop for key, several in runs.items() if (drop := slower_since(several)) is not None}
     document = machine_document(runs, drops)
     if json:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import AmbiguousName, BadValue, FigureUnwritable, NoComparison
 from patchstack.cli.failures import talk
 from patchstack.cli.proving import connected
-from patchstack.errors import Exit, MissingError, NotHeldError, UsageError
+from patchstack.errors import Exit
 from patchstack.files.places import cache_places
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ def found_comparison(name: str | None) -> tuple[Path, Observations]:
     found = [path for path in comparisons_in(root) if name is None or path.name.startswith(name)]
     if not found:
         what = f"there is no comparison {name}" if name is not None else "there is no comparison yet"
-        raise MissingError(what, hint="patchstack bench list names them; patchstack bench ab makes one")
+        raise NoComparison(what, hint="patchstack bench list names them; patchstack bench ab makes one")
     if name is not None and len(found) > 1:
-        raise UsageError(f"{len(found)} comparisons begin with {name}", hint="name more of it")
+        raise AmbiguousName(f"{len(found)} comparisons begin with {name}", hint="name more of it")
     return found[0], observations
 
 
@@ -142,7 +143,7 @@ def variables(option: str, given: list[str] | None) -> dict[str, str]:
             problems.append(f"{option} {text}: {problem}")
         found[name] = value
     if problems:
-        raise UsageError(f"{option} cannot be used", problems=problems)
+        raise BadValue(f"{option} cannot be used", problems=problems)
     return found
 
 
@@ -153,5 +154,5 @@ def write(path: Path, content: str | bytes) -> None:
     try:
         replace_file(path, content.encode() if isinstance(content, str) else content)
     except OSError as error:
-        raise NotHeldError(f"{path} cannot be written: {error.strerror}") from error
+        raise FigureUnwritable(f"{path} cannot be written: {error.strerror}") from error
     talk(f"wrote {path}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import AmbiguousName, BadValue, FigureUnwritable, OptionConflict
 from patchstack.cli.bench.options import (
     AllowOption,
     EngineOption,
@@ -21,7 +22,7 @@ from patchstack.cli.bench.options import (
     variables,
 )
 from patchstack.cli.options import WorkspaceOption, nearest_workspace
-from patchstack.errors import Exit, NotHeldError, UsageError
+from patchstack.errors import Exit
 
 if TYPE_CHECKING:
     from patchstack.workflow.serve import LoadWanted, ServeRun
@@ -155,7 +156,7 @@ def _key(name: str | None) -> str:
     if name is None:
         return ""
     if not (key := os.environ.get(name, "")):
-        raise UsageError(f"the variable {name} is not set, and --api-key-env names it")
+        raise BadValue(f"the variable {name} is not set, and --api-key-env names it")
     return key
 
 
@@ -166,14 +167,14 @@ def _measured(
     from patchstack.workflow.serve import plan_of, serve_url
 
     if (url is None) == (started.what is None):
-        raise UsageError("which server?", hint="--url URL, or --server BUILD --model FILE to start one")
+        raise AmbiguousName("which server?", hint="--url URL, or --server BUILD --model FILE to start one")
     if html is not None:
         from patchstack.report.serve_page import require_page
 
         require_page()
     if url is not None:
         if place.engine is not None or started.args or started.env:
-            raise UsageError("--engine, --server-arg and --env are for a server that is started: --server")
+            raise OptionConflict("--engine, --server-arg and --env are for a server that is started: --server")
         plan, asked = plan_of(wanted, url)
         return _shown(serve_url(plan, asked, key), json=json, html=html)
     return _shown(_with_server(wanted, started, place), json=json, html=html)
@@ -185,7 +186,7 @@ def _with_server(wanted: LoadWanted, started: _Started, place: _Place) -> ServeR
     from patchstack.workflow.serve import ServerWanted, plan_of, serve_build
 
     if not started.model:
-        raise UsageError("a server that is started needs a model: --model FILE")
+        raise OptionConflict("a server that is started needs a model: --model FILE")
     found = nearest_workspace(place.workspace)
     plan, asked = plan_of(wanted, URL)
     server = ServerWanted(
@@ -225,7 +226,7 @@ def _shown(run: ServeRun, *, json: bool, html: Path | None) -> int:
         try:
             replace_file(html, page_of(document, chunk_gaps(run.record)).encode())
         except OSError as error:
-            raise NotHeldError(f"{html} cannot be written: {error.strerror}") from error
+            raise FigureUnwritable(f"{html} cannot be written: {error.strerror}") from error
     if run.record.interrupted:
         return int(Exit.INTERRUPTED)
     return int(Exit.HOLDS if document.valid else Exit.INVALID)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from patchstack.errors import Exit, MissingError, PatchstackError
+from patchstack.causes import NoRunner
+from patchstack.errors import Exit, PatchstackError
 from patchstack.files.places import CachePlaces
 
 if TYPE_CHECKING:
@@ -300,7 +301,7 @@ def _file(name: str) -> Path:
     """A file that the runner reads. Raises `MissingError` where there is no runner."""
     path = os.environ.get(name)
     if not path:
-        raise MissingError(
+        raise NoRunner(
             f"{name} is not set: there is no runner here",
             hint="this is what the GitHub Action runs; elsewhere: patchstack verify --json | patchstack ci summary",
         )

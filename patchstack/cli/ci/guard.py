@@ -11,7 +11,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from patchstack.errors import MissingError, NotHeldError, PatchstackError
+from patchstack.causes import BaseMissing, PullRequestRefused
+from patchstack.errors import MissingError, PatchstackError
 from patchstack.git import run as git
 from patchstack.workspace import read_workspace, read_yaml
 
@@ -42,14 +43,14 @@ def hold_against_base(root: Path, workspace: str, base: str) -> list[str]:
         try:
             before = _series(path)
         except PatchstackError as error:
-            raise NotHeldError(
+            raise PullRequestRefused(
                 f"{workspace} of the base cannot be used, so nothing tells what to compare with",
                 problems=error.problems,
                 hint="mend it on the base branch",
             ) from error
     changed, new = differences(before, _series(root / workspace))
     if changed:
-        raise NotHeldError(
+        raise PullRequestRefused(
             "this pull request changes what its series are compared with",
             problems=changed,
             hint="a maintainer decides that: change the workspace on the base branch, in a change of its own",
@@ -94,7 +95,7 @@ def _first_parent(root: Path) -> str:
 
 def _not_here(complaint: str) -> MissingError:
     told = f": {complaint.splitlines()[0]}" if complaint else ""
-    return MissingError(
+    return BaseMissing(
         f"the commit that this pull request is to be merged into is not here{told}",
         hint="check out with fetch-depth: 2",
     )

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from patchstack.errors import UsageError
+from patchstack.causes import CiInputRefused, InputUnreadable, OptionConflict
 
 _OID = re.compile(r"[0-9a-f]{40}\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
@@ -69,20 +69,20 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
 
     command, commit, expect, series = text("COMMAND", "verify"), text("UPSTREAM_COMMIT"), text("EXPECT"), text("SERIES")
     if command not in list(Command):
-        raise UsageError(f"command {command!r} is none of {', '.join(Command)}")
+        raise CiInputRefused(f"command {command!r} is none of {', '.join(Command)}")
     if commit and not _OID.match(commit):
-        raise UsageError(f"upstream-commit {commit!r} is not a full commit id of 40 hexadecimal digits")
+        raise CiInputRefused(f"upstream-commit {commit!r} is not a full commit id of 40 hexadecimal digits")
     if expect not in ("", "fork", "lock"):
-        raise UsageError(f"expect {expect!r} is neither fork nor lock")
+        raise CiInputRefused(f"expect {expect!r} is neither fork nor lock")
     if series and not _NAME.match(series):
-        raise UsageError(f"series {series!r} is no name of a series")
+        raise CiInputRefused(f"series {series!r} is no name of a series")
     workspace = text("WORKSPACE", "patchstack.yaml")
     if Path(workspace).is_absolute() or ".." in Path(workspace).parts:
-        raise UsageError(f"workspace {workspace!r} is not below the repository's root")
+        raise CiInputRefused(f"workspace {workspace!r} is not below the repository's root")
     try:
         args = tuple(shlex.split(text("ARGS")))
     except ValueError as error:
-        raise UsageError(f"args cannot be taken apart: {error}", hint="words as a shell would take them") from error
+        raise CiInputRefused(f"args cannot be taken apart: {error}", hint="words as a shell would take them") from error
     return Inputs(
         command=Command(command),
         workspace=workspace,
@@ -101,7 +101,7 @@ def read_event(environment: Mapping[str, str]) -> Event:
         try:
             payload = json.loads(Path(path).read_text("utf-8"))
         except (OSError, ValueError) as error:
-            raise UsageError(f"GITHUB_EVENT_PATH {path} cannot be read: {error}") from error
+            raise InputUnreadable(f"GITHUB_EVENT_PATH {path} cannot be read: {error}") from error
     branch = _inside(payload, "repository", "default_branch")
     base = _inside(payload, "pull_request", "base", "sha")
     return Event(
@@ -116,13 +116,13 @@ def arguments(inputs: Inputs, report: Path, *, by_hand: tuple[str, ...] = ()) ->
     """The command line of patchstack that the inputs ask for. `by_hand` are the options that describe the series where
     it is built on another commit than its pin. Raises `UsageError` for inputs that do not go together."""
     if inputs.arch and inputs.command is not Command.BUILD:
-        raise UsageError("arch is for the command build")
+        raise OptionConflict("arch is for the command build")
     if inputs.expect and inputs.command is not Command.VERIFY:
-        raise UsageError("expect is for the command verify")
+        raise OptionConflict("expect is for the command verify")
     if inputs.upstream_commit and inputs.command not in (Command.CANARY, Command.BUILD):
-        raise UsageError("upstream-commit is for the commands canary and build")
+        raise OptionConflict("upstream-commit is for the commands canary and build")
     if inputs.series and inputs.command is Command.GATE:
-        raise UsageError("series is not for the command gate", hint="a suite is named in args: --suite NAME")
+        raise CiInputRefused("series is not for the command gate", hint="a suite is named in args: --suite NAME")
     words = [inputs.command.value]
     if inputs.command is Command.GATE:
         words += ["run", "--report", str(report / "gates")]

@@ -52,7 +52,7 @@ def matrix_command(
         return
     path = os.environ.get("GITHUB_OUTPUT")
     if not path:
-        raise MissingError("GITHUB_OUTPUT is not set: there is no runner here", hint="leave out --output")
+        raise NoRunner("GITHUB_OUTPUT is not set: there is no runner here", hint="leave out --output")
     write_values(Path(path), {"matrix": text, "jobs": str(len(jobs))})
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import InputUnreadable, NotReadable
 from patchstack.cli.failures import talk
 from patchstack.cli.options import PatchesOption, WorkspaceOption, nearest_workspace
-from patchstack.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from patchstack.report.annotations import Checkout
@@ -68,7 +68,7 @@ def sarif_command(
 
     documents = given(files)
     if not any(isinstance(document, LintDocument) for document in documents):
-        raise UsageError("there is no document of lint", hint="patchstack lint --json > FILE")
+        raise InputUnreadable("there is no document of lint", hint="patchstack lint --json > FILE")
     ground = ground_of(documents, patches, root, workspace)
     print(dumps(sarif(documents, ground), indent=1))
 
@@ -114,7 +114,7 @@ def given(files: Sequence[Path] | None) -> list[Report]:
     if not files:
         documents = read_documents(sys.stdin.buffer.read().decode("utf-8", "replace"), "stdin")
     if not documents:
-        raise UsageError("there is no document", hint="patchstack verify --json > FILE")
+        raise InputUnreadable("there is no document", hint="patchstack verify --json > FILE")
     return documents
 
 
@@ -122,7 +122,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8", "replace")
     except OSError as error:
-        raise MissingError(f"{path} cannot be read: {error.strerror}") from error
+        raise NotReadable(f"{path} cannot be read: {error.strerror}") from error
 
 
 def ground_of(documents: Sequence[Report], patches: Path | None, root: Path | None, workspace: Path | None) -> Checkout:

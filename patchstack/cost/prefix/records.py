@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.canonical import canonical
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import InputUnreadable, TraceUnreadable
 
 _TASK = re.compile(r"id +(-?[0-9]+) \| task +(-?[0-9]+) \| (.*)")
 _NEW = re.compile(r"new prompt, .*task\.n_tokens = ([0-9]+)")
@@ -77,11 +77,11 @@ def read_log(path: Path) -> Log:
             file.seek(0)
             found = _json_lines(path, file) if first.lstrip().startswith("{") else _server_log(path, file)
     except FileNotFoundError as error:
-        raise MissingError(f"{path} does not exist") from error
+        raise TraceUnreadable(f"{path} does not exist") from error
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+        raise InputUnreadable(f"{path} cannot be read: {error.strerror}") from error
     if not found.records:
-        raise MissingError(
+        raise TraceUnreadable(
             f"{path} has no step in it" + (f": {found.gaps[0]}" if found.gaps else ""),
             hint="JSON lines with request bodies or timings, or the log of llama-server",
         )

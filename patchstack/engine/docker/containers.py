@@ -15,12 +15,13 @@ from typing import Any
 import docker.errors
 import requests
 
+from patchstack.causes import JobCannotStart
 from patchstack.engine.archive import Entry, pack
 from patchstack.engine.docker.connection import Connection
 from patchstack.engine.docker.owner import JOB_LABEL, OWNER_LABEL, is_dead, own_label
 from patchstack.engine.lifeline import Ended, Trailer, Why
 from patchstack.engine.protocol import Ending, EngineLost, Job, Outcome, Output, PlatformUnsupported
-from patchstack.errors import MissingError, PatchstackError
+from patchstack.errors import PatchstackError
 
 _HEADER = struct.Struct(">BxxxL")
 _BLOCK = 1 << 18
@@ -160,12 +161,12 @@ def outcome(
     if ended is None:
         return _without_trailer(connection, job, name, seconds, beginning)
     if ended.code is Why.ABSENT:
-        raise MissingError(
+        raise JobCannotStart(
             f"{job.what} cannot start: {job.argv[0]} is not in the image {job.image}",
             hint="name another image, or one built with it",
         )
     if ended.code is Why.NOWHERE:
-        raise MissingError(f"{job.what} cannot run in {job.workdir}: it is no directory in the container")
+        raise JobCannotStart(f"{job.what} cannot run in {job.workdir}: it is no directory in the container")
     if ended.code is Why.LOST:
         raise _lost(connection, job, seconds, "the engine saw the connection end")
     code = _KILLED if ended.code is Why.KILLED else int(ended.code)

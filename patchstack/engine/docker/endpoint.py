@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from patchstack.errors import ConfigError, UsageError
+from patchstack.causes import BadEngineAddress, EngineConfigUnusable
 
 FORMS = "host, docker, docker:CONTEXT, ssh://USER@HOST[:PORT], unix:///PATH or tcp://HOST:PORT"
 ON_THE_HOST = "or --engine host uses the tools of this machine, without a container: patchstack doctor lists them"
@@ -83,7 +83,7 @@ def resolve(spec: str, environment: Mapping[str, str] | None = None) -> Endpoint
             return _of_context(spec, str(current), f"current in {config / 'config.json'}", config)
         return Endpoint(spec=spec, url=_DEFAULT, source="where docker listens by default")
     if "://" not in spec:
-        raise UsageError(f"{spec!r} names no engine", hint=f"an engine is one of: {FORMS}")
+        raise BadEngineAddress(f"{spec!r} names no engine", hint=f"an engine is one of: {FORMS}")
     return Endpoint(spec=spec, url=_checked(spec), source="named directly")
 
 
@@ -92,7 +92,9 @@ def _checked(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise UsageError(f"{url!r} is no engine's address: {error}", hint=f"an engine is one of: {FORMS}") from error
+        raise BadEngineAddress(
+            f"{url!r} is no engine's address: {error}", hint=f"an engine is one of: {FORMS}"
+        ) from error
     wrong = None
     if parts.scheme not in _SCHEMES:
         wrong = "that kind of address is not known"
@@ -107,7 +109,7 @@ def _checked(url: str) -> str:
     elif parts.query or parts.fragment:
         wrong = "there is more after the address"
     if wrong:
-        raise UsageError(f"{url!r} is no engine's address: {wrong}", hint=f"an engine is one of: {FORMS}")
+        raise BadEngineAddress(f"{url!r} is no engine's address: {wrong}", hint=f"an engine is one of: {FORMS}")
     return url
 
 
@@ -136,14 +138,14 @@ def _of_context(spec: str, name: str, source: str, config: Path) -> Endpoint:
         known = contexts(config)
         close = difflib.get_close_matches(name, known, n=1)
         perhaps = f"perhaps you meant {close[0]}; " if close else ""
-        raise UsageError(
+        raise BadEngineAddress(
             f"there is no docker context {name!r} ({source})",
             hint=f"{perhaps}there are: {', '.join(known)}; to make one: docker context create NAME --docker host=URL",
         )
     docker = _part(_part(_read(meta), "Endpoints"), "docker")
     url = docker.get("Host")
     if not isinstance(url, str) or not url:
-        raise ConfigError(f"the docker context {name!r} names no docker engine: {meta}")
+        raise EngineConfigUnusable(f"the docker context {name!r} names no docker engine: {meta}")
     tls = config / "contexts" / "tls" / folder / "docker"
     certificates = None
     if tls.is_dir():
@@ -168,5 +170,5 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ConfigError(f"docker's own configuration cannot be read: {path}: {error}") from error
+        raise EngineConfigUnusable(f"docker's own configuration cannot be read: {path}: {error}") from error
     return document if isinstance(document, dict) else {}

@@ -14,6 +14,7 @@ from typing import Any
 
 import docker.errors
 
+from patchstack.causes import EngineRefused, GpuNotGiven, JobRefused, ProgramMissing
 from patchstack.engine.docker import containers, images, sandbox
 from patchstack.engine.docker.connection import Connection
 from patchstack.engine.docker.endpoint import Endpoint
@@ -31,7 +32,6 @@ from patchstack.engine.protocol import (
     Volume,
     checked_volume,
 )
-from patchstack.errors import MissingError, UsageError
 
 _BLOCK = 1 << 20
 
@@ -104,7 +104,7 @@ class ContainerEngine:
             try:
                 found = connection.api.inspect_volume(checked_volume(volume))
                 if VOLUME_LABEL not in (found.get("Labels") or {}):
-                    raise UsageError(f"the volume {volume} at {self.endpoint.url} was not made by patchstack")
+                    raise JobRefused(f"the volume {volume} at {self.endpoint.url} was not made by patchstack")
                 connection.api.remove_volume(volume)
             except docker.errors.NotFound:
                 return
@@ -125,7 +125,7 @@ class ContainerEngine:
 
     def get(self, volume: str, path: str, *, image: str | None = None) -> Iterator[bytes]:
         if path.startswith("/") or ".." in path.split("/"):
-            raise UsageError(f"{path!r} is no path below a volume")
+            raise JobRefused(f"{path!r} is no path below a volume")
         stream = self._get(volume, path, image)
         return chain([next(stream, b"")], stream)  # so that what is not there is said at once
 
@@ -136,7 +136,7 @@ class ContainerEngine:
             try:
                 connection.api.inspect_volume(checked_volume(volume))
             except docker.errors.NotFound as error:
-                raise MissingError(f"there is no volume {volume} at {self.endpoint.url}") from error
+                raise EngineRefused(f"there is no volume {volume} at {self.endpoint.url}") from error
         needed = self._needed(image, doing)
         with containers.carrier(connection, needed, volume, doing) as carrying, contextlib.ExitStack() as held:
             with connection.faults.translated(doing):
@@ -144,7 +144,7 @@ class ContainerEngine:
                 try:
                     blocks = held.enter_context(sent)
                 except docker.errors.NotFound as error:
-                    raise MissingError(f"there is no {path} in the volume {volume}") from error
+                    raise EngineRefused(f"there is no {path} in the volume {volume}") from error
             while True:
                 with connection.faults.translated(doing):
                     block = next(blocks, None)
@@ -170,7 +170,7 @@ class ContainerEngine:
 
     def _needed(self, image: str | None, doing: str) -> str:
         if image is None:
-            raise UsageError(f"a container engine cannot {doing} without an image")
+            raise JobRefused(f"a container engine cannot {doing} without an image")
         return self._image(image).digest
 
     # Jobs
@@ -185,7 +185,7 @@ class ContainerEngine:
     def start(self, job: Job, output: Output, *, beside: Running | None = None) -> Iterator[Running]:
         """As the protocol says. Output is handed on while the job is waited for."""
         if beside is not None and not isinstance(beside, ContainerJob):
-            raise UsageError(f"{job.what} cannot run beside a job of another engine")
+            raise JobRefused(f"{job.what} cannot run beside a job of another engine")
         body, nonce = self._body(job, beside=beside.name if beside is not None else None)
         with running(self._connected(), job, body, nonce, output) as one:
             yield one
@@ -201,24 +201,26 @@ class ContainerEngine:
 
     def shell(self, job: Job) -> tuple[str, ...]:
         if shutil.which("docker") is None:
-            raise MissingError("a shell needs the docker program, which is not here", hint="apt-get install docker-cli")
+            raise ProgramMissing(
+                "a shell needs the docker program, which is not here", hint="apt-get install docker-cli"
+            )
         return ("docker", *self.endpoint.docker_arguments(), *sandbox.shell_arguments(job, self._surroundings(job)))
 
     def _surroundings(self, job: Job) -> sandbox.Surroundings:
         """Check a job, and find out what its sandbox needs to know."""
         sandbox.check(job, self.endpoint.socket)
         if job.image is None:
-            raise UsageError(f"the job {job.what!r} names no image, which a container engine needs")
+            raise JobRefused(f"the job {job.what!r} names no image, which a container engine needs")
         about = self._about or self.about()
         if job.gpus and about.kind == "podman":
-            raise MissingError(
+            raise GpuNotGiven(
                 f"{job.what} needs a GPU, and podman's Docker socket gives none: the container would start without",
                 hint="use a Docker engine with the nvidia-container-toolkit, or --engine host",
             )
         if about.local:
             for path in job.paths:
                 if not Path(path.source).exists():
-                    raise MissingError(f"the engine's machine has no {path.source}, which {job.what} wants to see")
+                    raise GpuNotGiven(f"the engine's machine has no {path.source}, which {job.what} wants to see")
             followed = tuple(replace(path, source=os.path.realpath(path.source)) for path in job.paths)
             sandbox.check(replace(job, paths=followed), self.endpoint.socket)
         image = self.image(job.image, platform=job.platform) if job.platform else self._image(job.image)

@@ -16,9 +16,10 @@ import docker.errors
 import requests
 import urllib3.exceptions
 
+from patchstack.causes import EngineRefused, GpuNotGiven, JobRefused
 from patchstack.engine.docker.endpoint import ON_THE_HOST, Endpoint
 from patchstack.engine.protocol import EngineLost, EngineUnavailable, ImageMissing, OutOfSpace, PlatformUnsupported
-from patchstack.errors import MissingError, PatchstackError, UsageError
+from patchstack.errors import PatchstackError
 
 FOREIGN = (
     docker.errors.DockerException,
@@ -71,7 +72,7 @@ class Faults:
                 return refusal(link.response.status_code, str(link.explanation or link), doing)
         for link in _chain(error):
             if isinstance(link, OSError) and (link.filename or "in context" in str(link)):
-                return MissingError(f"cannot {doing}: {link}")  # a file of this machine, not the connection
+                return EngineRefused(f"cannot {doing}: {link}")  # a file of this machine, not the connection
         if self.answered:
             words = self.last_words()
             return EngineLost(
@@ -110,21 +111,21 @@ def refusal(status: int, words: str, doing: str) -> PatchstackError:
     if "exec format error" in low or "does not match the specified platform" in low:
         return PlatformUnsupported(f"the engine cannot {doing}: {words}")
     if "could not select device driver" in low:
-        return MissingError(
+        return GpuNotGiven(
             "the engine has no GPU runtime: it cannot give a GPU to a container",
             hint="install the nvidia-container-toolkit on the engine's machine, then restart docker there",
         )
     if found := re.search(r"bind source path does not exist: (\S+)", words):
-        return MissingError(f"the engine's machine has no {found[1]}, which the job wants to see")
+        return GpuNotGiven(f"the engine's machine has no {found[1]}, which the job wants to see")
     if "no such image" in low:
         return ImageMissing(f"the engine cannot {doing}: {words}", hint="docker pull IMAGE, or build it")
     if re.search(r'exec: \\*"/bin/sh\\*"', low) and ("no such file" in low or "not found" in low):
-        return UsageError("the image has no /bin/sh, which every job needs")
+        return JobRefused("the image has no /bin/sh, which every job needs")
     if "volume is in use" in low:
-        return UsageError(f"the engine cannot {doing}: a container still uses it: {words}")
+        return JobRefused(f"the engine cannot {doing}: a container still uses it: {words}")
     if 400 <= status < 500 and status != 404:
-        return UsageError(f"the engine refuses to {doing}: {words}")
-    return MissingError(f"the engine cannot {doing}: {words}")
+        return JobRefused(f"the engine refuses to {doing}: {words}")
+    return EngineRefused(f"the engine cannot {doing}: {words}")
 
 
 def base_unavailable(words: str) -> str | None:

@@ -17,11 +17,12 @@ from typing import Any
 
 import docker.errors
 
+from patchstack.causes import ImageNotBuilt
 from patchstack.engine.docker.connection import Connection
 from patchstack.engine.docker.endpoint import Endpoint
 from patchstack.engine.docker.faults import NO_SPACE, base_unavailable, refusal
 from patchstack.engine.protocol import About, ImageMissing, Output
-from patchstack.errors import MissingError, PatchstackError
+from patchstack.errors import PatchstackError
 from patchstack.process import PIPE, clean_environment, run, start
 
 _INSTRUCTION = re.compile(r"^\s*(ARG|FROM)\s+(.+)$", re.IGNORECASE)
@@ -104,7 +105,7 @@ def build(connection: Connection, plan: Plan, about: About, output: Output) -> N
     try:
         text = recipe.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise MissingError(f"there is no Dockerfile to build {plan.tag} from: {recipe}: {error}") from error
+        raise ImageNotBuilt(f"there is no Dockerfile to build {plan.tag} from: {recipe}: {error}") from error
     base = base_image(text, plan.args)
     labels = _labels(connection, base)
     progress = Progress()
@@ -150,7 +151,7 @@ def failure(tag: str, base: str | None, progress: Progress) -> PatchstackError:
             hint=f"connect the engine to the network, or bring the base there: docker save {base} | docker load",
         )
     at = f" at {progress.step}" if progress.step else ""
-    return MissingError(f"the image {tag} cannot be built: it failed{at}: {words}", problems=progress.lines)
+    return ImageNotBuilt(f"the image {tag} cannot be built: it failed{at}: {words}", problems=progress.lines)
 
 
 def _with_the_engine(

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from patchstack.causes import JobRefused
 from patchstack.engine.archive import OWNER
 from patchstack.engine.docker.owner import JOB_LABEL, OWNER_LABEL
 from patchstack.engine.lifeline import CONTAINER
 from patchstack.engine.protocol import EnginePath, Job, checked_volume
-from patchstack.errors import UsageError
 
 HOME = "/tmp"  # noqa: S108  (the container's own)
 # What programs write to /tmp are data: compilers, cmake and ccache run nothing from there.
@@ -55,7 +55,7 @@ def check(job: Job, socket: str | None = None) -> None:
     for volume in job.volumes:
         checked_volume(volume.name)
     if problems:
-        raise UsageError(f"the job {job.what!r} cannot be run", problems=dict.fromkeys(problems))
+        raise JobRefused(f"the job {job.what!r} cannot be run", problems=dict.fromkeys(problems))
 
 
 def _forbidden(path: EnginePath, socket: str | None) -> str | None:

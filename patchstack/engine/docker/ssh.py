@@ -14,7 +14,7 @@ import tempfile
 from typing import IO
 from urllib.parse import urlsplit
 
-from patchstack.errors import MissingError
+from patchstack.causes import ProgramMissing
 from patchstack.process import Child, clean_environment, start
 
 # No answer for a minute is a lost connection, not a long silence. A RemoteCommand of ~/.ssh/config would be in the way.
@@ -59,7 +59,7 @@ class Tunnel:
         except FileNotFoundError as error:
             ours.close()
             said.close()
-            raise MissingError(
+            raise ProgramMissing(
                 "ssh is not installed here, and the engine is behind it", hint="apt-get install openssh-client"
             ) from error
         self._children.append((child, said))

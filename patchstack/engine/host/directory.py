@@ -16,7 +16,6 @@ from pathlib import Path, PurePosixPath
 
 from patchstack.engine.archive import OWNER, Stream, whole_blocks
 from patchstack.engine.protocol import OutOfSpace
-from patchstack.errors import MissingError, UsageError
 from patchstack.files.atomic import put_in_place
 
 _BLOCK = 1 << 20
@@ -38,7 +37,7 @@ def put(directory: Path, archive: Iterable[bytes]) -> None:
             for info in entries:
                 _place(entries, info, directory)
     except tarfile.TarError as error:
-        raise MissingError(f"what was sent into {directory} is no whole tar archive: {error}") from error
+        raise UnsafeArchive(f"what was sent into {directory} is no whole tar archive: {error}") from error
     except OSError as error:
         if error.errno in _FULL:
             raise out_of_space(directory) from error
@@ -48,11 +47,11 @@ def put(directory: Path, archive: Iterable[bytes]) -> None:
 def _place(entries: tarfile.TarFile, info: tarfile.TarInfo, directory: Path) -> None:
     path = PurePosixPath(info.name)
     if path.is_absolute() or ".." in path.parts:
-        raise MissingError(f"the archive has an entry that leads out of it: {info.name}")
+        raise UnsafeArchive(f"the archive has an entry that leads out of it: {info.name}")
     if info.issym() and _leads_out(path.parent, info.linkname):
-        raise MissingError(f"the archive has a link that leads out of it: {info.name} -> {info.linkname}")
+        raise UnsafeArchive(f"the archive has a link that leads out of it: {info.name} -> {info.linkname}")
     if not (info.isdir() or info.isreg() or info.issym()):
-        raise MissingError(f"the archive has an entry that is no file: {info.name}")
+        raise UnsafeArchive(f"the archive has an entry that is no file: {info.name}")
     target = directory
     for part in path.parts if info.isdir() else path.parent.parts:
         target = target / part
@@ -106,14 +105,14 @@ def get(directory: Path, path: str) -> Iterator[bytes]:
     """
     below = PurePosixPath(path)
     if below.is_absolute() or ".." in below.parts:
-        raise UsageError(f"{path!r} is no path below a volume")
+        raise JobRefused(f"{path!r} is no path below a volume")
     source = directory
     for part in below.parts:
         if source.is_symlink():
             break
         source = source / part
     if not os.path.lexists(source) or source.parts[len(directory.parts) :] != below.parts:
-        raise MissingError(f"there is no {path} in the volume {directory.name}")
+        raise EngineRefused(f"there is no {path} in the volume {directory.name}")
     return _pack(source, below.name or ".")
 
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from patchstack.causes import GpuNotGiven
 from patchstack.engine.host import directory
 from patchstack.engine.host.session import run_job, running
 from patchstack.engine.protocol import (
@@ -21,7 +22,6 @@ from patchstack.engine.protocol import (
     Volume,
     checked_volume,
 )
-from patchstack.errors import MissingError
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -113,7 +113,7 @@ class HostEngine:
             )
         for path in job.paths:
             if not Path(path.source).exists():
-                raise MissingError(f"{job.what} needs {path.source}, which is not on this machine")
+                raise GpuNotGiven(f"{job.what} needs {path.source}, which is not on this machine")
         for volume in job.volumes:
             self._directory(volume.name).mkdir(parents=True, exist_ok=True)
         self._homes.mkdir(parents=True, exist_ok=True)

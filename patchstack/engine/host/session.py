@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from patchstack.causes import JobCannotStart, JobRefused
 from patchstack.engine.lifeline import HOST
 from patchstack.engine.protocol import Ending, Job, Outcome, Output
-from patchstack.errors import MissingError, UsageError
 from patchstack.files import processes
 from patchstack.process import Child, start
 
@@ -143,12 +143,12 @@ def running(job: Job, environment: Mapping[str, str], output: Output) -> Iterato
 
 def _check(job: Job, environment: Mapping[str, str]) -> None:
     if not job.argv:
-        raise UsageError(f"{job.what} has no command")
+        raise JobRefused(f"{job.what} has no command")
     if job.workdir is not None and not Path(job.workdir).is_dir():
-        raise MissingError(f"{job.what} cannot run in {job.workdir}: it is no directory")
+        raise JobCannotStart(f"{job.what} cannot run in {job.workdir}: it is no directory")
     program = os.path.join(job.workdir or "", job.argv[0]) if "/" in job.argv[0] else job.argv[0]
     if shutil.which(program, path=environment["PATH"]) is None:
-        raise MissingError(
+        raise JobCannotStart(
             f"{job.what} cannot start: {job.argv[0]} is not installed here",
             hint=f"install {job.argv[0]} and put it on PATH",
         )
@@ -165,7 +165,7 @@ def _start(job: Job, environment: Mapping[str, str], lifeline: int, output: int)
             stderr=output,
         )
     except (ValueError, OSError) as error:  # a NUL byte, or more arguments than the kernel takes
-        raise UsageError(f"{job.what} cannot be run: {error}") from error
+        raise JobRefused(f"{job.what} cannot be run: {error}") from error
 
 
 def _pump(child: Child, source: int, output: Output, deadline: float | None) -> bool:

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from patchstack.errors import ConfigError, MissingError, PatchstackError
+from patchstack.causes import InputMissing, SettingsUnusable
+from patchstack.errors import MissingError, PatchstackError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import Kind
 from patchstack.llama.backend_ops_output import ConsoleOutput, Supported, contradiction, read_supported, read_tested
@@ -129,14 +130,16 @@ def read_case_list(path: Path) -> CaseList:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise MissingError(f"the list of cases {path} cannot be read: {error.strerror}") from error
+        raise InputMissing(f"the list of cases {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"the list of cases {path} is not text: {error}") from error
+        raise SettingsUnusable(f"the list of cases {path} is not text: {error}") from error
     names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not names:
-        raise ConfigError(f"the list of cases {path} has none", hint="a reference that asks for nothing would pass")
+        raise SettingsUnusable(
+            f"the list of cases {path} has none", hint="a reference that asks for nothing would pass"
+        )
     if odd := next((name for name in names if not re.fullmatch(r"[^\s(]+\(.*\)", name)), None):
-        raise ConfigError(
+        raise SettingsUnusable(
             f"{path}: {odd[:80]!r} is no case", hint="a case is OP(parameters), as test-backend-ops has it"
         )
     return case_list(names)

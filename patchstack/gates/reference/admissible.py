@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from patchstack.causes import ModelChanged
 from patchstack.errors import MissingError, NotHeldError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import completion, drift, kl, tokens
@@ -46,7 +47,7 @@ def allowed(gate: Judged, replaced: Sequence[RecordedReference], because: Sequen
         else:
             shows.append(found)
     if problems:
-        raise NotHeldError(
+        raise ModelChanged(
             "the transcript changed, and nothing shows that the model is the same", problems=problems, hint=_HINT
         )
     return "; ".join(dict.fromkeys(shows))

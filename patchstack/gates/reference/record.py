@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from patchstack.errors import ConfigError, NotHeldError, UsageError
+from patchstack.causes import NothingToRecord, SettingsRefused, SettingsUnusable
 from patchstack.files.atomic import replace_file
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import completion, tokens
@@ -44,12 +44,12 @@ def references(kind: str, judgement: Judgement) -> tuple[RecordedReference, ...]
         case "backend-ops":
             found = _cases(details)
         case _:
-            raise UsageError(
+            raise SettingsRefused(
                 f"a gate of kind {kind} has no reference to record", hint="its thresholds are its settings"
             )
     kept = tuple(one for one in found if one is not None)
     if not kept:
-        raise NotHeldError(f"nothing to record: {judgement.reason}", hint="a reference is taken from a whole answer")
+        raise NothingToRecord(f"nothing to record: {judgement.reason}", hint="a reference is taken from a whole answer")
     return kept
 
 
@@ -90,7 +90,7 @@ def write_references(path: Path, suite: str, gate: str, found: Sequence[Recorded
     try:
         entry = next(one for one in document["suites"][suite]["gates"] if one["name"] == gate)
     except (KeyError, TypeError, StopIteration) as error:
-        raise ConfigError(f"{path} has no gate {gate} in suite {suite}") from error
+        raise SettingsUnusable(f"{path} has no gate {gate} in suite {suite}") from error
     entry.fa.set_block_style()  # a comment ends its line
     for one in found:
         if one.file is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from patchstack.errors import UsageError
+from patchstack.causes import BadValue
 from patchstack.llama.completions import digest_of_ids
 from patchstack.observe.declared import Models, Setting, Values
 from patchstack.workspace.mapping import Node
@@ -73,7 +73,7 @@ class TokenIds:
         found = reference_of(ids if len(ids) == len(words) else given.strip().lower())
         if isinstance(found, TokenReference):
             return found
-        raise UsageError(f"--expect {given[:80]!r} is neither token ids nor their SHA-256", hint="--expect 12,7,99")
+        raise BadValue(f"--expect {given[:80]!r} is neither token ids nor their SHA-256", hint="--expect 12,7,99")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class IdsFile:
         found = reference_in(given)
         if isinstance(found, TokenReference):
             return Filed(name=str(given), reference=found)
-        raise UsageError(found, hint="--json prints the ids that came, in details")
+        raise BadValue(found, hint="--json prints the ids that came, in details")
 
 
 EXPECT = Setting[TokenReference | None](

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from patchstack.errors import UsageError
+from patchstack.causes import AmbiguousName, ExpectationUnusable, UnknownName
 from patchstack.llama.traces.contradictions import RECORDS, LogCheck
 from patchstack.llama.traces.formats import FORMATS, ROUTE_KEYS, TENSOR_KEYS, TYPE_KEYS
 from patchstack.llama.traces.graphs import folded
@@ -64,30 +64,30 @@ class Answer:
 def read_expectation(text: str) -> Expectation:
     """Return the expectation that a text says. Raises `UsageError`."""
     if len(text) > _LONGEST:
-        raise UsageError(f"the expectation has more than {_LONGEST} characters: {text[:40]!r}…", hint=_HINT)
+        raise ExpectationUnusable(f"the expectation has more than {_LONGEST} characters: {text[:40]!r}…", hint=_HINT)
     found = _SHAPE.match(text.strip())
     if found is None:
-        raise UsageError(f"{text!r} is no expectation", hint=_HINT)
+        raise ExpectationUnusable(f"{text!r} is no expectation", hint=_HINT)
     terms: list[tuple[str, str]] = []
     trace = None
     for word in found["terms"].split():
         key, equals, value = word.partition("=")
         if not equals or not key or not value or any(sign in word for sign in "<>"):
-            raise UsageError(f"{text!r} is no expectation: {word!r} is not key=value", hint=_HINT)
+            raise ExpectationUnusable(f"{text!r} is no expectation: {word!r} is not key=value", hint=_HINT)
         if key in (name for name, _ in terms) or (key == "trace" and trace is not None):
-            raise UsageError(f"{text!r} is no expectation: {key} is there twice", hint=_HINT)
+            raise ExpectationUnusable(f"{text!r} is no expectation: {key} is there twice", hint=_HINT)
         if key == "trace":
             trace = _named(value, text)
         else:
             terms.append((key, _pattern(key, value)))
     if not terms:
-        raise UsageError(f"{text!r} is no expectation: it names no key=value", hint=_HINT)
+        raise ExpectationUnusable(f"{text!r} is no expectation: it names no key=value", hint=_HINT)
     number = (found["number"] or "1").replace(",", "").replace("_", "")
     if not number.isdigit():
-        raise UsageError(f"{text!r} is no expectation: {found['number']!r} is no number", hint=_HINT)
+        raise ExpectationUnusable(f"{text!r} is no expectation: {found['number']!r} is no number", hint=_HINT)
     sign = found["sign"] or ">="
     if (sign, int(number)) == (">=", 0) or (sign, int(number)) == ("<", 0):
-        raise UsageError(f"{text!r} cannot be decided by a count: {sign} 0 is always the same", hint=_HINT)
+        raise ExpectationUnusable(f"{text!r} cannot be decided by a count: {sign} 0 is always the same", hint=_HINT)
     return Expectation(text=text.strip(), trace=trace, terms=tuple(terms), sign=sign, number=int(number))
 
 
@@ -96,7 +96,7 @@ def _named(value: str, text: str) -> str:
     if name in (one.name for one in FORMATS) or name.startswith("LLAMA_"):
         return name
     known = ", ".join(one.name for one in FORMATS if " " not in one.name)
-    raise UsageError(f"{text!r} names no trace that is known", hint=f"trace= is one of {known}")
+    raise UnknownName(f"{text!r} names no trace that is known", hint=f"trace= is one of {known}")
 
 
 def _pattern(key: str, value: str) -> str:
@@ -113,7 +113,7 @@ def answer(expectation: Expectation, reading: Reading, findings: Iterable[LogChe
     if not able:
         if named and expectation.trace is not None:
             unknown = ", ".join(key for key in keys if key not in _keys_of(named[0]))
-            raise UsageError(
+            raise UnknownName(
                 f"records of {expectation.trace} have no {unknown}",
                 hint=f"they are counted by {', '.join(_keys_of(named[0]))}",
             )
@@ -125,7 +125,7 @@ def answer(expectation: Expectation, reading: Reading, findings: Iterable[LogChe
     counts = {one.name: (one, _count(one, expectation)) for one in able}
     matching = [name for name, (_, count) in counts.items() if count] or list(counts)
     if len(matching) > 1:
-        raise UsageError(
+        raise AmbiguousName(
             f"{expectation.text!r} could mean {' or '.join(matching)}",
             hint=f"say which: 'trace={matching[0]} {expectation.text}'",
         )

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
+from patchstack.causes import GpuLockUnusable
 from patchstack.errors import Exit, MissingError, PatchstackError
 from patchstack.files import processes
 from patchstack.machine.ask import PART, PLACES, Ask, Place, Reply, ask_parts
@@ -268,7 +269,7 @@ class Held:
         """Take every place, or none."""
         files, now = _read(self._ask, places)
         if not files:
-            raise MissingError("there is no place for the GPU's lock", hint="name a directory for it")
+            raise GpuLockUnusable("there is no place for the GPU's lock", hint="name a directory for it")
         inherited = _inherited()
         holders = []
         for file in files:
@@ -368,7 +369,7 @@ def _change(ask: Ask, place: Place, digest: str, first: str, second: str) -> str
         return None
     if said.code:
         words = " ".join(said.text.split())[:300] or f"exit code {said.code}"
-        raise MissingError(
+        raise GpuLockUnusable(
             f"the GPU's lock at {place.path} cannot be written: {words}",
             hint="is its disk full, or its directory somebody else's? flock is in the package util-linux",
         )
@@ -385,7 +386,7 @@ def _now(parts: dict[str, Reply]) -> Now:
             epoch=float(epoch),
         )
     except ValueError as error:
-        raise MissingError(f"the machine does not tell its time: {parts['now'].text[:200]!r}") from error
+        raise GpuLockUnusable(f"the machine does not tell its time: {parts['now'].text[:200]!r}") from error
 
 
 def end_below(token: str) -> None:

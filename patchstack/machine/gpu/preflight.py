@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from patchstack.causes import BadValue
 from patchstack.engine.docker.owner import own_label
-from patchstack.errors import UsageError
 from patchstack.machine.ask import PLACES, Ask, Place
 from patchstack.machine.gpu.activity import Activity, Container, read_activity
 from patchstack.machine.gpu.lock import Held, Holder, Standing, look
@@ -89,7 +89,7 @@ def allowed(names: tuple[str, ...]) -> frozenset[str]:
         if name not in NAMES:
             near = difflib.get_close_matches(name, NAMES, 1)
             perhaps = f"perhaps you meant {near[0]}; " if near else ""
-            raise UsageError(f"{name!r} is no check of the machine", hint=f"{perhaps}there are: {', '.join(NAMES)}")
+            raise BadValue(f"{name!r} is no check of the machine", hint=f"{perhaps}there are: {', '.join(NAMES)}")
     return frozenset(names)
 
 

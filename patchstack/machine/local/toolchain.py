@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchstack.causes import ToolchainUnusable
 from patchstack.errors import MissingError
 from patchstack.process import clean_environment, run
 
@@ -57,7 +58,7 @@ def find_nvcc(env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | N
         found = shutil.which(named, path=env.get("PATH", _DEFAULT_PATH))
         tool = _tool("nvcc", Path(found), "CUDACXX", env) if found else None
         if tool is None:
-            raise MissingError(
+            raise ToolchainUnusable(
                 f"CUDACXX names {named}, which cannot be run", hint="unset CUDACXX, or let it name a toolkit's bin/nvcc"
             )
         return tool
@@ -85,7 +86,7 @@ def toolkit_root(nvcc: Tool, env: Mapping[str, str]) -> Path:
     said = _TOP.search(finished.stderr.decode("utf-8", "replace"))
     root = Path(said[1].strip()).resolve() if said else None
     if root is None or not (root / "bin" / "nvcc").exists():
-        raise MissingError(
+        raise ToolchainUnusable(
             f"{nvcc.path} does not say where its toolkit is",
             hint="let CUDACXX name the bin/nvcc of a whole toolkit",
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from patchstack.causes import BadValue, CostUnknown, InputUnreadable
 from patchstack.cost.architecture import Layout
 from patchstack.cost.compare import compare, compare_part
 from patchstack.cost.floors import decode_floor, outweighing, prefill_floors
@@ -159,7 +160,7 @@ def decode_answer(
 ) -> CostDocument:
     """Floors of decode steps for every number of streams and every context."""
     if min(streams) < 1:
-        raise UsageError("--streams: at least 1 sequence")
+        raise BadValue("--streams: at least 1 sequence")
     work, bandwidth = subject.workload(), machine.need_bandwidth()
     found = replace(
         _about(subject, machine, floors=True),
@@ -183,7 +184,7 @@ def prefill_answer(
     result = prefill_result(work, prompt, before, bandwidth, machine.peak_values)
     if result is None:
         lacking = sorted({name for one in floors for name in one.lacking})
-        raise MissingError(
+        raise CostUnknown(
             f"the floor is unknown: nobody gave the machine's peak for {', '.join(lacking)}",
             hint="name a machine file that has them ('patchstack cost machines' lists what is known)",
         )
@@ -309,7 +310,7 @@ def compare_answer(
     from patchstack.report.cost.runs import read_runs
 
     if not runs and not given:
-        raise UsageError("nothing to compare", hint="name files of rows, or --part GROUP=TIME@STREAMS")
+        raise InputUnreadable("nothing to compare", hint="name files of rows, or --part GROUP=TIME@STREAMS")
     work, bandwidth = subject.workload(), machine.need_bandwidth()
     found = [compare_part(work, one, bandwidth) for one in given]
     told: list[str] = []
@@ -318,7 +319,7 @@ def compare_answer(
         found += compare(work, read.rows, bandwidth, machine.peak_values)
         told += read.assumptions
     if not found:
-        raise MissingError("no row has a measured time", hint="a row of zero tokens or zero seconds has no floor")
+        raise CostUnknown("no row has a measured time", hint="a row of zero tokens or zero seconds has no floor")
     about = _about(subject, machine, floors=True)
     answer = replace(about, assumptions=(*about.assumptions, *told), compared=parts.compared_parts(found))
     return answer, exit_code([one.verdict for one in found if one.floor is not None])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from patchstack.errors import UsageError
+from patchstack.causes import OutputUnwritable
 from patchstack.files.atomic import replace_file
 from patchstack.report.cost.tables import about_lines, sections_of
 from patchstack.report.documents.cost import CostDocument
@@ -151,7 +151,7 @@ def write_page(document: CostDocument, path: Path) -> None:
     try:
         replace_file(path, page_of(document).encode())
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+        raise OutputUnwritable(f"{path} cannot be written: {error.strerror}") from error
 
 
 def page_of(document: CostDocument) -> str:

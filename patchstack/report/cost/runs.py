@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 
 from patchstack.bench.kinds import batched, llama_bench
+from patchstack.causes import CostRefused, CostUnknown, InputUnreadable
 from patchstack.cost.compare import Measured, read_row
 from patchstack.cost.server_options import ServerOptions, read_options
-from patchstack.errors import MissingError, UsageError
 from patchstack.report.cost import serve_runs
 from patchstack.report.documents.bench import BenchDocument
 
@@ -56,9 +56,9 @@ def read_runs(path: Path, given: Sequence[str] = ()) -> Runs:
             rows += found.rows
             told += found.assumptions
         else:
-            raise UsageError(f"{place}: a document {schema} has no times to compare", hint=_HINT)
+            raise CostRefused(f"{place}: a document {schema} has no times to compare", hint=_HINT)
     if not rows:
-        raise MissingError(f"{path} has no rows", hint=_HINT)
+        raise CostUnknown(f"{path} has no rows", hint=_HINT)
     return Runs(rows=tuple(rows), assumptions=tuple(dict.fromkeys(told)))
 
 
@@ -66,7 +66,7 @@ def _objects(path: Path) -> Iterator[tuple[int, bytes]]:
     """The JSON objects of a file, with their lines: one over several lines, or one a line between other lines."""
     try:
         if path.exists() and not path.is_file():
-            raise UsageError(f"{path} is not a file", hint=_HINT)
+            raise CostRefused(f"{path} is not a file", hint=_HINT)
         with path.open("rb") as file:
             first = file.readline(_LINE)
             if first.strip() == b"{":
@@ -78,9 +78,9 @@ def _objects(path: Path) -> Iterator[tuple[int, bytes]]:
                     yield number, line
                 number, line = number + 1, file.readline(_LINE)
     except FileNotFoundError as error:
-        raise MissingError(f"{path} does not exist") from error
+        raise CostUnknown(f"{path} does not exist") from error
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+        raise InputUnreadable(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _schema(line: bytes) -> str | None:
@@ -94,10 +94,10 @@ def _bench(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
     try:
         document = msgspec.json.decode(line, type=BenchDocument)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise UsageError(f"{place}: not a document {BenchDocument.schema()}: {error}") from error
+        raise InputUnreadable(f"{place}: not a document {BenchDocument.schema()}: {error}") from error
     reader = _PROGRAMS.get(document.program)
     if reader is None:
-        raise MissingError(
+        raise CostUnknown(
             f"{place}: the workload {document.workload!r} runs {document.program}, whose figures have no floor",
             hint="floors are known of llama-batched-bench and llama-bench",
         )
@@ -109,10 +109,10 @@ def _bench(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
         for side, speed in (("A", row.a), ("B", row.b)):
             if shape is not None and (row.unit, row.better) == ("t/s", "higher") and speed is not None:
                 if not speed > 0:
-                    raise UsageError(f"{place}: {row.name} of side {side} is {speed:g} t/s")
+                    raise CostRefused(f"{place}: {row.name} of side {side} is {speed:g} t/s")
                 rows.append(_timed(shape, f"{name} {side}", speed, options))
     if not rows:
-        raise MissingError(f"{place}: the comparison has no row with a floor", hint=f"{document.counted} pairs count")
+        raise CostUnknown(f"{place}: the comparison has no row with a floor", hint=f"{document.counted} pairs count")
     told = [f"Speeds of {name} are medians of {document.counted} pairs; a single run may be faster."]
     digest = next((sha256 for sha256 in document.models.values() if sha256), None)
     if digest is not None:
@@ -182,9 +182,9 @@ def _counts(args: Sequence[str], option: str, place: str) -> tuple[int, ...]:
     try:
         found = tuple(int(one) for one in text.split(","))
     except ValueError as error:
-        raise UsageError(f"{place}: {option} {text[:40]!r} is no list of whole numbers") from error
+        raise CostRefused(f"{place}: {option} {text[:40]!r} is no list of whole numbers") from error
     if not all(0 <= one <= 1 << 20 for one in found) or len(found) > 1000:
-        raise UsageError(f"{place}: {option} {text[:40]!r}: out of range")
+        raise InputUnreadable(f"{place}: {option} {text[:40]!r}: out of range")
     return found
 
 
@@ -205,7 +205,7 @@ def _serve(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
     options = _options(times.server.args if times.server is not None else (), given)
     rows = tuple(serve_runs.measured_times(times, name, options))
     if not rows:
-        raise MissingError(f"{place}: the run has no time with a floor", hint="the server tells no prompt tokens")
+        raise CostUnknown(f"{place}: the run has no time with a floor", hint="the server tells no prompt tokens")
     told = [f"{name}: the model that was served is taken to be MODEL."]
     if times.cached:
         told.append(f"{name}: {times.cached:,} prompt tokens were cached, so its first tokens have no floor.")

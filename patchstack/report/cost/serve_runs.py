@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from patchstack.causes import CostUnknown, InputUnreadable
 from patchstack.cost.compare import Measured
 from patchstack.cost.server_options import ServerOptions
-from patchstack.errors import MissingError, UsageError
 
 SCHEMA = "patchstack.serve/1"
 
@@ -62,13 +62,13 @@ def read_times(line: bytes, place: str) -> ServeTimes:
     try:
         found = msgspec.json.decode(line, type=ServeTimes)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise UsageError(f"{place}: not a document {SCHEMA}: {error}") from error
+        raise InputUnreadable(f"{place}: not a document {SCHEMA}: {error}") from error
     if not found.valid:
-        raise MissingError(
+        raise CostUnknown(
             f"{place}: the run is INVALID: {'; '.join(found.problems)[:200]}", hint="run 'patchstack bench serve' again"
         )
     if not found.answers:
-        raise MissingError(f"{place}: no request was answered", hint="run 'patchstack bench serve' again")
+        raise CostUnknown(f"{place}: no request was answered", hint="run 'patchstack bench serve' again")
     return found
 
 

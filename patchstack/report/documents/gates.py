@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from patchstack.causes import NotReadable, SuiteDamaged
 from patchstack.document import Document, Part
-from patchstack.errors import ConfigError, MissingError
 from patchstack.evidence.origin import Origin, Source
 from patchstack.gates.judgement import Judgement
 from patchstack.observe.protocol import Attempt
@@ -103,11 +103,11 @@ def read_gates_document(path: Path) -> GatesDocument:
     try:
         return msgspec.json.decode(path.read_bytes(), type=GatesDocument)
     except OSError as error:
-        raise MissingError(
+        raise NotReadable(
             f"{path} cannot be read: {error.strerror}", hint="patchstack gate run --report DIR writes it"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is damaged: {error}") from error
+        raise SuiteDamaged(f"{path} is damaged: {error}") from error
 
 
 def checks_of(document: GatesDocument) -> tuple[Checked, ...]:

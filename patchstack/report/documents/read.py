@@ -7,8 +7,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from patchstack.builds.record.record import BuildDocument
+from patchstack.causes import InputUnreadable
 from patchstack.document import Part, Printed
-from patchstack.errors import PatchstackError, UsageError
+from patchstack.errors import PatchstackError
 from patchstack.report.documents.canary import CanaryDocument
 from patchstack.report.documents.gates import GatesDocument
 from patchstack.report.documents.lint import LintDocument
@@ -90,15 +91,15 @@ def _read(line: str, where: str) -> Report:
     except msgspec.ValidationError:
         head = _Head()
     except msgspec.DecodeError as error:
-        raise UsageError(f"{where}: not a JSON document: {error}", hint=_HINT) from error
+        raise InputUnreadable(f"{where}: not a JSON document: {error}", hint=_HINT) from error
     if head.schema not in _TYPES:
-        raise UsageError(f"{where}: not a document of {', '.join(_TYPES)}", hint=_HINT)
+        raise InputUnreadable(f"{where}: not a document of {', '.join(_TYPES)}", hint=_HINT)
     failed = head.error is not None
     kind: type[Report] = FailedDocument if failed else _TYPES[head.schema]
     try:
         return msgspec.json.decode(line, type=kind)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{where}: not a document {head.schema}: {error}", hint=_HINT) from error
+        raise InputUnreadable(f"{where}: not a document {head.schema}: {error}", hint=_HINT) from error
 
 
 def command_of(document: Report) -> str:

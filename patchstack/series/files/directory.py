@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from patchstack.errors import ConfigError
+from patchstack.causes import NoPatches, NoSuchPatch, PatchUnreadable
 from patchstack.git.overlay import TreeOverlay
 from patchstack.git.patch.mail import read_mail
 from patchstack.series.files.depth import DEFAULT, TooShallow, fitting_depths, looks_usual, rewritten
@@ -74,20 +74,20 @@ class Series:
             files = [patch.file for patch in self.patches]
             named = choose_by_name(which, files)
             if named is None:
-                raise ConfigError(f"{self.name}: no patch is named {which}", hint=self._numbers())
+                raise NoSuchPatch(f"{self.name}: no patch is named {which}", hint=self._numbers())
             return named
         number = int(which)
         found = [place for place, patch in enumerate(self.patches) if patch.number == number]
         if len(found) > 1:
             files = [self.patches[place].file for place in found]
-            raise ConfigError(
+            raise NoSuchPatch(
                 f"{self.name}: more than one patch has number {number}",
                 problems=files,
                 hint=f"say which by its name: {stem_of(files[0])}",
             )
         if found or number == 0:
             return found[0] if found else -1
-        raise ConfigError(f"{self.name}: no patch has number {number}", hint=f"{self._numbers()}; 0 is the pin")
+        raise NoSuchPatch(f"{self.name}: no patch has number {number}", hint=f"{self._numbers()}; 0 is the pin")
 
     def _numbers(self) -> str:
         numbers = spans(patch.number for patch in self.patches if patch.number is not None)
@@ -124,7 +124,7 @@ class Series:
             for patch in self.patches
         ]
         if problems:
-            raise ConfigError(f"the patches of {self.directory} cannot be read with -p{strip}", problems=problems)
+            raise PatchUnreadable(f"the patches of {self.directory} cannot be read with -p{strip}", problems=problems)
         return replace(self, patches=tuple(patches))
 
 
@@ -149,7 +149,7 @@ def configured_series(config: SeriesConfig) -> Series:
         hint = f"name the fork with fork: and fork_ref: in patchstack.yaml, then run patchstack export {config.name}"
     if hint is None or (config.patches.exists() and (not config.patches.is_dir() or os.listdir(config.patches))):
         return load_series(config.patches, config.name)
-    raise ConfigError(f"there are no patches in {config.patches}", hint=hint)
+    raise NoPatches(f"there are no patches in {config.patches}", hint=hint)
 
 
 def load_series(directory: Path, name: str | None = None) -> Series:
@@ -160,11 +160,11 @@ def load_series(directory: Path, name: str | None = None) -> Series:
     """
     name = name or directory.name
     if not directory.is_dir():
-        raise ConfigError(f"{directory} is not a directory", hint="name the directory that holds the .patch files")
+        raise NoPatches(f"{directory} is not a directory", hint="name the directory that holds the .patch files")
     exported = (directory / LOCK).exists()
     order = read_order(directory, ordered=exported)
     if not order.files:
-        raise ConfigError(f"there are no patches in {directory}", hint="a series is a directory of *.patch files")
+        raise NoPatches(f"there are no patches in {directory}", hint="a series is a directory of *.patch files")
     problems: list[str] = []
     patches: list[PatchFile] = []
     covers: list[NotApplied] = []
@@ -183,10 +183,10 @@ def load_series(directory: Path, name: str | None = None) -> Series:
         ]
     if problems:
         hint = after_merge(directory) if exported and series.shared_numbers else None
-        raise ConfigError(f"the patches of {directory} cannot be used", problems=problems, hint=hint)
+        raise PatchUnreadable(f"the patches of {directory} cannot be used", problems=problems, hint=hint)
     if not patches:
         told = [f"{one.file}: {one.reason}" for one in covers]
-        raise ConfigError(f"there are no patches in {directory}", problems=told)
+        raise NoPatches(f"there are no patches in {directory}", problems=told)
     return series
 
 

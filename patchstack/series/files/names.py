@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from patchstack.errors import ConfigError
+from patchstack.causes import NoSuchPatch
 
 _PLAIN, _ANCHORED, _DIFF, _MAILBOX = ".patch", ".anchored", ".diff", ".mbox"
 _PACKED = (".gz", ".xz", ".bz2")
@@ -118,7 +118,7 @@ def choose_by_name(which: str, files: Sequence[str]) -> int | None:
             return names.index(which)
     found = [place for place, file in enumerate(files) if _base(file).startswith(which) and which]
     if len(found) > 1:
-        raise ConfigError(
+        raise NoSuchPatch(
             f"{which} is the beginning of more than one name", problems=[files[place] for place in found[:_SPANS]]
         )
     return found[0] if found else None

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import ConfigError, MissingError
+from patchstack.causes import OrderUnknown, PatchUnreadable
 from patchstack.series.files.mailbox import has_diff
 from patchstack.series.files.names import begins_with_number, is_patch, looks_like_patch
 from patchstack.series.files.quilt import FILE_NAME, read_quilt
@@ -71,14 +71,14 @@ def read_order(directory: Path, *, ordered: bool = False) -> Order:
     files = sorted(filter(is_patch, names), key=os.fsencode)
     left = list(_left(directory, names, files))
     if not files and left:
-        raise MissingError(
+        raise OrderUnknown(
             f"the order of the patches in {directory} cannot be known: no series file",
             problems=_told([one.file for one in left]),
             hint=f"list them in {directory / FILE_NAME}, one name a line; or name the directory that has such a file",
         )
     unnumbered = [file for file in files if not begins_with_number(file)]
     if unnumbered and len(files) > 1 and not ordered:
-        raise MissingError(
+        raise OrderUnknown(
             f"the order of the patches in {directory} cannot be known: names without number, and no series file",
             problems=_told(unnumbered),
             hint=f"list all of them in {directory / FILE_NAME}, one name a line, the first to be applied first",
@@ -90,7 +90,7 @@ def _names(directory: Path) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError as error:
-        raise ConfigError(f"{directory} cannot be listed: {error.strerror}") from error
+        raise PatchUnreadable(f"{directory} cannot be listed: {error.strerror}") from error
 
 
 def _quilt(directory: Path) -> Order:
@@ -98,7 +98,7 @@ def _quilt(directory: Path) -> Order:
     entries = read_quilt(path)
     missing = [f"line {entry.line}: {entry.file}" for entry in entries if not os.path.lexists(directory / entry.file)]
     if missing:
-        raise MissingError(
+        raise OrderUnknown(
             f"{path} lists files that do not exist",
             problems=missing,
             hint="get them, or put a # before each line whose patch is not to be applied",

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import ConfigError
+from patchstack.causes import PatchUnreadable
 
 FILE_NAME = "series"
 _COMMENT = re.compile(r"(?:^|\s+)#.*")
@@ -33,7 +33,7 @@ def read_quilt(path: Path) -> tuple[Entry, ...]:
     try:
         text = path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise PatchUnreadable(f"{path} cannot be read: {error.strerror or error}") from error
     problems: list[str] = []
     entries: list[Entry] = []
     lines: dict[str, int] = {}
@@ -52,7 +52,7 @@ def read_quilt(path: Path) -> tuple[Entry, ...]:
             lines[file] = number
             entries.append(Entry(file=file, strip=strip, line=number))
     if problems:
-        raise ConfigError(f"{path} cannot be used", problems=problems)
+        raise PatchUnreadable(f"{path} cannot be used", problems=problems)
     return tuple(entries)
 
 

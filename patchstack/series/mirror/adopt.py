@@ -65,12 +65,12 @@ def adopt(
     not apply, is empty, or has no context, and what loading and opening raise.
     """
     if is_url(clone):
-        raise UsageError("--adopt takes a clone on this machine", hint=f"git clone {shown_url(clone)}, and name that")
+        raise CloneNeeded("--adopt takes a clone on this machine", hint=f"git clone {shown_url(clone)}, and name that")
     refuse_name(branch)
     directory = Path("patches") / name
     begun = _begun(directory)
     if patches.resolve() in directory.resolve().parents:
-        raise UsageError(
+        raise CloneNeeded(
             f"the mirror goes to {directory}, and that is in {patches}", hint="run this in another directory"
         )
     repository = Repository.open(clone, Path(clone))
@@ -155,11 +155,13 @@ def _refuse(objects: Objects, links: Sequence[Link]) -> None:
     """Raise `NotHeldError` for patches that a branch cannot carry as they were meant."""
     if disagreed := list(disagreements(objects, links)):
         hint = "make a patch of the tree that was meant, with git diff -U10; it has but one place then"
-        raise NotHeldError("it cannot be known what was meant; nothing was written", problems=disagreed, hint=hint)
+        raise PatchesNotConverted(
+            "it cannot be known what was meant; nothing was written", problems=disagreed, hint=hint
+        )
     problems = [f"{link.patch.file}: {text}" for link in links if link.outcome for text in link.outcome.warnings]
     problems += [f"{link.patch.file}: it changes nothing" for link in links if link.before == link.after]
     if problems:
-        raise NotHeldError("not every patch can be adopted; nothing was written", problems=problems)
+        raise PatchesNotConverted("not every patch can be adopted; nothing was written", problems=problems)
 
 
 def _left_out(series: Series) -> list[str]:

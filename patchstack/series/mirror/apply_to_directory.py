@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import NotHeldError, UsageError
+from patchstack.causes import BadPath, DirectoryNotPatched, DirectoryRefused, InputUnreadable, PatchDoesNotApply
 from patchstack.files.journal import STAGE, WHO, Change, install, unfinished
 from patchstack.files.lock import locked_directory
 from patchstack.git.apply import Applier
@@ -43,10 +43,10 @@ def materialize(series: Series, directory: Path, *, check: bool = False, strip: 
     the N of `-p N`.
     """
     if not directory.is_dir():
-        raise UsageError(f"{directory} is not a directory", hint="name the source directory to apply the patches to")
+        raise BadPath(f"{directory} is not a directory", hint="name the source directory to apply the patches to")
     with locked_directory(directory, WHO):
         if unfinished(directory):
-            raise UsageError(
+            raise DirectoryNotPatched(
                 f"an earlier apply was killed while it wrote into {directory}",
                 hint=f"patchstack apply --resume {directory} finishes what it began; then its patches are applied",
             )
@@ -89,7 +89,7 @@ def _compute(
         failed = next((link for link in links if not link.applied), None)
         if failed is not None:
             assert failed.outcome is not None
-            raise NotHeldError(
+            raise PatchDoesNotApply(
                 f"{failed.patch.file} does not apply to {directory}; nothing was written",
                 problems=[problem.detail for problem in failed.outcome.problems],
                 hint="is the directory the pin's source, without patches on it yet?",
@@ -146,25 +146,25 @@ def _entry(objects: Objects, path: bytes) -> tuple[int, str] | None:
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:  # text that looked like a path
             return None
-        raise UsageError(f"{os.fsdecode(path)} cannot be read: {error.strerror}") from error
+        raise InputUnreadable(f"{os.fsdecode(path)} cannot be read: {error.strerror}") from error
 
 
 def _refuse_what_no_disk_holds(objects: Objects, changes: list[PathChange]) -> None:
     for change in changes:
         path = os.fsdecode(change.path)
         if path.partition("/")[0].casefold() == STAGE:
-            raise NotHeldError(
+            raise DirectoryRefused(
                 f"{path}: the series writes where patchstack apply keeps its journal; nothing was written"
             )
         if SUBMODULE in {entry[0] for entry in (change.old, change.new) if entry}:
-            raise UsageError(
+            raise DirectoryNotPatched(
                 f"{path}: the series changes a submodule, which is not a file",
                 hint="check the submodule out by hand at the commit the patch names",
             )
         if change.new is not None and change.new[0] == SYMLINK:
             target = objects.blob(change.new[1], path)
             if not target or b"\0" in target:
-                raise UsageError(f"{path}: the series makes a link with a target no disk can hold: {target!r}")
+                raise DirectoryNotPatched(f"{path}: the series makes a link with a target no disk can hold: {target!r}")
 
 
 def _change(objects: Objects, change: PathChange) -> Change:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from patchstack.errors import ConfigError, MissingError, NotHeldError, UsageError
+from patchstack.causes import BadValue, BranchInTheWay, CloneMissing, ForkNotRecreated, LockUnusable, PatchDoesNotApply
 from patchstack.files.atomic import refuse_occupied
 from patchstack.git import run as git
 from patchstack.git.apply import Applier
@@ -79,16 +79,16 @@ class WorkTreeOf:
         """See that the repository can take the branch."""
         found = git.read(self.repository, "rev-parse", "--git-path", "objects")
         if not found.ok:
-            raise MissingError(
+            raise CloneMissing(
                 f"{self.repository} is no git repository", hint="--worktree-of takes the path of a clone"
             )
         if not git.read(self.repository, "cat-file", "-e", f"{base}^{{tree}}").ok:
-            raise MissingError(
+            raise CloneMissing(
                 f"{self.repository} does not have the pin {base}", hint=f"git -C {self.repository} fetch the upstream"
             )
         at = git.read(self.repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
         if at.ok and (stands := at.stdout.decode("ascii").strip()) != head:
-            raise UsageError(
+            raise BranchInTheWay(
                 f"{self.repository} has a branch {branch} at {stands[:12]}; the series' is at {head[:12]}",
                 hint=self.way_out,
             )
@@ -121,7 +121,7 @@ class WorkTreeOf:
 def refuse_name(branch: str) -> None:
     """Raise `UsageError` for a name that no branch may have."""
     if branch.startswith("-") or not git.read(Path.cwd(), "check-ref-format", f"refs/heads/{branch}").ok:
-        raise UsageError(f"{branch!r} is no name for a branch", hint="--branch NAME")
+        raise BadValue(f"{branch!r} is no name for a branch", hint="--branch NAME")
 
 
 def leave_out(directory: Path, paths: Sequence[bytes]) -> None:
@@ -216,7 +216,9 @@ def pick_alone(made: CheckedOut, base: Commit, which: str) -> CheckedOut:
     branch = f"{made.branch.removesuffix(f'-at-{which}')}-patch-{which}"
     begun = git.write(made.directory, "checkout", "--quiet", "-b", branch, base.oid)
     if not begun.ok:
-        raise UsageError(f"branch {branch} was not made: {begun.complaint}", hint="--branch NAME takes another name")
+        raise BranchInTheWay(
+            f"branch {branch} was not made: {begun.complaint}", hint="--branch NAME takes another name"
+        )
     picked = git.write(made.directory, *_COMMITTER, "cherry-pick", "--allow-empty", made.head)
     if not picked.ok:
         unmerged = git.write(made.directory, "diff", "--name-only", "--diff-filter=U").stdout.decode("utf-8", "replace")
@@ -250,7 +252,7 @@ def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | No
             problems.append(f"{patch.file}: the lock does not know it")
             continue
         if not entry.object:
-            raise ConfigError(
+            raise LockUnusable(
                 f"{lock.path} holds no commits", hint=f"patchstack export {series.name} writes them into it"
             )
         raw = parse_commit(entry.commit, entry.object)
@@ -265,7 +267,7 @@ def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | No
         parent = entry.commit
         commits.append((entry.commit, entry.object))
     if problems:
-        raise NotHeldError(
+        raise ForkNotRecreated(
             "the fork cannot be recreated; nothing was written",
             problems=problems,
             hint=f"take patches and {lock.path.name} back from version control, or, where the fork is, run "
@@ -293,7 +295,7 @@ def commits_of_mails(objects: Objects, links: Sequence[Link], base: Commit) -> l
                 parent = made[0]
                 commits.append(made)
     if problems:
-        raise NotHeldError("the patches cannot be made into commits; nothing was written", problems=problems)
+        raise ForkNotRecreated("the patches cannot be made into commits; nothing was written", problems=problems)
     return commits
 
 

@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import NotHeldError
+from patchstack.causes import PatchesNotConverted
 from patchstack.files.atomic import put_in_place, refuse_occupied
 from patchstack.git.apply import Applier
 from patchstack.git.format import formatting
@@ -65,6 +65,6 @@ def copy_series(
         with Applier(objects, base.tree) as applier:
             given = [link.after for link in apply_series(applier, copied)]
         if given != [commit.tree for commit in commits]:  # which the series was just seen to give
-            raise NotHeldError("the copy would not give what the series gives; nothing was written")
+            raise PatchesNotConverted("the copy would not give what the series gives; nothing was written")
         put_in_place(drafted, directory)
     return Copied(directory=directory, files=tuple(patch.file for patch in copied.patches), tree=given[-1])

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import MissingError, NotHeldError, UsageError
+from patchstack.causes import CloneNeeded, NoCommonHistory, NotDescended
 from patchstack.git import run as git
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.remote import Cache, shown_url
@@ -46,7 +46,7 @@ def from_fork(
     Raises `UsageError` if the pin cannot be told, and what opening and walking the fork raises.
     """
     if is_url(fork):
-        raise UsageError("init looks at a fork on this machine", hint=f"clone {shown_url(fork)} and name the clone")
+        raise CloneNeeded("init looks at a fork on this machine", hint=f"clone {shown_url(fork)} and name the clone")
     repository = Repository.open(fork, Path(fork))
     pin_from = "--pin"
     if pin is None:
@@ -56,7 +56,7 @@ def from_fork(
     sources = open_sources(cache, upstream=upstream or fork, pin=pin, fork=fork, fork_ref=fork_ref, series=series)
     assert sources.fork is not None
     if not sources.fork.commits:
-        raise NotHeldError(f"{fork} {fork_ref} has no commits above the pin {sources.base.oid[:12]}")
+        raise NotDescended(f"{fork} {fork_ref} has no commits above the pin {sources.base.oid[:12]}")
     config = SeriesConfig(
         name=name,
         patches=patches or Path("patches") / name,
@@ -112,7 +112,7 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
         ]
         known = [(name, oid) for name, oid in known if oid != head.oid]
         if not known:
-            raise UsageError(
+            raise CloneNeeded(
                 f"{fork.name} knows no upstream branch to find the pin by",
                 hint="give --upstream REPO, or --pin SHA",
             )
@@ -121,7 +121,7 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
         words = f"the merge base with {name}"
     else:
         if is_url(upstream):
-            raise UsageError("the pin cannot be told from a URL", hint="give --pin SHA, or a clone as --upstream")
+            raise CloneNeeded("the pin cannot be told from a URL", hint="give --pin SHA, or a clone as --upstream")
         theirs = Repository.open(upstream, Path(upstream))
         objects.add_directory(theirs.object_directory, upstream)
         other = theirs.resolve_commit("HEAD", "upstream's HEAD", objects).oid
@@ -129,7 +129,7 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
         words = f"the merge base with {upstream} HEAD"
     found = bases.stdout.decode("ascii").split()
     if not bases.ok or not found:
-        raise MissingError(f"{fork.name} {ref} and its upstream have no commit in common", hint="give --pin SHA")
+        raise NoCommonHistory(f"{fork.name} {ref} and its upstream have no commit in common", hint="give --pin SHA")
     return found[0], words
 
 

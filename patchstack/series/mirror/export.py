@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from patchstack.errors import ConfigError, NotHeldError
+from patchstack.causes import ExportRefused, LockUnusable, NoPatches, NotAMirror, NotDescended
 from patchstack.files.journal import replace_files, sweep_leftover
 from patchstack.git.apply import Applier
 from patchstack.git.format import FormattedCommit, formatting, patch_ids
@@ -115,7 +115,7 @@ def plan_export(
     old = _existing(directory, name)
     edited = _edited(old, old_lock) if old_lock else _not_of_the_fork(objects, old, base, fork)
     if edited and not discard_edits:
-        raise NotHeldError(
+        raise ExportRefused(
             "the patches hold what the fork does not, and an export would lose it",
             problems=edited,
             hint="make it a commit of the fork first; or --discard-edits",
@@ -143,7 +143,7 @@ def plan_export(
     ]
     identity = identify(known, coming, same)
     if identity.ambiguous and not renumber:
-        raise NotHeldError(
+        raise ExportRefused(
             "it cannot be told which commit is which patch",
             problems=identity.ambiguous,
             hint="say so with --same N=COMMIT, or give every patch a new number with --renumber",
@@ -155,7 +155,7 @@ def plan_export(
     retired = tuple(number for number in retired if number not in {number_of(one.file) for one in parked})
     _refuse_paths(complaints, fork.commits, numbers, policy.waivers)
     if unproven:
-        raise NotHeldError("the series would not give the fork back; nothing was written", problems=unproven)
+        raise ExportRefused("the series would not give the fork back; nothing was written", problems=unproven)
     files = tuple(
         PatchFile(
             file=make_name(number, one.slug, anchored=policy.anchored),
@@ -197,13 +197,13 @@ def lock_digest(directory: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise ConfigError(f"{directory / FILE_NAME} cannot be read: {error.strerror}") from error
+        raise LockUnusable(f"{directory / FILE_NAME} cannot be read: {error.strerror}") from error
 
 
 def check_unchanged(directory: Path, digest: str) -> None:
     """Raise `NotHeldError` if a series' lock file is no longer of that digest."""
     if lock_digest(directory) != digest:
-        raise NotHeldError(
+        raise ExportRefused(
             f"{directory / FILE_NAME} was changed meanwhile; nothing was written",
             hint="another program wrote the series; run this command again",
         )
@@ -211,7 +211,7 @@ def check_unchanged(directory: Path, digest: str) -> None:
 
 def _refuse_commits(fork: ForkHistory, base: Commit) -> None:
     if not fork.commits:
-        raise NotHeldError(
+        raise NotDescended(
             f"the fork {fork.name} has no commits since the pin {base.oid[:12]}", hint="nothing to export"
         )
     problems = [f"{commit.oid[:12]} ({commit.subject}) is a merge" for commit in fork.merges]
@@ -221,7 +221,7 @@ def _refuse_commits(fork: ForkHistory, base: Commit) -> None:
             problems.append(f"{commit.oid[:12]} ({commit.subject}) changes nothing")
         before = commit.tree
     if problems:
-        raise NotHeldError(
+        raise ExportRefused(
             "not every commit of the fork can be a patch",
             problems=problems,
             hint="rebase the fork onto the pin: one commit is one patch, and each changes something",
@@ -260,7 +260,7 @@ def _refuse_paths(
         if not waived & {numbers[place], None}
     ]
     if problems:
-        raise NotHeldError(
+        raise ExportRefused(
             "commits of the fork touch paths that patches may not",
             problems=problems,
             hint="keep them out of the branch; or set lint.paths, or waive the rule paths with a reason",
@@ -270,21 +270,21 @@ def _refuse_paths(
 def _existing(directory: Path, name: str) -> Series:
     """The series as it is; an empty one if there is none yet."""
     if (directory / QUILT).is_file():
-        raise ConfigError(
+        raise NotAMirror(
             f"{directory} has a series file of quilt: export would not keep it",
             hint=f"patchstack init --patches {directory} --adopt CLONE makes a fork and a mirror of it elsewhere",
         )
     if has_patches(directory):
         series = load_series(directory, name)
         if series.shared_numbers:
-            raise ConfigError(
+            raise NotAMirror(
                 f"{directory} has patches that share a number",
                 problems=[patch.file for patch in series.patches if patch.number in series.shared_numbers],
                 hint=f"patchstack init --patches {directory} --adopt CLONE makes a fork and a mirror of it elsewhere",
             )
         return series
     if directory.exists() and not directory.is_dir():
-        raise ConfigError(f"{directory} is not a directory")
+        raise NoPatches(f"{directory} is not a directory")
     return Series(name=name, directory=directory, patches=())
 
 

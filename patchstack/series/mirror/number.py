@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from patchstack.errors import NotHeldError
+from patchstack.causes import ExportRefused
 from patchstack.git.patch.text import read_text
 
 _ALIKE = 0.5
@@ -56,7 +56,7 @@ def identify(known: Sequence[Known], coming: Sequence[Coming], same: Mapping[int
         old = next((i for i in free if known[i].number == number), None)
         new = next((i for i, c in enumerate(coming) if c.commit.startswith(commit) and known_of[i] is None), None)
         if old is None or new is None:
-            raise NotHeldError(f"--same {number}={commit}: there is no such patch, or no such commit")
+            raise ExportRefused(f"--same {number}={commit}: there is no such patch, or no such commit")
         pair(new, old)
 
     def by(old_key: Callable[[Known], str], new_key: Callable[[Coming], str]) -> None:
@@ -158,7 +158,7 @@ def assign_numbers(
         numbers[at:end] = free
         at = end
     if problems:
-        raise NotHeldError(
+        raise ExportRefused(
             "there are no numbers left where commits were inserted or moved",
             problems=problems,
             hint="--renumber gives every patch a new number, from 1",

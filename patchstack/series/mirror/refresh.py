@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import NotHeldError
+from patchstack.causes import PatchesNotConverted
 from patchstack.files.atomic import put_in_place, refuse_occupied
 from patchstack.git.apply import Applier, Outcome
 from patchstack.git.diagnose import diagnose
@@ -98,7 +98,7 @@ def refresh(objects: Objects, series: Series, base: Commit, directory: Path) -> 
         with Applier(objects, base.tree) as applier:
             given = [link.after for link in apply_series(applier, load_series(draft, series.name))]
         if given != [step.after for step in steps]:
-            raise NotHeldError("the copy would not give what the patches give with fuzz; nothing was written")
+            raise PatchesNotConverted("the copy would not give what the patches give with fuzz; nothing was written")
         put_in_place(draft, directory)
     files = tuple(
         RefreshedFile(file=name, original=step.patch.file, hunks=step.hunks)
@@ -124,7 +124,7 @@ def _steps(applier: Applier, series: Series) -> list[_Step]:
         problems += [f"{patch.file}: {text}" for text in outcome.warnings]
         steps.append(_Step(patch=patch, before=before, after=applier.overlay.write(), hunks=hunks))
     if problems:
-        raise NotHeldError(
+        raise PatchesNotConverted(
             "not every patch can be refreshed; nothing was written",
             problems=problems,
             hint="mend these by hand first; a patch after one of them may fail because of it",

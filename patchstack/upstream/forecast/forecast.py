@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from patchstack.errors import MissingError
+from patchstack.causes import NotFetchable
 from patchstack.git import run as git
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import EXECUTABLE, FILE, Entry
@@ -128,7 +128,7 @@ def _past(repository: Repository, tip: Commit, days: int) -> list[_Past]:
     """Upstream's commits of some days before its tip, oldest first; before them the one they began on."""
     told = git.read(repository.path, "rev-list", "-1", "--format=%ct", tip.oid)
     if not told.ok:
-        raise MissingError(f"the history of {repository.name} cannot be read: {told.complaint}", hint="run git fsck")
+        raise NotFetchable(f"the history of {repository.name} cannot be read: {told.complaint}", hint="run git fsck")
     newest = int(told.stdout.split(b"\n")[1])
     asked = git.read(
         repository.path,

@@ -11,7 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from patchstack.errors import Exit, PatchstackError, UsageError
+from patchstack.causes import BadValue
+from patchstack.errors import Exit, PatchstackError
 from patchstack.git.scratch import make_directory
 from patchstack.process import ProgramTimeout, run
 from patchstack.tasks import task
@@ -260,15 +261,13 @@ def _found(command: Sequence[str]) -> tuple[str, ...]:
     """The command, its program found from where we are, as it runs in another directory; a relative path that leads
     nowhere here is taken for a program of the tree. Raises `UsageError`."""
     if not command:
-        raise UsageError("--run is empty", hint="--run 'make test', say")
+        raise BadValue("--run is empty", hint="--run 'make test', say")
     program = shutil.which(command[0])
     if program is not None:
         return (str(Path(program).absolute()), *command[1:])
     if "/" in command[0] and not Path(command[0]).is_absolute():
         return tuple(command)  # of the tree itself
-    raise UsageError(
-        f"there is no program {command[0]}", hint="no shell reads the command; for one: --run 'sh -c \"…\"'"
-    )
+    raise BadValue(f"there is no program {command[0]}", hint="no shell reads the command; for one: --run 'sh -c \"…\"'")
 
 
 def _refuse_doubt(row: Row, before: PointState, again: Tried) -> None:

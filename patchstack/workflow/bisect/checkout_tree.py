@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import DirectoryNotPatched, ObjectUnreadable
 from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import EXECUTABLE, SUBMODULE, SYMLINK, Entry
 from patchstack.git.trees import PathChange, compare_trees
@@ -46,7 +46,7 @@ class TreeDirectory:
             for path, entry in {**again, **coming}.items():
                 self._write(path, entry)
         except OSError as error:
-            raise MissingError(f"{error.filename or self.root}: {error.strerror or error}") from error
+            raise ObjectUnreadable(f"{error.filename or self.root}: {error.strerror or error}") from error
         self._tree = tree
         return len(spoilt)
 
@@ -128,4 +128,6 @@ def _seen(full: Path) -> _Seen | None:
 def _refuse_unsafe(path: bytes) -> None:
     if any(part in (b"", b".", b"..") or part.lower() == b".git" for part in path.split(b"/")) or b"\0" in path:
         shown = path.decode("utf-8", "backslashreplace")
-        raise UsageError(f"the tree holds {shown!r}, which no directory may", hint="git fsck tells where it comes from")
+        raise DirectoryNotPatched(
+            f"the tree holds {shown!r}, which no directory may", hint="git fsck tells where it comes from"
+        )

@@ -13,8 +13,8 @@ from patchstack.builds.inputs.variant import Setting, Variants
 from patchstack.builds.record.store import Store
 from patchstack.builds.run.build import build
 from patchstack.builds.run.session import NotJudged, Watch
+from patchstack.causes import NotInRange, PatchDoesNotApply, TargetNotAfterPin
 from patchstack.engine.protocol import Engine
-from patchstack.errors import NotHeldError, UsageError
 from patchstack.git.objects import Objects
 from patchstack.git.remote import Cache
 from patchstack.series.files.directory import Series
@@ -90,7 +90,9 @@ def upstream_row(config: SeriesConfig, cache: Cache, to: str) -> Row:
     target = open_target(cache, config.upstream, base, to, objects)
     commits = target.range.commits
     if not commits:
-        raise UsageError(f"{to} is the pin: there is no upstream commit between", hint="give a later one with --to")
+        raise TargetNotAfterPin(
+            f"{to} is the pin: there is no upstream commit between", hint="give a later one with --to"
+        )
     trees = _trees(proven)
     labels = [row.label for row in proven.verification.rows if row.tree is not None]
     picker = Picker(objects)
@@ -123,7 +125,7 @@ def _between(row: Row, series: Series, good: str | None, bad: str | None) -> Row
 def _applied(config: SeriesConfig, cache: Cache) -> VerifiedSeries:
     proven = prove_and_keep(config, cache, apply_only=True)
     if not proven.verification.applies:
-        raise NotHeldError(
+        raise PatchDoesNotApply(
             f"{config.name} does not apply: {proven.verification.first_problem}",
             hint=f"patchstack verify {config.name} shows it",
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.builds.inputs.source import AppliedPatch, Source, with_absent
-from patchstack.errors import MissingError, NotHeldError, UsageError
+from patchstack.causes import CloneNeeded, NoSuchBuild, NotDescended, NotInRange
 from patchstack.evidence.ledger import Candidate
 from patchstack.evidence.resemblance import symbols_of
 from patchstack.git.format import formatting
@@ -71,7 +71,7 @@ def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRa
     branch; `NotHeldError` for merges.
     """
     if config.fork is None or is_url(config.fork):
-        raise UsageError(f"{config.name} has no fork on this machine", hint="fork: and fork_ref: in patchstack.yaml")
+        raise CloneNeeded(f"{config.name} has no fork on this machine", hint="fork: and fork_ref: in patchstack.yaml")
     first, _, last = ref.rpartition("..")
     empty = Series(name=config.name, directory=config.patches, patches=())
     sources = open_sources(
@@ -87,9 +87,9 @@ def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRa
     repository = sources.fork_repository
     commits = sources.fork.commits
     if not commits:
-        raise UsageError(f"{ref} is the pin itself: there is nothing to decide on")
+        raise NotInRange(f"{ref} is the pin itself: there is nothing to decide on")
     if sources.fork.merges:
-        raise NotHeldError(
+        raise NotDescended(
             f"{ref} has merges", problems=[f"{one.oid[:12]} {one.subject}" for one in sources.fork.merges]
         )
     start = len(commits) - 1
@@ -97,10 +97,10 @@ def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRa
         below = repository.resolve_commit(first, "the start of the range", sources.objects)
         known = [sources.base.oid, *(one.oid for one in commits)]
         if below.oid not in known:
-            raise UsageError(f"{first} is no commit of the fork between the pin and {last}")
+            raise NotInRange(f"{first} is no commit of the fork between the pin and {last}")
         start = known.index(below.oid)
         if start == len(commits):
-            raise UsageError(f"the range {ref} is empty")
+            raise NotInRange(f"the range {ref} is empty")
     return CandidateRange(
         config=config,
         sources=sources,
@@ -153,5 +153,5 @@ def _changed_paths(objects: Objects, before: Commit, after: Commit) -> tuple[str
 def ledger_directory(root: Path) -> Path:
     """Where a workspace's decisions are."""
     if not root.is_dir():
-        raise MissingError(f"{root} is no directory")
+        raise NoSuchBuild(f"{root} is no directory")
     return root / "ledger"

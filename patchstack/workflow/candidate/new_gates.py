@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from patchstack.errors import UsageError
+from patchstack.causes import DecisionRefused
 from patchstack.gates.impossible import judge_without
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.suite import Gate, Suite, judge_gate, place
@@ -81,18 +81,20 @@ def read_brings(found: Sequence[Brought], suites: Sequence[Suite], reason: str |
     problems: list[str] = []
     gates = [gate for one in found for name in one.gates if (gate := _named(one, name, suites, asked, problems))]
     if problems:
-        raise UsageError(
+        raise DecisionRefused(
             "a gate that a commit brings is not in the suites",
             problems=problems,
             hint="add it under suites: in patchstack.yaml, or correct the trailer New-Gate in the commit message",
         )
     unproven = tuple(one for one in found if one.unproven)
     if reason is not None and not reason.strip():
-        raise UsageError("--switch-unproven needs a reason", hint='--switch-unproven "why nothing can show it yet"')
+        raise DecisionRefused(
+            "--switch-unproven needs a reason", hint='--switch-unproven "why nothing can show it yet"'
+        )
     if reason is not None and not unproven:
-        raise UsageError("--switch-unproven: every switch of the candidates has a gate, or there is no switch")
+        raise DecisionRefused("--switch-unproven: every switch of the candidates has a gate, or there is no switch")
     if unproven and reason is None:
-        raise UsageError(
+        raise DecisionRefused(
             "no gate shows that a switch does something",
             problems=[f"{one.commit[:12]} ({one.subject}): Switch: {', '.join(one.unproven)}" for one in unproven],
             hint="name a gate in the commit message, New-Gate: NAME, or give --switch-unproven REASON",

@@ -8,8 +8,8 @@ from pathlib import Path
 from patchstack.builds.inputs.toolchain import IMAGE_TOOLKIT
 from patchstack.builds.proofs.prove import find_cuobjdump
 from patchstack.builds.run.build import Inputs, missing_packages
+from patchstack.causes import NoSuchBuild
 from patchstack.engine.protocol import EnginePath, Job
-from patchstack.errors import MissingError
 from patchstack.gates.registry import kind_of
 from patchstack.gates.suite import Suite
 from patchstack.installed import install_hint
@@ -39,7 +39,7 @@ def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> N
             have |= {Path(one.name).name for one in found.record.binaries}
     missing = list(_missing(unknown, terms, machine, have))
     if missing:
-        raise MissingError(
+        raise NoSuchBuild(
             "the acceptance needs what is not here",
             problems=missing,
             hint=f"{install_hint('build')}; patchstack doctor says what else is missing",

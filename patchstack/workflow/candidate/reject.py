@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from patchstack.errors import UsageError
+from patchstack.causes import DecisionRefused, ReasonMissing
 from patchstack.evidence.ledger import Decision, Ledger, Outcome
 from patchstack.workflow.candidate.candidate import CandidateRange, described
 from patchstack.workflow.candidate.pending import recall
@@ -19,11 +19,11 @@ def reject(way: CandidateRange, ledger: Ledger, *, why: str, tags: Sequence[str]
     Raises `UsageError` for a rejection without a reason, or of what was accepted before.
     """
     if not why.strip():
-        raise UsageError("a rejection without a reason is worth nothing", hint='--why "what was seen, and where"')
+        raise ReasonMissing("a rejection without a reason is worth nothing", hint='--why "what was seen, and where"')
     ids = {commit.oid for commit in way.new}
     for known in ledger.read():
         if known.outcome is Outcome.ACCEPTED and ids & {one.commit for one in known.candidates}:
-            raise UsageError(
+            raise DecisionRefused(
                 f"{way.head.oid[:12]} was accepted: decision {known.id[:12]}", hint="drop it from the fork"
             )
     decision = Decision(

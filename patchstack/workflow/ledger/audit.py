@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.builds.record.store import Store, Stored
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import DecisionRefused, ModelMissing, NoSuchBuild, NotRecorded
+from patchstack.errors import MissingError
 from patchstack.evidence.ledger import Decision
 from patchstack.evidence.store import Evidence, Record
 from patchstack.gates.suite import Gate
@@ -74,7 +75,7 @@ def audit(
         for key in step.get("observations", ())
     ]
     if not places:
-        raise UsageError("there is no record to observe again", hint="only decisions of format 2 name theirs")
+        raise DecisionRefused("there is no record to observe again", hint="only decisions of format 2 name theirs")
     for decision, step, key in chance.sample(places, min(count, len(places))):
         which, name = str(step["which"]), str(step["gate"])
         with task(f"gate {name} ({which}) of {decision.id[:12]}"):
@@ -104,13 +105,13 @@ def _again(
         record = given.records[key]
         stored = store.find(str(given.builds[which]["build"]))
         if stored is None or not stored.record.built:
-            raise MissingError(f"build {str(given.builds[which]['build'])[:12]} is not here")
+            raise NoSuchBuild(f"build {str(given.builds[which]['build'])[:12]} is not here")
         invocation = _invocation(record, given, models)
         with open_runner(stored) as runner:
             context = replace(runner.context, kind=str(record.ingredients["kind"]), gpu=gate.gpu)
             there = runner.within(context)
             if missing := [kept_file for kept_file in _kept_files(record) if not there.has(kept_file)]:
-                raise MissingError(f"the kept file {missing[0]} is not here: the whole gate makes it")
+                raise NotRecorded(f"the kept file {missing[0]} is not here: the whole gate makes it")
             seen = there.look(invocation)
         return _compared(given, gate, step, record, seen)
 
@@ -141,11 +142,11 @@ def _invocation(record: Record, given: Material, models: Mapping[str, Path]) -> 
     inputs, there = {}, []
     for name, digest in parts["inputs"].items():
         if digest not in contents:
-            raise MissingError(f"the input {name} is not among the files of the suite")
+            raise NotRecorded(f"the input {name} is not among the files of the suite")
         inputs[name] = contents[digest].read_bytes()
     for name, digest in parts["models"].items():
         if digest not in models:
-            raise MissingError(f"model {name} of sha256 {digest[:12]} is not here")
+            raise ModelMissing(f"model {name} of sha256 {digest[:12]} is not here")
         there.append(Model(name=name, path=str(models[digest]), sha256=digest))
     requests: list[Any] = [json.loads(text) for text in parts["requests"]]
     return Invocation(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import SignersMissing, SignersUnusable
 from patchstack.evidence.signing import Signers
 from patchstack.git import run as git
 
@@ -24,23 +24,23 @@ def find_signers(given: str, root: Path) -> Signers:
     top = next((one for one in (place, *place.parents) if (one / ".git").exists()), None)
     if path.is_file():
         if path.resolve().is_relative_to(top or place):
-            raise UsageError(
+            raise SignersUnusable(
                 f"{given} is in the tree that is checked: whoever changes the tree could change it as well",
                 hint=f"name a ref that others cannot push to: --signers origin/main takes {DEFAULT} of it",
             )
         return Signers(content=path.read_bytes(), where=given)
     ref, _, name = given.partition(":")
     if top is None:
-        raise MissingError(f"there is no file {given}, and {root} is in no git repository")
+        raise SignersMissing(f"there is no file {given}, and {root} is in no git repository")
     if _is_checked_out(top, ref):
-        raise UsageError(
+        raise SignersUnusable(
             f"{ref} is what is checked out here: its list is in the tree that is checked",
             hint="name the protected branch as its remote has it: --signers origin/main",
         )
     name = name or (place / DEFAULT).relative_to(top).as_posix()
     found = git.read(top, "cat-file", "blob", f"{ref}:{name}")
     if ref.startswith("-") or not found.ok:
-        raise MissingError(
+        raise SignersMissing(
             f"there is no list of allowed signers {given}: {git.first_complaint(found)}",
             hint=f"--signers FILE, or --signers REF for {DEFAULT} of a branch",
         )

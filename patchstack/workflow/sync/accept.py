@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from patchstack.errors import MissingError, NotHeldError, PatchstackError, UsageError
+from patchstack.causes import BranchInTheWay, CloneMissing, NotWritable, SyncNotReady, SyncWouldLose
+from patchstack.errors import PatchstackError
 from patchstack.files.atomic import replace_file
 from patchstack.git import run as git
 from patchstack.git.objects import Repository
@@ -83,38 +84,40 @@ def _closed(bench: SyncWorkspace, state: SyncState) -> Accepted:
 def _refuse(bench: SyncWorkspace, state: SyncState) -> None:
     name = bench.config.name
     if state.phase is not Phase.READY or state.report is None:
-        raise UsageError(f"the sync of {name} is not finished ({state.phase})", hint=f"patchstack sync {name} shows it")
+        raise SyncNotReady(
+            f"the sync of {name} is not finished ({state.phase})", hint=f"patchstack sync {name} shows it"
+        )
     skipped = [
         f"{item.label} {item.subject}" + (f" ({item.reason})" if item.fate is Fate.NOT_CARRIED else "")
         for item in state.items
         if item.fate in (Fate.SKIPPED, Fate.NOT_CARRIED)
     ]
     if skipped:
-        raise NotHeldError(
+        raise SyncWouldLose(
             "patches were skipped, and would be lost without a reason",
             problems=skipped,
             hint=f"patchstack sync {name} --drop N --why TEXT says why each may go; --retry N tries it again",
         )
     if not state.report["holds"]:
-        raise NotHeldError(
+        raise SyncWouldLose(
             f"nothing is left of {name}: every patch landed or was dropped",
             hint="take the series out of patchstack.yaml; patchstack sync --abort removes what the sync made",
         )
     if series_digest(bench.config.patches) != state.digest:
-        raise NotHeldError(
+        raise SyncWouldLose(
             f"the patches in {bench.config.patches} have changed since the sync began",
             hint=f"patchstack sync {name} --abort, and begin again: resolutions are remembered",
         )
     head = _fork_head(bench, state)
     if state.fork_head and head != state.fork_head:
-        raise NotHeldError(
+        raise SyncWouldLose(
             f"the fork {bench.config.fork} {bench.config.fork_ref} has moved from {state.fork_head[:12]} "
             f"to {head[:12]} since the sync began, and the new branch lacks that",
             hint=f"patchstack sync {name} --abort, and begin again: resolutions are remembered",
         )
     tree = tree_of(state)
     if tree.unmerged() or tree.head() != state.head:
-        raise NotHeldError(
+        raise SyncWouldLose(
             f"{state.worktree} is no longer at {state.head[:12]}, which was exported and verified",
             hint=f"git -C {state.worktree} reset --hard {state.head[:12]}",
         )
@@ -133,7 +136,7 @@ def _publish(config: SeriesConfig, state: SyncState) -> None:
         return
     if is_url(config.fork):
         push = f"git -C {state.worktree} push {shown_url(config.fork)} {state.branch}"
-        raise MissingError(
+        raise CloneMissing(
             f"the fork {shown_url(config.fork)} is not on this machine, and patchstack never pushes",
             hint=f"{push}; then name a clone as fork in patchstack.yaml, and --accept again",
         )
@@ -145,7 +148,7 @@ def _publish(config: SeriesConfig, state: SyncState) -> None:
     if there and state.unattended and there == state.fork_head:
         _give_way(fork, state, there)
     elif there:
-        raise UsageError(
+        raise BranchInTheWay(
             f"the fork {fork.name} has another branch {state.branch} by now, at {there[:12]}",
             hint=f"rename it there: git -C {fork.name} branch -m {state.branch} NAME; then --accept again",
         )
@@ -162,7 +165,7 @@ def _give_way(fork: Repository, state: SyncState, old: str) -> None:
     listed = git.read(fork.path, "worktree", "list", "--porcelain").stdout.decode("utf-8", "replace")
     bare = git.read(fork.path, "rev-parse", "--is-bare-repository").stdout.strip() == b"true"
     if f"branch refs/heads/{state.branch}" in listed.splitlines() and not bare:
-        raise UsageError(
+        raise BranchInTheWay(
             f"the fork {fork.name} has {state.branch} checked out, and the new branch takes its name",
             hint=f"git -C {fork.name} switch --detach; then --accept again",
         )
@@ -197,4 +200,4 @@ def _record(bench: SyncWorkspace, state: SyncState) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, document.indented)
     except OSError as error:
-        raise MissingError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise NotWritable(f"{path} cannot be written: {error.strerror or error}") from error

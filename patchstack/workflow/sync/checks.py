@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from patchstack.errors import Exit, NotHeldError, PatchstackError
+from patchstack.causes import SyncDoesNotHold
+from patchstack.errors import Exit, PatchstackError
 from patchstack.git.objects import Objects
 from patchstack.process import run
 from patchstack.series.sources import Sources
@@ -147,14 +148,14 @@ def _branch(bench: SyncWorkspace, state: SyncState, objects: Objects) -> Candida
 def _refusal(bench: SyncWorkspace, bad: list[AcceptStep], verdict: Verdict) -> PatchstackError:
     again = f"patchstack sync {bench.config.name} --continue"
     if "log" in bad[0].evidence:
-        return NotHeldError(
+        return SyncDoesNotHold(
             f"the pin stays where it is: {bad[0].name} {bad[0].detail}",
             problems=bad[0].evidence["last"],
             hint=f"all it printed is in {bad[0].evidence['log']}; {again} takes it up again",
         )
     problems = [f"{step.verdict} {step.name}: {step.detail}" for step in bad]
     if verdict is Verdict.FAIL:
-        return NotHeldError(
+        return SyncDoesNotHold(
             f"the pin stays where it is: suite {bench.config.sync_suite} does not hold on the new branch",
             problems=problems,
             hint=f"--drop N --why TEXT leaves a patch out, --abort gives the sync up; {again} asks the suite again",

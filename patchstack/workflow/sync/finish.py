@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from patchstack.errors import NotHeldError
+from patchstack.causes import SyncDoesNotHold
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.series.files.directory import load_series
 from patchstack.series.history import ForkHistory, read_fork
@@ -81,7 +81,7 @@ def _verified(bench: SyncWorkspace, state: SyncState, objects: Objects, base: Co
     _, fork = made_branch(state, objects, base)
     found = verify(objects, load_series(bench.stage, bench.config.name), base, Expectation(fork=fork))
     if not found.holds:
-        raise NotHeldError(
+        raise SyncDoesNotHold(
             f"the series of the new branch does not hold: {found.first_problem}",
             hint=f"look at {state.worktree}; patchstack sync {state.series} --abort gives the sync up",
         )

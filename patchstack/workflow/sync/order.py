@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import UsageError
+from patchstack.causes import OptionConflict
 from patchstack.workflow.sync import sync
 from patchstack.workflow.sync.state import SyncState
 from patchstack.workflow.sync.workspace import SyncWorkspace
@@ -50,19 +50,23 @@ def check_order(order: SyncOrder, *, gates: bool) -> None:
     }
     given = [name for name, is_given in steps.items() if is_given]
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other", hint="one step at a time")
+        raise OptionConflict(f"{' and '.join(given)} exclude each other", hint="one step at a time")
     if bool(order.drop) != (order.why is not None) or (order.why is not None and not order.why.strip()):
-        raise UsageError("--drop N and --why TEXT go together", hint="the reason is recorded; a year on it is wanted")
+        raise OptionConflict(
+            "--drop N and --why TEXT go together", hint="the reason is recorded; a year on it is wanted"
+        )
     if not begins and (order.worktree is not None or order.branch is not None):
-        raise UsageError("--worktree and --branch go with --to", hint="a sync under way keeps what it began with")
+        raise OptionConflict("--worktree and --branch go with --to", hint="a sync under way keeps what it began with")
     if gates and not (order.accept or order.continue_):
-        raise UsageError(
+        raise OptionConflict(
             "--engine and --unproven go with --accept", hint="they are for the suite that the policy names"
         )
     if (order.command or order.unattended) and not (begins or order.continue_):
-        raise UsageError("--exec and --unattended go with --to or --continue", hint="they say how the sync goes on")
+        raise OptionConflict("--exec and --unattended go with --to or --continue", hint="they say how the sync goes on")
     if order.discard and not (order.skip or order.drop or order.retry or order.abort):
-        raise UsageError("--discard goes with --skip, --drop, --retry or --abort", hint="it leaves work made by hand")
+        raise OptionConflict(
+            "--discard goes with --skip, --drop, --retry or --abort", hint="it leaves work made by hand"
+        )
 
 
 def take_step(bench: SyncWorkspace, order: SyncOrder) -> SyncState | None:

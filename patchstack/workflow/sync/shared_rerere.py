@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from patchstack.errors import MissingError
+from patchstack.causes import NotWritable
 from patchstack.files.atomic import replace_file
 
 _RECORD = re.compile(r"[0-9a-f]{40}\Z")
@@ -35,7 +35,7 @@ def _copy(source: Path, target: Path) -> int:
             _keep(target / name, before, after)
             count += 1
     except OSError as error:
-        raise MissingError(f"{target} cannot be written: {error.strerror or error}") from error
+        raise NotWritable(f"{target} cannot be written: {error.strerror or error}") from error
     return count
 
 

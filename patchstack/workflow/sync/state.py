@@ -9,7 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from patchstack.errors import ConfigError, MissingError, UsageError
+from patchstack.causes import NotInRange, NotWritable, SyncStateUnusable
+from patchstack.errors import ConfigError
 from patchstack.files.atomic import replace_file
 
 SCHEMA = "patchstack.sync-state/1"
@@ -155,7 +156,7 @@ def places_of(items: Sequence[Item], names: Sequence[str]) -> list[int]:
             unknown.append(name)
     if unknown:
         known = ", ".join(item.label for item in items)
-        raise UsageError(f"no patch is {', '.join(unknown)}", hint=f"the patches are {known}")
+        raise NotInRange(f"no patch is {', '.join(unknown)}", hint=f"the patches are {known}")
     return sorted(found)
 
 
@@ -167,7 +168,7 @@ def save_state(directory: Path, state: SyncState) -> SyncState:
         directory.mkdir(parents=True, exist_ok=True)
         replace_file(directory / FILE_NAME, text.encode() + b"\n")
     except OSError as error:
-        raise MissingError(f"{directory} cannot be written: {error.strerror or error}") from error
+        raise NotWritable(f"{directory} cannot be written: {error.strerror or error}") from error
     return state
 
 
@@ -207,7 +208,7 @@ def _item(one: Mapping[str, Any]) -> Item:
 
 
 def _not_ours(path: Path, why: str) -> ConfigError:
-    return ConfigError(
+    return SyncStateUnusable(
         f"{path} is not a state of patchstack sync: {why}",
         hint=f"remove {path.parent} and begin again: fork and series are as they were",
     )

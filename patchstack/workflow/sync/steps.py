@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from patchstack.errors import MissingError, NotHeldError
+from patchstack.causes import NotFetchable, SyncUnresolved
 from patchstack.git.objects import Objects, Repository, object_id
 from patchstack.git.remote import Remote, fetch_into_cache, shown_url
 from patchstack.process import run
@@ -85,7 +85,7 @@ def _refuse_unfetched(bench: SyncWorkspace, state: SyncState, count: int) -> Non
     be no good."""
     upstream = bench.config.upstream
     if count and is_url(upstream) and not bench.cache.offline:
-        raise MissingError(
+        raise NotFetchable(
             f"the contents of {_files(count)} of {state.to_name} could not be fetched from {shown_url(upstream)}",
             hint=f"check the network, then patchstack sync {bench.config.name} --continue",
         )
@@ -93,7 +93,7 @@ def _refuse_unfetched(bench: SyncWorkspace, state: SyncState, count: int) -> Non
 
 def _refuse_missing(bench: SyncWorkspace, count: int) -> None:
     if count:
-        raise MissingError(
+        raise NotFetchable(
             f"{_files(count)} that the patches change cannot be read: the contents are not to be had from "
             + " or ".join(shown_url(str(one)) for one in _sources(bench)),
             hint=f"fetch them, or check the network; then patchstack sync {bench.config.name} --continue",
@@ -266,13 +266,13 @@ def edited(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
     parent = objects.commit(state.head).parents[0]
     found = tree.edited(state.head, parent)
     if isinstance(found, list):
-        raise NotHeldError(
+        raise SyncUnresolved(
             f"{item.label} ({item.subject}) is not finished yet",
             problems=found,
             hint=f"in {state.worktree}: git add what belongs to it, or git commit --amend; then --continue",
         )
     if found.tree == objects.commit(parent).tree:
-        raise NotHeldError(
+        raise SyncUnresolved(
             f"nothing is left of {item.label} ({item.subject}) in {state.worktree}",
             hint=f"--drop {item.number or item.label} --why TEXT leaves it out",
         )
@@ -308,13 +308,13 @@ def resolved(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSt
     paths = [collision["path"] for collision in state.stop["collisions"]]
     found = tree.resolution(state.head, paths)
     if isinstance(found, list):
-        raise NotHeldError(
+        raise SyncUnresolved(
             f"{item.label} ({item.subject}) is not resolved yet",
             problems=found,
             hint=f"edit the files in {state.worktree} and git add them, then --continue; or --skip, or --drop",
         )
     if found.tree == tree.tree_of(state.head):
-        raise NotHeldError(
+        raise SyncUnresolved(
             f"nothing is left of {item.label} ({item.subject}) in {state.worktree}",
             hint="--skip leaves it out for now; --drop N --why TEXT leaves it out for good",
         )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from patchstack.errors import NotHeldError, UsageError
+from patchstack.causes import AlreadyExists, NotInRange, PatchDoesNotApply, SyncNotReady, SyncWouldLose
 from patchstack.series.lock import read_lock
 from patchstack.series.verify.verify import VerifiedSeries, prove_and_keep
 from patchstack.workflow.sync import target as sync_target
@@ -42,7 +42,7 @@ def begin(
     """
     with bench.alone():
         if (old := bench.state()) is not None:
-            raise UsageError(
+            raise SyncNotReady(
                 f"a sync of {bench.config.name} to {old.to_name} is under way ({old.phase})",
                 hint=f"patchstack sync {bench.config.name} --continue, or --abort",
             )
@@ -82,7 +82,7 @@ def _begin(
     fork = proven.sources.fork
     known = {str(patch.number) for patch in proven.series.patches}
     if unknown := [name for name in manner.edits if name.isdigit() and str(int(name)) not in known]:
-        raise UsageError(f"--edit: no patch is {', '.join(unknown)}", hint=f"patchstack status {bench.config.name}")
+        raise NotInRange(f"--edit: no patch is {', '.join(unknown)}", hint=f"patchstack status {bench.config.name}")
     lock = read_lock(bench.config.patches)
     own = sync_target.own_branch(proven.series, lock, bench.config.fork_ref)
     named = branch or (own if manner.unattended else sync_target.synced_name(own, target.commit.oid))
@@ -159,7 +159,7 @@ def edit(bench: SyncWorkspace, names: Sequence[str]) -> SyncState:
         chosen = places_of(state.items, names)
         left_out = [state.items[place].label for place in chosen if state.items[place].fate in LEFT_OUT]
         if left_out:
-            raise UsageError(f"{', '.join(left_out)} was left out", hint="--retry N brings it back first")
+            raise SyncNotReady(f"{', '.join(left_out)} was left out", hint="--retry N brings it back first")
         state = replace(state, edits=(*state.edits, *(state.items[place].commit for place in chosen)))
         made = [place for place in chosen if state.items[place].fate is Fate.PICKED]
         if not made:
@@ -173,7 +173,7 @@ def drop_landed(bench: SyncWorkspace) -> SyncState:
     with bench.alone():
         state = _usable(bench)
         if state.phase is Phase.PREPARING:
-            raise UsageError("the sync is not prepared yet", hint=_next(state))
+            raise SyncNotReady("the sync is not prepared yet", hint=_next(state))
         state = replace(state, drop_landed=True)
         places = [
             place
@@ -196,7 +196,7 @@ def _keep_hand_made(bench: SyncWorkspace, state: SyncState, *, discard: bool, wh
         return
     label = state.at_hand.label if state.at_hand is not None else "branch"
     if not discard:
-        raise NotHeldError(
+        raise SyncWouldLose(
             f"{state.worktree} holds work made by hand, which {what} would lose",
             hint="--continue takes it; with --discard it is left, and kept under a ref",
         )
@@ -211,7 +211,7 @@ def skip(bench: SyncWorkspace, *, discard: bool = False) -> SyncState:
         state = _usable(bench)
         place = state.current
         if state.phase is not Phase.STOPPED or place is None:
-            raise UsageError("the sync is not stopped at a patch: there is nothing to skip", hint=_next(state))
+            raise SyncNotReady("the sync is not stopped at a patch: there is nothing to skip", hint=_next(state))
         _keep_hand_made(bench, state, discard=discard, what="--skip")
         state = replace(state.with_item(place, fate=Fate.SKIPPED, reason="skipped"), phase=Phase.PICKING, stop=None)
         return advance(bench, bench.save(state), opened(bench, state))
@@ -223,7 +223,7 @@ def drop(bench: SyncWorkspace, names: Sequence[str], why: str, *, discard: bool 
     with bench.alone():
         state = _usable(bench)
         if state.phase is Phase.PREPARING:
-            raise UsageError("the sync is not prepared yet", hint=_next(state))
+            raise SyncNotReady("the sync is not prepared yet", hint=_next(state))
         chosen = places_of(state.items, names)
         made = [place for place in chosen if state.items[place].fate in (Fate.PICKED, Fate.LANDED)]
         at_hand = state.current if state.phase is Phase.STOPPED else None
@@ -248,7 +248,7 @@ def retry(bench: SyncWorkspace, names: Sequence[str], *, discard: bool = False) 
         chosen = places_of(state.items, names)
         if there := [state.items[place].label for place in chosen if state.items[place].fate not in LEFT_OUT]:
             listed = ", ".join(item.label for item in state.items if item.fate in LEFT_OUT) or "none"
-            raise UsageError(f"{', '.join(there)} was not left out", hint=f"left out so far: {listed}")
+            raise SyncNotReady(f"{', '.join(there)} was not left out", hint=f"left out so far: {listed}")
         _keep_hand_made(bench, state, discard=discard, what="--retry")
         state = replace(state.rewound(chosen[0]), unattended=False)
         for place in chosen:
@@ -265,7 +265,7 @@ def abort(bench: SyncWorkspace, *, discard: bool = False) -> SyncState:
     with bench.alone():
         state = bench.the_state()
         if state.phase in (Phase.ACCEPTING, Phase.CLOSING):
-            raise UsageError(
+            raise SyncNotReady(
                 "--accept has begun to write and was interrupted",
                 hint=f"patchstack sync {bench.config.name} --accept finishes it",
             )
@@ -275,7 +275,7 @@ def abort(bench: SyncWorkspace, *, discard: bool = False) -> SyncState:
             and state.phase in (Phase.STOPPED, Phase.EDITING)
             and tree.head_or_none() not in (None, state.head)
         ):
-            raise NotHeldError(
+            raise SyncWouldLose(
                 f"{state.worktree} holds commits made by hand, which --abort would remove with the repository",
                 hint="fetch them from there, or --abort --discard",
             )
@@ -287,7 +287,7 @@ def abort(bench: SyncWorkspace, *, discard: bool = False) -> SyncState:
 def _usable(bench: SyncWorkspace) -> SyncState:
     state = bench.the_state()
     if state.phase in (Phase.ACCEPTING, Phase.CLOSING):
-        raise UsageError(
+        raise SyncNotReady(
             "--accept has begun to write and was interrupted",
             hint=f"patchstack sync {bench.config.name} --accept finishes it",
         )
@@ -302,7 +302,7 @@ def _place(bench: SyncWorkspace, worktree: Path | None, branch: str) -> Path:
     root = bench.workspace.root.resolve()
     place = worktree.absolute() if worktree else root.with_name(f"{root.name}-{branch.replace('/', '-')}")
     if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
-        raise UsageError(f"{place} is there already", hint="name a new directory: --worktree DIR")
+        raise AlreadyExists(f"{place} is there already", hint="name a new directory: --worktree DIR")
     return place
 
 
@@ -312,7 +312,7 @@ def _proven(bench: SyncWorkspace) -> VerifiedSeries:
     found = proven.verification
     merged = proven.sources.fork is not None and proven.sources.fork.merges
     if not merged and (found.holds is False or not found.applies):
-        raise NotHeldError(
+        raise PatchDoesNotApply(
             f"{found.series} does not hold on the old pin: {found.first_problem}",
             hint=f"patchstack verify {found.series} shows it; mend that first, with an export or in the fork",
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import UsageError
+from patchstack.causes import AlreadyExists
 from patchstack.git import run as git
 from patchstack.git.objects import Commit, Objects, Repository
 from patchstack.git.overlay import SUBMODULE
@@ -153,4 +153,4 @@ def refuse_branch(branch: str, fork: Repository | None) -> None:
     """Refuse a name that no branch may have, or that the fork has. Raises `UsageError`."""
     refuse_name(branch)
     if fork is not None and git.read(fork.path, "rev-parse", "-q", "--verify", f"refs/heads/{branch}").ok:
-        raise UsageError(f"the fork {fork.name} has a branch {branch} already", hint="name another: --branch NAME")
+        raise AlreadyExists(f"the fork {fork.name} has a branch {branch} already", hint="name another: --branch NAME")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from patchstack.errors import MissingError
+from patchstack.causes import NotWritable
 from patchstack.git import run as git
 from patchstack.workflow.sync.state import Item, SyncState
 from patchstack.workflow.sync.workspace import OURS, SyncWorkspace
@@ -36,5 +36,5 @@ def store_sides(
             if marked.is_file() and not marked.is_symlink():
                 (place / f"{number}-{Path(path).name}" / "merged").write_bytes(marked.read_bytes())
     except (OSError, git.GitFailed) as error:
-        raise MissingError(f"{place} cannot be written: {error}") from error
+        raise NotWritable(f"{place} cannot be written: {error}") from error
     return place

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchstack.causes import NotWritable, SyncNotReady
 from patchstack.checks.run import OpenEngine, no_engine
-from patchstack.errors import MissingError, UsageError
 from patchstack.files.lock import locked_directory
 from patchstack.git.remote import Cache
 from patchstack.workflow.sync.state import FILE_NAME, SyncState, load_state, save_state
@@ -52,7 +52,7 @@ class SyncWorkspace:
         """The same. Raises `UsageError` where none is under way."""
         state = self.state()
         if state is None:
-            raise UsageError(
+            raise SyncNotReady(
                 f"no sync of {self.config.name} is under way", hint=f"patchstack sync {self.config.name} --to REF"
             )
         return state
@@ -79,7 +79,7 @@ class SyncWorkspace:
             if not ignore.is_file():
                 ignore.write_text("*\n")
         except OSError as error:
-            raise MissingError(f"{self.directory} cannot be made: {error.strerror}") from error
+            raise NotWritable(f"{self.directory} cannot be made: {error.strerror}") from error
         with locked_directory(self.directory, WHO):
             try:
                 yield

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import GitStillAtWork, SyncNotReady, SyncRepositoryGone
 from patchstack.files.processes import environments
 from patchstack.git import run as git
 from patchstack.git.objects import Repository, object_id
@@ -178,7 +178,7 @@ class SyncTree:
         until = monotonic() + _PATIENCE
         while any(lock.exists() for lock in locks) and self._at_work():
             if monotonic() > until:
-                raise MissingError(
+                raise GitStillAtWork(
                     f"a git that an earlier run started is still at work in {self.directory}",
                     hint="wait until it has ended, then patchstack sync --continue",
                 )
@@ -334,7 +334,7 @@ class SyncTree:
         if not self.directory.exists():
             return
         if not self.is_ours and any(files for _, _, files in os.walk(self.directory)):
-            raise UsageError(
+            raise SyncNotReady(
                 f"{self.directory} is not the repository that this sync made; nothing was removed",
                 hint="move it away and run the command again",
             )
@@ -354,7 +354,7 @@ class SyncTree:
 
     def _run(self, *args: str, stdin: bytes = b"") -> Finished:
         if not self.git_dir.is_dir():
-            raise MissingError(
+            raise SyncRepositoryGone(
                 f"the sync's repository {self.directory} is gone",
                 hint="patchstack sync --abort, and begin again: resolutions are remembered",
             )
