@@ -454,6 +454,12 @@ class DecisionRefused(UsageError):
     code = "PS0715"
 
 
+class AcceptanceNotReady(MissingError):
+    """Something that the acceptance needs is missing."""
+
+    code = "PS0720"
+
+
 class ComparisonDamaged(ConfigError):
     """A comparison was changed."""
 

@@ -18,7 +18,7 @@ from typing import Any
 from patchstack.bench.terms import BenchTerm
 from patchstack.builds.inputs.source import Source as BuildSource
 from patchstack.builds.record.store import Stored
-from patchstack.causes import InputMissing, SuiteDamaged
+from patchstack.causes import InputMissing, SettingsUnusable, SuiteDamaged
 from patchstack.checks.run import OpenEngine, no_engine
 from patchstack.errors import ConfigError
 from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
@@ -211,7 +211,7 @@ def lint_step(way: CandidateRange, cache: Cache) -> AcceptStep:
     """
     config = way.config
     if problems := waiver_problems(config.waive):
-        raise SuiteDamaged(f"the waivers of {config.name} cannot be used", problems=problems)
+        raise SettingsUnusable(f"the waivers of {config.name} cannot be used", problems=problems)
     with task("lint", key=f"lint {config.name}", announced=True):
         anew = decided_anew(way) is not None
         series = configured_series(config) if anew else plan_with_candidate(way, cache).projected

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from patchstack.causes import DecisionRefused
+from patchstack.causes import DecisionRefused, ReasonMissing
 from patchstack.gates.impossible import judge_without
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.suite import Gate, Suite, judge_gate, place
@@ -88,9 +88,7 @@ def read_brings(found: Sequence[Brought], suites: Sequence[Suite], reason: str |
         )
     unproven = tuple(one for one in found if one.unproven)
     if reason is not None and not reason.strip():
-        raise DecisionRefused(
-            "--switch-unproven needs a reason", hint='--switch-unproven "why nothing can show it yet"'
-        )
+        raise ReasonMissing("--switch-unproven needs a reason", hint='--switch-unproven "why nothing can show it yet"')
     if reason is not None and not unproven:
         raise DecisionRefused("--switch-unproven: every switch of the candidates has a gate, or there is no switch")
     if unproven and reason is None:

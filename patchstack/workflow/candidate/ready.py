@@ -8,7 +8,7 @@ from pathlib import Path
 from patchstack.builds.inputs.toolchain import IMAGE_TOOLKIT
 from patchstack.builds.proofs.prove import find_cuobjdump
 from patchstack.builds.run.build import Inputs, missing_packages
-from patchstack.causes import NoSuchBuild
+from patchstack.causes import AcceptanceNotReady
 from patchstack.engine.protocol import EnginePath, Job
 from patchstack.gates.registry import kind_of
 from patchstack.gates.suite import Suite
@@ -39,7 +39,7 @@ def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> N
             have |= {Path(one.name).name for one in found.record.binaries}
     missing = list(_missing(unknown, terms, machine, have))
     if missing:
-        raise NoSuchBuild(
+        raise AcceptanceNotReady(
             "the acceptance needs what is not here",
             problems=missing,
             hint=f"{install_hint('build')}; patchstack doctor says what else is missing",
