@@ -10,8 +10,9 @@ import msgspec
 from patchstack.bench.judge import Demand, Row, Rule
 from patchstack.bench.workload import Workload
 from patchstack.canonical import canonical
-from patchstack.causes import ComparisonDamaged, NoComparison
+from patchstack.causes import NoComparison
 from patchstack.document import Document, Part
+from patchstack.errors import ConfigError
 from patchstack.files.atomic import replace_file
 
 PLAN = "plan.json"

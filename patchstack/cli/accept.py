@@ -27,6 +27,7 @@ from patchstack.cli.options import (
     work_alone,
 )
 from patchstack.cli.proving import proving_machine
+from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

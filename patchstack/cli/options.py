@@ -15,6 +15,7 @@ import typer
 from patchstack.causes import AmbiguousName, NoWorkspace, OptionConflict
 from patchstack.cli.complete import complete_series
 from patchstack.cli.failures import talk
+from patchstack.errors import UsageError
 from patchstack.files.places import cache_directory, cache_places
 
 # What every command would import here, `--help` would wait for.

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from patchstack.causes import UnsafeArchive
+from patchstack.errors import MissingError
 
 OWNER = 1000
 """The user and group id that jobs run as in a container, and that own what is sent there."""

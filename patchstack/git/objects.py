@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from patchstack.causes import AmbiguousName, BadRevision, ObjectUnreadable
 from patchstack.errors import MissingError, UsageError
 from patchstack.git import run as git
 from patchstack.git.stored import Damaged, StoredObjects

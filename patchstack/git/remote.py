@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 
 from patchstack.causes import BadRevision, NotFetchable
-from patchstack.errors import MissingError
+from patchstack.errors import MissingError, UsageError
 from patchstack.files.atomic import put_in_place
 from patchstack.files.lock import locked
 from patchstack.files.places import CachePlaces

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.causes import BadValue
-from patchstack.errors import MissingError
+from patchstack.errors import MissingError, UsageError
 from patchstack.git.objects import FULL_ID, NotARepository
 from patchstack.git.overlay import TreeOverlay
 from patchstack.git.remote import Cache, shown_url

@@ -22,6 +22,7 @@ from patchstack.builds.inputs.toolchain import IMAGE_TOOLKIT, toolkit_paths, too
 from patchstack.builds.proofs.device import Disassembler, find_cuobjdump
 from patchstack.builds.record.store import LOG, Store
 from patchstack.builds.run.recipe import EPOCH, Layout, build_command, configure_command, environment
+from patchstack.causes import BuildPlanRefused, ProgramMissing, VariantUnusable
 from patchstack.engine.archive import Bounds, Entry, pack, unpack
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome, Volume
 from patchstack.errors import ConfigError, Exit, MissingError, PatchstackError, UsageError

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from patchstack.causes import NoRunner
 from patchstack.cli.options import PolicyOption, WorkspaceOption, nearest_workspace
-from patchstack.errors import MissingError
 
 
 def matrix_command(

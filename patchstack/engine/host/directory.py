@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
+from patchstack.causes import EngineRefused, JobRefused, UnsafeArchive
 from patchstack.engine.archive import OWNER, Stream, whole_blocks
 from patchstack.engine.protocol import OutOfSpace
 from patchstack.files.atomic import put_in_place

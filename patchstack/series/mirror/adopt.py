@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchstack.causes import CloneNeeded, PatchesNotConverted
 from patchstack.errors import ConfigError, NotHeldError, UsageError
 from patchstack.files.atomic import refuse_occupied
 from patchstack.git import run as git

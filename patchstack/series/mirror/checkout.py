@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from patchstack.causes import BadValue, BranchInTheWay, CloneMissing, ForkNotRecreated, LockUnusable, PatchDoesNotApply
+from patchstack.causes import BadValue, BranchInTheWay, CloneMissing, ForkNotRecreated, LockUnusable
+from patchstack.errors import NotHeldError
 from patchstack.files.atomic import refuse_occupied
 from patchstack.git import run as git
 from patchstack.git.apply import Applier

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from patchstack.causes import ExportRefused, LockUnusable, NoPatches, NotAMirror, NotDescended
+from patchstack.errors import NotHeldError
 from patchstack.files.journal import replace_files, sweep_leftover
 from patchstack.git.apply import Applier
 from patchstack.git.format import FormattedCommit, formatting, patch_ids

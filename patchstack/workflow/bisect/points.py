@@ -13,8 +13,9 @@ from patchstack.builds.inputs.variant import Setting, Variants
 from patchstack.builds.record.store import Store
 from patchstack.builds.run.build import build
 from patchstack.builds.run.session import NotJudged, Watch
-from patchstack.causes import NotInRange, PatchDoesNotApply, TargetNotAfterPin
+from patchstack.causes import PatchDoesNotApply, TargetNotAfterPin
 from patchstack.engine.protocol import Engine
+from patchstack.errors import UsageError
 from patchstack.git.objects import Objects
 from patchstack.git.remote import Cache
 from patchstack.series.files.directory import Series

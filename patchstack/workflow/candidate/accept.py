@@ -18,9 +18,8 @@ from typing import Any
 from patchstack.bench.terms import BenchTerm
 from patchstack.builds.inputs.source import Source as BuildSource
 from patchstack.builds.record.store import Stored
-from patchstack.causes import InputMissing, SettingsUnusable, SuiteDamaged
+from patchstack.causes import SettingsUnusable
 from patchstack.checks.run import OpenEngine, no_engine
-from patchstack.errors import ConfigError
 from patchstack.evidence.ledger import Candidate, Decision, Ledger, Outcome
 from patchstack.evidence.origin import Source
 from patchstack.evidence.resemblance import Likeness, resembling

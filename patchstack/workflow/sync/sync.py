@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchstack.causes import AlreadyExists, NotInRange, PatchDoesNotApply, SyncNotReady, SyncWouldLose
+from patchstack.errors import UsageError
 from patchstack.series.lock import read_lock
 from patchstack.series.verify.verify import VerifiedSeries, prove_and_keep
 from patchstack.workflow.sync import target as sync_target
