@@ -138,6 +138,7 @@ def byte_compile(root: Path, case: Case) -> None:
 def patchstack(root: Path, case: Case, *args: str, cwd: Path | None = None) -> Took:
     """What one run of a checkout takes."""
     environment = environment_of(root, case)
+    cwd = cwd or case.directory  # Python takes modules from where it is run before those of PYTHONPATH
     taken: list[Took] = []
     with watched(taken):
         ran = subprocess.run(

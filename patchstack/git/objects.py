@@ -180,7 +180,7 @@ class Objects:
         self._remembered = {}
 
     def _stored(self, oid: str) -> tuple[str, bytes] | None:
-        if self._odb is None:
+        if self._odb is None or not FULL_ID.match(oid):
             return None
         if self._remembered is not None and oid in self._remembered:
             return self._remembered[oid]
@@ -215,7 +215,9 @@ class Objects:
     def missing(self, oids: Iterable[str]) -> list[str]:
         """Those of some objects that are not here, each once, in their order."""
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self.made]
-        return self._odb.missing(wanted) if self._odb is not None else wanted
+        ids = [oid for oid in wanted if FULL_ID.match(oid)]
+        absent = frozenset(self._odb.missing(ids) if self._odb is not None else ids)
+        return [oid for oid in wanted if oid in absent or not FULL_ID.match(oid)]
 
     def blob(self, oid: str, path: str = "") -> bytes:
         """A file's content. `path` is named where the object is missing."""

@@ -129,13 +129,17 @@ class Staleness:
             kinds = {_kind(path) for path in paths}
             changes = compare_trees(self._objects, self._range.pin.tree, self._range.tip.tree)
             pairs = [(change.path, change.old, change.new) for change in changes if _kind(change.path) in kinds]
-        for path, old, new in pairs:
-            if old == new or new is None or new[0] not in (FILE, EXECUTABLE) or not self._objects.has(new[1]):
-                continue
-            if old is None or old[0] not in (FILE, EXECUTABLE):
-                yield path, None, new
-            elif self._objects.has(old[1]):
-                yield path, old, new
+        texts = [
+            (path, old if _is_file(old) else None, new)
+            for path, old, new in pairs
+            if old != new and new is not None and _is_file(new)
+        ]
+        missing = frozenset(self._objects.missing(one[1] for _, old, new in texts for one in (old, new) if one))
+        yield from (one for one in texts if all(entry is None or entry[1] not in missing for entry in one[1:]))
+
+
+def _is_file(entry: Entry | None) -> bool:
+    return entry is not None and entry[0] in (FILE, EXECUTABLE)
 
 
 def _is_word(name: bytes, text: bytes) -> bool:

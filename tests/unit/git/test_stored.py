@@ -98,6 +98,18 @@ def test_of_many_objects_those_that_are_missing_are_told_in_their_order(tmp_path
     assert opened.missing([*many, made, *many]) == absent
 
 
+@pytest.mark.parametrize("name", ["", "HEAD", "main", "{}^{{tree}}", "{}\n{}", "{} x", "\udcff", "ABCDEF"])
+def test_what_is_no_full_id_is_missing_and_asks_git_nothing(tmp_path: Path, name: str) -> None:
+    """A damaged commit may name anything as its tree or parent."""
+    repo, blob = a_repo(tmp_path)
+    opened = Objects()
+    opened.add_directory(repo.path / ".git" / "objects", "the clone")
+    name = name.replace("{}", repo.head()).replace("{{", "{").replace("}}", "}")
+    assert opened.find(name) is None
+    assert opened.missing([blob, name]) == [name]
+    assert opened.read(blob) == ("blob", b"one\n")
+
+
 def test_a_directory_that_is_gone_makes_nothing_damaged(tmp_path: Path) -> None:
     """git complains of an alternate that does not exist; an object that is missing is still only missing."""
     repo, blob = a_repo(tmp_path)
