@@ -530,3 +530,15 @@ def test_a_switch_is_accepted_with_the_gate_that_it_brings(toy: Toy) -> None:
     assert "  switch  TOY_QUIET of " in shown
     assert "is unproven, no gate shows it: nobody listens" in shown
     assert "; switch unproven: nobody listens |" in run(toy, "docs")[1]
+
+
+def test_a_new_gate_whose_program_no_target_makes_is_told_before_anything_is_built(toy: Toy) -> None:
+    workspace = toy.root / "patchstack.yaml"
+    workspace.write_text(
+        f"{workspace.read_text()}  brought:\n    gates: [{{name: rows, kind: command, program: test-rows, must: ok}}]\n"
+    )
+    toy.fork.repo.commit("Rows", {"main.c": MAIN.replace("return 0", "return  0")}, body="New-Gate: rows")
+    code, _, stderr = accept(toy, "--suite", "quick")
+    assert code == 3
+    assert "  - test-rows, which rows runs: no target of variant cpu makes it" in stderr
+    assert "build before" not in stderr

@@ -55,10 +55,14 @@ def _missing(unknown: Sequence[Inputs], terms: Terms, machine: ProvingMachine, h
     inputs = unknown[-1]
     if not terms.unproven >= DEVICE_PROOFS and inputs.plan.cuda and not _disassembles(inputs, machine):
         yield "cuobjdump, which shows the GPU code of a build: neither here nor in the toolkit that compiles"
-    if terms.suite is not None:
+    asked = (
+        *(terms.known_gates.gates if terms.known_gates is not None else ()),
+        *(one.gate for one in terms.brings.gates),
+    )
+    if asked:
         targets = {*inputs.plan.targets.value, *_optional(inputs)}
         if "all" not in targets:
-            for program, gates in not_built(terms.suite, targets | have).items():
+            for program, gates in not_built(Suite(name="", what="", gates=asked), targets | have).items():
                 yield f"{program}, which {', '.join(gates)} runs: no target of variant {inputs.plan.variant} makes it"
 
 
