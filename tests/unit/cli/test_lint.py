@@ -125,12 +125,12 @@ def test_the_document_has_rules_findings_and_waivers(tmp_path: Path, run_cli: Ru
     workspace(fork, f"{ADDITIVE}    waive:\n      - {waiver}\n")
     document = run_cli("lint", "--json").document
     assert document.keys() == {
-        *("schema", "series", "base", "patch_count", "clean", "rules", "findings", "waived"),
+        *("schema", "series", "base", "patch_count", "clean", "rules", "findings", "waived", "checks"),
     }
     assert (document["schema"], document["series"], document["clean"]) == ("patchstack.lint/1", "product", False)
     assert (document["base"], document["patch_count"]) == ({"commit": fork.pin}, 3)
     assert [rule["id"] for rule in document["rules"]] == [
-        *("unreadable", "numbering", "names", "duplicate", "message", "trailers", "new-gate", "paths"),
+        *("unreadable", "numbering", "names", "duplicate", "message", "trailers", "new-gate", "paths", "scope"),
         *("additive", "anchored", "size", "whitespace", "secrets", "home-path", "unused-waiver"),
     ]
     assert all(rule["reason"] for rule in document["rules"])
@@ -153,7 +153,7 @@ def test_the_rules_are_listed_with_their_reasons(run_cli: RunCli) -> None:
     ran = run_cli("lint", "--rules")
     assert ran.code == 0
     assert "additive       a patch that only adds lines stops applying far less often" in ran.stdout
-    assert len(ran.stdout.splitlines()) == 16
+    assert len(ran.stdout.splitlines()) == 17
     assert run_cli("lint", "--rules", "--json").document["rules"][0]["id"] == "unreadable"
 
 
