@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from patchstack.causes import SettingsUnusable
 from patchstack.checks.model import Check
@@ -87,20 +86,3 @@ def _patch(node: Node) -> int | None:
         return value
     node.complain("patch" if "patch" in node.node else None, "patch: the number of a patch, or series")
     return None
-
-
-def changed_checks(before: SeriesConfig | None, after: SeriesConfig) -> tuple[str, ...]:
-    """The names of checks that were added, removed or changed, by what is written of them; in the order of names."""
-    old = _written(before.checks if before is not None else ())
-    new = _written(after.checks)
-    return tuple(name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name))
-
-
-def _written(checks: Sequence[Node]) -> dict[str, object]:
-    return {str(node.node.get("name")): _plain(node.node) for node in checks}
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list) else value

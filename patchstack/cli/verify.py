@@ -90,7 +90,7 @@ def verify_command(
     configs = _expecting(configs, expect) if expect is not None else configs
     if expect_tree is not None and len(configs) > 1:
         raise OptionConflict("--expect-tree is for one series", hint="name the series it belongs to")
-    looked = _checking(configs, checks, record, why)
+    looked = _checking(configs, checks, record, why, policy)
     cache, opened = open_cache(offline=offline), engine_of(engine, workspace)
     verified = functools.partial(prove, cache=cache, expect_tree=expect_tree, strip=strip)
 
@@ -112,9 +112,11 @@ def _check_expectations(expect: str | None, expect_tree: str | None, *, apply_on
         raise OptionConflict("--apply-only compares with nothing", hint=hint)
 
 
-def _checking(configs: Sequence[SeriesConfig], checks: bool, record: str | None, why: str | None) -> bool:
+def _checking(
+    configs: Sequence[SeriesConfig], checks: bool, record: str | None, why: str | None, policy: str | None
+) -> bool:
     """Whether checks are to be run. Raises `UsageError` if there are none, `ConfigError` for what cannot be used."""
-    check_recording(configs, record, why)
+    check_recording(configs, record, why, policy)
     if not checks and record is None:
         return False
     from patchstack.workflow.checks import require_checks

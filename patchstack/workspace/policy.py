@@ -69,7 +69,11 @@ def named_files(policy: Path) -> Iterator[str]:
 
 
 def changes(trusted: Any, head: Any, where: str = "") -> Iterator[str]:
-    """Yield what the head's document says otherwise than the trusted one, by key, but for what the head gives."""
+    """Yield what the head's document says otherwise than the trusted one, by key, but for what the head gives. The
+    entries of a list that have names are held against those of the same names."""
+    by_name = _by_name(trusted), _by_name(head)
+    if by_name[0] is not None and by_name[1] is not None:
+        trusted, head = by_name
     if isinstance(trusted, Mapping) and isinstance(head, Mapping):
         for key in dict.fromkeys([*trusted, *head]):
             path = f"{where}.{key}" if where else str(key)
@@ -83,6 +87,14 @@ def changes(trusted: Any, head: Any, where: str = "") -> Iterator[str]:
                 yield from changes(trusted[key], head[key], path)
     elif trusted != head:
         yield f"{where or 'the file'}: {_shown(head)}, not {_shown(trusted)}"
+
+
+def _by_name(value: Any) -> dict[str, Any] | None:
+    """A list of mappings that have names of their own, as a mapping; None for anything else."""
+    if not isinstance(value, list) or not all(isinstance(one, Mapping) and "name" in one for one in value):
+        return None
+    found = {str(one["name"]): one for one in value}
+    return found if len(found) == len(value) else None
 
 
 def _pins(head: Path) -> dict[str, str]:

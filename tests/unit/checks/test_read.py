@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.checks.read import changed_checks
 from patchstack.checks.registry import KINDS, kind_of
-from tests.support.checking import a_check, a_config, complaints
+from tests.support.checking import a_check, complaints
 
 PRESENT = "- {name: hook, patch: 1, kind: present, pattern: x}\n"
 
@@ -78,14 +77,3 @@ def test_what_cannot_be_used_is_refused_with_its_line(tmp_path: Path, entry: str
 
 def test_two_checks_have_two_names(tmp_path: Path) -> None:
     assert any("two checks named hook" in one for one in complaints(tmp_path, PRESENT + PRESENT))
-
-
-def test_checks_that_changed_are_named(tmp_path: Path) -> None:
-    before = a_config(tmp_path, PRESENT + "- {name: gone, patch: 1, kind: present, pattern: x}\n")
-    after = a_config(
-        tmp_path,
-        "- {name: hook, patch: 1, kind: present, pattern: y}\n- {name: more, patch: 1, kind: present, pattern: x}\n",
-    )
-    assert changed_checks(before, after) == ("gone", "hook", "more")
-    assert changed_checks(before, before) == ()
-    assert changed_checks(None, before) == ("gone", "hook")
