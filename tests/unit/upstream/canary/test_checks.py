@@ -136,3 +136,19 @@ def test_a_patch_can_go_once_its_drop_check_passes_on_upstream_alone(tmp_path: P
     ran = run_cli("canary", "--workspace", tmp_path / "patchstack.yaml", "--to", "main")
     assert "0001-Change-the-kernel.patch can go: upstream does it: check upstream-has-it is PASS" in ran.stdout
     assert "Drop-Check: nobody-wrote-it: INVALID: there is no check nobody-wrote-it" in ran.stdout
+
+
+def test_status_says_which_patch_can_go(tmp_path: Path, run_cli: RunCli) -> None:
+    fork = upstream_of(tmp_path)
+    fork.repo.branch("product", fork.pin)
+    fork.repo.commit(
+        "Change the kernel", kernel(l10="changed by commit 1"), body="Drop-When: it allocates\nDrop-Check: has-it"
+    )
+    fork.export()
+    with (tmp_path / "patchstack.yaml").open("a") as out:
+        out.write(
+            "      - {name: has-it, patch: 1, at: upstream, kind: present, pattern: 'alloc', files: ['src/**']}\n"
+        )
+    ran = run_cli("status", "--workspace", tmp_path / "patchstack.yaml", "--json")
+    told = "0001-Change-the-kernel.patch can go (it allocates): check has-it is PASS on the pin alone"
+    assert told in ran.document["warnings"], ran
