@@ -15,7 +15,7 @@ from tests.support.checkout import ROOT
 MANIFEST = ROOT / ".pre-commit-hooks.yaml"
 BIN = Path(sys.executable).parent
 
-pytestmark = pytest.mark.skipif(not (BIN / "pre-commit").exists(), reason="pre-commit is not installed")
+pytestmark = pytest.mark.skipif(not (BIN / "pre-commit").exists(), reason="needs the pre-commit package")
 
 
 def pre_commit(where: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -35,7 +35,7 @@ def _lack(told: str, what: str, command: str, *, ci: bool) -> Lack:
 # The first that matches counts.
 LACKS = (
     _lack("buildx", "docker with buildx 0.13 or newer", "apt-get install docker-buildx", ci=False),
-    _lack("(?:docker|gguf) package", "Python packages", "pip install -e '.[dev]'", ci=True),
+    _lack("(?:docker|gguf|pre-commit) package", "Python packages", "pip install -e '.[dev]'", ci=True),
     _lack("Docker engine", "a Docker engine and its test image", "sudo sh ci/docker-engine.sh", ci=True),
     _lack("podman makes no volume", "Docker rather than Podman", "sudo sh ci/docker-engine.sh", ci=True),
     _lack(
@@ -63,6 +63,12 @@ LACKS = (
     _lack("ccache", "ccache", "apt-get install ccache", ci=True),
     _lack(r"cmake|ninja|C\+\+|c\+\+|C compiler", "compilers", "apt-get install g++ cmake ninja-build", ci=True),
     _lack("no pip", "a Python with pip", "apt-get install python3-pip", ci=True),
+    _lack(
+        "no namespaces to its users",
+        "namespaces for users",
+        "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+        ci=False,
+    ),
     _lack("unshare", "unshare", "apt-get install util-linux", ci=True),
     _lack("after the fuzz test", "the rest of the module", "make test", ci=True),
     _lack("linux/amd64 programs", "an x86-64 machine", "run it on one", ci=True),

@@ -49,8 +49,12 @@ def test_files_outside_the_scope_are_findings(
 
 def test_the_trailers_are_shown(tmp_path: Path, run_cli: RunCli) -> None:
     fork = a_scoped(tmp_path, "Reason: two files, one change", "Drop-When: upstream has it", "Drop-Check: has-it")
-    ran = run_cli("show", "1", *fork.sources)
+    (tmp_path / "patchstack.yaml").write_text(
+        f"series: {{mine: {{patches: {fork.series}, upstream: {fork.upstream.path}, pin: '{fork.pin}'}}}}\n"
+    )
+    chosen = ("--workspace", tmp_path / "patchstack.yaml")
+    ran = run_cli("show", "1", *chosen)
     for line in ("two files, one change", "upstream has it", "has-it"):
         assert line in ran.stdout
-    metadata = run_cli("show", "1", *fork.sources, "--json").document["metadata"]
+    metadata = run_cli("show", "1", *chosen, "--json").document["metadata"]
     assert (metadata["reason"], metadata["drop_check"]) == (["two files, one change"], ["has-it"])
