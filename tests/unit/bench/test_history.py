@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,15 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "h.sqlite").write_text("not a database, but long enough to look like one at first" * 4)
     with pytest.raises(MissingError, match="the history of this machine cannot be used"):
         remember(tmp_path / "h.sqlite", [RUN])
+
+
+def _writes(file: Path, comparison: str) -> None:
+    for number in range(1, 31):
+        remember(file, [replace(RUN, comparison=comparison, pair=number)])
+
+
+def test_two_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "history.sqlite"
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        list(pool.map(_writes, [file, file], ["one", "two"]))
+    assert len(history(file)) == 60
