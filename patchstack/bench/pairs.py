@@ -19,6 +19,7 @@ import msgspec
 
 from patchstack.bench.judge import Pair
 from patchstack.bench.plan import Plan
+from patchstack.bench.profiled import printed_by_profiler
 from patchstack.bench.registry import KINDS
 from patchstack.bench.watch import Watch, Watched, thrown
 from patchstack.bench.workload import Figures, Workload
@@ -280,6 +281,8 @@ def _figures(workload: Workload, seen: Observation, number: int, slot: str) -> F
     """The figures of a run. Raises `NotJudged` for one that failed or cannot be read."""
     if fault := fault_of(seen, pinned=workload.runs().pinned):
         raise NotJudged(f"{_who(slot)} failed in pair {number}: {fault.reason}")
+    if line := printed_by_profiler(seen.stdout + b"\n" + seen.stderr):
+        raise NotJudged(f"{_who(slot)} ran under a profiler in pair {number}: {line}")
     figures = KINDS[workload.kind]().read(workload, seen)
     if isinstance(figures, str):
         raise NotJudged(f"{_who(slot)} gave no figures in pair {number}: {figures}")

@@ -25,6 +25,7 @@ from patchstack.bench.pairs import (
     run_pairs,
 )
 from patchstack.bench.plan import PLAN, Plan, PlanRow, PlanSide, named, read_plan, write_plan
+from patchstack.bench.profiled import profiler_of
 from patchstack.bench.registry import KINDS
 from patchstack.bench.watch import Watch
 from patchstack.bench.workload import Workload
@@ -151,6 +152,12 @@ def make_plan(wanted: Wanted, where: Where) -> Plan:
             "both sides are the same: equal programs and equal variables",
             hint="patchstack bench noise measures a side against itself",
         )
+    for env in (side_a.env, side_b.env, wanted.workload.env):
+        if (variable := profiler_of(env)) is not None:
+            raise UsageError(
+                f"{variable} loads a profiler: the throughput of a profiled run is none",
+                hint="compare without it; patchstack trace looks into runs that were recorded",
+            )
     for name in wanted.switch:
         if not _knows(b, name):
             raise SettingsRefused(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,10 +27,13 @@ from patchstack.cli.bench.options import (
     variables,
 )
 from patchstack.cli.failures import talk
-from patchstack.cli.options import WorkspaceOption, nearest_workspace
+from patchstack.cli.options import WorkspaceOption, nearest_workspace, open_cache
 from patchstack.errors import Exit
 
-_SIDE = "a build's key, or a directory of programs"
+if TYPE_CHECKING:
+    from patchstack.workspace import Workspace
+
+_SIDE = "a build's key, a directory of programs, prefix:N or variant:NAME"
 WorkloadOption = Annotated[
     str,
     typer.Option(
@@ -232,6 +235,31 @@ class _Output:
     html: Path | None
 
 
+def _built(
+    named: tuple[str | None, ...], workspace: Workspace | None, engine: str | None, *, dry_run: bool
+) -> dict[str, str]:
+    """The keys of the sides that a series gives, by their texts. What is not here is built; in a dry run it is only
+    said, and the run ends, since no plan can be made without the programs."""
+    from patchstack.cli.proving import connected
+    from patchstack.report.build import BuildScreen
+    from patchstack.workflow.bench_sides import build_side, series_side, side_build
+
+    wanted = [side for one in dict.fromkeys(named) if one is not None and (side := series_side(one, workspace))]
+    if not wanted or workspace is None:
+        return {}
+    cache = open_cache(offline=False)
+    with connected(engine or "host", workspace) as connection:
+        builds = [side_build(one, workspace, cache, connection.engine) for one in wanted]
+        missing = [one for one in builds if not one.known]
+        if missing and dry_run:
+            for one in missing:
+                print(f"  build      {one.side.text}: {one.key[:12]}, to be built")
+            print("  plan       needs these builds: patchstack bench ab makes them first")
+            raise typer.Exit(int(Exit.HOLDS))
+        with BuildScreen() as screen:
+            return {one.side.text: build_side(one, connection.engine, screen) for one in builds}
+
+
 def _run(
     asked: _Asked,
     sides: tuple[str, str],
@@ -254,9 +282,12 @@ def _run(
     found, env = nearest_workspace(place.workspace), variables("--env", asked.env)
     declared = chosen_workload(asked.workload, found, model=asked.model, settings=asked.settings or [])
     comparisons, observations = kept_places()
+    named = (*sides, references.programs)
+    built = _built(named, found, place.engine, dry_run=manner.dry_run)
+    a, b, reference = (built.get(one, one) if one is not None else None for one in named)
     wanted = Wanted(
-        a=SideWanted(what=sides[0], env={**env, **envs[0]}),
-        b=SideWanted(what=sides[1], env={**env, **envs[1]}),
+        a=SideWanted(what=a or "", env={**env, **envs[0]}),
+        b=SideWanted(what=b or "", env={**env, **envs[1]}),
         kind=declared.kind,
         workload=declared.workload,
         rows=declared.rows,
@@ -264,7 +295,7 @@ def _run(
         alpha=manner.alpha,
         most=manner.pairs,
         demand=asked.demand or declared.demand,
-        reference=references.programs,
+        reference=reference,
         no_reference=references.none,
         within=references.within,
         noise=manner.noise,

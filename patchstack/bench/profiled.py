@@ -1,0 +1,32 @@
+"""Runs under a profiler: their times are the profiler's too, so no throughput is taken from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+VARIABLES = ("CUDA_INJECTION64_PATH", "CUDA_PROFILE", "COMPUTE_PROFILE", "NVTX_INJECTION64_PATH", "ROCP_TOOL_LIB")
+"""Variables that load a profiler into a process."""
+_LIBRARIES = re.compile(r"nsys|nsight|cupti|ncu|vtune|gprof|valgrind|rocprof", re.IGNORECASE)
+_PRINTED = re.compile(
+    rb"^(?:==PROF== |==\d+== (?:NVPROF|Profiling|Callgrind|Cachegrind|Memcheck)|Generating '.*\.qdstrm'"
+    rb"|Processing events\.\.\.$|\[ perf record: )",
+    re.MULTILINE,
+)
+
+
+def profiler_of(env: Mapping[str, str]) -> str | None:
+    """Return the variable that loads a profiler; None if none does."""
+    for name, value in sorted(env.items()):
+        if name in VARIABLES or name.startswith("NSYS_") or (name == "LD_PRELOAD" and _LIBRARIES.search(value)):
+            return name
+    return None
+
+
+def printed_by_profiler(output: bytes) -> str | None:
+    """Return the line that a profiler printed into the output of a run; None if there is none."""
+    match = _PRINTED.search(output)
+    if match is None:
+        return None
+    line = output[match.start() :].split(b"\n", 1)[0]
+    return line[:80].decode("utf-8", "replace")

@@ -1,0 +1,93 @@
+"""Sides of a comparison that a series gives: a prefix of it, or the whole of it as a variant. Built if need be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from patchstack.builds.inputs.plan import Request
+from patchstack.builds.inputs.source import series_source
+from patchstack.builds.record.store import Store
+from patchstack.builds.run.build import Inputs, build
+from patchstack.builds.run.session import Watch
+from patchstack.engine.protocol import Engine
+from patchstack.errors import NotHeldError, UsageError
+from patchstack.files.places import cache_places
+from patchstack.git.remote import Cache
+from patchstack.tasks import task
+from patchstack.workflow.build import BuildOrder
+from patchstack.workspace import SeriesConfig, Workspace
+
+_SIDE = re.compile(r"(?P<kind>prefix|variant):(?:(?P<series>[^/]+)/)?(?P<what>.+)\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesSide:
+    """A side that a series gives: up to the patch `at` (None: all), as the variant (None: that of the series)."""
+
+    text: str
+    series: SeriesConfig
+    at: int | None
+    variant: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideBuild:
+    """The build that a side needs: what it is made of, and whether it is here."""
+
+    side: SeriesSide
+    inputs: Inputs
+    known: bool
+
+    @property
+    def key(self) -> str:
+        """The key of the build."""
+        return self.inputs.key.hex
+
+
+def series_side(text: str, workspace: Workspace | None) -> SeriesSide | None:
+    """Read `prefix:N`, `prefix:SERIES/N`, `variant:NAME` or `variant:SERIES/NAME`; None for a side of another form.
+
+    Raises `UsageError` without a workspace, for a number that is none, and for several series of which none is named.
+    """
+    match = _SIDE.match(text)
+    if match is None:
+        if text.startswith(("prefix:", "variant:")):
+            raise UsageError(f"{text}: which one?", hint="prefix:N is the series up to patch N, variant:NAME a variant")
+        return None
+    if workspace is None:
+        raise UsageError(f"{text} is of a series, and there is no workspace here", hint="patchstack init makes one")
+    named = match["series"]
+    chosen = workspace.select([named] if named else [])
+    if len(chosen) > 1:
+        names = ", ".join(one.name for one in chosen)
+        raise UsageError(f"{text}: which series?", hint=f"{match['kind']}:SERIES/{match['what']}, of {names}")
+    if match["kind"] == "variant":
+        return SeriesSide(text=text, series=chosen[0], at=None, variant=match["what"])
+    if not match["what"].isdecimal():
+        raise UsageError(f"{text}: {match['what']} is no patch number", hint="prefix:N is the series up to patch N")
+    return SeriesSide(text=text, series=chosen[0], at=int(match["what"]), variant=None)
+
+
+def side_build(side: SeriesSide, workspace: Workspace, cache: Cache, engine: Engine) -> SideBuild:
+    """Return the build of a side. Builds nothing. Raises what resolving a build raises."""
+    order = BuildOrder(
+        source=series_source(side.series, cache, at=side.at),
+        config=side.series,
+        request=Request(variant=side.variant),
+        engine=engine,
+        workspace=workspace,
+        offline=cache.offline,
+    )
+    inputs = order.inputs(lambda _: None)
+    found = Store(cache_places().builds).find(inputs.key.hex)
+    return SideBuild(side=side, inputs=inputs, known=found is not None)
+
+
+def build_side(wanted: SideBuild, engine: Engine, watch: Watch) -> str:
+    """Build a side if it is not here, and return its key. Raises `NotHeldError` for a source that does not compile."""
+    with task(f"build {wanted.side.text}", announced=not wanted.known):
+        stored, _ = build(wanted.inputs, engine, Store(cache_places().builds), watch)
+    if not stored.record.built:
+        raise NotHeldError(f"{wanted.side.text} does not compile: build {stored.key[:12]}")
+    return stored.key
