@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 VARIABLES = ("CUDA_INJECTION64_PATH", "CUDA_PROFILE", "COMPUTE_PROFILE", "NVTX_INJECTION64_PATH", "ROCP_TOOL_LIB")
 """Variables that load a profiler into a process."""
+PROFILERS = frozenset({"nsys", "ncu", "nvprof", "perf", "valgrind", "rocprof", "rocprofv3", "vtune"})
+"""Programs that run others under them."""
 _LIBRARIES = re.compile(r"nsys|nsight|cupti|ncu|vtune|gprof|valgrind|rocprof", re.IGNORECASE)
 _PRINTED = re.compile(
     rb"^(?:==PROF== |==\d+== (?:NVPROF|Profiling|Callgrind|Cachegrind|Memcheck)|Generating '.*\.qdstrm'"

@@ -154,7 +154,7 @@ def make_plan(wanted: Wanted, where: Where) -> Plan:
         )
     for env in (side_a.env, side_b.env, wanted.workload.env):
         if (variable := profiler_of(env)) is not None:
-            raise UsageError(
+            raise SettingsRefused(
                 f"{variable} loads a profiler: the throughput of a profiled run is none",
                 hint="compare without it; patchstack trace looks into runs that were recorded",
             )

@@ -10,8 +10,8 @@ from patchstack.builds.inputs.source import series_source
 from patchstack.builds.record.store import Store
 from patchstack.builds.run.build import Inputs, build
 from patchstack.builds.run.session import Watch
+from patchstack.causes import AmbiguousName, BadValue, BuildFailed, NoWorkspace
 from patchstack.engine.protocol import Engine
-from patchstack.errors import NotHeldError, UsageError
 from patchstack.files.places import cache_places
 from patchstack.git.remote import Cache
 from patchstack.tasks import task
@@ -53,19 +53,19 @@ def series_side(text: str, workspace: Workspace | None) -> SeriesSide | None:
     match = _SIDE.match(text)
     if match is None:
         if text.startswith(("prefix:", "variant:")):
-            raise UsageError(f"{text}: which one?", hint="prefix:N is the series up to patch N, variant:NAME a variant")
+            raise BadValue(f"{text}: which one?", hint="prefix:N is the series up to patch N, variant:NAME a variant")
         return None
     if workspace is None:
-        raise UsageError(f"{text} is of a series, and there is no workspace here", hint="patchstack init makes one")
+        raise NoWorkspace(f"{text} is of a series, and there is no workspace here", hint="patchstack init makes one")
     named = match["series"]
     chosen = workspace.select([named] if named else [])
     if len(chosen) > 1:
         names = ", ".join(one.name for one in chosen)
-        raise UsageError(f"{text}: which series?", hint=f"{match['kind']}:SERIES/{match['what']}, of {names}")
+        raise AmbiguousName(f"{text}: which series?", hint=f"{match['kind']}:SERIES/{match['what']}, of {names}")
     if match["kind"] == "variant":
         return SeriesSide(text=text, series=chosen[0], at=None, variant=match["what"])
     if not match["what"].isdecimal():
-        raise UsageError(f"{text}: {match['what']} is no patch number", hint="prefix:N is the series up to patch N")
+        raise BadValue(f"{text}: {match['what']} is no patch number", hint="prefix:N is the series up to patch N")
     return SeriesSide(text=text, series=chosen[0], at=int(match["what"]), variant=None)
 
 
@@ -89,5 +89,5 @@ def build_side(wanted: SideBuild, engine: Engine, watch: Watch) -> str:
     with task(f"build {wanted.side.text}", announced=not wanted.known):
         stored, _ = build(wanted.inputs, engine, Store(cache_places().builds), watch)
     if not stored.record.built:
-        raise NotHeldError(f"{wanted.side.text} does not compile: build {stored.key[:12]}")
+        raise BuildFailed(f"{wanted.side.text} does not compile: build {stored.key[:12]}")
     return stored.key

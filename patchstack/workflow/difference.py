@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from patchstack.bench.difference import Difference, difference
 from patchstack.bench.kinds.batched import PROGRAM, arguments_of
 from patchstack.bench.pairs import NotJudged
-from patchstack.causes import BadValue
+from patchstack.bench.profiled import PROFILERS, printed_by_profiler, profiler_of
+from patchstack.causes import BadValue, SettingsRefused
 from patchstack.llama.batched_bench_output import Shape, read_rows, rows_problem
 from patchstack.llama.program import Program, sentinel_of
 from patchstack.observe.exit_status import complaint_of, fault_of
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Model, Observation
+from patchstack.process import run
 from patchstack.tasks import task
 from patchstack.workflow.bench import Where, programs_named
 from patchstack.workflow.machine import open_runner
 
 _TRIES = 5
+_SECONDS = 1800.0
+TOKENS = "{tokens}"
+"""In the words of a command: how many tokens it generates."""
 
 
 def measure_difference(
@@ -56,6 +64,40 @@ def measure_difference(
                     salt = f"difference {session} run {number}"
                     seconds[which].append(_decode_seconds(runner, file, (prompt, length, streams), env, salt))
     return difference(streams, tokens, seconds[0], seconds[1])
+
+
+def measure_command(
+    command: Sequence[str], *, env: dict[str, str], streams: int, tokens: tuple[int, int], repeats: int
+) -> Difference:
+    """Return the rate of another engine's command by the difference of two lengths: wall times on this machine.
+
+    `{tokens}` in its words is the number of generated tokens. Raises `UsageError` for a command without `{tokens}`, for
+    a profiler, and unless the second length is greater; `NotJudged` for a run that fails; what starting it raises.
+    """
+    if tokens[1] <= tokens[0]:
+        raise BadValue("the second length must be greater than the first", hint="--tokens 16,64")
+    if not any(TOKENS in word for word in command):
+        raise BadValue(f"the command does not say {TOKENS}: both lengths would be the same run")
+    if (variable := profiler_of(env)) is not None or Path(command[0]).name in PROFILERS:
+        raise SettingsRefused(f"{variable or command[0]} is a profiler: the throughput of a profiled run is none")
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for number in range(1, repeats + 1):
+        for which, length in enumerate(tokens):
+            with task(f"run {number} of {repeats}, {length} tokens"):
+                seconds[which].append(_wall_seconds([word.replace(TOKENS, str(length)) for word in command], env))
+    return difference(streams, tokens, seconds[0], seconds[1])
+
+
+def _wall_seconds(command: Sequence[str], env: dict[str, str]) -> float:
+    began = time.monotonic()
+    done = run(command, env={**os.environ, **env}, timeout=_SECONDS)
+    seconds = time.monotonic() - began
+    if not done.ok:
+        last = (done.stderr or done.stdout).decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise NotJudged(f"{command[0]} failed with {done.code}: {last[:200]}")
+    if line := printed_by_profiler(done.stdout + b"\n" + done.stderr):
+        raise NotJudged(f"{command[0]} ran under a profiler: {line}")
+    return seconds
 
 
 def _decode_seconds(runner: Observer, model: Model, shape: Shape, env: dict[str, str], salt: str) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,8 +28,16 @@ if TYPE_CHECKING:
 
 
 def difference_command(
-    side: Annotated[str, typer.Argument(metavar="SIDE", help="A build's key, or a directory of programs.")],
-    model: Annotated[Path, typer.Option("--model", metavar="FILE", help="The model.")],
+    side: Annotated[
+        str | None, typer.Argument(metavar="SIDE", help="A build's key, or a directory of programs.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option("--model", metavar="FILE", help="The model of the sides.")] = None,
+    command: Annotated[
+        str | None,
+        typer.Option(
+            "--command", metavar="TEXT", help="Another engine's command, whose wall time is taken; has {tokens} in it."
+        ),
+    ] = None,
     against: Annotated[
         str | None, typer.Option("--against", metavar="SIDE", help="Another side: also print the ratio.")
     ] = None,
@@ -45,28 +55,86 @@ def difference_command(
 ) -> None:
     """Measure decoding as n(g2 - g1)/(T2 - T1): prefill and the start of a run cancel. INVALID (exit 4) unless T2 - T1
     is five times its noise. Two figures of one sitting are no verdict: `bench ab` gives one."""
+    lengths, of_both = _lengths(tokens), variables("--env", env)
+    sides = [one for one in (side, against) if one is not None]
+    found = []
+    if sides:
+        place = _Place(engine=engine, image=image, allow=allow, library_path=library_path)
+        found += _of_sides(sides, place, _model(model), of_both, prompt, streams, lengths, repeats)
+    if command is not None:
+        found.append(_of_command(command, of_both, streams, lengths, repeats))
+    if not found:
+        raise BadValue("what is to be measured?", hint="SIDE, or --command TEXT")
+    if any(one.problem for one in found):
+        raise typer.Exit(int(Exit.INVALID))
+    if len(found) == 2:
+        print(f"ratio: {found[0].rate / found[1].rate:.4f}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where sides run."""
+
+    engine: str | None
+    image: str | None
+    allow: list[str] | None
+    library_path: str | None
+
+
+def _model(model: Path | None) -> Path:
+    if model is None:
+        raise BadValue("a side needs a model", hint="--model FILE")
+    return model
+
+
+def _of_sides(
+    sides: list[str],
+    place: _Place,
+    model: Path,
+    env: dict[str, str],
+    prompt: int,
+    streams: int,
+    lengths: tuple[int, int],
+    repeats: int,
+) -> list[Difference]:
+    """Measure sides, one after the other, and print what comes out."""
     from patchstack.workflow.difference import measure_difference
 
     comparisons, observations = kept_places()
-    lengths, variables_of_both = _lengths(tokens), variables("--env", env)
     with opened_where(
-        engine, nearest_workspace(None), comparisons, observations, allow=allow, image=image, library_path=library_path
+        place.engine,
+        nearest_workspace(None),
+        comparisons,
+        observations,
+        allow=place.allow,
+        image=place.image,
+        library_path=place.library_path,
     ) as where:
         measure = functools.partial(
             measure_difference,
             where=where,
             model=model,
-            env=variables_of_both,
+            env=env,
             prompt=prompt,
             streams=streams,
             tokens=lengths,
             repeats=repeats,
         )
-        found = [_told(one, measure(one)) for one in (side, against) if one is not None]
-    if any(one.problem for one in found):
-        raise typer.Exit(int(Exit.INVALID))
-    if len(found) == 2:
-        print(f"ratio: {found[0].rate / found[1].rate:.4f}")
+        return [_told(one, measure(one)) for one in sides]
+
+
+def _of_command(text: str, env: dict[str, str], streams: int, lengths: tuple[int, int], repeats: int) -> Difference:
+    """Measure another engine's command, and print what comes out."""
+    from patchstack.workflow.difference import measure_command
+
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise BadValue(f"--command {text}: {error}") from error
+    if not words:
+        raise BadValue("--command names no program")
+    found = measure_command(words, env=env, streams=streams, tokens=lengths, repeats=repeats)
+    return _told(words[0], found)
 
 
 def _lengths(text: str) -> tuple[int, int]:

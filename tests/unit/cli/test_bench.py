@@ -297,3 +297,22 @@ def test_the_difference_of_two_lengths_is_free_of_what_they_share(bench: Bench, 
     assert "./bin: 200.00 t/s" in other.stdout
     assert "ratio: 1.0000" in other.stdout
     assert "the second length must be greater" in bench(*asked, "--tokens", "64,16").stderr
+
+
+def test_the_difference_is_also_taken_of_another_engines_command(bench: Bench, tmp_path: Path) -> None:
+    """Loading takes 0.2 s and 100 tokens 0.1 s: the wall time of the command, whatever it prints."""
+    (tmp_path / "engine.sh").write_text("sleep $(awk -v n=$1 'BEGIN { print 0.2 + n / 1000 }')\n")
+    asked = ("difference", "--tokens", "100,900", "--streams", "4", "--repeats", "2")
+    told = bench(*asked, "--command", "sh engine.sh {tokens}")
+    assert told.code == 0, told.stdout
+    assert 2000 < float(told.stdout.split()[1]) < 4400  # 4 * 800 tokens in 0.8 s, and the machine's noise
+    assert "does not say {tokens}" in bench(*asked, "--command", "sh engine.sh 5").stderr
+    assert "is a profiler" in bench(*asked, "--command", "nsys profile sh engine.sh {tokens}").stderr
+    assert "what is to be measured?" in bench("difference").stderr
+    assert "sh failed with 3" in bench(*asked, "--command", "sh -c 'exit 3' {tokens}").stderr
+
+
+def test_a_side_under_a_profiler_is_refused(bench: Bench) -> None:
+    told = ab(bench, "--env", "CUDA_INJECTION64_PATH=/opt/nsys/lib.so")
+    assert told.code == 2
+    assert "CUDA_INJECTION64_PATH loads a profiler: the throughput of a profiled run is none" in told.stderr
