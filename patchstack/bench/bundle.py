@@ -20,8 +20,8 @@ import msgspec
 from patchstack.bench.pairs import PairRecord, pair_file, read_record
 from patchstack.bench.plan import Plan, is_named, read_plan, write_plan
 from patchstack.canonical import canonical, one_line
+from patchstack.causes import ComparisonDamaged, InputMissing, NoComparison
 from patchstack.document import Document, Part
-from patchstack.errors import ConfigError, MissingError, NotHeldError
 from patchstack.evidence.store import Observations, Record
 from patchstack.files.atomic import replace_file
 
@@ -52,7 +52,7 @@ def pack(directory: Path, observations: Observations, builds: Mapping[str, Mappi
     """Return the file of a comparison. `builds` are the inputs of builds by key; those of its sides are taken, beside
     those that the comparison brought here.
 
-    Raises `NotHeldError` for a run that is missing, and what `read_plan` and `read_record` raise.
+    Raises `MissingError` for a run that is missing, and what `read_plan` and `read_record` raise.
     """
     plan = read_plan(directory)
     pairs: list[PairRecord] = []
@@ -63,7 +63,7 @@ def pack(directory: Path, observations: Observations, builds: Mapping[str, Mappi
         for run in pair.runs:
             kept = observations.find(run.key)
             if kept is None:
-                raise NotHeldError(f"run {run.slot} of pair {pair.number} of {plan.comparison} is missing")
+                raise NoComparison(f"run {run.slot} of pair {pair.number} of {plan.comparison} is missing")
             runs[kept.key] = _bundled(kept)
     known = {**read_builds(directory), **builds}
     keys = sorted({side.key for side in (plan.a, plan.b) if side.key is not None} & known.keys())
@@ -85,22 +85,22 @@ def unpack(content: bytes, comparisons: Path, observations: Observations) -> Pat
     try:
         bundle = msgspec.json.decode(content, type=Bundle)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"this is no comparison that patchstack packed: {error}") from error
+        raise ComparisonDamaged(f"this is no comparison that patchstack packed: {error}") from error
     if not is_named(bundle.plan):
-        raise ConfigError("the plan of this comparison was changed after it was made")
+        raise ComparisonDamaged("the plan of this comparison was changed after it was made")
     for key, inputs in bundle.builds.items():
         if key_problem(key, inputs):
-            raise ConfigError(f"the inputs of build {key[:12]} do not give its key: the file was changed")
+            raise ComparisonDamaged(f"the inputs of build {key[:12]} do not give its key: the file was changed")
     records = [_record(run, bundle.plan) for run in bundle.runs]
     directory = comparisons / bundle.plan.comparison
     for number, pair in enumerate(bundle.pairs, 1):
         there = read_record(bundle.plan, directory, number)
         if pair.number != number or there not in (None, pair):
-            raise ConfigError(f"pair {number} of {bundle.plan.comparison} is here already, and is another")
+            raise ComparisonDamaged(f"pair {number} of {bundle.plan.comparison} is here already, and is another")
     for record in records:
         known = observations.find(record.key)
         if known is not None and known.blobs != record.blobs:
-            raise ConfigError(f"run {record.key[:12]} is here already, and printed something else")
+            raise ComparisonDamaged(f"run {record.key[:12]} is here already, and printed something else")
         if known is None:
             observations.keep(record)
     write_plan(bundle.plan, comparisons)
@@ -116,12 +116,12 @@ def _record(run: BundledRun, plan: Plan) -> Record:
     try:
         blobs = {name: base64.b64decode(text, validate=True) for name, text in run.outputs.items()}
     except (binascii.Error, ValueError) as error:
-        raise ConfigError(f"run {run.key[:12]} has an output that cannot be read: {error}") from error
+        raise ComparisonDamaged(f"run {run.key[:12]} has an output that cannot be read: {error}") from error
     record = Record(key=run.key, ingredients=run.ingredients, facts=run.facts, blobs=blobs)
     if not record.follows():
-        raise ConfigError(f"run {run.key[:12]} has a key that does not follow from its ingredients")
+        raise ComparisonDamaged(f"run {run.key[:12]} has a key that does not follow from its ingredients")
     if not str(run.ingredients.get("salt")).startswith(f"comparison {plan.comparison} pair "):
-        raise ConfigError(f"run {run.key[:12]} is not of comparison {plan.comparison}")
+        raise ComparisonDamaged(f"run {run.key[:12]} is not of comparison {plan.comparison}")
     return record
 
 
@@ -131,11 +131,11 @@ def read_packed(file: Path) -> bytes:
         with gzip.open(file) as stream:
             content = stream.read(_MOST + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ConfigError(f"{file} is no comparison that patchstack packed: {error}") from error
+        raise ComparisonDamaged(f"{file} is no comparison that patchstack packed: {error}") from error
     except OSError as error:
-        raise MissingError(f"{file} cannot be read: {error.strerror}") from error
+        raise InputMissing(f"{file} cannot be read: {error.strerror}") from error
     if len(content) > _MOST:
-        raise ConfigError(f"{file} holds more than {_MOST >> 20} MiB")
+        raise ComparisonDamaged(f"{file} holds more than {_MOST >> 20} MiB")
     return content
 
 

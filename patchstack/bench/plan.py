@@ -10,9 +10,8 @@ import msgspec
 from patchstack.bench.judge import Demand, Row, Rule
 from patchstack.bench.workload import Workload
 from patchstack.canonical import canonical
-from patchstack.causes import NoComparison
+from patchstack.causes import ComparisonDamaged, NoComparison
 from patchstack.document import Document, Part
-from patchstack.errors import ConfigError
 from patchstack.files.atomic import replace_file
 
 PLAN = "plan.json"
@@ -116,9 +115,9 @@ def read_plan(directory: Path) -> Plan:
             f"there is no comparison in {directory}: {error.strerror}", hint="patchstack bench list names them"
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is damaged: {error}") from error
+        raise ComparisonDamaged(f"{path} is damaged: {error}") from error
     if not is_named(plan) or plan.comparison != directory.name:
-        raise ConfigError(
+        raise ComparisonDamaged(
             f"{path} was changed after it was made: it is not the plan {directory.name}",
             hint="a plan is made before the first run and never edited; patchstack bench ab makes another",
         )

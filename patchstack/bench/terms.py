@@ -13,7 +13,7 @@ from patchstack.bench.declare import Declared, read_workloads
 from patchstack.bench.judge import ALPHA, Demand
 from patchstack.bench.plan import Plan, PlanRow, PlanSide
 from patchstack.bench.workload import Workload
-from patchstack.errors import ConfigError
+from patchstack.causes import SettingsUnusable
 from patchstack.observe.settings import variable_problem
 from patchstack.workspace import Workspace
 
@@ -74,7 +74,7 @@ def read_terms(workspace: Workspace) -> tuple[BenchTerm, ...]:
         )
     node.finish()
     if problems:
-        raise ConfigError(f"{workspace.path.name} cannot be used", problems=problems)
+        raise SettingsUnusable(f"{workspace.path.name} cannot be used", problems=problems)
     return tuple(found)
 
 

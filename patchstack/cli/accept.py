@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patchstack.causes import OptionConflict, ProgramMissing, SigningRefused
+from patchstack.causes import BadValue, OptionConflict, ProgramMissing, SigningRefused
 from patchstack.cli.checks import engine_of
 from patchstack.cli.complete import complete_suite, complete_variant
 from patchstack.cli.failures import talk, tell_longest
@@ -27,7 +27,6 @@ from patchstack.cli.options import (
     work_alone,
 )
 from patchstack.cli.proving import proving_machine
-from patchstack.errors import UsageError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 def _refuse(benchmark: list[Path] | None) -> list[Path] | None:
     """Raise `UsageError` for an option that is no longer one."""
     if benchmark:
-        raise UsageError(
+        raise BadValue(
             "--benchmark is no longer an option: a file that says PASS proves nothing",
             hint="accept: {bench: [{workload: NAME, demand: keep}]} in patchstack.yaml, then patchstack bench ab",
         )

@@ -21,7 +21,8 @@ from patchstack.bench.plan import Plan, read_plan
 from patchstack.bench.terms import BenchTerm, Tied, term_problem, tie_problem
 from patchstack.builds.inputs.plan import Plan as BuildPlan
 from patchstack.builds.record.store import Store, Stored
-from patchstack.errors import ConfigError, PatchstackError
+from patchstack.causes import ComparisonDamaged
+from patchstack.errors import PatchstackError
 from patchstack.evidence.outputs import Outputs
 from patchstack.evidence.store import Observations
 from patchstack.files.places import cache_places
@@ -114,10 +115,10 @@ def drawn_again(
         directory = unpack(content, root / "comparisons", observations)
         plan = read_plan(directory)
         if problem := tie_problem(plan, Tied(trees=trees, keys=keys), read_builds(directory)):
-            raise ConfigError(f"comparison {plan.comparison}: {problem}")
+            raise ComparisonDamaged(f"comparison {plan.comparison}: {problem}")
         one = _outcome(directory, plan, demand, observations)
         if keys is not None and (problem := programs_problem(one.progress, observations, files)):
-            raise ConfigError(f"comparison {plan.comparison}: {problem}")
+            raise ComparisonDamaged(f"comparison {plan.comparison}: {problem}")
         return one.verdict, one.words
 
 

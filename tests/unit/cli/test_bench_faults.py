@@ -16,7 +16,6 @@ import pytest
 
 from patchstack.cli.bench.app import bench_app
 from patchstack.cli.failures import guarded
-from patchstack.files import atomic
 from patchstack.files.places import cache_places
 from tests.conftest import Ran
 from tests.support.checkout import ROOT
@@ -69,7 +68,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, at: int, error: BaseException) -> N
             raise error
         real(*args, **more)
 
-    monkeypatch.setattr(atomic.os, "replace", replaced)
+    monkeypatch.setattr("patchstack.files.atomic.os.replace", replaced)
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 5, 6, 9, 14])
