@@ -227,7 +227,10 @@ def _cached(record: ServeRecord, asked: Asked, answered: Sequence[RequestRecord]
         return
     allowed = (record.shared or 0) + BY_CHANCE
     found = [one for one in answered if (one.cached or 0) > allowed]
-    if found:
+    hits = grown(record.counters.before, record.counters.after).get("cached", 0.0)
+    if hits > allowed * len(record.requests) and all(one.cached is None for one in answered):
+        yield f"the prefix cache was warm: {hits:.0f} tokens of prompts were not computed, as the counters say"
+    elif found:
         count = sum(one.cached or 0 for one in found)
         words = "prompt was" if len(found) == 1 else "prompts were"
         yield f"the prefix cache was warm: {count} tokens of {len(found)} {words} not computed"

@@ -72,13 +72,24 @@ async def _texts(plan: Plan, ask: Ask) -> Prompts:
             "the server has no /tokenize that counts a text: prompts of an exact length cannot be made of text"
         )
     chance = random.Random(f"pool {plan.seed}")  # noqa: S311
-    start = "".join(f"{chance.choice(_WORDS)} " for _ in range(plan.prefix))
+    start = await _start(plan, ask, chance)
     texts, ids = [], []
     for number in range(plan.requests):
         text, counted = await _text_of(plan, ask, start, number)
         texts.append(text)
         ids.append(counted)
     return Prompts(texts, "text", shared_start(ids) if all(ids) else None)
+
+
+async def _start(plan: Plan, ask: Ask, chance: random.Random) -> str:
+    """The start that all texts share: of the planned number of tokens, or of the next larger one that words make."""
+    text = ""
+    while plan.prefix:
+        text += f"{chance.choice(_WORDS)} "
+        ids = await _tokenized(plan, ask, text, special=False)
+        if ids is None or len(ids) >= plan.prefix:
+            break
+    return text
 
 
 async def _text_of(plan: Plan, ask: Ask, start: str, number: int) -> tuple[str, list[int]]:
