@@ -1,12 +1,12 @@
 """A server whose answers are scripts: what is written when. A process of its own; it records the time of every write.
 
 The script is a JSON file. `answers` are taken in turn by the requests for completions: each is a list of steps
-`[seconds, text]`, the seconds counted from the request's arrival, or from `at` (monotonic ns) if the script has it. A
-step whose text is null ends the connection. `capacity` is how many answers may be under way at once. Texts are
-latin-1: any byte can be sent. The record has `[number, [[planned ns, written ns], …]]` a line.
+`[seconds, text]`, the seconds counted from the request's arrival. A step whose text is null ends the connection. Texts
+are latin-1: any byte can be sent. They are written for completions; for chat the text of a choice becomes the content
+of a delta. `capacity` is how many answers may be under way at once.
 
 `head` is what comes before the steps: `sse` (chunked events), `close` (events to the end of the connection), or `none`
-(the steps are all).
+(the steps are all). The record has `[number, [[planned ns, written ns], …]]` a line.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Server:
             body = await reader.readexactly(length)
             path = head.split(b" ", 2)[1].decode()
             if path.endswith("/completions"):
-                await self._complete(writer, body, arrived)
+                await self._complete(writer, body, arrived, chat="/chat/" in path)
             else:
                 self._beside(writer, path)
             await writer.drain()
@@ -64,6 +64,8 @@ class _Server:
             answer = told.encode()
         elif path == "/health":
             answer = b'{"status":"ok"}'
+        elif path.startswith("/book"):
+            answer = b"The server sends words, and the client counts the time between them. " * 400
         elif path == "/v1/models":
             answer = b'{"data":[{"id":"scripted"}]}'
         else:
@@ -71,19 +73,21 @@ class _Server:
             return
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(answer), answer))
 
-    async def _complete(self, writer: asyncio.StreamWriter, body: bytes, arrived: int) -> None:
+    async def _complete(self, writer: asyncio.StreamWriter, body: bytes, arrived: int, *, chat: bool) -> None:
         number = self._next
         self._next += 1
         if self._slots is not None:
             await self._slots.acquire()
             arrived = time.monotonic_ns()
         try:
-            await self._answer(writer, number, body, arrived)
+            await self._answer(writer, number, body, arrived, chat=chat)
         finally:
             if self._slots is not None:
                 self._slots.release()
 
-    async def _answer(self, writer: asyncio.StreamWriter, number: int, body: bytes, arrived: int) -> None:
+    async def _answer(
+        self, writer: asyncio.StreamWriter, number: int, body: bytes, arrived: int, *, chat: bool
+    ) -> None:
         script = self._script
         answers = script["answers"]
         steps = answers[number % len(answers)]
@@ -103,6 +107,8 @@ class _Server:
             if text is None:
                 writer.transport.abort()
                 return
+            if chat:
+                text = text.replace('"text": "x"', '"delta": {"content": "x"}').replace('"text": ""', '"delta": {}')
             data = text.replace("{prompt}", str(len(prompt) if isinstance(prompt, list) else 0)).encode("latin-1")
             if kind == "sse":
                 data = b"%x\r\n%s\r\n" % (len(data), data)
