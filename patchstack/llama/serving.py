@@ -19,8 +19,9 @@ _REUSED = re.compile(r"graphs reused = +(\d+)")
 _NUMBER = re.compile(r"(\w+)=(\d+)(?= |$)")
 
 
-def client_beside(plan: Plan, *, key: str = "", image: str | None = None) -> Beside:
-    """Return the client as the program beside a server. An API key is given to it as a variable and kept nowhere."""
+def client_beside(plan: Plan, *, key: str = "", image: str | None = None, stoppable: bool = False) -> Beside:
+    """Return the client as the program beside a server. An API key is given to it as a variable and kept nowhere.
+    `stoppable`: Ctrl-C leaves a record of what came."""
     return Beside(
         what="measure",
         args=("-I", "-S", f"{{here}}/{_CLIENT}", f"{{here}}/{_PLAN}", f"{{here}}/{RECORD}"),
@@ -28,6 +29,7 @@ def client_beside(plan: Plan, *, key: str = "", image: str | None = None) -> Bes
         brings=(RECORD,),
         env={KEY_VARIABLE: key} if key else {},
         image=image,
+        stoppable=stoppable,
     )
 
 

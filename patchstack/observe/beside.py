@@ -101,7 +101,8 @@ def ask(
     """Run the program beside a server to its end, and return what it left. `address` takes the place of `{address}` in
     its files; `image` is for containers, and must have Python; past `seconds` it is ended.
 
-    Ctrl-C ends the program, which may still write what it has: `stopped` then says so. A second one is raised.
+    Ctrl-C ends a program that is stoppable, which may still write what it has: `stopped` then says so. A second one is
+    raised.
     """
     if not isinstance(engine, RunsServers):
         raise NoServersHere("this engine runs no servers")
@@ -121,14 +122,16 @@ def ask(
     try:
         engine.put(volume.name, pack(Entry(path=name, data=data) for name, data in files.items()), image=image)
         with engine.start(job, lines.take, beside=server) as client:
-            outcome, ended, stopped = _followed(client, server, seconds)
+            outcome, ended, stopped = _followed(client, server, seconds, stoppable=beside.stoppable)
         brought = dict(_brought(engine, volume, beside.brings, image))
     finally:
         engine.remove(volume.name)
     return Asked(outcome=outcome, said=lines.end(), files=brought, server_ended=ended, stopped=stopped)
 
 
-def _followed(client: Running, server: Running | None, seconds: float | None) -> tuple[Outcome, bool, bool]:
+def _followed(
+    client: Running, server: Running | None, seconds: float | None, *, stoppable: bool
+) -> tuple[Outcome, bool, bool]:
     """Wait for the end of the client. A server that ends before gives it a moment to see that."""
     deadline = None if seconds is None else time.monotonic() + seconds
     ended, stopped = False, False
@@ -142,7 +145,7 @@ def _followed(client: Running, server: Running | None, seconds: float | None) ->
                 outcome = client.stop(_GRACE)
                 return Outcome(ending=Ending.TIMED_OUT, code=outcome.code, seconds=outcome.seconds), ended, stopped
         except KeyboardInterrupt:
-            if stopped:
+            if stopped or not stoppable:
                 raise
             stopped = True
             client.terminate()

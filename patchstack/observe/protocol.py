@@ -68,7 +68,8 @@ class Beside:
     """A Python program that asks a server from beside it. `files` lie in its directory, `{address}` in them stands for
     the server's `HOST:PORT`; in `args`, those of the interpreter, `{here}` is that directory. `env` is no part of a key
     and may hold what must not be kept. `brings` are files that it leaves. `image` is for containers (None: the
-    server's own) and must have Python. `flags` are what the server is told to listen: `{port}` stands for the port."""
+    server's own) and must have Python. `flags` are what the server is told to listen: `{port}` stands for the port.
+    `stoppable`: Ctrl-C ends the program, which may still leave what it has; otherwise it is raised."""
 
     what: str
     args: tuple[str, ...]
@@ -77,6 +78,7 @@ class Beside:
     env: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
     flags: tuple[str, ...] = ("--host", "127.0.0.1", "--port", "{port}")
+    stoppable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

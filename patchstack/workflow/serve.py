@@ -145,8 +145,10 @@ def serve_url(plan: Plan, asked: Asked, key: str) -> ServeRun:
     """Measure the server of a URL from here. Raises `MissingError` if it cannot be measured."""
     engine = HostEngine(cache_places().engine)
     with task("measuring"):
-        found = ask(engine, client_beside(plan, key=key), "", doing)
+        found = ask(engine, client_beside(plan, key=key, stoppable=True), "", doing)
     content = found.files.get(RECORD)
+    if content is None and found.stopped:
+        raise KeyboardInterrupt
     if content is None:
         raise _unmeasured(found.said, found.outcome.ending)
     return _run(plan, asked, content, None)
@@ -166,7 +168,7 @@ def serve_build(plan: Plan, asked: Asked, wanted: ServerWanted, where: Where) ->
         args=args,
         env=wanted.env,
         models=(model,),
-        beside=client_beside(plan, image=wanted.client_image),
+        beside=client_beside(plan, image=wanted.client_image, stoppable=True),
         seconds=wanted.seconds,
     )
     with open_runner(
@@ -179,6 +181,8 @@ def serve_build(plan: Plan, asked: Asked, wanted: ServerWanted, where: Where) ->
     ) as runner:
         seen = runner.look(invocation)
     content = record_of(seen)
+    if isinstance(content, str) and seen.files.get("stopped"):
+        raise KeyboardInterrupt
     if isinstance(content, str):
         raise ServingFailed(content, hint="run the server by hand to see why")
     server = ServerRun(

@@ -143,3 +143,23 @@ def test_the_command_leaves_to_the_users_configuration_what_was_not_named() -> N
     named = ssh.arguments("ssh://me@[::1]:2222/run/my docker.sock")
     assert named[-7:-3] == ("-l", "me", "-p", "2222")
     assert named[-2:] == ("::1", "docker --host 'unix:///run/my docker.sock' system dial-stdio")
+
+
+def test_a_server_there_is_asked_from_beside_it_and_stopped(engine: ContainerEngine) -> None:
+    listening = (
+        "exec perl -MIO::Socket::INET -e '"
+        + (
+            '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:8080", Listen => 5) or die; '
+            '$| = 1; while ($c = $s->accept) { print $c "hello\\n"; close $c }'
+        )
+        + "'"
+    )
+    said = bytearray()
+    with engine.start(shell(listening), lambda _: None) as running:
+        assert running.wait(1.5) is None
+        asking = job("/bin/bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8080; cat <&3")
+        with engine.start(asking, said.extend, beside=running) as one:
+            outcome = one.wait(30)
+        assert outcome is not None and outcome.ok and said == b"hello\n"
+        assert running.stop(10).code == 128 + signal.SIGTERM
+    assert not containers_of(os.getpid())
