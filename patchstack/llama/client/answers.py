@@ -11,6 +11,7 @@ from patchstack.llama.client.wire import AnswerReader, BadAnswer
 
 _TEXTS = ("content", "reasoning_content", "reasoning", "refusal", "text")
 _WORDS = 300
+_loads = json.JSONDecoder().decode
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class _Reading:
             self.over = True
             return
         try:
-            document = json.loads(data.decode("utf-8"))
+            document = _loads(str(data, "utf-8"))
         except (ValueError, RecursionError):
             answer.fail(f"the stream has garbage: {_shown(data)}")
             return

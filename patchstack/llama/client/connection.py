@@ -68,8 +68,8 @@ class Exchange(asyncio.Protocol):
             if self._left <= 0:
                 self._finish("")
             return
-        tail = self._tail = data[-4:] if len(data) > 3 else (self._tail + data)[-4:]
-        if not self._read or tail == _END or self.size > MOST_BYTES:
+        self._tail = tail = data[-4:] if len(data) > 3 else (self._tail + data)[-4:]
+        if tail == _END or not self._read or self.size > MOST_BYTES:
             self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:

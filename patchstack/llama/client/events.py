@@ -36,6 +36,8 @@ class EventReader:
         if self._after_cr and data:  # a LF after the CR that ended a line belongs to it
             self._after_cr = False
             data = data[1:] if data[:1] == b"\n" else data
+        if self._is_one_event(data):
+            return [Event(data[6:-2])]
         held, searched = self._held, len(self._held)
         held += data
         if not self._began:
@@ -64,6 +66,19 @@ class EventReader:
         if len(held) > MOST_LINE:
             raise BadStream(f"a line of the stream is over {MOST_LINE >> 20} MiB")
         return found
+
+    def _is_one_event(self, data: bytes) -> bool:
+        """Whether a piece is one event of one line of data, and nothing came before: nearly every piece is."""
+        return (
+            data[:6] == b"data: "
+            and data[-2:] == b"\n\n"
+            and not self._held
+            and not self._data
+            and not self._name
+            and data.find(b"\n") == len(data) - 2 <= MOST_LINE
+            and b"\r" not in data
+            and self._began
+        )
 
     def unfinished(self) -> bool:
         """Return whether the stream ends inside an event."""

@@ -43,6 +43,9 @@ class AnswerReader:
         """
         if self.done:
             return b""
+        between = self.framing is Framing.CHUNKED and not (self._held or self._left or self._trailers)
+        if between and (whole := _one_chunk(data)) is not None:
+            return whole
         self._held += data
         if not self.status and not self._head():
             return b""
@@ -155,6 +158,16 @@ class AnswerReader:
                 self._trailers = True
         del held[:at]
         return bytes(out)
+
+
+def _one_chunk(data: bytes) -> bytes | None:
+    """The content of a piece that is one chunk and no more, as nearly every piece is; None for any other."""
+    line = data.find(b"\r\n", 0, 10)
+    size = data[:line]
+    if line < 1 or not _HEX.issuperset(size) or data[-2:] != b"\r\n":
+        return None
+    number = int(size, 16)
+    return data[line + 2 : -2] if number and len(data) == line + 4 + number else None
 
 
 def _end_of_head(held: bytearray) -> int | None:
