@@ -1,7 +1,7 @@
 """How exact the client's times are, and whether a run that is not exact is called INVALID.
 
 A scripted server in a process of its own streams tokens on an exact schedule and records the time of each write. Each
-run is held against that record: the median of the errors of TTFT, ICL and E2E must be within 1 ms and p99 within 5 ms.
+run is compared with that record: the median of the errors of TTFT, ICL and E2E must be within 1 ms and p99 within 5 ms.
 
     python -m benchmarks.serve_accuracy [--runs 20] [--seconds 5]              on a machine that is otherwise idle
     python -m benchmarks.serve_accuracy --busy 4 --runs 50 [--seconds 5]       beside four busy loops

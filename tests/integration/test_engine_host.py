@@ -150,7 +150,7 @@ def test_what_is_not_here_is_named(engine: HostEngine) -> None:
     with pytest.raises(MissingError, match=r"^test cannot start: no-such-program is not installed here$") as refused:
         ran(engine, job("no-such-program"))
     assert refused.value.hint == "install no-such-program and put it on PATH"
-    with pytest.raises(MissingError, match=r"^test cannot run in /no/where: it is no directory$"):
+    with pytest.raises(MissingError, match=r"^test cannot run in /no/where: it is not a directory$"):
         ran(engine, job("true", workdir="/no/where"))
     with pytest.raises(MissingError, match=r"^test needs /no/cuda, which is not on this machine$"):
         ran(engine, job("true", paths=(EnginePath(source="/no/cuda", target="/cuda"),)))

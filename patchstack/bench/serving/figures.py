@@ -38,8 +38,8 @@ _MS = 1e6
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What the figures depend on beside the record: the kind of arrivals, how many requests were in flight at most (0:
-    any number), the shared start of prompts in tokens, the bounds of goodput in ms, and whether the run is one of a
-    comparison, where nothing may fail and (unless `no_counters`) the counters must agree."""
+    any number), the shared start of prompts in tokens, the bounds of goodput in ms, and whether the run belongs to a
+    comparison. In a comparison no request may fail and, unless `no_counters`, the counters must agree."""
 
     arrivals: str
     concurrency: int

@@ -34,7 +34,7 @@ class Answer:
     odd: dict[str, int] = field(default_factory=dict)
 
     def saw(self, what: str) -> None:
-        """Count one more of what is no content."""
+        """Count one more of what is not content."""
         self.odd[what] = self.odd.get(what, 0) + 1
 
     def fail(self, why: str) -> None:
@@ -111,7 +111,7 @@ class _Reading:
         content = False
         for choice in choices:
             if not isinstance(choice, dict):
-                answer.fail("the stream has a choice that is no object")
+                answer.fail("the stream has a choice that is not an object")
                 return
             if choice.get("index") not in (0, None):
                 answer.fail("the stream has several choices: one is asked for")

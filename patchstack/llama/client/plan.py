@@ -46,11 +46,11 @@ class Target:
 def target_of(url: str, *, chat: bool = False) -> Target:
     """Return the server of a URL: the base, the base with `/v1`, or the full path of either kind of completion.
 
-    Raises `ValueError` for what is no such URL.
+    Raises `ValueError` for any other URL.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{url!r} is no URL of a server, such as http://127.0.0.1:8080")
+        raise ValueError(f"{url!r} is not a URL of a server, such as http://127.0.0.1:8080")
     if parts.username is not None or parts.password is not None:
         raise ValueError("a user or a password in the URL would be kept: use --api-key-env")
     if parts.query or parts.fragment:
@@ -60,7 +60,7 @@ def target_of(url: str, *, chat: bool = False) -> Target:
     for ending, is_chat in ((CHAT, True), (COMPLETIONS, False)):
         if path.endswith(ending):
             if chat and not is_chat:
-                raise ValueError(f"{url!r} is no URL of chat completions, and chat is asked for")
+                raise ValueError(f"{url!r} is not a URL of chat completions, and chat is asked for")
             path, chat = path.removesuffix(ending), is_chat
             break
     path = path.removesuffix("/v1")

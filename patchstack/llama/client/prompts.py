@@ -25,7 +25,7 @@ mother area money story fact month lot right study book eye job word business is
 service friend father power hour game line end member law car city community name president team minute idea
 body information back parent face others level office door health person art war history party result change
 morning reason research girl guy moment air teacher force education foot boy age policy music market sense
-nation plan college interest death course someone experience behind reach local keep six remain effect use
+nation plan college interest death course someone experience begin reach local keep six remain effect use
 yeah suggest class control raise care perhaps little late hard field else pass former sell major sometimes
 require along development themselves report role better economic effort up decide rate strong possible heart
 drug show leader light voice wife whole police mind finally pull return free military price less according

@@ -104,7 +104,7 @@ def test_a_file_of_arrivals_has_times_and_lengths(bench: Bench, tmp_path: Path) 
     [
         ((), "which server?"),
         (("--url", "http://h", "--server", "k"), "which server?"),
-        (("--url", "h:1"), "is no URL of a server"),
+        (("--url", "h:1"), "is not a URL of a server"),
         (("--url", "http://u:p@h"), "a user or a password in the URL would be kept"),
         (("--url", "http://h", "--rate", "2", "--arrivals", "closed"), "--rate is for an open loop"),
         (("--url", "http://h", "--arrivals", "poisson"), "arrivals poisson need --rate"),

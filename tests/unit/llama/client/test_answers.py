@@ -128,7 +128,7 @@ def test_events_of_one_piece_have_its_time() -> None:
         ([event({"choices": [], "usage": usage(0)}), DONE], "no generated content"),
         ([DONE], "no generated content"),
         ([event({"choices": [{"index": 1, "text": "a"}]}), DONE], "several choices"),
-        ([event({"choices": ["a"]}), DONE], "no object"),
+        ([event({"choices": ["a"]}), DONE], "not an object"),
     ],
 )
 def test_a_stream_that_is_not_whole_fails_and_what_came_is_kept(events: list[str], words: str) -> None:

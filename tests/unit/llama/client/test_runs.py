@@ -201,7 +201,7 @@ def test_certificates_must_be_trusted(tmp_path: Path) -> None:
 
 
 def _tls_server(directory: Path) -> tuple[str, Any]:
-    """A server behind TLS that answers everything with one token."""
+    """A TLS server that answers everything with one token."""
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
     class Handler(BaseHTTPRequestHandler):
