@@ -127,7 +127,7 @@ def ours(load: Load) -> str:
 
 def told(command: list[str], directory: Path) -> str:
     """Run a peer, and give the lines of its output that have latencies, or its last words."""
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "COLUMNS": "200"}
+    environment = {**os.environ, "COLUMNS": "200"}
     environment |= {"NO_COLOR": "1", "OPENAI_API_KEY": "none", "DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1"}
     environment |= {"PATH": f"{Path(command[0]).parent}:{os.environ['PATH']}"}
     done = subprocess.run(

@@ -65,11 +65,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """A Python program that asks a server from beside it. `files` lie in its directory; `{address}` in them is replaced
-    by the server's `HOST:PORT`; in `args`, those of the interpreter, `{here}` is that directory. `env` is left out of the
-    key and may hold what must not be kept. `brings` are files that it leaves. `image` is for containers (None: the
-    server's own) and must have Python. `flags` are what the server is told to listen: `{port}` is replaced by the port.
-    `stoppable`: Ctrl-C ends the program, which may still leave what it has; otherwise it is raised."""
+    """A Python program that asks a server from beside it.
+
+    `files` are in its directory; `{address}` in them is replaced by the server's `HOST:PORT`. In `args`, those of the
+    interpreter, `{here}` is that directory. `env` is left out of the key and may hold what must not be kept. `brings`
+    are files that it leaves. `image` is for containers (None: the server's own) and must have Python. `flags` tell the
+    server where to listen; `{port}` is replaced by the port. `stoppable`: Ctrl-C ends the program, which may still
+    leave what it has; otherwise it is raised."""
 
     what: str
     args: tuple[str, ...]
