@@ -59,10 +59,11 @@ def vllm(venv: str, load: Load) -> list[str]:
 def guidellm(venv: str, load: Load) -> list[str]:
     """guidellm."""
     return [
-        *(f"{venv}/bin/guidellm", "benchmark", "--target", load.url, "--rate-type", "concurrent"),
-        *("--rate", str(load.streams), "--max-requests", str(load.streams), "--processor", load.tokenizer),
-        *("--data", f"prompt_tokens=8,output_tokens={load.tokens}", "--model", "scripted"),
-        *("--output-path", str(load.directory / "guidellm.json")),
+        *(f"{venv}/bin/guidellm", "run", "--disable-progress", "--tokenizer", "kind=hf_auto"),
+        *("--backend", f"kind=openai_http,target={load.url},model={load.tokenizer}"),
+        *("--profile", f"kind=concurrent,streams={load.streams}"),
+        *("--constraint", f"kind=max_requests,count={load.streams}"),
+        *("--data", f"kind=synthetic_text,prompt_tokens=8,output_tokens={load.tokens}"),
     ]
 
 

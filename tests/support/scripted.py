@@ -27,7 +27,8 @@ def event(document: Any) -> str:
 
 def text_event(text: str = "x", finish: str | None = None) -> str:
     """A chunk of a completion."""
-    return event({"choices": [{"index": 0, "text": text, "finish_reason": finish}]})
+    about = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "scripted"}
+    return event({**about, "choices": [{"index": 0, "text": text, "finish_reason": finish}]})
 
 
 def usage_event(tokens: int, prompt: str = "{prompt}") -> str:

@@ -109,6 +109,7 @@ class _Server:
                 return
             if chat:
                 text = text.replace('"text": "x"', '"delta": {"content": "x"}').replace('"text": ""', '"delta": {}')
+                text = text.replace("text_completion", "chat.completion.chunk")
             data = text.replace("{prompt}", str(len(prompt) if isinstance(prompt, list) else 0)).encode("latin-1")
             if kind == "sse":
                 data = b"%x\r\n%s\r\n" % (len(data), data)
