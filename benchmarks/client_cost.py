@@ -98,7 +98,8 @@ PEERS: dict[str, tuple[Command, str]] = {
 def answers(streams: int, tokens: int, rate: float) -> list[list[Step]]:
     """An answer for each stream: the first token after `_FIRST` seconds and a part of a gap, then one each gap."""
     chance = random.Random(1)
-    return [stream([_FIRST + (chance.random() + at) / rate for at in range(tokens)]) for _ in range(streams)]
+    offsets = [_FIRST + chance.random() / rate for _ in range(streams)]
+    return [stream([offset + at / rate for at in range(tokens)]) for offset in offsets]
 
 
 def cpu_of(run: Callable[[], str]) -> tuple[float, float, str]:
