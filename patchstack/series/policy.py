@@ -45,7 +45,8 @@ def policy_from(head: Path, source: str) -> Iterator[Workspace]:
 def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str]:
     """Write the workspace file of a commit, and the files that it names, into a directory; gives the file and the
     commit's id."""
-    root = head.parent.resolve()
+    below = head.parent.resolve()
+    root = next((one for one in (below, *below.parents) if (one / ".git").exists()), below)
     asked = git.read(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if not asked.ok:
         raise MissingError(
@@ -53,7 +54,7 @@ def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str]:
             hint="fetch it: in CI, check out with fetch-depth: 2 (a pull request's merge) or 0",
         )
     commit = asked.stdout.decode("ascii").strip()
-    prefix = git.read(root, "rev-parse", "--show-prefix").stdout.decode("utf-8", "surrogateescape").strip("\n")
+    prefix = "" if below == root else f"{below.relative_to(root)}/"
     policy = directory / head.name
     content = _blob(root, commit, f"{prefix}{head.name}")
     if content is None:

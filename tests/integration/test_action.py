@@ -96,16 +96,29 @@ def test_patch_and_lock_edited_together_pass_against_the_lock_and_are_caught_aga
 def test_a_pull_request_may_not_choose_what_it_is_compared_with(product: Product, keeps_event: bool) -> None:
     decoy = product.root.parent / "decoy"
     shutil.copytree(product.fork.repo.path, decoy)
-    product.configure(fork=str(decoy))
+    product.configure(fork=str(decoy), form="anchored")
     product.pull_request(keeps_event=keeps_event)
     ran = product.act(command="verify", expect="fork")
-    assert not ran.ok
-    assert ran.outputs["holds"] == "false"
-    (error,) = errors(ran)
-    assert error.properties["file"] == WORKSPACE
-    assert "this pull request changes what its series are compared with" in error.data
-    assert f"product: fork is {decoy}, in the base {product.fork.repo.path}" in error.data
-    assert ran.summary.startswith("### refused")
+    assert ran.ok, ran.log
+    (document,) = (product.runner.directory / "temp").rglob("verify.jsonl")
+    assert f"fork {product.fork.repo.path} " in document.read_text(), "the base's fork is the one that counts"
+    told = [one for one in ran.commands if one.name == "warning"]
+    assert {one.properties["title"] for one in told} == {"changed here, not used"}
+    assert {one.properties["file"] for one in told} == {WORKSPACE}
+    assert any(f"series.product.fork: '{decoy}', not '{product.fork.repo.path}'" in one.data for one in told)
+    assert any("series.product.form: added ('anchored')" in one.data for one in told)
+
+
+def test_the_policy_may_be_named_and_must_be_there(product: Product) -> None:
+    product.configure(fork_ref="nowhere")
+    product.commit("A workspace that cannot be verified")
+    assert not product.act(command="verify", expect="fork").ok
+    ran = product.act(command="verify", expect="fork", policy_from=product.base)
+    assert ran.ok, ran.log
+    gone = product.act(command="verify", expect="fork", policy_from="origin/gone")
+    assert gone.steps[-2].outcome == "failure"
+    assert "the commit origin/gone, which the policy comes from, is not here" in errors(gone)[0].data
+    assert gone.outputs["holds"] == "unknown"
 
 
 def test_a_base_that_is_not_there_is_no_pass(product: Product) -> None:

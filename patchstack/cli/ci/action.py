@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from patchstack.report.github import Annotation
     from patchstack.workspace import SeriesConfig
 
+_MOST_TOLD = 10
 _HOURS = 6 * 3600.0  # a job on GitHub's runners may take six hours
 
 
@@ -87,38 +88,59 @@ def _told_on_the_runner() -> Iterator[None]:
 
 def _act() -> int:
     from patchstack.cli.ci.inputs import read_event, read_inputs
-    from patchstack.report.github import Annotation, Level
+    from patchstack.cli.ci.policy import policy_source
 
     inputs = read_inputs(os.environ)
     event = read_event(os.environ)
     report = Path(os.environ.get("PATCHSTACK_CI_REPORT") or tempfile.mkdtemp(dir=_temporary()))
-    told: list[Annotation] = []
-    refused: PatchstackError | None = None
-    if event.pull_request and inputs.expect == "fork":
-        try:
-            told = _looked_at(inputs, event)
-        except PatchstackError as error:
-            refused = error
-            told = [Annotation(level=Level.ERROR, title="patchstack", message=error.render(), file=inputs.workspace)]
-    return _run(inputs, event, report, told, refused)
+    try:
+        policy = policy_source(inputs, event, _root())
+        told = _not_used(inputs, policy)
+    except PatchstackError as error:
+        return _refused(inputs, report, error)
+    return _run(inputs, event, report, told, policy)
 
 
-def _looked_at(inputs: Inputs, event: Event) -> list[Annotation]:
-    from patchstack.cli.ci.guard import hold_against_base
+def _not_used(inputs: Inputs, policy: str) -> list[Annotation]:
+    """What the change says in its workspace file and is not believed, remarked on that file."""
     from patchstack.report.github import Annotation, Level
+    from patchstack.series.policy import policy_from
 
-    new = hold_against_base(_root(), inputs.workspace, event.base)
-    return [Annotation(level=Level.WARNING, title="patchstack", message=text, file=inputs.workspace) for text in new]
+    if not policy:
+        return []
+    with policy_from(_root() / inputs.workspace, policy) as found:
+        said = found.not_used
+    title = "changed here, not used"
+    hint = "a maintainer decides that, in a change of its own on the base branch"
+    return [
+        Annotation(level=Level.WARNING, title=title, message=f"{one}. {hint}", file=inputs.workspace)
+        for one in said[:_MOST_TOLD]
+    ]
 
 
-def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], refused: PatchstackError | None) -> int:
-    """Run the command and report it. A refusal goes before all that it may find."""
-    from patchstack.report.github import commands, write_values
-    from patchstack.report.summary import failure, part, summary
+def _refused(inputs: Inputs, report: Path, error: PatchstackError) -> int:
+    """Say why nothing was run."""
+    from patchstack.report.github import Annotation, Level, commands, write_values
+    from patchstack.report.summary import summary
     from patchstack.report.text import block
 
+    told = Annotation(level=Level.ERROR, title="patchstack", message=error.render(), file=inputs.workspace)
+    with _file("GITHUB_STEP_SUMMARY").open("a", encoding="utf-8") as out:
+        out.write(summary([["### refused", "", *block(error.render().splitlines(), "text")]]))
+    for line in commands([told]):
+        _say(line)
+    code = int(error.exit_code)
+    write_values(_file("GITHUB_OUTPUT"), {**_outputs(inputs, [], code), "report": str(report)})
+    return code
+
+
+def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], policy: str) -> int:
+    """Run the command and report it."""
+    from patchstack.report.github import commands, write_values
+    from patchstack.report.summary import failure, part, summary
+
     workspace = _root() / inputs.workspace
-    done, documents = _carried_out(inputs, report, workspace)
+    done, documents = _carried_out(inputs, report, workspace, policy)
     ground = _ground(_root(), workspace)
     told = told + _remarks(documents, ground, by_lock=event.pull_request)
     parts = [part(document) for document in documents]
@@ -127,9 +149,6 @@ def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], ref
         parts = [failure(inputs.command.value, code, done.complaint)]
         told = [*told, _unspoken(inputs, code, done.complaint)]
         code = code or int(Exit.INVALID)  # without an answer, nothing was seen to hold
-    if refused is not None:
-        parts = [["### refused", "", *block(refused.render().splitlines(), "text")], *parts]
-        code = max(int(refused.exit_code), code)
     with _file("GITHUB_STEP_SUMMARY").open("a", encoding="utf-8") as out:
         out.write(summary(parts))
     for line in commands(told):
@@ -139,7 +158,7 @@ def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], ref
     return code
 
 
-def _carried_out(inputs: Inputs, report: Path, workspace: Path) -> tuple[Finished, list[Report]]:
+def _carried_out(inputs: Inputs, report: Path, workspace: Path, policy: str) -> tuple[Finished, list[Report]]:
     """Run the command in the repository's root; its documents, which are kept in the report's directory as well."""
     from patchstack.cli.ci.inputs import Command, arguments, handed_on
     from patchstack.process import run
@@ -148,7 +167,8 @@ def _carried_out(inputs: Inputs, report: Path, workspace: Path) -> tuple[Finishe
     from patchstack.report.summary import in_a_line
 
     elsewhere = inputs.command is Command.BUILD and inputs.upstream_commit
-    words = arguments(inputs, report, by_hand=_by_hand(inputs, workspace) if elsewhere else ())
+    by_hand = _by_hand(inputs, workspace, policy) if elsewhere else ()
+    words = arguments(inputs, report, policy=policy, by_hand=by_hand)
     report.mkdir(parents=True, exist_ok=True)
     with stopped(_say):
         _say(f"patchstack {' '.join(words)}")
@@ -254,9 +274,9 @@ def _unspoken(inputs: Inputs, code: int, complaint: str) -> Annotation:
     return Annotation(level=Level.ERROR, title=f"patchstack {inputs.command}: exit {code}", message=message)
 
 
-def _by_hand(inputs: Inputs, workspace: Path) -> tuple[str, ...]:
+def _by_hand(inputs: Inputs, workspace: Path, policy: str) -> tuple[str, ...]:
     """The options of a series on another upstream commit than its pin."""
-    config = _series(inputs, workspace)
+    config = _series(inputs, workspace, policy)
     return (
         *("--patches", str(config.patches), "--upstream", config.upstream, "--pin", inputs.upstream_commit),
         *(
@@ -267,10 +287,15 @@ def _by_hand(inputs: Inputs, workspace: Path) -> tuple[str, ...]:
     )
 
 
-def _series(inputs: Inputs, workspace: Path) -> SeriesConfig:
+def _series(inputs: Inputs, workspace: Path, policy: str) -> SeriesConfig:
     from patchstack.cli.options import one_series, the_workspace
+    from patchstack.series.policy import policy_from
 
-    return one_series(the_workspace(workspace), [inputs.series] if inputs.series else [])
+    named = [inputs.series] if inputs.series else []
+    if not policy:
+        return one_series(the_workspace(workspace), named)
+    with policy_from(workspace, policy) as found:
+        return one_series(found, named)
 
 
 def _ground(root: Path, workspace: Path) -> Checkout:

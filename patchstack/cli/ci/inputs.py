@@ -32,7 +32,8 @@ class Command(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
     """The action's inputs. `workspace` is the path of `patchstack.yaml` from the repository's root; `expect` is `fork`,
-    `lock` or empty; `upstream_commit` is what canary looks at and build puts the series on, empty for the usual."""
+    `lock` or empty; `upstream_commit` is what canary looks at and build puts the series on, empty for the usual.
+    `policy_from` is a commit or file, empty for the event's."""
 
     command: Command
     workspace: str
@@ -41,6 +42,7 @@ class Inputs:
     args: tuple[str, ...]
     expect: str
     upstream_commit: str
+    policy_from: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,7 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
         args=args,
         expect=expect,
         upstream_commit=commit,
+        policy_from=text("POLICY_FROM"),
     )
 
 
@@ -112,9 +115,12 @@ def read_event(environment: Mapping[str, str]) -> Event:
     )
 
 
-def arguments(inputs: Inputs, report: Path, *, by_hand: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The command line of patchstack that the inputs ask for. `by_hand` are the options that describe the series where
-    it is built on another commit than its pin. Raises `UsageError` for inputs that do not go together."""
+def arguments(inputs: Inputs, report: Path, *, policy: str = "", by_hand: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The command line of patchstack that the inputs ask for. `policy` is where the policy comes from, empty for the
+    checkout; `by_hand` are the options that describe the series where it is built on another commit than its pin.
+
+    Raises `UsageError` for inputs that do not go together.
+    """
     if inputs.arch and inputs.command is not Command.BUILD:
         raise OptionConflict("arch is for the command build")
     if inputs.expect and inputs.command is not Command.VERIFY:
@@ -131,6 +137,7 @@ def arguments(inputs: Inputs, report: Path, *, by_hand: tuple[str, ...] = ()) ->
     else:
         words += [inputs.series] if inputs.series else []
         words += ["--workspace", inputs.workspace]
+    words += ["--policy-from", policy] if policy and inputs.command is not Command.CANARY else []
     words += ["--json"]
     words += ["--arch", inputs.arch] if inputs.arch else []
     words += ["--expect", inputs.expect] if inputs.expect else []

@@ -1,0 +1,33 @@
+"""Whose words a run goes by: on a pull request those of the commit that it is to be merged into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from patchstack.errors import MissingError
+from patchstack.git import run as git
+
+if TYPE_CHECKING:
+    from patchstack.cli.ci.inputs import Event, Inputs
+
+
+def policy_source(inputs: Inputs, event: Event, root: Path) -> str:
+    """Return where the policy comes from: what the input says; else on a pull request its base; else nothing, which is
+    the checkout itself.
+
+    Raises `MissingError` for a base that was not fetched: not to know is not to pass.
+    """
+    if inputs.policy_from or not event.pull_request:
+        return inputs.policy_from
+    if event.base and git.read(root, "cat-file", "-e", f"{event.base}^{{commit}}").ok:
+        return event.base
+    # What is checked out for a pull request is its merge into the base, whose first parent is the base.
+    merged = git.read(root, "rev-parse", "--verify", "--quiet", "HEAD^2")
+    first = git.read(root, "rev-parse", "--verify", "--quiet", "HEAD^1")
+    if not (merged.ok and first.ok):
+        raise MissingError(
+            "the commit that this pull request is to be merged into is not here",
+            hint="check out with fetch-depth: 2, or name the policy with policy-from",
+        )
+    return first.stdout.decode("ascii").strip()
