@@ -164,6 +164,12 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
             "what a change brings is not run on this machine itself: the engine host has no sandbox",
             hint="--engine host on the command line, if the machine is made for it; else --engine docker",
         )
+    if named == "host" and (os.environ.get("CI") or (workspace is not None and workspace.policy is not None)):
+        from patchstack.engine.host.apart import apart
+
+        if apart() is None:
+            talk("warning: jobs on this machine can read the environment of the processes that started them: it has no")
+            talk("PID namespaces for us (unshare --pid). Keep tokens out of it, or use --engine docker")
     return open_engine(named, root=cache_places().engine)
 
 

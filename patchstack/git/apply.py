@@ -267,7 +267,8 @@ _UNSAFE = ("invalid path", "beyond a symbolic link")
 def _explain(complaint: str, data: bytes) -> list[Problem]:
     """git's own words about a patch it did not take, as problems."""
     problems: list[Problem] = []
-    mangled = data.count(b"\r\n") * 2 > data.count(b"\n") > 0
+    sample = data[: 1 << 20]
+    mangled = sample.count(b"\r\n") * 2 > sample.count(b"\n") > 0
     files = () if too_large(data) else read_text(data).files
     for line in complaint.splitlines():
         text = line.removeprefix("error: ").removeprefix("fatal: ")
@@ -321,7 +322,7 @@ def _path_in(text: str) -> str:
 
 def _worded(text: str, fault: Fault, data: bytes) -> str:
     if fault is Fault.MALFORMED:
-        if not data.strip():
+        if not data or data.isspace():
             return "the file is empty"
         if "No valid patches" in text:
             return "there is no diff in it"

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from patchstack.errors import ConfigError, MissingError
+from patchstack.causes import NotFetchable, WorkspaceUnusable
+from patchstack.errors import ConfigError
 from patchstack.git import run as git
 from patchstack.workspace import Workspace
 from patchstack.workspace.policy import governed, named_files
@@ -27,7 +28,7 @@ def policy_from(head: Path, source: str) -> Iterator[Workspace]:
     """
     if source.endswith(_FILES):
         if not Path(source).is_file():
-            raise MissingError(f"there is no policy at {source}", hint="name a workspace file, or a commit")
+            raise NotFetchable(f"there is no policy at {source}", hint="name a workspace file, or a commit")
         yield governed(head, Path(source), source)
         return
     with tempfile.TemporaryDirectory(prefix="patchstack-policy-") as directory:
@@ -37,7 +38,7 @@ def policy_from(head: Path, source: str) -> Iterator[Workspace]:
             found = governed(head, policy, origin)
         except ConfigError as error:
             told = [text.replace(f"{policy.parent}{os.sep}", f"{origin}:") for text in error.problems]
-            raise ConfigError(error.message, problems=told, hint=error.hint) from error
+            raise WorkspaceUnusable(error.message, problems=told, hint=error.hint) from error
         changed = tuple(_changed_files(policy, head.parent))
         yield replace(found, not_used=(*found.not_used, *changed))
 
@@ -49,7 +50,7 @@ def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str]:
     root = next((one for one in (below, *below.parents) if (one / ".git").exists()), below)
     asked = git.read(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if not asked.ok:
-        raise MissingError(
+        raise NotFetchable(
             f"the commit {ref}, which the policy comes from, is not here",
             hint="fetch it: in CI, check out with fetch-depth: 2 (a pull request's merge) or 0",
         )
@@ -58,7 +59,7 @@ def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str]:
     policy = directory / head.name
     content = _blob(root, commit, f"{prefix}{head.name}")
     if content is None:
-        raise MissingError(
+        raise NotFetchable(
             f"{ref} has no {prefix}{head.name}, so nothing says what to hold this change to",
             hint="a maintainer adds the workspace on the base branch, in a change of its own",
         )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from patchstack.errors import ConfigError
+from patchstack.causes import WorkspaceUnusable
 from patchstack.workspace.mapping import read_yaml
 from patchstack.workspace.model import FULL_ID, Workspace
 from patchstack.workspace.read import read_workspace
@@ -48,7 +48,7 @@ def refuse_outside(path: Path, root: Path, what: str) -> None:
     if not outside and within.is_dir():
         outside = [one for one in sorted(within.iterdir()) if not one.resolve().is_relative_to(inside)]
     if outside:
-        raise ConfigError(
+        raise WorkspaceUnusable(
             f"{what} are not inside the workspace",
             problems=[f"{one} leads to {one.resolve()}" for one in outside[:10]],
             hint="what a change brings must be in the directory of patchstack.yaml",
@@ -102,7 +102,7 @@ def _pins(head: Path) -> dict[str, str]:
     document = read_yaml(head, comments=False)
     series = document.get("series") if isinstance(document, Mapping) else None
     if not isinstance(series, Mapping):
-        raise ConfigError(f"{head}: series is missing, so there are no pins to read")
+        raise WorkspaceUnusable(f"{head}: series is missing, so there are no pins to read")
     pins, problems = {}, []
     for name, one in series.items():
         pin = one.get("pin") if isinstance(one, Mapping) else None
@@ -111,7 +111,7 @@ def _pins(head: Path) -> dict[str, str]:
         else:
             problems.append(f"{head}: series.{name}.pin: not a full commit id of 40 hexadecimal digits")
     if problems:
-        raise ConfigError(f"{head.name} cannot be used", problems=problems)
+        raise WorkspaceUnusable(f"{head.name} cannot be used", problems=problems)
     return pins
 
 

@@ -121,7 +121,7 @@ def make_plan(request: Request, variants: Variants, about: About, default: Setti
         optional_targets=None if request.targets else variant.optional_targets,
         commit_variable=variant.commit_variable.value if variant.commit_variable else None,
         image=_chosen(request.image, "--image", variant.image) if about.isolated else None,
-        recipe=variant.recipe.value if variant.recipe else None,
+        recipe=_recipe(request, variant),
         toolkit=_chosen(request.toolkit, "--toolkit", variant.toolkit),
         jobs=_jobs(request, variant, about, memory.value if memory else None, cpus.value if cpus else None),
         memory=Setting(value=memory.value, origin=memory.origin) if memory else _unlimited(about),
@@ -249,6 +249,14 @@ def _jobs(request: Request, variant: Variant, about: About, memory: int | None, 
 
 def _unlimited(about: About) -> Setting[int | None]:
     return Setting(value=None, origin="not limited" if about.isolated else "not limited on the host")
+
+
+def _recipe(request: Request, variant: Variant) -> str | None:
+    """The recipe of the image. It makes the image that is named beside it, and no other."""
+    recipe, image = variant.recipe, variant.image
+    if recipe is None or image is None or request.image is not None:
+        return None
+    return recipe.value if recipe.origin == image.origin else None
 
 
 def _chosen(asked: T | None, option: str, written: Setting[T] | None) -> Setting[T] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from patchstack.errors import MissingError
+from patchstack.causes import NotFetchable
 from patchstack.git import run as git
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def policy_source(inputs: Inputs, event: Event, root: Path) -> str:
     merged = git.read(root, "rev-parse", "--verify", "--quiet", "HEAD^2")
     first = git.read(root, "rev-parse", "--verify", "--quiet", "HEAD^1")
     if not (merged.ok and first.ok):
-        raise MissingError(
+        raise NotFetchable(
             "the commit that this pull request is to be merged into is not here",
             hint="check out with fetch-depth: 2, or name the policy with policy-from",
         )

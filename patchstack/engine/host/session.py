@@ -9,10 +9,11 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from patchstack.causes import JobCannotStart, JobRefused
+from patchstack.engine.host.apart import apart
 from patchstack.engine.lifeline import HOST
 from patchstack.engine.protocol import Ending, Job, Outcome, Output
 from patchstack.files import processes
@@ -32,7 +33,7 @@ def run_job(job: Job, environment: Mapping[str, str], output: Output) -> Outcome
     began = time.monotonic()
     try:
         try:
-            child = _start(job, environment, lifeline_theirs, theirs)
+            child = _start(job, environment, lifeline_theirs, theirs, first=apart() or ())
         finally:
             os.close(theirs)
             os.close(lifeline_theirs)
@@ -154,10 +155,10 @@ def _check(job: Job, environment: Mapping[str, str]) -> None:
         )
 
 
-def _start(job: Job, environment: Mapping[str, str], lifeline: int, output: int) -> Child:
+def _start(job: Job, environment: Mapping[str, str], lifeline: int, output: int, *, first: Sequence[str] = ()) -> Child:
     try:
         return start(
-            ["/bin/sh", "-c", HOST, "sh", *job.argv],
+            ["/bin/sh", "-c", HOST, "sh", *first, *job.argv],
             cwd=job.workdir,
             env=environment,
             stdin=lifeline,
