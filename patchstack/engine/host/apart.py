@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import sys
 
 from patchstack.errors import PatchstackError
 from patchstack.process import run
 
 _SECONDS = 20.0
-_FIRST = 'unset PWD OLDPWD SHLVL; exec 3>&2 2>/dev/null; "$@" 2>&3 3>&-; exit $?'
+_FIRST = 'unset PWD OLDPWD SHLVL; exec 3>&2 2>/dev/null; (exec "$@" 2>&3 3>&-); exit $?'
 """The first process of a namespace ignores signals that it did not ask for, also its own abort: so it is a shell, and
 the job its child. What the shell says of signals is not the job's, and goes nowhere."""
 
@@ -27,11 +28,13 @@ def apart() -> tuple[str, ...] | None:
     """
     if not sys.platform.startswith("linux"):
         return None
+    if (program := shutil.which("unshare")) is None:
+        return None
     ways = [("--pid", "--fork", "--mount-proc", "--kill-child")]
     if os.geteuid() != 0:
         ways = [("--user", "--map-current-user", *ways[0])]
     for options in ways:
-        words = ("unshare", *options, "--", "/bin/sh", "-c", _FIRST, "sh")
+        words = (program, *options, "--", "/bin/sh", "-c", _FIRST, "sh")
         try:
             # Two processes: itself and the shell. Ours is not among them.
             asked = run([*words, "/bin/sh", "-c", f"test ! -d /proc/{os.getpid()} || test $PPID = 1"], timeout=_SECONDS)

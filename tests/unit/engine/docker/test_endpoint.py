@@ -39,7 +39,7 @@ def make_context(config: Path, name: str, host: str, *more: str) -> None:
     [
         ["build"],
         ["bisect", "--build", "toy", "--run", "true"],
-        ["accept", "product", "--without-gates", "--why", "it is of use"],
+        ["accept", "product", "--without-gates", "--dry-run"],
         ["gate", "backend-ops", "--op", "ADD", "--bin", "upstream", "--engine", "docker", "--image", "none"],
     ],
 )
