@@ -205,7 +205,10 @@ def test_ten_lines_of_shell_do_it_elsewhere(product: Product) -> None:
     write_program(
         product.runner.programs / "python3", f'case "$*" in *install.py) exit 0;; esac\nexec "{sys.executable}" "$@"'
     )
-    environment = {"WORKSPACE": WORKSPACE, "PATCHSTACK_URL": f"file://{ROOT}"}
+    environment = {"WORKSPACE": WORKSPACE, "PATCHSTACK_URL": f"file://{ROOT}", "POLICY": product.base}
+    for name in ("sitecustomize.py", "patchstack.py", "git", "python3", "sed"):
+        (product.root / name).write_text("raise SystemExit('taken from the checkout')\n")
+        (product.root / name).chmod(0o755)
 
     def run() -> subprocess.CompletedProcess[str]:
 

@@ -143,6 +143,36 @@ def test_verify_and_lint_go_by_the_policy(fork: Fork, tmp_path: Path, run_cli: R
     assert "the commit gone, which the policy comes from, is not here" in gone.stderr
 
 
+COMMANDS = {
+    "verify": ("verify",),
+    "lint": ("lint",),
+    "build": ("build", "--variant", "cpu"),
+    "gate run": ("gate", "run", "--variant", "cpu"),
+    "accept": ("accept", "product", "--dry-run", "--variant", "cpu"),
+    "ci matrix": ("ci", "matrix", "--suite", "all"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_of_ci_goes_by_the_policy(
+    fork: Fork, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    workspace = tmp_path / "patchstack.yaml"
+    hostile = workspace.read_text()
+    for before, after, _ in HOSTILE.values():
+        if before in hostile and not before.startswith("suites"):
+            hostile = hostile.replace(before, after, 1)
+    workspace.write_text(hostile.replace("suites:", "engine: host\nvariants: {cpu: {recipe: ../../x}}\nsuites:"))
+    ran = run_cli(*COMMANDS[command], "--policy-from", "main")
+    assert "changed here, not used: series.product.fork: 'evil', not 'fork'" in ran.stderr, ran
+    assert "changed here, not used: engine: added ('host')" in ran.stderr
+    assert "changed here, not used: variants: added (a mapping)" in ran.stderr
+    assert ran.code == (3 if command in ("build", "gate run", "accept") else 0), ran
+    if ran.code == 3:
+        assert "no Docker engine" in ran.stderr, "the host was not taken"
+
+
 def test_the_host_is_refused_unless_the_command_line_names_it(fork: Fork, tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "trusted.yaml").write_text(text(fork) + "engine: host\n")
     ran = run_cli("build", "--policy-from", "trusted.yaml", "--variant", "cpu")
