@@ -15,7 +15,6 @@ import typer
 from patchstack.causes import AmbiguousName, NoWorkspace, OptionConflict
 from patchstack.cli.complete import complete_series
 from patchstack.cli.failures import talk
-from patchstack.errors import UsageError
 from patchstack.files.places import cache_directory, cache_places
 
 # What every command would import here, `--help` would wait for.
@@ -160,7 +159,9 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
     configured = workspace.engine if workspace is not None else None
     named = spec or os.environ.get("PATCHSTACK_ENGINE") or configured or "docker"
     if named == "host" and spec is None and workspace is not None and workspace.policy is not None:
-        raise UsageError(
+        from patchstack.causes import JobRefused
+
+        raise JobRefused(
             "what a change brings is not run on this machine itself: the engine host has no sandbox",
             hint="--engine host on the command line, if the machine is made for it; else --engine docker",
         )

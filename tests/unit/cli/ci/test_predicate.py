@@ -1,0 +1,25 @@
+"""What the gates said, as an in-toto test result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from patchstack.report.documents.gates import GatesDocument, gate_predicate
+from tests.unit.report.documents.test_read import GATES, the_report
+
+
+def predicate(document: dict[str, Any]) -> dict[str, Any]:
+    """The predicate of a document, as it is read."""
+    found = the_report(document)
+    assert isinstance(found, GatesDocument)
+    return gate_predicate(found)
+
+
+def test_only_all_passes_are_passed() -> None:
+    assert predicate(GATES)["result"] == "WARNED"
+    passing = [gate for gate in GATES["gates"] if gate["verdict"] == "PASS"]
+    assert predicate({**GATES, "gates": passing})["result"] == "PASSED"
+    failing = [*passing, {**passing[0], "verdict": "FAIL", "name": "ops"}]
+    found = predicate({**GATES, "gates": failing})
+    assert (found["result"], found["failedTests"], found["passedTests"]) == ("FAILED", ["quick/ops"], ["quick/greedy"])
+    assert predicate({**GATES, "gates": []})["result"] == "FAILED", "no gates are no pass"
