@@ -36,6 +36,8 @@ def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> N
         if found is None:
             unknown.append(inputs)
         else:
+            # Links count: one program may answer by several names.
+            have |= {one.name for one in found.programs.iterdir()} if found.programs.is_dir() else set()
             have |= {Path(one.name).name for one in found.record.binaries}
     missing = list(_missing(unknown, terms, machine, have))
     if missing:
