@@ -1,4 +1,4 @@
-"""What do checks cost over hundreds of upstream commits, held against a loop that checks each out and greps?
+"""What do checks cost over hundreds of upstream commits, compared with a loop that checks each out and greps?
 
 `python -m benchmarks.checks_speed --repo CLONE --to REF [--workspace patchstack.yaml --series paged]` looks at every
 commit from the pin on: (A) with the code that `canary --blame` runs checks with, in one process, and (L) with a loop of

@@ -1,4 +1,4 @@
-"""What does a hostile patch cost, held against git itself?
+"""What does a hostile patch cost, compared with git itself?
 
 `python -m benchmarks.hostile_cost` runs `patchstack verify` and `git read-tree; git apply --cached; git write-tree` on
 a generated family of patches, one after the other in one run, and prints time, ratio and memory of each. It fails if
@@ -168,7 +168,7 @@ def measure(name: str, scratch: Path, rounds: int) -> Row:
         tree = theirs[-1].output.strip() if theirs[-1].code == 0 else "0" * 40
         ours.append(run_patchstack(place, pin, tree))
     applies = theirs[0].code == 0
-    # Exit 0: the tree that git gives; 1: the patch does not apply; 2: it is no patch. A mailbox is split here.
+    # Exit 0: the tree that git gives; 1: the patch does not apply; 2: it is not a patch. A mailbox is split here.
     if ours[0].code not in ((0,) if applies else (1, 2)) and "mailbox" not in name:
         raise SystemExit(f"{name}: git exits {theirs[0].code}, patchstack {ours[0].code}: {ours[0].output[-2000:]}")
     shutil.rmtree(place)

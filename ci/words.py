@@ -24,7 +24,7 @@ _BLANK = r"(?:\s|\n *#)+"
 
 PATTERNS: dict[str, str] = {
     "use is or says, stand is for people": (
-        r"\b(?:stands?|stood) (?:in|on|at|for|under|beside|between|before|behind|there|above|below|with|still)\b"
+        r"\b(?:stands?|stood) (?:in|on|at|under|beside|between|before|behind|there|above|below|with|still)\b"
         r"|\bwhat stands\b|\bas (?:it|they) stands?\b|\bwhere (?:\w+ ){1,4}stands?\b"
     ),
     "use after; behind is for a branch": r"\bbehind\b(?! (?:ssh|a proxy|the fork|upstream)\b)",
@@ -40,7 +40,7 @@ PATTERNS: dict[str, str] = {
         r"|\bha(?:s|ve) no more\b|\bnowhere to be had\b|\bnot to be had\b|\bto be had\b"
     ),
     "use is not a": (
-        r"(?<!here\s)\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|need\b|doubt\b|different\b)(?=[a-z`])"
+        r"(?<!here\s)\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|such\b|need\b|doubt\b|different\b)(?=[a-z`])"
     ),
     "use again, or new": r"\banew\b",
     "use the common word": (

@@ -1,6 +1,6 @@
 """A comparison with all its runs in one file: to take it to another machine, and for a decision to rest on.
 
-The file is a `patchstack.comparison/1` document. A comparison is drawn anew from the outputs in it; every key must
+The file is a `patchstack.comparison/1` document. A comparison is drawn again from the outputs in it; every key must
 follow from its ingredients, and the key of a build from its inputs.
 """
 
@@ -79,8 +79,8 @@ def pack(directory: Path, observations: Observations, builds: Mapping[str, Mappi
 def unpack(content: bytes, comparisons: Path, observations: Observations) -> Path:
     """Put a comparison with its runs where they are kept, and return its directory.
 
-    A comparison of the same name that is there gets what it lacks. Raises `ConfigError` for a file that is none, that
-    was changed, or that differs from what is there.
+    A comparison of the same name that exists gets what it lacks. Raises `ConfigError` for a file that is none, that
+    was changed, or that differs from what exists.
     """
     try:
         bundle = msgspec.json.decode(content, type=Bundle)

@@ -17,7 +17,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What a check looks at: the files that its globs select on one tree, by path, and those that it needs besides.
+    """What a check looks at: the files that its globs select on one tree, by path, and those that it needs also.
 
     `engine` opens the engine that commands run on; it raises what opening one raises.
     """

@@ -10,7 +10,7 @@ from typing import Any
 def needed_texts(pattern: re.Pattern[str]) -> tuple[bytes, ...]:
     """Texts of which at least one is in every text that a pattern matches; empty if that is not known.
 
-    It reads what Python's own parser makes of the pattern. That is no documented interface: what it does not know, or
+    It reads what Python's parser makes of the pattern. That is not a documented interface: what it does not know, or
     cannot read, gives no texts, and then contents are searched as they are.
     """
     if pattern.flags & (re.IGNORECASE | re.VERBOSE):

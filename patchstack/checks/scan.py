@@ -88,7 +88,7 @@ def _searched(pattern: re.Pattern[str], content: bytes) -> tuple[tuple[int, str]
 
 
 def _start(match: re.Match[str], *, grouped: bool) -> int:
-    """Where a match is: at its group if that caught something, else at its first character that is no blank."""
+    """Where a match is: at its group if that caught something, else at its first character that is not a blank."""
     if grouped:
         return match.start(1)
     text = match.group()

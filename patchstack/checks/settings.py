@@ -13,7 +13,7 @@ _NOWHERE = "it matches an empty text, and so is found everywhere: a check that c
 
 
 def read_pattern(node: Node) -> re.Pattern[str] | None:
-    """The `pattern:` of an entry. Complains about one that is no pattern, or matches an empty text."""
+    """The `pattern:` of an entry. Complains about one that is not a pattern, or matches an empty text."""
     text = node.text("pattern", required=True)
     if text is None:
         return None

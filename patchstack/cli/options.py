@@ -93,7 +93,7 @@ EngineOption = Annotated[
 
 
 def workspace_file(path: Path | None) -> Path:
-    """The workspace file named, or the nearest one. Raises `UsageError` where there is none."""
+    """The workspace file named, or the nearest one. Raises `UsageError` if none exists."""
     from patchstack.workspace import FILE_NAME, find_workspace
 
     found = path or find_workspace(Path.cwd())
@@ -107,7 +107,7 @@ def workspace_file(path: Path | None) -> Path:
 
 
 def the_workspace(path: Path | None) -> Workspace:
-    """The workspace named, or the nearest one, with the policy that --policy-from names. Raises `UsageError` where
+    """The workspace named, or the nearest one, with the policy that --policy-from names. Raises `UsageError` if
     there is none."""
     return _opened(workspace_file(path))
 
@@ -175,7 +175,7 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
 
 
 def one_series(workspace: Workspace, names: Sequence[str]) -> SeriesConfig:
-    """The one series meant. Raises `UsageError` where the workspace has several and none was named."""
+    """The one series meant. Raises `UsageError` if the workspace has several and none was named."""
     chosen = workspace.select(names)
     if len(chosen) > 1:
         raise AmbiguousName(

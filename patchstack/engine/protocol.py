@@ -198,7 +198,7 @@ class Engine(Protocol):
         ...
 
     def remove(self, volume: str) -> None:
-        """Remove a volume and what is in it; nothing where it does not exist."""
+        """Remove a volume and what is in it; nothing if it does not exist."""
         ...
 
     def close(self) -> None:
@@ -225,7 +225,7 @@ class Running(Protocol):
         ...
 
     def stop(self, grace: float) -> Outcome:
-        """End it: SIGTERM, and SIGKILL for all of it after `grace` seconds. An outcome that is there is returned."""
+        """End it: SIGTERM, and SIGKILL for all of it after `grace` seconds. An outcome that exists is returned."""
         ...
 
 

@@ -73,7 +73,7 @@ class GitApply:
     def apply(self, overlay: TreeOverlay, data: bytes, *, costly: bool = False) -> GitVerdict:
         """Apply a patch file to a tree, all or nothing. Of one that is `costly`, offsets are not asked for.
 
-        Raises `MissingObject` where a content it needs is not here.
+        Raises `MissingObject` if a content it needs is not here.
         """
         large = too_large(data)
         self._fill_index(overlay.write())

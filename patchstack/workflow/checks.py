@@ -1,4 +1,4 @@
-"""The checks of a series on its own pin: run, and recorded anew."""
+"""The checks of a series on its own pin: run, and recorded again."""
 
 from __future__ import annotations
 

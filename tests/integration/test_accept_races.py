@@ -16,7 +16,7 @@ from tests.support.toy import MAIN, Toy, a_toy, need_host_tools
 
 RACES = 200
 SECONDS = 600.0
-"""On two free processors it takes a third of that; other work on the machine is no fault of the races."""
+"""On two free processors it takes a third of that; other work on the machine is not a fault of the races."""
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ class PaperMachine(ProvingMachine):
         return PaperStore(cache_places().builds)
 
     def inputs(self, source: Source) -> Inputs:
-        """Return inputs that have a key, and nothing else: their build is there already."""
+        """Return inputs that have a key, and nothing else: their build already exists."""
         stored = self.build(source)
         PaperStore.made[stored.key] = stored
         inputs: Any = SimpleNamespace(key=SimpleNamespace(hex=stored.key))

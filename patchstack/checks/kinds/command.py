@@ -38,7 +38,7 @@ _NOT_FOUND = 127
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
-    """The program with its arguments, globs of files that it needs besides, and the image that it runs in."""
+    """The program with its arguments, globs of files that it needs also, and the image that it runs in."""
 
     run: tuple[str, ...]
     besides: tuple[str, ...]
@@ -117,7 +117,7 @@ def _content(view: View, file: TreeFile) -> bytes:
 
 
 def _argument(path: str) -> str:
-    """A path as an argument that is no option."""
+    """A path as an argument that is not an option."""
     return f"./{path}" if path.startswith("-") else path
 
 

@@ -67,7 +67,7 @@ def show_command(
     markdown: MarkdownOption = None,
     html: HtmlOption = None,
 ) -> None:
-    """Draw a comparison anew from its runs. Runs nothing. Exits as `bench ab` does."""
+    """Draw a comparison again from its runs. Runs nothing. Exits as `bench ab` does."""
     from patchstack.workflow.bench import read_comparison
 
     directory, observations = found_comparison(comparison)
@@ -93,7 +93,7 @@ def pack_command(
 
 
 def unpack_command(file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of `bench pack`.")]) -> None:
-    """Take a comparison of another machine in, with all its runs, and draw it anew. Exits as `bench ab` does."""
+    """Take a comparison of another machine in, with all its runs, and draw it again. Exits as `bench ab` does."""
     from patchstack.bench.bundle import read_packed, unpack
     from patchstack.workflow.bench import read_comparison
 

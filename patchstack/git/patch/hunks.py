@@ -76,7 +76,7 @@ def apply_hunks(
     must match the beginning, one without trailing context must match the end; any other goes to the exact match nearest
     to the line it names, the later one first among equals; and no hunk may touch lines an earlier one has placed.
 
-    Raises `Unsupported` for an insertion without context behind a last line that has no newline: git joins the two.
+    Raises `Unsupported` for an insertion without context after a last line that has no newline: git joins the two.
     Raises `TooCostly` if placing them takes more than the effort; a misfit then is explained with less.
     """
     effort = effort or unbounded()
@@ -233,7 +233,7 @@ def _misfit(lines: list[bytes], number: int, hunk: Hunk, effort: Effort) -> Misf
 
 
 def _count_positions(body: list[bytes], before: Sequence[bytes], positions: dict[int, int], effort: Effort) -> None:
-    """Count, for each place, the hunk's lines that are there; lines that are common do not tell."""
+    """Count, for each place, the hunk's lines that exist; lines that are common do not tell."""
     where = {line: list(islice(_where(body, line, len(body), effort), _COMMON + 1)) for line in dict.fromkeys(before)}
     for offset, line in enumerate(before):
         found = where[line]

@@ -130,7 +130,7 @@ def _about(
 
 def with_sensitivity(document: CostDocument, results: Sequence[Result], varied: str | None) -> CostDocument:
     """Return the document with the elasticities of results, and with the results over a range. Without a range it
-    stays as it is. Raises `UsageError` for what is no range of an input."""
+    stays as it is. Raises `UsageError` for what is not a range of an input."""
     if varied is None:
         return document
     return replace(
@@ -270,7 +270,7 @@ def _report_state(subject: Subject, machine: Machine) -> CostState | None:
     """The recurrent state, None if it has no memory lengths: 'cost ssm' says why."""
     try:
         return state_answer(subject, machine, (0.0, None), 1).state
-    except (MissingError, UsageError):  # no such layers; a shape without values, or values that are no decay
+    except (MissingError, UsageError):  # no such layers; a shape without values, or values that are not decay
         return None
 
 

@@ -126,7 +126,7 @@ class FileEntry(Part, frozen=True, kw_only=True):
 
 
 class RiskEntry(Part, frozen=True, kw_only=True):
-    """How likely upstream is to change lines a patch stands on, soon (0 to 1), and where most of that comes from."""
+    """How likely upstream is to change lines a patch is on, soon (0 to 1), and where most of that comes from."""
 
     file: str
     number: int | None

@@ -1,7 +1,7 @@
 """Accept a candidate: everything that must hold is shown to hold, the decision is written, and the series follows.
 
 Every step before the decision can be done again: builds and observations are kept by key, so a run that was killed is
-begun anew and goes on where it was. The decision's file is the commit point; what comes after it is the export, which
+begun again and goes on where it was. The decision's file is the commit point; what comes after it is the export, which
 is all or nothing itself.
 """
 
@@ -189,7 +189,7 @@ def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
     if not result.holds:
         detail = result.first_problem or "the series is not the fork below the candidate"
         after = prove(dataclasses.replace(way.config, fork_ref=way.head.oid, expect="fork"), cache)
-        # An accept that was ended behind its export; or a commit that is decided on anew.
+        # An accept that was ended after its export; or a commit that is decided on again.
         if not after.holds and (end := decided_anew(way)) is not None:
             after = prove(dataclasses.replace(way.config, fork_ref=end, expect="fork"), cache)
         if after.holds:

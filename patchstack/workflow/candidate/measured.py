@@ -1,4 +1,4 @@
-"""The comparisons that `accept:` asks for: found among those of this machine, tied to the two builds, drawn anew.
+"""The comparisons that `accept:` asks for: found among those of this machine, tied to the two builds, drawn again.
 
 A file that says PASS proves nothing: a comparison counts only with its plan, its pairs and its runs, and only if its
 sides are builds of the candidate and of the commit before it.
@@ -184,7 +184,7 @@ def _drawn(
 
 
 def _outcome(directory: Path, plan: Plan, demand: Demand, observations: Observations) -> Drawn:
-    """Draw a comparison anew under a demand. Raises what `recorded_pairs` raises."""
+    """Draw a comparison again under a demand. Raises what `recorded_pairs` raises."""
     asked = msgspec.structs.replace(plan, demand=str(demand))
     progress = progress_of(asked, directory, recorded_pairs(plan, directory, observations))
     judged = progress.judged

@@ -1,4 +1,4 @@
-"""Draw the comparisons of a decision again, from the files that it names, and hold its steps against what comes out."""
+"""Draw the comparisons of a decision again, from the files that it names, and compare its steps with what comes out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks of a series during a sync: those of a patch after it, all others when the last patch is there."""
+"""The checks of a series during a sync: those of a patch after it, all others when the last patch exists."""
 
 from __future__ import annotations
 

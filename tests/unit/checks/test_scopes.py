@@ -1,4 +1,4 @@
-"""The function that a line is in, held against what `git grep -p` shows of C++."""
+"""The function that a line is in, compared with what `git grep -p` shows of C++."""
 
 from __future__ import annotations
 

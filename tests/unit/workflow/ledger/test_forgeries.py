@@ -41,7 +41,7 @@ def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgery:
     """A way to forge. `told` is in what the check says; None: only a signature finds it. `consistent`: all digests and
-    names are made anew."""
+    names are made again."""
 
     forge: Callable[[Decided], None]
     told: str | None
@@ -126,7 +126,7 @@ def with_ingredients(**changes: Any) -> Callable[[Record], Record]:
 
 
 def resuited(made: Decided, evidence: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the suite that a decision carries, and name it anew."""
+    """Change the suite that a decision carries, and name it again."""
     old = evidence["suite"]
     document = json.loads(made.evidence.outputs.read(old["sha256"], old["size"]) or b"")
     change(document)
@@ -198,7 +198,7 @@ def rekey_a_record(made: Decided) -> None:
 
 
 def change_an_ingredient(made: Decided) -> None:
-    """A run without the switch is passed off as the run with it: key and names are made anew."""
+    """A run without the switch is passed off as the run with it: key and names are made again."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     for key in records_of(made, decision, "mark"):
         rerecord(made, evidence, key, with_ingredients(env={"MARK": "2"}))
@@ -225,7 +225,7 @@ def swap_two_records(made: Decided) -> None:
 
 
 def swap_the_outputs_of_two_gates(made: Decided) -> None:
-    """The outputs of the run with a switch are those of the run without, and the other way round; all named anew."""
+    """The outputs of the run with a switch are those of the run without, and the other way round; all named again."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     one, other = records_of(made, decision, "mark")
     blobs = {key: made.evidence.read(evidence["records"][key]).blobs for key in (one, other)}
@@ -253,7 +253,7 @@ def drop_a_gate_s_step(made: Decided) -> None:
 
 
 def turn_a_fail_into_a_pass(made: Decided) -> None:
-    """The outputs say FAIL, the step says PASS, and everything is named anew."""
+    """The outputs say FAIL, the step says PASS, and everything is named again."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     for key in records_of(made, decision, "hello"):
         rerecord(made, evidence, key, with_stdout(b"bye\n"))
@@ -286,7 +286,7 @@ def replay_for_another_commit(made: Decided) -> None:
 
 def replay_an_older_decision(made: Decided) -> None:
     """The newer decision on the same commits is taken away, and the one that it superseded counts again: of format 1,
-    where nothing can be checked."""
+    if nothing can be checked."""
     decision = made.decision(SECOND)
     anew(made, decision, {"steps": []}, format=1)
 
@@ -365,7 +365,7 @@ def the_commit_in_the_lock(made: Decided) -> None:
 
 
 def invent_outputs(made: Decided) -> None:
-    """What the candidate printed is invented, so that every gate passes; everything is named anew."""
+    """What the candidate printed is invented, so that every gate passes; everything is named again."""
     decision, evidence = made.decision(SECOND), made.evidence_document(made.decision(SECOND))
     for key in records_of(made, decision, "hello"):
         rerecord(made, evidence, key, with_stdout(b"hello\n\n"))
@@ -446,7 +446,7 @@ def a_signature_over_another_digest(made: Decided) -> None:
 
 
 def keep_the_signature(made: Decided) -> None:
-    """The decision is changed and named anew, and the old signature is renamed to it."""
+    """The decision is changed and named again, and the old signature is renamed to it."""
     decision = made.decision(SECOND)
     (path,) = made.ledger.directory.glob(f"{decision.id}.*.sig")
     content = path.read_bytes()

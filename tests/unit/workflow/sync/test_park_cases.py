@@ -72,7 +72,7 @@ def test_unpark_gives_the_tree_that_park_took_a_patch_from(
     cache = tmp_path / "cache"
     done = park(bench_of(found, cache), Parking(number=number, why="for now"))
     if not isinstance(done, Accepted):
-        # Others stand on it: as before, until a person has resolved it.
+        # Others are on it: as before, until a person has resolved it.
         assert found.files() == patches
         sync.abort(bench_of(found, cache))
         assert found.files() == patches
