@@ -38,7 +38,7 @@ def layers() -> list[list[str]]:
 
 
 def forbidden(name: str) -> list[str]:
-    """What a package may not import although it lies below, or is no part of patchstack."""
+    """What a package may not import although it lies below, or is not a part of patchstack."""
     found = {
         one.removeprefix("patchstack.")
         for contract in contracts()

@@ -43,7 +43,7 @@ def has_pip() -> bool:
 
 
 def install(lock: Path, place: Path) -> Path:
-    """Make an environment with the locked packages and this checkout; gives its Python. One that is there already is
+    """Make an environment with the locked packages and this checkout; gives its Python. One that already exists is
     taken as it is."""
     release = f"{sys.version_info.major}.{sys.version_info.minor}"
     directory = directory_for(lock, place)

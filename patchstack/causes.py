@@ -101,7 +101,7 @@ class SettingsRefused(UsageError):
 
 
 class BadRevision(UsageError):
-    """A revision that is no commit."""
+    """A revision that is not a commit."""
 
     code = "PS0301"
 

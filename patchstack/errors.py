@@ -53,13 +53,13 @@ class PatchstackError(Exception):
 
 
 class UsageError(PatchstackError):
-    """Wrong usage: options that exclude each other, a path that is not there, a bad value."""
+    """Wrong usage: options that exclude each other, a path that does not exist, a bad value."""
 
     exit_code = Exit.USAGE
 
 
 class ConfigError(PatchstackError):
-    """`patchstack.yaml`, a lock or a patch directory that cannot be used as it stands."""
+    """`patchstack.yaml`, a lock or a patch directory that cannot be used as it is."""
 
     exit_code = Exit.USAGE
 

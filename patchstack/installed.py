@@ -65,7 +65,7 @@ def install_hint(*extras: str) -> str:
 def command_for(installed: Installed, extras: Sequence[str]) -> str:
     """Return the command that adds extras to an installation.
 
-    What makes its environment anew is told to keep the extras that are here already.
+    The command that renews its environment is told to keep the extras that are here already.
     """
     if installed.by is By.PIP:
         wanted = tuple(extras)

@@ -9,7 +9,7 @@ from patchstack.errors import Exit
 
 
 class Verdict(StrEnum):
-    """PASS and FAIL are judgements; INVALID says that none could be made (lost output, a tool that is not there)."""
+    """PASS and FAIL are judgements; INVALID says that none could be made (lost output, a tool that does not exist)."""
 
     PASS = "PASS"  # noqa: S105  (a verdict, not a password)
     FAIL = "FAIL"

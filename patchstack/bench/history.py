@@ -55,7 +55,7 @@ class Drop:
 
 
 def remember(file: Path, runs: Sequence[ReferenceRun]) -> None:
-    """Add runs that are not there yet. Raises `MissingError` if the file cannot be written."""
+    """Add runs that do not exist yet. Raises `MissingError` if the file cannot be written."""
     with _opened(file, write=True) as database, database:
         database.executemany(
             f"INSERT OR IGNORE INTO reference_runs ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)",  # noqa: S608  (constant)

@@ -1,7 +1,7 @@
 """The outcome of a comparison, drawn from its pairs alone. Decides only.
 
 Looks are taken after each pair, in order. The first look at which the outcome is decided decides it, so the answer is
-the same whether the comparison is judged while it runs or drawn anew later.
+the same whether the comparison is judged while it runs or drawn again later.
 """
 
 from __future__ import annotations

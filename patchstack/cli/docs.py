@@ -27,7 +27,7 @@ def docs_command(
     """Print a Markdown table of each series: subject, group, switch, default, gates, upstream status, what it replaces.
 
     All of it comes from the trailers of the commit messages; a series that was accepted through the ledger has its
-    decisions beside it. In a document the table of a series stands between the
+    decisions beside it. In a document the table of a series is between the
     lines <!-- patchstack: series NAME --> and <!-- /patchstack -->.
     """
     from patchstack.report.markdown import metadata_table, placed

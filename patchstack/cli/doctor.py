@@ -18,7 +18,7 @@ def doctor_command(
     engine: EngineOption = None,
 ) -> None:
     """Look for what verify and build need, and say how to get what is missing: git, engines, Python packages,
-    compilers, nvcc, GPU, disk space. Writes nothing. Exits with 0 where verify can run and an engine can build, else
+    compilers, nvcc, GPU, disk space. Writes nothing. Exits with 0 if verify can run and an engine can build, else
     with 3."""
     from patchstack.engine.choose import open_engine
     from patchstack.machine.local.doctor import checkup_of
@@ -47,7 +47,7 @@ def doctor_command(
 
 
 def _configured() -> str | None:
-    """The engine of the nearest workspace. One that cannot be read is no reason not to look at the machine."""
+    """The engine of the nearest workspace. One that cannot be read is not a reason not to look at the machine."""
     try:
         workspace = nearest_workspace(None)
     except PatchstackError as error:

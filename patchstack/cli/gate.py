@@ -86,7 +86,7 @@ def run_command(
     workspace: WorkspaceOption = None,
     policy: PolicyOption = None,
 ) -> None:
-    """Run a suite on a build. What is known already is not run again; the verdict is drawn anew."""
+    """Run a suite on a build. What is known already is not run again; the verdict is drawn again."""
     from patchstack.verdict import exit_code
     from patchstack.workflow.gates import Asked
 

@@ -51,7 +51,7 @@ def status_command(
     json: JsonOption = False,
 ) -> None:
     """Look at the machine that has the GPU: what hardware it is and what may be concluded from it, who holds the lock,
-    and whether it is fit to be judged on. Writes nothing. Exits with 0 where it is fit, else with 4."""
+    and whether it is fit to be judged on. Writes nothing. Exits with 0 if it is fit, else with 4."""
     from patchstack.machine.gpu.lock import look
     from patchstack.machine.gpu.preflight import Wanted, allowed, preflight
     from patchstack.report.documents.gpu import gpu_document
@@ -85,7 +85,7 @@ def lock_command(
     lock: PlaceOption = None,
 ) -> None:
     """Run a command on this machine while holding the lock of the GPU, and exit with its exit code: for a profiler, or
-    a script of your own. patchstack below it knows that it has the lock. Exits with 4 where somebody else has the GPU,
+    a script of your own. patchstack below it knows that it has the lock. Exits with 4 if somebody else has the GPU,
     or took it meanwhile."""
     from patchstack.machine.gpu.lock import TOKEN, end_below, gpu_lock
     from patchstack.process import attached
@@ -114,7 +114,7 @@ def unlock_command(
     lock: PlaceOption = None,
 ) -> None:
     """Make the lock of the GPU free where its owner is gone; with --force, whoever has it. Writes the lock's file
-    alone. Exits with 1 where it stays taken."""
+    alone. Exits with 1 if it stays taken."""
     from patchstack.machine.gpu.lock import Standing, let_go_of, look
 
     with _reached(engine, image, lock) as reached:

@@ -46,7 +46,7 @@ class Lazy:
 
 
 class _OnDemand(Mapping[str, Any]):
-    """A group's own commands, and behind them those that are imported when they are looked up."""
+    """A group's own commands, and after them those that are imported when they are looked up."""
 
     def __init__(self, own: Mapping[str, Any], lazy: Mapping[str, Lazy]) -> None:
         self.own, self.lazy = own, lazy
@@ -62,7 +62,7 @@ class _OnDemand(Mapping[str, Any]):
 
 
 def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
-    """A class of groups that have these commands behind their own, in this order."""
+    """A class of groups that have these commands after their own, in this order."""
 
     class LazyGroup(TyperGroup):
         def __init__(self, *, commands: Any = None, **others: Any) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def connected(spec: str | None, workspace: Workspace | None) -> Iterator[Connection]:
-    """An engine as the user named it, for as long as the block; who waits for its GPU opens another one."""
+    """An engine as the user named it, for as long as the block; who waits for its GPU opens a different one."""
     from patchstack.workflow.machine import Connection
 
     with contextlib.closing(open_chosen_engine(spec, workspace)) as engine:

@@ -101,7 +101,7 @@ def _shown(config: SeriesConfig, patch: PatchFile, found: Examined | None) -> Sh
 
 
 def _commit(patch: PatchFile, found: Examined | None, mirrored: str | None) -> tuple[str | None, str | None]:
-    """The fork commit of a patch, and where it was told: what it was held against, the lock, or its own head."""
+    """The fork commit of a patch, and where it was told: what it was compared with, the lock, or its own head."""
     if mirrored and found is not None:
         return mirrored, found.config.expect
     for entry in found.lock.patches if found is not None and found.lock is not None else ():

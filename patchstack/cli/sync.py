@@ -226,7 +226,7 @@ def _was_accepted(bench: SyncWorkspace) -> bool:
 
 
 def _suite(bench: SyncWorkspace) -> Suite | None:
-    """The suite that the policy names. Raises `UsageError` where there is none of that name, or nothing to build."""
+    """The suite that the policy names. Raises `UsageError` if none exists of that name, or nothing to build."""
     if bench.config.sync_suite is None:
         return None
     if bench.config.variant is None:

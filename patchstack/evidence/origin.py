@@ -60,7 +60,7 @@ class Recorded:
         self.named = named
 
     def find(self, key: str) -> tuple[Record, Source] | None:
-        """Return the record of that key and its source, if it is there and whole."""
+        """Return the record of that key and its source, if it exists and is whole."""
         known = self.named.get(key)
         if known is None:
             return None

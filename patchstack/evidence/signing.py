@@ -77,7 +77,7 @@ def sign(decision: Decision, directory: Path, key: Path) -> Path:
 
 
 def signatures(decision: Decision, directory: Path, signers: Signers | None) -> tuple[Signature, ...]:
-    """Return the signatures of a decision, each held against its content and the list; without a list none counts.
+    """Return the signatures of a decision, each compared with its content and the list; without a list none counts.
 
     The time that counts is when the decision was made, as a commit's is for git: a key that expired later still counts.
     Raises `MissingError` if there is a signature and no ssh-keygen.

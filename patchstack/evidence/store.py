@@ -77,7 +77,7 @@ class Observations:
 class Evidence:
     """The records below a directory, by content: `records/SHA256.json`, and `outputs/SHA256.gz`.
 
-    Digests come from decisions, which are untrusted: what is no digest is not found.
+    Digests come from decisions, which are untrusted: what is not a digest is not found.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -96,7 +96,7 @@ class Evidence:
         return digest
 
     def read(self, digest: str) -> Record:
-        """Return the record of that digest, with everything in it held against its digests. Raises `BadRecord`."""
+        """Return the record of that digest, with everything in it compared with its digests. Raises `BadRecord`."""
         try:
             if _DIGEST.fullmatch(digest) is None:
                 raise BadRecord("is not named by a digest")

@@ -119,7 +119,7 @@ def through(
 
 @task("reaching the machine")
 def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | None = None, gpus: bool = True) -> Reach:
-    """How to ask the machine of an engine: directly where it is this one, with ssh where the engine is there,
+    """How to ask the machine of an engine: directly where it is this one, with ssh where the engine is,
     else from inside a container. `open_another` opens the same engine once more.
 
     Raises `UsageError` if it takes a container and no image is named.

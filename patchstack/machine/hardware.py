@@ -30,7 +30,7 @@ _LISTED = re.compile(r"^GPU (\d+): (.*?)(?: \(UUID: ([^)]+)\))?\s*$")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """A GPU. `memory` is in bytes, None if it has none of its own (a GB10 shares the machine's); `capability` is
-    like `12.1`, None where an old driver does not tell; `power_limit` is in watts; `mig` are the profiles of its
+    like `12.1`, None if an old driver does not tell; `power_limit` is in watts; `mig` are the profiles of its
     instances (`1g.10gb`), `mig_mode` whether it is cut into such at all."""
 
     index: int

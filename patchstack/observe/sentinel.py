@@ -20,7 +20,7 @@ def all_lines_of(*streams: bytes) -> list[str]:
 
 
 def sentinel_missing(stream: bytes, pattern: str) -> str | None:
-    """Why a run cannot be trusted to have printed everything; None where the sentinel exists."""
+    """Why a run cannot be trusted to have printed everything; None if the sentinel exists."""
     search = re.compile(pattern).search
     if any(search(line) for line in reversed(lines_of(stream))):
         return None

@@ -50,7 +50,7 @@ def added_line(text: PatchText, path: str) -> int:
 
 GRAVE_RULES = frozenset({"unreadable", "secrets"})
 """Rules of lint whose findings are errors; those of the others are warnings."""
-_NAMED = 10  # of fork commits without a patch: where one patch fails, all behind it may be
+_NAMED = 10  # of fork commits without a patch: where one patch fails, all after it may be
 _QUIET = ("ok", "inherits", "skipped")
 _CANARY = {"landed": Level.NOTICE, "stale": Level.NOTICE, "cascade": Level.NOTICE}
 
@@ -64,14 +64,14 @@ class Checkout:
     directories: Mapping[str, Path]
 
     def file(self, series: str, name: str) -> str | None:
-        """A file of a series, or one that is named as it is, from the root; None where it is not below the root."""
+        """A file of a series, or one that is named as it is, from the root; None if it is not below the root."""
         directory = self.directories.get(series)
         path = directory / name if directory is not None and os.path.lexists(directory / name) else Path(name)
         relative = os.path.relpath(path.parent.resolve() / path.name, self.root.resolve())
         return None if relative.startswith(os.pardir) else relative.replace(os.sep, "/")
 
     def text(self, series: str, name: str) -> PatchText:
-        """A patch file of a series, taken apart; one without a line where it cannot be read."""
+        """A patch file of a series, taken apart; one without a line if it cannot be read."""
         directory = self.directories.get(series)
         try:
             return read_text((directory / name).read_bytes() if directory is not None else b"")

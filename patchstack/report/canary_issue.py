@@ -38,7 +38,7 @@ def canary_issue(documents: Sequence[Report], name: str, *, run: str = "", compi
     """The issue for what canary found, one document a series, and for what was built there. A series that could not be
     looked at keeps it open, and so does a build that ended in anything but success (`compiled`, a job's result).
 
-    Raises `UsageError` where there is nothing to tell, or a name that does not fit into a marker.
+    Raises `UsageError` if there is nothing to tell, or a name that does not fit into a marker.
     """
     if not _NAME.match(name):
         raise BadValue(f"{name!r} cannot mark an issue", hint="letters, digits, dots, dashes and underscores")
@@ -75,7 +75,7 @@ def _of_canary(document: Report) -> TypeGuard[_Canary]:
 
 
 def _title(found: Sequence[_Canary], failing: Sequence[_Canary], built: str) -> str:
-    """`built` is what became of the build there, empty where nothing is wrong with it."""
+    """`built` is what became of the build there, empty if nothing is wrong with it."""
     if not failing:
         return f"canary: {_named(found)} applies to upstream" + (f", and {built} there" if built else "")
     counted = sum(one.patch_count - one.applied_count for one in failing if isinstance(one, CanaryDocument))

@@ -2,7 +2,7 @@
 
 A runner takes every line of a step's output that starts with `::`, or holds `##[`, for a command where it knows the
 command's name (actions/runner, `ActionCommand.cs`). Subjects, file names and reasons are written by others: they go
-into commands escaped, and everything else that is printed stands between `stop-commands` and its token.
+into commands escaped, and everything else that is printed is between `stop-commands` and its token.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def stopped(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def write_values(path: Path, values: Mapping[str, str]) -> None:
-    """Append to a file of outputs or variables (`GITHUB_OUTPUT`), each behind a delimiter that nobody can foresee."""
+    """Append to a file of outputs or variables (`GITHUB_OUTPUT`), each with a delimiter that nobody can foresee."""
     with path.open("a", encoding="utf-8") as out:
         for name, value in values.items():
             delimiter = f"patchstack-{secrets.token_hex(16)}"

@@ -13,7 +13,7 @@ from patchstack.verdict import Verdict
 
 
 def lint_table(result: LintResult) -> Table:
-    """Every finding: patch number (file name where it has none), line of the file, rule, message.
+    """Every finding: patch number (file name if it has none), line of the file, rule, message.
 
     A message is folded, never cut: its end is what to do.
     """

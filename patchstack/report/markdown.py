@@ -92,7 +92,7 @@ def _text(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """A value to be typed: in backticks, where it has none itself."""
+    """A value to be typed: in backticks, if it has none itself."""
     line = _line(text)
     return f"`{line.replace('|', chr(92) + '|')}`" if line and "`" not in line else _text(line)
 

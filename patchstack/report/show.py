@@ -34,7 +34,7 @@ Line = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPatch:
-    """One patch of a series. `tree` is the prefix tree behind it and `tree_before` the one before it, None where they
+    """One patch of a series. `tree` is the prefix tree after it and `tree_before` the one before it, None where they
     are not known; `fork_commit` is the commit it mirrors, and `commit_from` where that was told; `state` is verify's
     word for it, with `detail`."""
 

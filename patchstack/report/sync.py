@@ -58,7 +58,7 @@ def stop_lines(state: SyncState) -> Iterator[str]:
 
 
 def _editing_lines(state: SyncState, stop: StopEntry) -> Iterator[str]:
-    """Why the sync stopped behind a patch that is on the branch."""
+    """Why the sync stopped after a patch that is on the branch."""
     place = stop.place or 0
     item = state.items[place]
     count = f"({place + 1} of {len(state.items)})"

@@ -22,7 +22,7 @@ class Give(Enum):
     FOLD: prose, broken into lines; a word too long for a line is broken, nothing is lost.
     WORDS: figures and short phrases, broken at blanks only.
     MIDDLE: paths; the middle is left out, the end is kept longest.
-    SPARE: shown only where there is room, as one line, its end left out.
+    SPARE: shown only if there is room, as one line, its end left out.
     """
 
     FOLD = auto()

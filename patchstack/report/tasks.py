@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SOON = 0.3  # seconds before the line of an announced task: what is known from before is answered sooner
 _TICK = 0.25  # seconds between two looks
-_PLAIN = 30.0  # seconds between two lines that are no terminal's
+_PLAIN = 30.0  # seconds between two lines if no terminal shows them
 
 
 class TaskScreen:

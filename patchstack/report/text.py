@@ -50,7 +50,7 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def folded(title: str, lines: Sequence[str], *, opened: bool = False) -> list[str]:
-    """Lines behind a title that opens them."""
+    """Lines after a title that opens them."""
     return [f"<details{' open' if opened else ''}><summary>{title}</summary>", "", *lines, "", "</details>"]
 
 

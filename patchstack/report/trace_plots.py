@@ -16,7 +16,7 @@ from patchstack.trace.traced import Traced
 Spec = dict[str, object]
 _WIDTH = 380
 _SHAPES = 16
-_LINE = 54  # characters of a label: a picture is no wider for a longer one
+_LINE = 54  # characters of a label: a picture is not a wider for a longer one
 
 
 def prepare(directory: Path) -> None:
@@ -62,7 +62,7 @@ def _file_name(name: str) -> str:
 
 def shapes_spec(trace: Trace, title: str, notes: Sequence[str] = ()) -> Spec:
     """Bars of calls for the shapes that have the most, in the colours of routes. A shape is written over its bar: it is
-    too long to stand beside it on a narrow page. What all shapes have in common is written once, under the title."""
+    too long to be beside it on a narrow page. What all shapes have in common is written once, under the title."""
     rows = by_shape(trace)
     totals: dict[str, int] = {}
     for row in rows:

@@ -35,7 +35,7 @@ class UpstreamCommit:
 
     @property
     def label(self) -> str:
-        """How people call it: by its pull request where it has one."""
+        """How people call it: by its pull request if it has one."""
         return f"#{self.pr}" if self.pr is not None else self.oid[:12]
 
 
@@ -81,7 +81,7 @@ def read_range(
 ) -> UpstreamRange:
     """The commits from the pin to a tip, called `ref`. `what` is the user's word for it, for hints.
 
-    Raises `UsageError` where the tip does not descend from the pin, `ShallowRange` where a shallow clone cannot tell.
+    Raises `UsageError` if the tip does not descend from the pin, `ShallowRange` if a shallow clone cannot tell.
     """
     if tip.oid == pin.oid:
         return UpstreamRange(pin=pin, tip=tip, ref=ref, commits=())
@@ -124,7 +124,7 @@ def read_range(
 
 
 def tree_before(range_: UpstreamRange, objects: Objects, commit: UpstreamCommit) -> str:
-    """The tree a commit of the range was made on. Raises `MissingObject` where a shallow clone lacks its parent."""
+    """The tree a commit of the range was made on. Raises `MissingObject` if a shallow clone lacks its parent."""
     if commit.before == range_.pin.oid:
         return range_.pin.tree
     if commit.index and range_.commits[commit.index - 1].oid == commit.before:

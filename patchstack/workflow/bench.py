@@ -208,7 +208,7 @@ def make_plan(wanted: Wanted, where: Where) -> Plan:
 def compare(plan: Plan, where: Where, *, whole: bool = False) -> Iterator[Progress]:
     """Write the plan, run pairs until the outcome is decided, and give the state after each.
 
-    A plan that is there goes on where it was ended. `whole`: run the most pairs even if it is decided. The last state
+    A plan that exists goes on where it was ended. `whole`: run the most pairs even if it is decided. The last state
     has the outcome. Raises what `open_runner` and `run_pairs` raise; `NotJudged` becomes the last state's failure.
     """
     directory = write_plan(plan, where.comparisons)
@@ -237,7 +237,7 @@ def progress_of(plan: Plan, directory: Path, runs: Sequence[PairRun], failure: s
 
 
 def read_comparison(directory: Path, observations: Observations, *, margin: float | None = None) -> Progress:
-    """Draw a comparison anew from its runs; with another margin for the primary rows, which is marked as not planned.
+    """Draw a comparison again from its runs; with another margin for the primary rows, which is marked as not planned.
     Runs nothing.
 
     Raises `MissingError` if there is none, `ConfigError` for a plan or record that was changed, `NotJudged` for a run

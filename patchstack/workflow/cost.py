@@ -63,7 +63,7 @@ class Subject:
 def open_subject(path: Path, command: Sequence[str] = (), imatrix: Path | None = None) -> Subject:
     """Read the header of a model, a server's command line, and an imatrix.
 
-    Raises `MissingError` and `UsageError`. An architecture whose memory is not known is no error yet.
+    Raises `MissingError` and `UsageError`. An architecture whose memory is not known is not an error yet.
     """
     model = read_model(path)
     options = read_options(command)
@@ -108,7 +108,7 @@ def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
     """Ask `llama-fit-params` of a build how much each device needs. It loads the header alone and takes about a second.
 
     It does not know `-kvu`: it is asked for one slot instead, whose cache is the same, and for compute of one slot.
-    Raises `MissingError` if the program is not there or gives no answer.
+    Raises `MissingError` if the program does not exist or gives no answer.
     """
     program = binaries / "llama-fit-params"
     if not program.is_file():

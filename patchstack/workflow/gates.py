@@ -1,4 +1,4 @@
-"""Gates on programs that are there: one alone, or a suite on a build."""
+"""Gates on programs that exist: one alone, or a suite on a build."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def prepare_suite(
 
 def suite_to_record(suite: Suite, gate: str, because: Sequence[str]) -> Suite:
     """The gates that recording runs: the one itself and those that are evidence. Raises `UsageError` for a gate of a
-    kind that is no evidence."""
+    kind that is not evidence."""
     chosen = suite.only([gate, *because])
     if strangers := [one.name for one in chosen.gates if one.name in because and one.kind not in EVIDENCE]:
         raise SettingsRefused(

@@ -59,11 +59,11 @@ def matrix(
     runners: Mapping[str, str],
 ) -> list[dict[str, str]]:
     """A job for every variant and suite: `variant`, `arch` (empty without CUDA), `platform`, `runner`, `suite` (empty
-    where none was asked for), and `args`, the options of `patchstack build` on a runner without a GPU: there CUDA
+    if none was asked for), and `args`, the options of `patchstack build` on a runner without a GPU: there CUDA
     programs cannot be started, and the proof `runs` is left open.
 
     A variant stands for itself or, `NAME@OS/ARCH`, for itself on another platform; by default there are `cpu` and those
-    that the series are `configured` for. Raises `UsageError` for names that are not there, and too many jobs.
+    that the series are `configured` for. Raises `UsageError` for names that do not exist, and too many jobs.
     """
     wanted = [name for name in dict.fromkeys(variants or (_DEFAULT, *configured)) if name != NOTHING]
     chosen = list(dict.fromkeys(known_suites if "all" in suites else suites)) if suites else [""]

@@ -45,7 +45,7 @@ class Node:
         self.used: list[str] = []
 
     def complaining_to(self, problems: list[str]) -> Node:
-        """The same mapping to be read anew, with another list for complaints."""
+        """The same mapping to be read again, with another list for complaints."""
         return Node(self.node, self.path, self.where, problems)
 
     def complain(self, key: str | None, text: str) -> None:

@@ -26,7 +26,7 @@ SCRATCH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintPolicy:
-    """What the rules hold a series against. The defaults ask nothing that a series of any origin could not give.
+    """What the rules compare a series with. The defaults ask nothing that a series of any origin could not give.
 
     Paths are globs as in `.gitignore`: `allow` names all that a patch may touch, `deny` what none may; `scratch` names
     what none may add (files of the pin are free). `additive` forbids to remove or change a line of the pin. `trailers`
@@ -144,7 +144,7 @@ class Workspace:
         return self.path.parent
 
     def select(self, names: Sequence[str]) -> tuple[SeriesConfig, ...]:
-        """The series of those names, in that order; all for none. Raises `UsageError` for a name that is not there."""
+        """The series of those names, in that order; all for none. Raises `UsageError` for an unknown name."""
         known = {series.name: series for series in self.series}
         unknown = [name for name in names if name not in known]
         if unknown:

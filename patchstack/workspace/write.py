@@ -21,7 +21,7 @@ _WORDS = ("true", "false", "yes", "no", "on", "off", "null")
 def add_series(path: Path, config: SeriesConfig) -> None:
     """Write a series down, into a new workspace file or an existing one, whose comments and order stay.
 
-    Raises `ConfigError` for a file that cannot be used, `UsageError` where it has a series of that name.
+    Raises `ConfigError` for a file that cannot be used, `UsageError` if it has a series of that name.
     """
     from io import StringIO
 

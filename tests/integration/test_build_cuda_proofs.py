@@ -55,7 +55,7 @@ def cuobjdump() -> Cuobjdump:
 
 
 def nvcc(source: str, out: Path, *flags: str) -> Path:
-    """Compile CUDA source as the flags say; skips the test where there is no nvcc that knows sm_121a."""
+    """Compile CUDA source as the flags say; skips the test if there is no nvcc that knows sm_121a."""
     compiler = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
     if compiler is None:
         pytest.skip("no nvcc here")

@@ -1,4 +1,4 @@
-"""The recipes in builders/, built by a real engine: the tools are there, and nothing that a build must not have."""
+"""The recipes in builders/, built by a real engine: the tools exist, and nothing that a build must not have."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ def test_a_volume_that_patchstack_did_not_make_is_not_removed() -> None:
 
 @pytest.mark.parametrize("read", [1, 0])
 def test_who_stops_reading_leaves_nothing_behind(engine: Engine, read: int) -> None:
-    """An engine that is still sending a file does not let go of the container it comes from."""
+    """An engine that is still sending a file does not release the container it comes from."""
     with volume_of(engine) as volume:
         place = engine.place(volume)
         engine.put(volume.name, pack((Entry(path="small", data=b""),)), image=IMAGE)

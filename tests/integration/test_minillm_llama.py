@@ -239,7 +239,7 @@ def test_a_server_that_is_not_ready_says_so_as_there(programs: Programs) -> None
         assert json.loads(asked(port, "/health")[2]) == json.loads(replied("loading")[2])
 
 
-# -- what is behind it -----------------------------------------------------------------------------------------------
+# -- what is after it -----------------------------------------------------------------------------------------------
 
 
 def test_every_name_is_a_link_to_one_program_and_knows_the_build(programs: Programs) -> None:

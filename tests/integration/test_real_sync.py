@@ -1,7 +1,7 @@
 """A real series brought forward over a real llama.cpp clone: it stops where it must, and what comes out holds.
 
 PATCHSTACK_LLAMA_REPO and PATCHSTACK_LLAMA_SERIES as in test_real_series.py; the figures are those of the series of 54
-patches and of upstream's linear history behind its pin, and are held only where the series has 54.
+patches and of upstream's linear history after its pin, and are held only where the series has 54.
 """
 
 from __future__ import annotations

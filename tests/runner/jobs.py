@@ -97,7 +97,7 @@ class Runner:
         needs: Mapping[str, Any] | None = None,
         matrix: Mapping[str, Any] | None = None,
     ) -> Ran | None:
-        """Run a job of a workflow; None where its `if` keeps it from running."""
+        """Run a job of a workflow; None if its `if` keeps it from running."""
         document = load(workflow)
         job = document["jobs"][name]
         called = (document["on"].get("workflow_call") or {}).get("inputs", {}) if inputs is not None else {}
@@ -160,7 +160,7 @@ class Runner:
     def _shell(
         self, name: str, step: dict[str, Any], contexts: dict[str, Any], environment: Mapping[str, str], ran: Ran
     ) -> StepResult:
-        """A step of shell. Its script is what stands in the YAML: nothing is filled in there."""
+        """A step of shell. Its script is what is in the YAML: nothing is filled in there."""
         assert "${{" not in step["run"], step["run"]
         self._count += 1
         place = self.directory / "files" / f"step {self._count}"

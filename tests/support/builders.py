@@ -21,7 +21,7 @@ FIRST_DATE = 1_750_000_000
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What stands at a path, where it is not plain text."""
+    """What is at a path, where it is not plain text."""
 
     content: str | bytes
     mode: int = 0o100644
@@ -110,7 +110,7 @@ class RepoBuilder:
         return self._committed(subject, index.write_tree(self.repo), [head, other])
 
     def pick(self, commit: str, changes: Changes | None = None, subject: str | None = None) -> str:
-        """Commit another commit's files anew, or these changes under its subject."""
+        """Commit another commit's files again, or these changes under its subject."""
         subject = subject or self.git("log", "-1", "--format=%s", commit)
         return self.commit(subject, changes or self._changed_by(commit))
 
@@ -215,7 +215,7 @@ class Fork:
         return next(path for path in self.patches if path.name.startswith(f"{number:04d}"))
 
     def export(self) -> None:
-        """Write the series anew from the fork."""
+        """Write the series again from the fork."""
         for path in self.series.glob("*.patch"):
             path.unlink()
         self.patches = format_patch(self.repo, self.pin, self.ref, self.series)

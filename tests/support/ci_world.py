@@ -102,7 +102,7 @@ def a_product(directory: Path, steps: Iterable[tuple[str, Changes]] | None = Non
 
 
 def a_runner(directory: Path, workspace: Path) -> Runner:
-    """A runner on which patchstack's environment is there already: this one."""
+    """A runner on which patchstack's environment already exists: this one."""
     programs = directory / "programs"
     programs.mkdir(parents=True)
     write_program(programs / "python3", f'exec "{sys.executable}" "$@"')

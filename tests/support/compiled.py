@@ -32,7 +32,7 @@ def program(text: str = f'puts("version: 1 ({KEY})");', *, result: int = 0) -> s
 
 
 def compile_c(source: str, out: Path, *flags: str) -> Path:
-    """Compile and link C source with the machine's compiler; skips the test where there is none."""
+    """Compile and link C source with the machine's compiler; skips the test if there is none."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler here")

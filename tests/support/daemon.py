@@ -7,7 +7,7 @@ import socket
 
 
 def no_engine(place: str, image: str, *, seconds: float = 10.0) -> str:
-    """Say why there is no engine with an image behind a Unix socket; empty if there is one."""
+    """Say why there is no engine with an image after a Unix socket; empty if there is one."""
     request = f"GET /v1.41/images/{image}/json HTTP/1.0\r\nHost: docker\r\n\r\n"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as end:

@@ -48,7 +48,7 @@ def container_engine(spec: str = SPEC) -> ContainerEngine:
 
 @contextlib.contextmanager
 def raw_api() -> Iterator[Any]:
-    """The SDK itself, to see what is there."""
+    """The SDK itself, to see what exists."""
     api = docker.APIClient(base_url=SPEC, version="1.41", timeout=60)
     try:
         yield api
@@ -80,7 +80,7 @@ def load_image(reference: str, *, architecture: str, files: dict[str, bytes]) ->
 
 @contextlib.contextmanager
 def volume_of(engine: Engine, target: str = "/v") -> Iterator[Volume]:
-    """The name of a volume that is not there yet; it is gone afterwards."""
+    """The name of a volume that does not exist yet; it is gone afterwards."""
     volume = Volume(name=f"patchstack-test-{uuid.uuid4().hex}", target=target)
     try:
         yield volume

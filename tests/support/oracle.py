@@ -1,4 +1,4 @@
-"""git itself as the judge: the exact command our apply is held against, in a repository of its own."""
+"""git itself as the judge: the exact command our apply is compared with, in a repository of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON Schemas of the reference, to hold documents against that tests have printed."""
+"""The JSON Schemas of the reference, to compare documents with that tests have printed."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def path_without(directory: Path, *absent: str) -> str:
     """A PATH with every program that there is here, but for some. `directory` is made."""
     directory.mkdir()
     for place in os.environ["PATH"].split(os.pathsep):
-        with contextlib.suppress(OSError):  # a place that is not there, or not for us
+        with contextlib.suppress(OSError):  # a place that does not exist, or is not for us
             for program in os.listdir(place):
                 if program not in absent and not os.path.lexists(directory / program):
                     (directory / program).symlink_to(Path(place, program))

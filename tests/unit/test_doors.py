@@ -266,7 +266,7 @@ def sources() -> dict[str, ast.Module]:
 
 
 def found(door: Door, tree: ast.AST) -> list[int]:
-    """Return the lines in which a module does what is behind a door."""
+    """Return the lines in which a module does what only a door may do."""
     return sorted({getattr(node, "lineno", 0) for node in door.find(tree)})
 
 

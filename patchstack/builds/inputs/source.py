@@ -73,7 +73,7 @@ class Source:
 def series_source(config: SeriesConfig, cache: Cache, *, at: int | str | None = None) -> Source:
     """The tree of a series, or of its patches up to `at`, a number or name (0: the pin), verified on the way.
 
-    Raises what verify raises, `NotHeldError` where a patch on the way does not apply, `ConfigError` for a number or
+    Raises what verify raises, `NotHeldError` if a patch on the way does not apply, `ConfigError` for a number or
     name that no patch has.
     """
     proven = prove_and_keep(config, cache)

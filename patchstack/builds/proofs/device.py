@@ -113,7 +113,7 @@ def count_fp4(sass: bytes) -> dict[str, int]:
 
 
 def _ask(disassembler: Disassembler, options: tuple[str, ...], file: Path) -> str:
-    """What cuobjdump prints; nothing where it says that there is no device code."""
+    """What cuobjdump prints; nothing if it says that there is no device code."""
     if not file.name.isprintable():
         # Entries are named after their file, so such a name could write lines of its own.
         raise Undumped("has a name that does not print")

@@ -45,7 +45,7 @@ class Elf:
     """An ELF file. `machine` is the ABI's name for it (`EM_X86_64`), or `machine 4711` for one without; `bits` 32 or
     64. `program`: it can be started (a library cannot). `sections` are the names of those that have content in the
     file; None if there is no section table (`strip --strip-section-headers`). `search_path` holds the entries of
-    RPATH and RUNPATH as they are there, `needed` the libraries it names. `build_id` is where the linker's build id is
+    RPATH and RUNPATH as written, `needed` the libraries it names. `build_id` is where the linker's build id is
     in the file: offset and length in bytes; None if it has none."""
 
     machine: str

@@ -210,7 +210,7 @@ def _against_locks(documents: list[Report]) -> list[Annotation]:
 
 
 def _outputs(inputs: Inputs, documents: list[Report], code: int) -> dict[str, str]:
-    """What later steps may want to know; of one document, empty where there are several. A series that was compared
+    """What later steps may want to know; of one document, empty if there are several. A series that was compared
     with nothing does not hold, even where that was asked for."""
     from patchstack.builds.record.record import BuildDocument
     from patchstack.cli.ci.inputs import Command
@@ -305,7 +305,7 @@ def _ground(root: Path, workspace: Path) -> Checkout:
 
 
 def _directories(workspace: Path) -> Mapping[str, Path]:
-    """Where the series' patches are; nothing where the workspace cannot be used: the command itself says why."""
+    """Where the series' patches are; nothing if the workspace cannot be used: the command itself says why."""
     from patchstack.workspace import read_workspace
 
     try:
@@ -323,7 +323,7 @@ def _temporary() -> Path:
 
 
 def _file(name: str) -> Path:
-    """A file that the runner reads. Raises `MissingError` where there is no runner."""
+    """A file that the runner reads. Raises `MissingError` if there is no runner."""
     path = os.environ.get(name)
     if not path:
         raise NoRunner(

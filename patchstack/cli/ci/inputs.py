@@ -98,7 +98,7 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
 
 
 def read_event(environment: Mapping[str, str]) -> Event:
-    """The event as the runner tells it. Raises `UsageError` where its file cannot be read."""
+    """The event as the runner tells it. Raises `UsageError` if its file cannot be read."""
     payload: Any = {}
     if path := environment.get("GITHUB_EVENT_PATH"):
         try:

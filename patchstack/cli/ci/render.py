@@ -85,7 +85,7 @@ def comment_body_command(
         str, typer.Option(metavar="RESULT", help="What became of the job that compiled: success, failure, skipped, …")
     ] = "",
 ) -> None:
-    """What canary found as the body of the one issue that tells it, behind a hidden marker."""
+    """What canary found as the body of the one issue that tells it, after a hidden marker."""
     from patchstack.report.canary_issue import canary_issue
 
     issue = canary_issue(given(files), name, run=run, compiled=compiled)
@@ -105,7 +105,7 @@ def write_issue(directory: Path, issue: Issue) -> None:
 
 
 def given(files: Sequence[Path] | None) -> list[Report]:
-    """The documents of files, or of stdin. Raises `UsageError` where there is none."""
+    """The documents of files, or of stdin. Raises `UsageError` if none exists."""
     from patchstack.report.documents.read import read_documents
 
     documents: list[Report] = []

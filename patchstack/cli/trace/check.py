@@ -9,7 +9,7 @@ from patchstack.verdict import exit_code
 
 
 def check_command(logs: LogsArgument, everything: AllOption = False, json: JsonOption = False) -> None:
-    """Hold sums against totals, counters against histograms, and lines against the summary. A contradiction is named
+    """Compare sums with totals, counters against histograms, and lines against the summary. A contradiction is named
     with both sides. Exits with 0 if all agree, 1 for a contradiction, 4 if the log does not show it all."""
     from patchstack.report.documents.trace import trace_document
     from patchstack.report.trace import print_checks

@@ -299,7 +299,7 @@ def carrier(connection: Connection, image: str, volume: str, doing: str) -> Iter
 def archive(api: Any, name: str, path: str, chunk_size: int) -> Iterator[Iterator[bytes]]:
     """A file or directory of a container as a tar stream, in blocks. Raises `docker.errors.NotFound` where it is not.
 
-    Not the SDK's `get_archive`: that gives no way to hang up, and an engine that is still sending does not let go of
+    Not the SDK's `get_archive`: that gives no way to hang up, and an engine that is still sending does not release
     the container, which could then never be removed.
     """
     url = f"{api.base_url}/v{api.api_version}/containers/{name}/archive"

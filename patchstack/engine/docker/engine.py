@@ -153,7 +153,7 @@ class ContainerEngine:
                 yield block
 
     def _make(self, volume: str, image: str | None, doing: str) -> None:
-        """Make a volume where it does not exist, for the user that jobs run as."""
+        """Make a volume if it does not exist, for the user that jobs run as."""
         connection = self._connected()
         with connection.faults.translated(doing):
             try:

@@ -51,7 +51,7 @@ class Faults:
         self.answered = False
 
     def last_words(self) -> str:
-        """The last line of what the connection's own program had to say, empty where it was content."""
+        """The last line of what the connection's own program had to say, empty if it was content."""
         return _last(self._complaint())
 
     @contextmanager

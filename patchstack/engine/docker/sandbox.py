@@ -27,7 +27,7 @@ _KEPT_FROM = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/boot", "/va
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What the sandbox needs to know of where it will be: the image's id and environment, the engine's number of CPUs
-    and the path of its socket, None where it is not known."""
+    and the path of its socket, None if it is not known."""
 
     image: str
     image_env: Mapping[str, str]
@@ -112,7 +112,7 @@ def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside:
         "Cmd": [nonce, job.workdir or HOME, dropped, *job.argv],
         "Env": [f"{name}={value}" for name, value in ({"HOME": HOME} | dict(job.env)).items()],
         "User": f"{OWNER}:{OWNER}",
-        "WorkingDir": "/",  # the engine would make it where it does not exist, and as root
+        "WorkingDir": "/",  # the engine would make it if it does not exist, and as root
         **network,
         "Healthcheck": {"Test": ["NONE"]},
         "Labels": {JOB_LABEL: job.what, OWNER_LABEL: owner},

@@ -92,7 +92,7 @@ class HostEngine:
         )
 
     def run(self, job: Job, output: Output) -> Outcome:
-        """As the protocol says; raises `MissingError` where the program or a path is not here."""
+        """As the protocol says; raises `MissingError` if the program or a path is not here."""
         self._prepare(job)
         with _home(self._homes) as home:
             return run_job(job, _environment(job, home), output)

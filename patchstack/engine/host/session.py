@@ -170,7 +170,7 @@ def _start(job: Job, environment: Mapping[str, str], lifeline: int, output: int,
 
 
 def _pump(child: Child, source: int, output: Output, deadline: float | None) -> bool:
-    """Hand on the output until the job is over; False where it took longer than it may."""
+    """Hand on the output until the job is over; False if it took longer than it may."""
     while not _over(child):
         left = 0.1 if deadline is None else min(0.1, deadline - time.monotonic())
         if left <= 0:

@@ -125,7 +125,7 @@ def compared(names: Sequence[str], reference: CaseList) -> Coverage:
 def read_case_list(path: Path) -> CaseList:
     """A file with a full name a line; blank lines and lines that start with `#` are left out.
 
-    Raises `MissingError` where it cannot be read, `ConfigError` for one that has no cases.
+    Raises `MissingError` if it cannot be read, `ConfigError` for one that has no cases.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -151,7 +151,7 @@ def is_digest(text: str) -> bool:
 
 
 def op_problem(name: str) -> str | None:
-    """Why a name cannot be an operator's or a case's; None where it can."""
+    """Why a name cannot be an operator's or a case's; None if it can."""
     if not name.strip() or name != name.strip():
         return f"{name!r} is no operator"
     if "(" not in name and "," in name:

@@ -7,7 +7,7 @@
       must: recurrent rollback checkpoint restored successfully
       must_not: [NaN, "fallback"]
 
-An exit code alone is no check: a program that skipped everything exits 0 too. So what it must print is asked for.
+An exit code alone is not a check: a program that skipped everything exits 0 too. So what it must print is asked for.
 A line that is not there may have been lost (see `sentinel`): where no sentinel is known, the program is run again, and
 the line counts as missing only where it is missing each time.
 """
@@ -159,7 +159,7 @@ def _passed(settings: CommandSettings, seen: Observation, attempts: tuple[Attemp
 
 
 def _contradiction(settings: CommandSettings, seen: Observation) -> str | None:
-    """What a run shows that must not be; None where nothing is."""
+    """What a run shows that must not be; None if nothing is."""
     if seen.code != settings.exit:
         fault = _fault(settings, seen) or Fault(by_build=True, reason="it exited with 0")
         told = cause_of_crash(seen) if crashed(seen.code) else fault.reason

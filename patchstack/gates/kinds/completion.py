@@ -16,7 +16,7 @@ give (`same_as`), or both. That on equals off is asked for only where a referenc
         graphs: {env: {LLAMA_MOE_FORCE_GRAPHS: 1}, same_as: plain}
 
 Where a transcript changed, `kl` says how far the model is from what it was: see `changed`. With `parallel: N` the
-transcripts of N requests at once are held against that of one alone: see `parallel_greedy`.
+transcripts of N requests at once are compared with that of one alone: see `parallel_greedy`.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class StateRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateVerdict:
-    """What one state comes to. `actual` is its digest (of the kind of its reference), where it has one transcript;
+    """What one state comes to. `actual` is its digest (of the kind of its reference), if it has one transcript;
     `changed`: it is not the reference's."""
 
     verdict: Verdict
@@ -263,7 +263,7 @@ def run(settings: CompletionSettings, runner: Observer) -> Judgement:
 
 
 def _changed(settings: CompletionSettings, seen: Sequence[StateRuns]) -> list[Changed]:
-    """The states whose transcript is another one, each with what it was held against."""
+    """The states whose transcript is a different one, each with what it was compared with."""
     by_name = {state.name: state for state in settings.states}
     own = settings.prompting.env
     found = []
@@ -282,7 +282,7 @@ def _changed(settings: CompletionSettings, seen: Sequence[StateRuns]) -> list[Ch
 
 
 def gives(settings: CompletionSettings, state: TranscriptState, runner: Observer) -> str | None:
-    """Why a build is not the one that a state's reference is of; None where it gives that transcript."""
+    """Why a build is not the one that a state's reference is of; None if it gives that transcript."""
     if state.expect is None:
         return None
     tried = runner.observe(
@@ -334,7 +334,7 @@ def _observed(settings: CompletionSettings, state: TranscriptState, runner: Obse
 
 
 def _decoded(seen: Observation) -> int | None:
-    """How many tokens were decoded after the first, as the tool's own counters say; None where they do not."""
+    """How many tokens were decoded after the first, as the tool's own counters say; None if they do not."""
     counts = [int(found.group(1)) for line in lines_of(seen.stderr) if (found := _DECODED.search(line))]
     return counts[-1] if counts else None
 
@@ -384,7 +384,7 @@ def judgement_of_states(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement
 
 
 def verdict_of_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, compared: bool) -> StateVerdict:
-    """The verdict of one state. `other` is the state it is compared with; `compared`: another one is compared with it,
+    """The verdict of one state. `other` is the state it is compared with; `compared`: some state is compared with it,
     and so it needs no reference of its own."""
     state, observations = seen.state, seen.observations
     faults = [fault.reason for one in observations if (fault := fault_of(one, pinned=pinned)) is not None]
@@ -418,7 +418,7 @@ def verdict_of_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, 
 
 
 def parted(seen: StateRuns, all_seen: Sequence[StateRuns]) -> Parted | None:
-    """From what a state's one transcript differs, its reference first; None where it differs from nothing."""
+    """From what a state's one transcript differs, its reference first; None if it differs from nothing."""
     transcript, state = _sole(seen), seen.state
     if transcript is None:
         return None
@@ -430,7 +430,7 @@ def parted(seen: StateRuns, all_seen: Sequence[StateRuns]) -> Parted | None:
 
 
 def _sole(seen: StateRuns) -> bytes | None:
-    """The one transcript of a state; None where it has none, or several."""
+    """The one transcript of a state; None if it has none, or several."""
     found = {one.stdout for one in seen.observations if one.code == 0}
     return next(iter(found)) if len(found) == 1 else None
 

@@ -116,7 +116,7 @@ def judgement_of_contexts(all_settings: Sequence[kl.KlSettings], checked: Sequen
 
 def growth(checked: Sequence[kl.Checked]) -> str | None:
     """Words for a mean divergence that grows with every step of the context, by more than its errors in all; None
-    where it does not, or was not measured at three contexts or more."""
+    if it does not, or was not measured at three contexts or more."""
     found = [(one.measured.context, one.measured.statistics) for one in checked]
     known = [(context, one.mean, one.mean_error) for context, one in found if one is not None and one.finite]
     if len(known) < 3 or any(later[1] <= former[1] for former, later in pairwise(known)):

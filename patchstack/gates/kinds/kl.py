@@ -234,7 +234,7 @@ def measured_by(values: Values, base: Side, test: Side, *, context: int) -> KlSe
 
 
 def args_problem(args: tuple[str, ...]) -> str | None:
-    """Why arguments cannot be added to those of the gate; None where they can."""
+    """Why arguments cannot be added to those of the gate; None if they can."""
     own = [text for text in args if text.partition("=")[0] in _OURS]
     return f"{', '.join(own)}: the gate sets it" if own else None
 
@@ -327,7 +327,7 @@ def calibrated(noise: Statistics, factor: float, positions: int) -> Limits:
 
 
 def too_noisy(noise: Statistics, limits: Limits) -> str | None:
-    """Why nothing can be told from a comparison on this machine; None where it can."""
+    """Why nothing can be told from a comparison on this machine; None if it can."""
     if noise.finite and noise.mean < limits.mean and noise.same_top >= limits.same_top:
         return None
     return f"the base differs from itself by as much as is asked about: {figures(noise)}"
@@ -368,7 +368,7 @@ def details(settings: KlSettings, checked: Checked) -> dict[str, Json]:
 
 
 def _document(found: Statistics | None) -> Json:
-    """Statistics as JSON, which has no words for what is no number: those are texts."""
+    """Statistics as JSON, which has no words for what is not a number: those are texts."""
     if found is None:
         return None
     values = asdict(found)

@@ -1,7 +1,7 @@
 """Greedy requests at once against one alone, by token.
 
 Requests at once share batches, and sums in another order can turn a near tie: a difference alone proves nothing (it was
-seen on CPUs too). Equal is PASS. Where they differ, the first difference is held against a control: the same requests
+seen on CPUs too). Equal is PASS. Where they differ, the first difference is compared with a control: the same requests
 at once, to another fresh server. How much the control's margins between the two best tokens moved is the noise of this
 machine under this load; a difference that takes no more than that is PASS, and one that takes more is INVALID: it may
 be the build's or the batch's doing, and this gate cannot tell.
@@ -174,7 +174,7 @@ def verdict_of_parallel(seen: ParallelRuns) -> tuple[Verdict, str, dict[str, Jso
 
 
 def part(expected: SlotAnswer, actual: SlotAnswer) -> Parting | None:
-    """Where an answer parts from another; None where they are of the same tokens."""
+    """Where an answer parts from another; None if they are of the same tokens."""
     for position, (one, other) in enumerate(zip_longest(expected.steps, actual.steps)):
         if one is None or other is None:
             return Parting(
@@ -197,7 +197,7 @@ def part(expected: SlotAnswer, actual: SlotAnswer) -> Parting | None:
 
 def noise_between(one: SlotAnswer, other: SlotAnswer) -> float:
     """By how much the margins of two answers differ at most, in nats, up to and with their first different token. A
-    jump that is no turned tie says nothing of noise and is left out."""
+    jump that is not a turned tie says nothing of noise and is left out."""
     found = 0.0
     for mine, theirs in zip(one.steps, other.steps, strict=False):
         shift = _shift(mine, theirs)

@@ -3,14 +3,14 @@
 A test that never failed proves nothing. The test program is run from two builds: the one at hand, and one of the same
 series with the test and without the code (`without`: its key, or the directory of its programs). Red must be the
 test's own failure: the exit code of one, and the words of one. A program that is missing, cannot start, or crashes
-otherwise is no failed test; nor is a run of no tests a passed one.
+otherwise is not a failed test; nor is a run of no tests a passed one.
 
     - name: shape-trace
       kind: red-green
       program: test-cuda-mmq-shape-trace
       without: ../no-trace/bin
       red: 'FAILED|GGML_ASSERT'
-      green: '(\\d+) tests passed'      # a group, where there is one, is the number of tests, and must not be 0
+      green: '(\\d+) tests passed'      # a group, if there is one, is the number of tests, and must not be 0
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def settings_of(values: Values) -> RedGreenSettings:
 
 def run(settings: RedGreenSettings, runner: Observer, *, without: Observer | None = None) -> Judgement:
     """Run the test with the code and without, and judge. `without` is a runner of the programs without the code; it is
-    made beside the one at hand where none is given."""
+    made beside the one at hand if none is given."""
     if without is not None:
         return _run(settings, runner, without)
     try:

@@ -75,7 +75,7 @@ _AGAIN = 3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackSettings:
     """`program` is the test program, and `says` a pattern of the line by which it tells of success. `speculative` are
-    the arguments that make the server speculate, `draft` the model that drafts, where it is another one. `margin` as
+    the arguments that make the server speculate, `draft` the model that drafts, if it is another file. `margin` as
     for `tokens`. What is None, or empty, is not checked."""
 
     program: Program | None = None

@@ -1,7 +1,7 @@
 """Gate kind `routes`: a switch changes the route that it claims to change, by counts of the traces.
 
 `engaged` sees that a switch leaves a line. Whether the calls go where they should is another matter: a route can be
-taken once in a warm-up and never again. Here the traces of both runs are counted, and held against expectations as
+taken once in a warm-up and never again. Here the traces of both runs are counted, and compared with expectations as
 `patchstack trace read --expect` has them. What a trace with a limit did not keep, and records that contradict their
 summary, are INVALID, never a count.
 

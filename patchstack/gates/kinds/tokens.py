@@ -70,7 +70,7 @@ class TokensState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensSettings:
     """`repeats` is how often one server is asked the same, `runs` how many servers are asked. `probabilities` is how
-    many candidates the server names for each token. A difference where the two tokens are no further apart than
+    many candidates the server names for each token. A difference where the two tokens are not further apart than
     `margin` in probability is INVALID instead of FAIL; never PASS. `measure` is how the model is measured where ids
     changed."""
 
@@ -240,7 +240,7 @@ def run(settings: TokensSettings, runner: Observer) -> Judgement:
 def _changed(
     settings: TokensSettings, findings: Sequence[StateFinding], asked: Mapping[str, ServerAnswers]
 ) -> list[Changed]:
-    """The states whose ids are others, each with what it was held against."""
+    """The states whose ids are others, each with what it was compared with."""
     own = settings.prompting.env
     envs = {state.name: as_environment(own, state.env) for state in settings.states}
     found = []
@@ -257,7 +257,7 @@ def _changed(
 
 
 def gives(settings: TokensSettings, state: TokensState, runner: Observer) -> str | None:
-    """Why a build is not the one that a state's reference is of; None where it gives those ids."""
+    """Why a build is not the one that a state's reference is of; None if it gives those ids."""
     if state.reference is None:
         return None
     asked = ask_servers(

@@ -35,7 +35,7 @@ Judged = tuple[Gate, Judgement]
 def allowed(gate: Judged, replaced: Sequence[RecordedReference], because: Sequence[Judged], runner: Observer) -> str:
     """What shows, for every reference that is replaced, that the model is still the same; in words.
 
-    Raises `NotHeldError` with the reasons where nothing does.
+    Raises `NotHeldError` with the reasons if nothing does.
     """
     runner = runner.within(replace(runner.context, gpu=gate[0].gpu))
     shows: list[str] = []
@@ -75,7 +75,7 @@ def _own(judgement: Judgement, state: str) -> list[Any]:
 
 
 def _problem(gate: Gate, state: str, because: Judged, runner: Observer) -> str | None:
-    """Why a gate does not show that the model of a state is the same; None where it does."""
+    """Why a gate does not show that the model of a state is the same; None if it does."""
     other, judgement = because
     if other.name == gate.name:
         return "a gate is no evidence for itself"

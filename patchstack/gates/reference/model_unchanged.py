@@ -7,7 +7,7 @@ model is to be measured where one is not its reference's:
 
 Both sides run the gate's model, on the path and with the switches of the state that changed. The base is made by the
 build that the reference is of: `build` (`gate record` writes it), or in `accept` the accepted prefix. That build must
-give the reference's transcript, else it is no base. A state that is not as another one is measured against that one, on
+give the reference's transcript, else it is not a base. A state that differs from another is measured against it, on
 the same build. With `base`, a model, and no build, the base is that model: a figure to look at, and no evidence.
 The verdict of the gate stays what it is.
 """
@@ -37,7 +37,7 @@ NO_BASE = "there is no build to compare with: kl: has no build, which gate recor
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
     """How a model is measured: text, shape, limits and arguments as in the gate `kl`; the environments of its sides
-    are those of the states. `build` makes the base, `base` is its model, where it is another one."""
+    are those of the states. `build` makes the base, `base` is its model, where it is a different one."""
 
     kl: kl.KlSettings
     build: str | None = None
@@ -46,7 +46,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """A state whose transcript changed, with its whole environment. It was held against the state `other`, or against
+    """A state whose transcript changed, with its whole environment. It was compared with the state `other`, or against
     its reference: then `gives` says why a build is not the one that the reference is of (None: it is)."""
 
     state: str

@@ -33,7 +33,7 @@ class RecordedReference:
 def references(kind: str, judgement: Judgement) -> tuple[RecordedReference, ...]:
     """What a judgement gives as references.
 
-    Raises `UsageError` for a kind that has none, `NotHeldError` where the gate did not give an answer to take.
+    Raises `UsageError` for a kind that has none, `NotHeldError` if the gate did not give an answer to take.
     """
     details: Mapping[str, Any] = judgement.details
     match kind:
@@ -66,7 +66,7 @@ def state_of(reference: RecordedReference) -> str:
 
 def base_of(settings: object, build: str | None) -> RecordedReference | None:
     """The build that the next change is measured against, for a gate that says how to (`kl`): the one that gives the
-    references now. None for a gate that does not, and for programs that are no stored build."""
+    references now. None for a gate that does not, and for programs that are not of a stored build."""
     if (
         build is None
         or not isinstance(settings, completion.CompletionSettings | tokens.TokensSettings)
@@ -77,9 +77,9 @@ def base_of(settings: object, build: str | None) -> RecordedReference | None:
 
 
 def write_references(path: Path, suite: str, gate: str, found: Sequence[RecordedReference], note: str) -> None:
-    """Write references into a workspace file, with a note as a comment behind each. All else stays as it is.
+    """Write references into a workspace file, with a note as a comment after each. All else stays as it is.
 
-    Raises `ConfigError` where the file has no such gate any more.
+    Raises `ConfigError` if the file has no such gate any more.
     """
     from io import StringIO
 
@@ -103,7 +103,7 @@ def write_references(path: Path, suite: str, gate: str, found: Sequence[Recorded
             node = node[key]
             node.fa.set_block_style()
         node[one.keys[-1]] = one.new
-        if one.keys[0] != "kl":  # why stands beside the reference itself
+        if one.keys[0] != "kl":  # why is beside the reference itself
             node.yaml_add_eol_comment(" ".join(note.split()), key=one.keys[-1])
     out = StringIO()
     yaml = YAML()

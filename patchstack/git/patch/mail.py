@@ -14,7 +14,7 @@ _PATCH_TAG = re.compile(r"\s*\[[^\]]*\bPATCH\b[^\]]*\]\s*", re.IGNORECASE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchMail:
     """The head of a patch file. `commit` is the id in its `From` line (None for none or zeros); `subject` is the
-    commit's subject without `[PATCH n/m]`, empty where the file has no mail head."""
+    commit's subject without `[PATCH n/m]`, empty if the file has no mail head."""
 
     commit: str | None
     subject: str

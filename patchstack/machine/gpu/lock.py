@@ -145,7 +145,7 @@ def look(
 
 
 def let_go_of(ask: Ask, holder: Holder) -> bool:
-    """Make a lock free that somebody else holds, or held; False where it is no longer as it was seen."""
+    """Make a lock free that somebody else holds, or held; False if it is no longer as it was seen."""
     return _change(ask, holder.place, holder.digest, free_line(holder.owner), "") is not None
 
 
@@ -302,7 +302,7 @@ class Held:
         return True
 
     def _live(self) -> None:
-        """Write a sign of life until the lock is let go of."""
+        """Write a sign of life until the lock is released."""
         good = time.monotonic()
         while not self._ended.wait(self._beat):
             try:

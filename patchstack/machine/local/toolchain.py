@@ -26,7 +26,7 @@ _TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A program. `version` is what it says of itself (`13.0.88`), empty where it says nothing; `found_by` is what led
+    """A program. `version` is what it says of itself (`13.0.88`), empty if it says nothing; `found_by` is what led
     to it: `CUDACXX`, `PATH`, a directory, or a Python package."""
 
     name: str
@@ -35,7 +35,7 @@ class Tool:
     found_by: str
 
     def at_least(self, *wanted: int) -> bool:
-        """Whether its version is that one or a newer one; False where it is not known."""
+        """Whether its version is that one or a newer one; False if it is not known."""
         numbers = tuple(int(number) for number in re.findall(r"\d+", self.version))
         return bool(numbers) and numbers >= wanted
 

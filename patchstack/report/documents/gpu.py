@@ -57,7 +57,7 @@ class CheckEntry(Part, frozen=True, kw_only=True):
 
 
 class PreflightEntry(Part, frozen=True, kw_only=True):
-    """All checks. The verdict is PASS or INVALID: an unfit machine is no failure of a build. `waited` is in seconds."""
+    """All checks. The verdict is PASS or INVALID: an unfit machine does not fail a build. `waited` is in seconds."""
 
     verdict: str
     reason: str

@@ -96,7 +96,7 @@ class WorkTreeOf:
         return self.repository / found.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
 
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
-        """Make the branch where it does not exist yet, and the work tree; both or none."""
+        """Make the branch if it does not exist yet, and the work tree; both or none."""
         ref = f"refs/heads/{branch}"
         ours = not git.read(self.repository, "show-ref", "--verify", "--quiet", ref).ok
         if ours:

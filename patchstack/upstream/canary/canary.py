@@ -46,7 +46,7 @@ class Question:
 def ask(objects: Objects, series: Series, range_: UpstreamRange, upstream: str, question: Question) -> Canary:
     """Put a series onto upstream's tip in memory, and say of every patch what becomes of it. Writes nothing.
 
-    Raises `MissingObject` where the content of a touched file is not to be had.
+    Raises `MissingObject` if the content of a touched file is not available.
     """
     with StrictChain(objects, series.patches) as chain:
         fetch_ahead(objects, chain, range_, all_commits=question.blame or question.search or question.timeline)
@@ -155,7 +155,7 @@ class _Rows:
         )
 
     def _remains(self, index: int, found: Diagnosis | None, like: Likeness | None) -> tuple[str, ...] | None:
-        """The hunks that upstream has not taken of a patch that fails; None where it has taken nothing that tells."""
+        """The hunks that upstream has not taken of a patch that fails; None if it has taken nothing that tells."""
         if found is None or not self._range.commits or not self._diagnoser.own.applies(index):
             return None
         if like is not None and like.how in _IN_THE_TREE:

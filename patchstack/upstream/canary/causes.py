@@ -19,11 +19,11 @@ from patchstack.upstream.merge.text import is_binary, myers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One reason against a patch. `fault` is a word of `patchstack.git.apply.Fault`; `path` is empty where none is
+    """One reason against a patch. `fault` is a word of `patchstack.git.apply.Fault`; `path` is empty if none is
     known.
 
-    `diff` and `hunk` (counted from 0) tell the hunk that does not fit; `hunk` is None for a file that is not there, or
-    that is there and should not be. `line` is the 1-based line of the patch file that it is about, None if not known.
+    `diff` and `hunk` (counted from 0) tell the hunk that does not fit; `hunk` is None for a missing file, or
+    that exists and should not be. `line` is the 1-based line of the patch file that it is about, None if not known.
     """
 
     fault: str
@@ -88,7 +88,7 @@ def _of_file(standing: Standing, diff: FileDiff, data: bytes) -> list[Reason]:
         alone = apply_hunks(lines, (hunk,))
         if isinstance(alone, Misfit):
             found.append(misplaced(replace(alone, number=number)))
-    if not found:  # each fits alone, but not behind the others: the one that git stumbles over
+    if not found:  # each fits alone, but not after the others: the one that git stumbles over
         stumbled = apply_hunks(lines, diff.hunks)
         assert isinstance(stumbled, Misfit)
         found.append(misplaced(stumbled))
@@ -111,14 +111,14 @@ class Culprits:
 
     @property
     def entries(self) -> Sequence[Sequence[Entry | None]]:
-        """What stands at the touched paths at the pin (first) and at every commit behind it."""
+        """What is at the touched paths at the pin (first) and at every commit behind it."""
         if self._steps is None:
             trees = [self._range.pin.tree, *(commit.tree for commit in self._range.commits)]
             self._steps = [self._touched.entries(tree) for tree in trees]
         return self._steps
 
     def versions(self, path: bytes) -> list[_Version]:
-        """What stood at a path: at the pin (index -1), and at every commit that changed it."""
+        """What was at a path: at the pin (index -1), and at every commit that changed it."""
         place = self._touched.place[path]
         found: list[_Version] = []
         for index, entries in enumerate(self.entries, -1):
@@ -170,7 +170,7 @@ class Culprits:
         return known
 
     def _text(self, path: bytes, entry: Entry | None) -> bytes:
-        """What stands at a path, every line with a newline; nothing for what is no text."""
+        """What is at a path, every line with a newline; nothing for what is not a text."""
         if entry is None or entry[0] not in (FILE, EXECUTABLE):
             return b""
         data = self._objects.blob(entry[1], path.decode("utf-8", "replace"))

@@ -24,7 +24,7 @@ from patchstack.upstream.merge.series import Carrier, Verdicts, Way
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """What is wrong with one patch on one tree. `causes` are the patches a cascade goes back to, by index, the one that
-    stands in most places first; `also` those before it that fail and whose lines it needs as well, where it is none.
+    is in most places first; `also` those before it that fail and whose lines it needs as well, where it is none.
     """
 
     state: State
@@ -97,7 +97,7 @@ class Diagnoser:
         return {path: entry for path, (_, entry) in self.moved(tree).items()}
 
     def moved(self, tree: str) -> Mapping[bytes, tuple[bytes, Entry]]:
-        """Where the files went that the series touches and a tree of upstream has no more, and what stands there."""
+        """Where the files went that the series touches and a tree of upstream no longer has, and what stands there."""
         found = self._moved.get(tree)
         if found is None:
             found = self._moved[tree] = {}
@@ -140,7 +140,7 @@ class Diagnoser:
     def _only_falls_with(
         self, tree: str, index: int, reasons: Sequence[Reason], owners: Sequence[frozenset[int]]
     ) -> bool:
-        """Whether the patch would do but for those it stands on: its own change merges three-way onto upstream; or all
+        """Whether the patch would do but for those it is on: its own change merges three-way onto upstream; or all
         places that do not fit are theirs, and with them laid in it merges, or upstream changed nothing there."""
         if all(owners) and (
             self.merges_laid(tree, index) or not any(self._edits_in(tree, index, reason) for reason in reasons)
@@ -195,7 +195,7 @@ class Diagnoser:
         return tuple(sorted(roots, key=lambda cause: (-roots[cause], -cause)))
 
     def collides(self, culprits: Culprits, tip: str, index: int) -> tuple[UpstreamCommit, ...]:
-        """The upstream commits in whose lines a patch runs on the tip's tree; those that stand in most of its places
+        """The upstream commits in whose lines a patch runs on the tip's tree; those that are in most of its places
         first."""
         found: Counter[int] = Counter()
         commits: dict[int, UpstreamCommit] = {}

@@ -22,7 +22,7 @@ def blame_strict(diagnoser: Diagnoser, range_: UpstreamRange, patches: tuple[Pat
     """For every patch the first commit at which it fails in a chain of strict applies, failing patches left out.
 
     A patch that fails, applies again and fails again counts from the first time. An anchored patch counts as failing
-    where it does not merge from its blob. None for a patch that does not apply to the pin: upstream did not break it.
+    if it does not merge from its blob. None for a patch that does not apply to the pin: upstream did not break it.
     """
 
     def broken(commit: UpstreamCommit, index: int, together: tuple[UpstreamCommit, ...]) -> Broken:
@@ -116,7 +116,7 @@ class _Together:
 
     def needed(self, commit: UpstreamCommit, indices: Sequence[int]) -> dict[int, tuple[UpstreamCommit, ...]]:
         """For patches that fail from a commit on, the earlier commits that it takes as well, oldest first; nothing for
-        a patch that the commit breaks alone, or if the commit itself stands on earlier ones and cannot be told apart.
+        a patch that the commit breaks alone, or if the commit itself is on earlier ones and cannot be told apart.
         """
         if commit.index == 0:
             return {}
@@ -138,7 +138,7 @@ class _Together:
                 else:
                     fine = middle
             if fine >= 0 and self._failing(self._range.commits[fine].tree, chosen) is None:
-                return ()  # the chosen ones merge only behind that commit: it is their ground
+                return ()  # the chosen ones merge only after that commit: it is their ground
             chosen.insert(0, self._range.commits[fails])
             failing = self._failing(self._range.pin.tree, chosen)
             if failing is None:

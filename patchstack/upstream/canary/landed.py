@@ -129,8 +129,8 @@ class Landing:
         return found
 
     def _shared(self, mine: ChangedLines, commit: UpstreamCommit) -> int:
-        """How many lines both change; 0 where they are too few to tell: a commit adds no line that is not in its files
-        then, and takes none away that was not there before."""
+        """How many lines both change; 0 if they are too few to tell: a commit adds no line that is not in its files
+        then, and takes none away that did not exist before."""
         changed = self._culprits.changed(commit).items()
         before, after = (
             frozenset().union(*(self._standing(path, sides[at]) for path, sides in changed)) for at in (0, 1)
@@ -146,7 +146,7 @@ class Landing:
         return sum((mine & self._lines[commit.index]).values())
 
     def _standing(self, path: bytes, entry: Entry | None) -> frozenset[bytes]:
-        """The lines of the series that stand in a file of upstream."""
+        """The lines of the series that are in a file of upstream."""
         oid = entry[1] if entry is not None else ""
         if oid not in self._theirs:
             if self._every is None:

@@ -13,14 +13,14 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The owner of every line of a text, and of every joint before, between and behind them: who last removed lines
+    """The owner of every line of a text, and of every joint before, between and after them: who last removed lines
     there, or made a neighbour. `NOBODY` for what was there from the beginning."""
 
     lines: tuple[int, ...]
     joints: tuple[int, ...]
 
     def within(self, start: int, end: int) -> frozenset[int]:
-        """The owners of some lines and of the joints between them; of the joint alone where there are no lines."""
+        """The owners of some lines and of the joints between them; of the joint alone if there are no lines."""
         joints = self.joints[start + 1 : end] if end > start else self.joints[start : start + 1]
         return frozenset((*self.lines[start:end], *joints)) - {NOBODY}
 
@@ -73,7 +73,7 @@ class Ownership:
         return found.within(start, end) if found is not None else frozenset()
 
     def _versions(self, path: bytes) -> list[tuple[int, Owned]]:
-        """The owners behind every patch that changes a path."""
+        """The owners after every patch that changes a path."""
         known = self._owned.get(path)
         if known is None:
             known = self._owned[path] = []

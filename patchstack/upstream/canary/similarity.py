@@ -13,7 +13,7 @@ from patchstack.upstream.merge.edits import Lines, compare
 from patchstack.upstream.merge.histogram import Edit
 from patchstack.upstream.merge.text import myers
 
-# What `git diff --diff-algorithm` can write, as far as libgit2 knows it. Both sides are compared anew: how the patch
+# What `git diff --diff-algorithm` can write, as far as libgit2 knows it. Both sides are compared again: how the patch
 # file was written does not matter.
 _ALGORITHMS = (
     DiffOption.NORMAL,
@@ -40,7 +40,7 @@ def patch_ids(changes: Sequence[Change]) -> set[str]:
 
 
 def growth(changes: Iterable[Change]) -> dict[bytes, tuple[int, int]]:
-    """By how many lines, and by how many bytes that are no blanks, each text grows: what two changes of one patch-id
+    """By how many lines, and by how many bytes that are not blanks, each text grows: what two changes of one patch-id
     have in common, whatever the algorithm."""
     return {path: (new.count(b"\n") - old.count(b"\n"), _bare(new) - _bare(old)) for path, old, new in changes}
 

@@ -1,4 +1,4 @@
-"""Patches that apply and may mean something else now: a function they change has changed, a name they add is there."""
+"""Patches that apply and may mean something else now: a function they change has changed, a name they add exists."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Staleness:
             return {}
         where: dict[bytes, str] = {}
         for path, old, new in self._changed(everywhere):
-            # What is a word of the new text and none of the old one stands in a line that upstream added.
+            # What is a word of the new text and none of the old one is in a line that upstream added.
             text = self._objects.blob(new[1], path.decode("utf-8", "replace"))
             there = {name for name in wanted - where.keys() if name in text and _is_word(name, text)}
             if not there or not is_text(text):

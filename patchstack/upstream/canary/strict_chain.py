@@ -1,6 +1,6 @@
 """A chain of strict `git apply`, patches that fail left out, over many trees: nothing is tried twice on the same lines.
 
-The verdict on a patch depends on nothing but what stands at the paths it names, so it is remembered by that, file by
+The verdict on a patch depends on nothing but what is at the paths it names, so it is remembered by that, file by
 file. Whatever is not a plain text diff over regular files goes to `Applier`, and so to git (patchstack/git/apply.py).
 """
 
@@ -26,7 +26,7 @@ from patchstack.upstream.replay import Replay
 Content = str | int
 """A blob by its id, or a content made here by its number."""
 Slot = tuple[int, Content] | None
-"""What stands at a path: mode and content."""
+"""What is at a path: mode and content."""
 
 Journal = tuple[tuple[int, Slot, Slot], ...]
 """What a patch changes: the place of a path among the touched ones, and what stood and stands there."""
@@ -68,7 +68,7 @@ class _Contents:
         self._results: dict[tuple[Content | None, int], tuple[Content | None, int]] = {}
 
     def after(self, content: Content | None, step: _Step) -> tuple[Content | None, int]:
-        """A content with a file's hunks on it, None where they do not fit; and the largest offset of a hunk.
+        """A content with a file's hunks on it, None if they do not fit; and the largest offset of a hunk.
 
         Raises `Unsupported` for what is left to git.
         """
@@ -191,7 +191,7 @@ class StrictChain:
             self._applier.__exit__(kind, error, trace)
 
     def run(self, tree: str) -> ChainRun:
-        """The chain over a tree. Raises `MissingObject` where the content of a touched file is not to be had."""
+        """The chain over a tree. Raises `MissingObject` if the content of a touched file is not available."""
         base: list[Slot] = list(self.touched.entries(tree))
         if self._last is None or self._last[0] != base:
             self._tree = tree
@@ -257,7 +257,7 @@ class StrictChain:
         return tuple(state[place] for place in places), (True, offset)
 
     def _edits(self, index: int, places: tuple[int, ...], given: tuple[Slot, ...]) -> tuple[_Edits | None, int]:
-        """What a patch changes at which places, None where it fails; and its largest offset."""
+        """What a patch changes at which places, None if it fails; and its largest offset."""
         steps = self._steps[index]
         if steps is not None:
             try:
@@ -352,7 +352,7 @@ class StrictChain:
 
 
 def _parsed(patch: PatchFile) -> tuple[FileDiff, ...] | None:
-    """A patch's diffs; None where the patch goes the general way."""
+    """A patch's diffs; None if the patch goes the general way."""
     if patch.anchored or patch.data is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Which hunks of a patch upstream's tree contains: all that a hunk adds is there, and nothing that it removes."""
+"""Which hunks of a patch upstream's tree contains: all that a hunk adds exists, and nothing that it removes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TakenHunks:
         return Taken(some=some, remains=tuple(remains))
 
     def _parts(self, path: bytes, change: PathEdit, here: Entry | None, index: int) -> Iterator[tuple[str, bool, bool]]:
-        """The parts of a change of one file: what to call each, whether it is there, and whether it says anything."""
+        """The parts of a change of one file: what to call each, whether it exists, and whether it says anything."""
         shown = path.decode("utf-8", "replace")
         if change.new is None:
             yield f"{shown}: the removal of the file", here is None, True

@@ -1,4 +1,4 @@
-"""What stands at the paths a series touches, tree by tree: only directories that changed are looked into again."""
+"""What is at the paths a series touches, tree by tree: only directories that changed are looked into again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from patchstack.git.objects import EMPTY_TREE, Objects
 from patchstack.git.overlay import DIRECTORY, EXECUTABLE, FILE, Entry
 
 OBSTRUCTED = 0
-"""The mode of an entry for a path below something that is no directory; its id names that."""
+"""The mode of an entry for a path below something that is not a directory; its id names that."""
 
 
 class _Directory:
@@ -38,7 +38,7 @@ class TouchedPaths:
             node.files[name] = place
 
     def entries(self, tree: str) -> list[Entry | None]:
-        """Mode and id at each path, in the order of `paths`; None where nothing is, mode `OBSTRUCTED` where the path
+        """Mode and id at each path, in the order of `paths`; None if nothing is, mode `OBSTRUCTED` if the path
         leads through a file or link. Raises `MissingObject`."""
         found: list[Entry | None] = [None] * len(self.paths)
         for place, entry in self._look(self._root, tree):

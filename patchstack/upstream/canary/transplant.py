@@ -26,7 +26,7 @@ class Transplant:
         self._picker = Picker(objects)
 
     def onto(self, tree: str, commits: Iterable[UpstreamCommit]) -> str | None:
-        """A tree with the changes of some commits, oldest first; None where one does not merge. Stays in memory."""
+        """A tree with the changes of some commits, oldest first; None if one does not merge. Stays in memory."""
         for commit in commits:
             there = self._with(tree, commit)
             if there is None:
@@ -57,7 +57,7 @@ class Transplant:
         return result.write()
 
     def _merged(self, change: PathChange, ours: Entry | None) -> Entry | None:
-        """Three contents of one path merged; None where they collide."""
+        """Three contents of one path merged; None if they collide."""
         found = [one for one in (change.old, ours, change.new) if one is not None and one[0] in (FILE, EXECUTABLE)]
         if len(found) < 3:
             return None

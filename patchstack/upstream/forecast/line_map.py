@@ -31,5 +31,5 @@ def behind(range_: Range, edits: Iterable[Edit]) -> Range:
 
 
 def distance(edit: Edit, range_: Range) -> int:
-    """How many lines of the new text lie between an edit and a range; 0 where they touch."""
+    """How many lines of the new text lie between an edit and a range; 0 if they touch."""
     return max(0, edit.to - range_[1], range_[0] - edit.to - edit.added)

@@ -27,7 +27,7 @@ class MovedDirectories:
         self._targets: dict[bytes, bytes | None] = {}
 
     def suggested(self, path: bytes) -> bytes | None:
-        """Where a file of that name belongs now; None where its directory is new or there still, or went nowhere in
+        """Where a file of that name belongs now; None if its directory is new or there still, or went nowhere in
         particular, or something stands there already."""
         directory = path.rpartition(b"/")[0]
         if not self._is_directory(self._before, directory):

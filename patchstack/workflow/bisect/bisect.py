@@ -74,7 +74,7 @@ def next_point(good: int, bad: int, said: Mapping[int, PointState]) -> int | Sea
 
 
 def comes_and_goes(said: Mapping[int, PointState]) -> tuple[int, int] | None:
-    """A bad point with a good one behind it: then there is more than one place where good turns bad, and the answer is
+    """A bad point with a good one after it: then there is more than one place where good turns bad, and the answer is
     only one of them."""
     bad = [point for point, one in said.items() if one is PointState.BAD]
     good = [point for point, one in said.items() if one is PointState.GOOD]
@@ -109,7 +109,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bisected:
-    """The answer, with all that was tried in order. `turns_back` is a bad point with a good one behind it."""
+    """The answer, with all that was tried in order. `turns_back` is a bad point with a good one after it."""
 
     row: Row
     command: tuple[str, ...]
@@ -145,7 +145,7 @@ def bisect(
     """Find the first point at which a command fails. It runs in a directory that holds the point's tree.
 
     `logs` gets a file a run; `seconds` is the longest a run may take. With `confirm` the first bad point and the one
-    before it are tried once more. Raises `UsageError` where the command is not to be found, `BisectAborted` where it
+    before it are tried once more. Raises `UsageError` if the command is not to be found, `BisectAborted` where it
     ends the search, or where a point says one thing now and another later.
     """
     argv = _found(command)

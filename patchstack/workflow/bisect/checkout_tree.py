@@ -21,7 +21,7 @@ _Seen = tuple[int, int, int, int]
 
 
 class TreeDirectory:
-    """A directory that holds a tree of some objects. `absent` are files whose contents were nowhere to be had."""
+    """A directory that holds a tree of some objects. `absent` are files whose contents were not available anywhere."""
 
     def __init__(self, root: Path, objects: Objects) -> None:
         self.root = root

@@ -85,7 +85,7 @@ def _series_row(config: SeriesConfig, proven: VerifiedSeries) -> Row:
 
 def upstream_row(config: SeriesConfig, cache: Cache, to: str) -> Row:
     """The upstream commits from the pin to a ref, each with the series on top: merged three-way, patch by patch, when
-    its tree is asked for. Raises what opening upstream raises, `UsageError` where there is no commit between."""
+    its tree is asked for. Raises what opening upstream raises, `UsageError` if there is no commit between."""
     proven = _applied(config, cache)
     objects, base = proven.sources.objects, proven.sources.base
     target = open_target(cache, config.upstream, base, to, objects)

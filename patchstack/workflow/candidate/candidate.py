@@ -27,7 +27,7 @@ _LONGEST_DIFF = 512 << 10
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateRange:
     """Candidates of a series: the fork's commits up to the last of them, of which the last `count` are new. `before` is
-    the commit below them: the accepted prefix (the pin, where there is none)."""
+    the commit below them: the accepted prefix (the pin, if there is none)."""
 
     config: SeriesConfig
     sources: Sources

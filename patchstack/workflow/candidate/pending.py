@@ -34,7 +34,7 @@ def keep(root: Path, way: CandidateRange, evidence: Mapping[str, Any]) -> Path:
 
 
 def recall(root: Path, way: CandidateRange) -> dict[str, Any]:
-    """What is known of just these commits, as a decision keeps it; empty where nothing is, or what is there is
+    """What is known of just these commits, as a decision keeps it; empty if nothing is, or what is there is
     damaged."""
     try:
         document = json.loads(_path(root, way).read_text(encoding="utf-8"))

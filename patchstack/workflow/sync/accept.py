@@ -42,7 +42,7 @@ def accept(bench: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
     """Take the new branch over: it goes to the fork, its series to the workspace, and the pin moves. `proving` is for
     the suite that the policy names.
 
-    Raises `UsageError` where the sync is not ready, `NotHeldError` for a patch that was skipped without a reason, a
+    Raises `UsageError` if the sync is not ready, `NotHeldError` for a patch that was skipped without a reason, a
     fork or series that changed meanwhile, and a command or gate of the policy that fails, `NotJudged` for a gate that
     is INVALID; then nothing was written.
     """

@@ -37,7 +37,7 @@ Versions = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """An option of the build, its default before and after (None: it is not there), and a file that has it."""
+    """An option of the build, its default before and after (None: it does not exist), and a file that has it."""
 
     name: str
     old: str | None
@@ -56,8 +56,8 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainChanges:
-    """All of it. `submodules` are paths with the commit before and after (None: it is not there); `unread` are files
-    whose contents are not to be had."""
+    """All of it. `submodules` are paths with the commit before and after (None: it does not exist); `unread` are files
+    whose contents are not available."""
 
     options: tuple[Setting, ...]
     requirements: tuple[Requirement, ...]

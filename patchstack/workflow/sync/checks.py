@@ -50,7 +50,7 @@ ProvingOf = Callable[[], AbstractContextManager[Proving]]
 
 def interrupted(state: SyncState) -> Mapping[str, Any] | None:
     """The checks of an `--accept` that they stopped, or that was killed at them: `verdict` (None while there is none)
-    and `steps`. None where no accept was begun, or the branch is another one since."""
+    and `steps`. None where no accept was begun, or the branch is a different one since."""
     if state.phase is not Phase.READY or state.report is None:
         return None
     found: Mapping[str, Any] | None = state.report.get("checks")
@@ -58,7 +58,7 @@ def interrupted(state: SyncState) -> Mapping[str, Any] | None:
 
 
 def check(bench: SyncWorkspace, state: SyncState, objects: Objects, proving: ProvingOf | None) -> SyncState:
-    """Hold a finished sync against the policy; gives its state, with every step in the report.
+    """Compare a finished sync with the policy; gives its state, with every step in the report.
 
     Raises `NotHeldError` at the first step that fails, `NotJudged` at one that could not be judged.
     """
@@ -80,7 +80,7 @@ def check(bench: SyncWorkspace, state: SyncState, objects: Objects, proving: Pro
 
 
 def _asked(bench: SyncWorkspace, state: SyncState, objects: Objects, proving: ProvingOf | None) -> Iterator[AcceptStep]:
-    """The commands, and behind them, where all of them succeeded, the suite."""
+    """The commands, and after them, where all of them succeeded, the suite."""
     for step in _commands(bench, state):
         yield step
         if step.verdict is not Verdict.PASS:

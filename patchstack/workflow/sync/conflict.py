@@ -37,7 +37,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mover:
-    """An upstream commit that moved what a patch stands on. `lines` is how many of the colliding lines are its work;
+    """An upstream commit that moved what a patch is on. `lines` is how many of the colliding lines are its work;
     `pull_request` is the number at the end of its subject."""
 
     commit: str
@@ -78,7 +78,7 @@ def explain(
     items: Sequence[Item],
     moved: Mapping[str, str],
 ) -> tuple[Collision, ...]:
-    """Explain the conflicts that stand in a sync's work tree. `items` are the patches before the one at hand; `moved`
+    """Explain the conflicts that are in a sync's work tree. `items` are the patches before the one at hand; `moved`
     are files that git put elsewhere, because of a renamed directory: the new name to the patch's."""
     found = (_collision(objects, tree, path, stages, pin, to, items) for path, stages in paths)
     return tuple(replace(one, how=_led(moved[one.path], one.path)) if one.path in moved else one for one in found)

@@ -1,4 +1,4 @@
-"""What became of every patch on the new pin: the same change, the same in other surroundings, or another one."""
+"""What became of every patch on the new pin: the same change, the same in other surroundings, or a different one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LEFT_OUT = {
 
 
 def compare_changes(objects: Objects, tree: SyncTree, items: Sequence[Item]) -> tuple[Outcome, ...]:
-    """Hold every patch's change against what it was.
+    """Compare every patch's change with what it was.
 
     `unchanged`: the same lines removed and added, in the same order and the same surroundings (git's patch-id); where
     in the file does not matter. `context only`: other surroundings. `changed`: other lines.

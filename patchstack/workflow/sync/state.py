@@ -19,7 +19,7 @@ _ID = 7  # digits of a commit's id that are taken for one
 
 
 class Phase(StrEnum):
-    """What a sync is at. `stopped` waits for a person at a conflict, `editing` behind a patch that is on the branch,
+    """What a sync is at. `stopped` waits for a person at a conflict, `editing` after a patch that is on the branch,
     `ready` waits for `--accept`; in `closing` all is written, and its repository goes."""
 
     PREPARING = "preparing"
@@ -50,7 +50,7 @@ LEFT_OUT = frozenset({Fate.SKIPPED, Fate.DROPPED, Fate.NOT_CARRIED, Fate.PARKED}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One commit of the fork on its way. `before` and `tree` are the trees around its own change; `number` and `file`
-    are its patch's, where it has one; `result` is the new commit. `reason` says why it was left out, `remembered`
+    are its patch's, if it has one; `result` is the new commit. `reason` says why it was left out, `remembered`
     which files a remembered resolution settled, `by_hand` whether a person resolved or edited it, `stored` where both
     sides of a conflict lie that nobody resolved."""
 
@@ -177,7 +177,7 @@ def _fields(value: SyncState | Item) -> dict[str, Any]:
 
 
 def load_state(directory: Path) -> SyncState | None:
-    """The state kept in a directory, or None where there is none. Raises `ConfigError` for one that is not ours."""
+    """The state kept in a directory, or None if there is none. Raises `ConfigError` for one that is not ours."""
     path = directory / FILE_NAME
     try:
         document = json.loads(path.read_bytes())

@@ -113,7 +113,7 @@ def opened(bench: SyncWorkspace, state: SyncState) -> Objects:
 
 
 def advance(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
-    """Bring over patch after patch until one is in conflict or all are there; then finish."""
+    """Bring over patch after patch until one is in conflict or all are done; then finish."""
     tree = tree_of(state)
     state = _proposed(bench, state, objects)
     first, clean = state.current, True
@@ -300,7 +300,7 @@ def _with_landed(bench: SyncWorkspace, state: SyncState, place: int, objects: Ob
 
 
 def resolved(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
-    """Take what a person made of the conflict. Raises `NotHeldError` where it is not resolved."""
+    """Take what a person made of the conflict. Raises `NotHeldError` if it is not resolved."""
     tree, place = tree_of(state), state.current
     assert place is not None and state.stop is not None
     tree.break_locks()

@@ -24,7 +24,7 @@ from patchstack.workspace import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How a sync goes on by itself: it stops behind the patches of `edits` (numbers or ids), runs `command` after each
+    """How a sync goes on by itself: it stops after the patches of `edits` (numbers or ids), runs `command` after each
     patch, drops what has landed, and asks nobody if it is `unattended`."""
 
     edits: tuple[str, ...] = ()
@@ -36,9 +36,9 @@ class Manner:
 def begin(
     bench: SyncWorkspace, to: str, *, worktree: Path | None = None, branch: str | None = None, manner: Manner = Manner()
 ) -> SyncState | None:
-    """Begin a sync to a commit of the upstream, and take it as far as it goes; None where the pin is there already.
+    """Begin a sync to a commit of the upstream, and take it as far as it goes; None if the pin already exists.
 
-    Raises `UsageError` where one is under way or a name is taken, `NotHeldError` for a series that does not hold, and
+    Raises `UsageError` if one is under way or a name is taken, `NotHeldError` for a series that does not hold, and
     what opening the sources raises. Nothing but the bench's own directory and the new repository is written.
     """
     with bench.alone():
@@ -123,7 +123,7 @@ def go_on(bench: SyncWorkspace, *, command: tuple[str, ...] = (), unattended: bo
     """Go on with a sync: take what a person made of the conflict or patch, or finish what a killed run began. From now
     on with a `command` after each patch, or `unattended`: then a conflict at hand is not carried.
 
-    Raises `NotHeldError` where the conflict is not resolved yet.
+    Raises `NotHeldError` if the conflict is not resolved yet.
     """
     with bench.alone():
         state = _usable(bench)
@@ -260,7 +260,7 @@ def retry(bench: SyncWorkspace, names: Sequence[str], *, discard: bool = False) 
 def abort(bench: SyncWorkspace, *, discard: bool = False) -> SyncState:
     """Give a sync up: its repository and state go, and nothing else was ever changed. Gives what it was.
 
-    Raises `UsageError` where `--accept` has begun to write, `NotHeldError` for commits made by hand, which nothing
+    Raises `UsageError` if `--accept` has begun to write, `NotHeldError` for commits made by hand, which nothing
     would keep, unless they are to be discarded.
     """
     with bench.alone():

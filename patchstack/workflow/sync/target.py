@@ -37,7 +37,7 @@ class Target:
 def open_target(cache: Cache, upstream: str, pin: Commit, to: str, objects: Objects) -> Target:
     """Find the new pin in the upstream, along with its history back to the old one.
 
-    Raises `UsageError` where it does not descend from the pin, `MissingError` where that cannot be told here.
+    Raises `UsageError` if it does not descend from the pin, `MissingError` if that cannot be told here.
     """
     what = "--to"
     repository, commit = Remote.at(upstream, cache).resolve(to, what, until=pin.oid)

@@ -45,11 +45,11 @@ class SyncWorkspace:
         return self.directory / "export" / "patches"
 
     def state(self) -> SyncState | None:
-        """Where the sync of this series stands, or None where none is under way."""
+        """Where the sync of this series stands, or None if none is under way."""
         return load_state(self.directory)
 
     def the_state(self) -> SyncState:
-        """The same. Raises `UsageError` where none is under way."""
+        """The same. Raises `UsageError` if none is under way."""
         state = self.state()
         if state is None:
             raise SyncNotReady(
@@ -72,7 +72,7 @@ class SyncWorkspace:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the sync of this series. Raises `UsageError` where another process has it."""
+        """Hold the sync of this series. Raises `UsageError` if another process has it."""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             ignore = self.directory.parent / ".gitignore"

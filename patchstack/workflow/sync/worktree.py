@@ -91,7 +91,7 @@ class Resolved:
 
 
 class SyncTree:
-    """A sync's repository, by its directory. Raises `MissingError` where git fails."""
+    """A sync's repository, by its directory. Raises `MissingError` if git fails."""
 
     def __init__(self, directory: Path, branch: str) -> None:
         self.directory = directory
@@ -310,7 +310,7 @@ class SyncTree:
         return [path.decode("utf-8", "replace") for path in shown.split(b"\0") if path]
 
     def log(self, *arguments: str) -> bytes:
-        """`git log`, read-only. Empty where contents that it needs are not to be had."""
+        """`git log`, read-only. Empty where contents that it needs are not available."""
         done = self._run("log", *arguments)
         return done.stdout if done.ok else b""
 

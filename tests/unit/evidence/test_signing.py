@@ -1,4 +1,4 @@
-"""Signatures of decisions: with the real ssh-keygen, held against a list of allowed signers."""
+"""Signatures of decisions: with the real ssh-keygen, compared with a list of allowed signers."""
 
 from __future__ import annotations
 

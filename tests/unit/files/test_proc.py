@@ -1,4 +1,4 @@
-"""What /proc says, held against what the system says; nothing on a system without it."""
+"""What /proc says, compared with what the system says; nothing on a system without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one issue of canary: open where there is something to do, and with nothing in it but words."""
+"""The one issue of canary: open if there is something to do, and with nothing in it but words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which line of a patch file a remark stands on."""
+"""Which line of a patch file a remark is on."""
 
 from __future__ import annotations
 

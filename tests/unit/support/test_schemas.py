@@ -1,4 +1,4 @@
-"""What tests print is held against the schemas of the reference, and a document that breaks its own is told."""
+"""What tests print is compared with the schemas of the reference, and a document that breaks its own is told."""
 
 from __future__ import annotations
 

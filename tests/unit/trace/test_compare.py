@@ -104,7 +104,7 @@ def test_logs_that_say_nothing_of_their_workload_are_not_the_same() -> None:
     line = "[LLAMA_MUL_MAT_ROUTE] route=mmq type=40 ne1=12 ne11=12"
     found = compare(read(line), read(line))
     assert (found.evidence, found.workload_verdict) == ((), Verdict.INVALID)
-    require_same_workload(found, ("a", "b"))  # nothing says that it is another one
+    require_same_workload(found, ("a", "b"))  # nothing says that it is a different one
 
 
 def test_logs_without_a_trace_in_common_are_refused() -> None:

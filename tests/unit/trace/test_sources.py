@@ -1,4 +1,4 @@
-"""Each log is read once, from front to back, and what is no log is refused."""
+"""Each log is read once, from front to back, and what is not a log is refused."""
 
 from __future__ import annotations
 

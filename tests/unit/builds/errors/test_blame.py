@@ -1,4 +1,4 @@
-"""Which patch wrote a line, held against git's own blame of the fork."""
+"""Which patch wrote a line, compared with git's own blame of the fork."""
 
 from __future__ import annotations
 

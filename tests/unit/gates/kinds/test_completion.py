@@ -1,4 +1,4 @@
-"""Gate kind completion: what a run's end says, what a transcript is held against, and what is not judged."""
+"""Gate kind completion: what a run's end says, what a transcript is compared with, and what is not judged."""
 
 from __future__ import annotations
 

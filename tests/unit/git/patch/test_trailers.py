@@ -79,7 +79,7 @@ def test_trailers_are_those_git_finds(message: str, tmp_path: Path) -> None:
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=st.lists(LINES, min_size=1, max_size=12))
 def test_trailers_of_any_message_are_those_git_finds(lines: list[str], tmp_path: Path) -> None:
-    # git 2.39 never ends on a scissors line below `---` (it looks for it behind the end of the message).
+    # git 2.39 never ends on a scissors line below `---` (it looks for it after the end of the message).
     below = lines[next((i for i, line in enumerate(lines) if line.startswith("---")), len(lines)) :]
     assume(not any(">8" in line for line in below))
     message = "\n".join(lines) + "\n"

@@ -79,7 +79,7 @@ def test_a_live_owner_is_waited_for_and_said_every_so_often(lock: Directory) -> 
 
     try:
         with gpu_lock(here(), "me", places=lock.places, wait=60, every=0.5, tell=tell) as held:
-            assert held.notes == []  # let go of, not taken over
+            assert held.notes == []  # released, not taken over
             assert len(told) >= 2
             assert told[0].startswith("waiting for the GPU, 0 of 60 s: ")
     finally:

@@ -92,7 +92,7 @@ def test_patches_of_a_directory_are_in_the_order_of_their_bytes(tmp_path: Path) 
 
 _SUFFIX = re.compile(r"(?<![a-z])\.(?:patch|diff|mbox|anchored)(?![\w.])")
 
-# What is no name of a patch in a series: git's names in a scratch directory, and what patches may not add to a tree.
+# What is not a name of a patch in a series: git's names in a scratch directory, and what patches may not add to a tree.
 _OTHERS = {
     "git/format.py": ["--suffix=.patch", r"\d+-(.*)\.patch\Z"],
     "workspace/model.py": ["*.patch"],

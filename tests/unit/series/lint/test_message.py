@@ -1,4 +1,4 @@
-"""The message rule, held against what real `git am` does with the same patch."""
+"""The message rule, compared with what real `git am` does with the same patch."""
 
 from __future__ import annotations
 

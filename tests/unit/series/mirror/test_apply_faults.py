@@ -129,7 +129,7 @@ def test_an_error_at_any_call_leaves_all_as_before(tmp_path: Path) -> None:
                 assert written or "nothing was changed" in error.message
                 assert files(root) == (NEW if written else OLD), at
             else:
-                assert files(root) == NEW, at  # an empty directory that could not go is no failure
+                assert files(root) == NEW, at  # an empty directory that could not go is not a failure
     assert failed > 8
 
 

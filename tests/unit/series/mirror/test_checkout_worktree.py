@@ -1,4 +1,4 @@
-"""`patchstack checkout --worktree-of`: the fork's branch in a clone that is there, with a work tree of its own."""
+"""`patchstack checkout --worktree-of`: the fork's branch in a clone that exists, with a work tree of its own."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_same_that_names_nothing_is_refused() -> None:
 
 
 def test_only_lines_of_hunks_count_as_changed() -> None:
-    """A message, file names and a signature are no change; a line that looks like a file name is one."""
+    """A message, file names and a signature are not a change; a line that looks like a file name is one."""
     data = text(7, range(2)).replace(b"Subject: x\n", b"Subject: x\n\n- an item\n+ another\n") + b"-- \n2.39.5\n"
     assert changed_lines(data) == Counter([b"+line 7 0", b"+line 7 1"])
     assert changed_lines(patch("a.sql", ["++ b/x", "", "-- a comment"])) == Counter([b"+++ b/x", b"+-- a comment"])

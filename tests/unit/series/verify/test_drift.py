@@ -90,7 +90,7 @@ def test_two_patches_that_changed_places_are_told_though_the_last_tree_is_right(
     assert ran.document["drift"]["kinds"] == ["reordered"]
     assert len(ran.document["drift"]["summary"]) == 1
     assert "in the fork its commit is after" in ran.document["drift"]["summary"][0]
-    # Patch 0003 ends the detour: behind it the trees agree again.
+    # Patch 0003 ends the detour: after it the trees agree again.
     assert states(ran)[0::3] == ["ok", "ok"]
 
 

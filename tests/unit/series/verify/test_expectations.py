@@ -1,4 +1,4 @@
-"""What a series is held against: a fork, a tree, its lock, or nothing at all."""
+"""What a series is compared with: a fork, a tree, its lock, or nothing at all."""
 
 from __future__ import annotations
 

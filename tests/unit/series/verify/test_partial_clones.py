@@ -95,7 +95,7 @@ def test_a_partial_clone_whose_remote_is_gone_names_patch_file_and_what_to_do(
 
 
 def test_a_partial_fork_serves_as_well(fork: Fork, partial: Path, run_cli: RunCli) -> None:
-    """The fork's trees are there; its blobs are needed only to explain drift."""
+    """The fork's trees exist; its blobs are needed only to explain drift."""
     fork.repo.git("config", "uploadpack.allowFilter", "true")
     clone = fork.series.parent / "partial-fork"
     run_git(

@@ -1,4 +1,4 @@
-"""Every state a patch can be in, as `verify --json` tells it, with every tree held against git's."""
+"""Every state a patch can be in, as `verify --json` tells it, with every tree compared with git's."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from tests.support.moving import kernel, look, moved, told_by_git
 
 
 def check(fork: Fork, directory: Path, run_cli: RunCli) -> dict[str, Any]:
-    """Hold a blame run against git. What fails at the pin is not upstream's doing."""
+    """Compare a blame run with git. What fails at the pin is not upstream's doing."""
     (_, unfit), *truth = told_by_git(fork, directory)
     document = look(fork, run_cli, "--strict", "--blame")
     for patch in document["patches"]:

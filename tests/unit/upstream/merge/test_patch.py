@@ -64,14 +64,14 @@ class Case:
 
 
 def agree(case: Case) -> Merge:
-    """Hold a merge against git's: same tree, or the same conflicting paths with the same marked text."""
+    """Compare a merge with git's: same tree, or the same conflicting paths with the same marked text."""
     merged = case.merge()
     tree, conflicts = case.judge()
     assert merged.tree == tree, merged
     assert sorted(one.path for one in merged.conflicts) == sorted(conflicts)
     for one in merged.conflicts:
         if one.marked is not None:
-            # git names commit and file behind its markers.
+            # git names commit and file after its markers.
             told = re.sub(rb"^<<<<<<< HEAD(?::\S+)?", b"<<<<<<< upstream", conflicts[one.path], flags=re.MULTILINE)
             told = re.sub(rb"^>>>>>>> \w+ \(Patch\)(?::\S+)?", b">>>>>>> patch", told, flags=re.MULTILINE)
             assert one.marked == told
