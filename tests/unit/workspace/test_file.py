@@ -272,7 +272,7 @@ def test_one_series_that_cannot_be_judged_does_not_hide_the_others(several: Seve
     assert (failed["series"], failed["holds"], failed["error"]["exit"]) == ("kernel", None, 2)
     assert "there are no patches in gone" in failed["error"]["message"]
     assert judged["series"] == "short"
-    assert ran.stderr.startswith("error: kernel: ")
+    assert ran.stderr.startswith("error[PS0401]: kernel: ")
     assert "there are no patches in gone" in ran.stderr
 
 

@@ -188,7 +188,7 @@ except Exception as error:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, timeout=30)
     assert done.stdout == (
-        "host\nMissingError error: the engine docker needs the docker package, which is not installed\n\n"
+        "host\nPackageMissing error: the engine docker needs the docker package, which is not installed\n\n"
         f"hint: {install_hint('docker')}; or --engine host uses the tools of this machine, without a container: "
         "patchstack doctor lists them\n"
     ), done.stderr
