@@ -166,6 +166,12 @@ class GitStillAtWork(MissingError):
     code = "PS0311"
 
 
+class BadRepositoryAddress(UsageError):
+    """Not an address of a repository."""
+
+    code = "PS0318"
+
+
 class NoPatches(ConfigError):
     """No patches were found."""
 
@@ -460,6 +466,12 @@ class AcceptanceNotReady(MissingError):
     code = "PS0720"
 
 
+class PromiseBroken(NotHeldError):
+    """The commit breaks what a patch promises."""
+
+    code = "PS0721"
+
+
 class ComparisonDamaged(ConfigError):
     """A comparison was changed."""
 
@@ -626,18 +638,6 @@ class CiInputRefused(UsageError):
     """An input of the action is wrong."""
 
     code = "PS1102"
-
-
-class BaseMissing(MissingError):
-    """The base of the pull request is missing."""
-
-    code = "PS1103"
-
-
-class PullRequestRefused(NotHeldError):
-    """The pull request changes what it is compared with."""
-
-    code = "PS1104"
 
 
 class DemoFailed(NotHeldError):

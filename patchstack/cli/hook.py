@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
+from patchstack.causes import InputUnreadable, PromiseBroken
 from patchstack.cli.failures import talk
 from patchstack.cli.lazy import STYLE
 from patchstack.cli.ledger import SeriesOption
 from patchstack.cli.options import WorkspaceOption, one_series, the_workspace
-from patchstack.errors import NotHeldError, UsageError
 
 hook_app = typer.Typer(name="hook", no_args_is_help=True, help="Look at each commit of the fork.", **STYLE)
 
@@ -46,13 +46,13 @@ def run_command(
     try:
         text = message.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise UsageError(f"{message} cannot be read: {error.strerror}") from error
+        raise InputUnreadable(f"{message} cannot be read: {error.strerror}") from error
     found = list(complaints(config, git_dir, index, text))
     for one in found:
         if not one.refuses:
             talk(f"warning: {one.text}")
     if problems := [one.text for one in found if one.refuses]:
-        raise NotHeldError(
+        raise PromiseBroken(
             f"this commit breaks what {config.name} promises",
             problems=problems,
             hint="mend it; a new site that the patch need not know: patchstack verify --record NAME --why TEXT; "

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from patchstack.causes import ReasonMissing
 from patchstack.cli.complete import complete_number
 from patchstack.cli.failures import talk
 from patchstack.cli.ledger import SeriesOption
 from patchstack.cli.options import OfflineOption, WorkspaceOption
-from patchstack.errors import Exit, UsageError
+from patchstack.errors import Exit
 
 if TYPE_CHECKING:
     from patchstack.workflow.sync.parking import Parking
@@ -34,7 +35,7 @@ def park_command(
     from patchstack.workflow.sync.parking import Parking
 
     if not why.strip():
-        raise UsageError("--why is empty", hint="the reason is kept in the lock")
+        raise ReasonMissing("--why is empty", hint="the reason is kept in the lock")
     _carried_out(Parking(number=number, why=why.strip()), series, workspace, offline=offline, json=json)
 
 

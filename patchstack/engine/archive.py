@@ -11,7 +11,6 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from patchstack.causes import UnsafeArchive
-from patchstack.errors import MissingError
 
 OWNER = 1000
 """The user and group id that jobs run as in a container, and that own what is sent there."""
@@ -86,7 +85,7 @@ def whole_blocks(content: BinaryIO, size: int) -> Iterator[bytes]:
     left = size
     while left:
         if not (block := content.read(min(left, _BLOCK))):
-            raise MissingError(f"{content.name} became shorter while it was read")
+            raise UnsafeArchive(f"{content.name} became shorter while it was read")
         left -= len(block)
         yield block
     yield bytes(-size % tarfile.BLOCKSIZE)
@@ -111,9 +110,9 @@ class Bounds:
     def check(self, size: int, entries: int) -> None:
         """Raise `MissingError` for more than that."""
         if size > self.size:
-            raise MissingError(f"what was made is more than {self.size >> 20} MiB: not brought here")
+            raise UnsafeArchive(f"what was made is more than {self.size >> 20} MiB: not brought here")
         if entries > self.entries:
-            raise MissingError(f"what was made is more than {self.entries} files: not brought here")
+            raise UnsafeArchive(f"what was made is more than {self.entries} files: not brought here")
 
 
 def unpack(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path, ...]:
@@ -126,7 +125,7 @@ def unpack(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path, .
     try:
         return _unpacked(stream, into, bounds)
     except tarfile.TarError as error:
-        raise MissingError(f"what the engine sent is no whole archive: {error}") from error
+        raise UnsafeArchive(f"what the engine sent is no whole archive: {error}") from error
 
 
 def _unpacked(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path, ...]:

@@ -199,7 +199,7 @@ class Objects:
         return found
 
     def _unreadable(self, oid: str, why: str) -> MissingError:
-        return MissingError(f"object {oid} in {self.where} cannot be read: {why}", hint="run git fsck there")
+        return ObjectUnreadable(f"object {oid} in {self.where} cannot be read: {why}", hint="run git fsck there")
 
     def want(self, oids: Iterable[str]) -> None:
         """Fetch those of the objects that are nowhere, all at once, where that is possible; `read` then finds them."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from patchstack.causes import BadRevision, NotFetchable
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import BadRepositoryAddress, BadRevision, NotFetchable
+from patchstack.errors import MissingError
 from patchstack.files.atomic import put_in_place
 from patchstack.files.lock import locked
 from patchstack.files.places import CachePlaces
@@ -56,7 +56,7 @@ def refuse_helpers(where: str) -> None:
     scheme = _SCHEME.match(where)
     if _HELPER.match(where) or (scheme is not None and scheme[1].lower() not in _SCHEMES):
         name = where.partition(":")[0]
-        raise UsageError(
+        raise BadRepositoryAddress(
             f"{shown_url(where)} is no address of a repository: git would start git-remote-{name}",
             hint="an address begins with https://, ssh://, git:// or file://, is HOST:PATH, or is a path",
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from patchstack.causes import ProgramMissing
 from patchstack.errors import MissingError
 from patchstack.process import PIPE, Child, Finished, clean_environment, run, start
 
@@ -84,7 +85,7 @@ def objects_of(git_dir: Path, option: str, *, stderr: int) -> Child:
     try:
         return start(["git", "cat-file", option], env=_isolated(git_dir, {}), stdin=PIPE, stdout=PIPE, stderr=stderr)
     except FileNotFoundError as error:
-        raise MissingError("git is not installed here", hint="install git and put it on PATH") from error
+        raise ProgramMissing("git is not installed here", hint="install git and put it on PATH") from error
 
 
 def fetch(

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import BadValue
+from patchstack.errors import MissingError
 from patchstack.git.objects import FULL_ID, NotARepository
 from patchstack.git.overlay import TreeOverlay
 from patchstack.git.remote import Cache, shown_url
@@ -48,7 +49,7 @@ def check_out_series(
     raise."""
     series = configured_series(config)
     if order.patch is not None and series.place_of(order.patch) < 0:
-        raise UsageError("--patch 0 is the pin, not a patch", hint="--at 0 checks out the pin")
+        raise BadValue("--patch 0 is the pin, not a patch", hint="--at 0 checks out the pin")
     lock = read_lock(config.patches)
     sources = _sources(config, cache, series, order.clone, tell)
     made = check_out(

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchstack.causes import AlreadyExists, CloneNeeded, NotWritable
 from patchstack.checks.read import read_promises
 from patchstack.checks.run import Checker, no_engine, touched_paths
-from patchstack.errors import MissingError, UsageError
 from patchstack.files.atomic import replace_file
 from patchstack.git import run as git
 from patchstack.git.objects import EMPTY_TREE, Objects, Repository
@@ -47,7 +47,7 @@ def install(config: SeriesConfig, workspace: Path, command: tuple[str, ...]) -> 
     Raises `UsageError` for a fork that is not a clone on this machine, or has another hook of that name.
     """
     if config.fork is None or is_url(config.fork):
-        raise UsageError(f"{config.name} has no fork on this machine", hint="fork: and fork_ref: in patchstack.yaml")
+        raise CloneNeeded(f"{config.name} has no fork on this machine", hint="fork: and fork_ref: in patchstack.yaml")
     repository = Repository.open(config.fork, Path(config.fork))
     asked = git.read(repository.path, "rev-parse", "--git-path", f"hooks/{HOOK}")
     path = repository.path / os.fsdecode(asked.stdout).rstrip("\n")
@@ -59,13 +59,13 @@ def install(config: SeriesConfig, workspace: Path, command: tuple[str, ...]) -> 
     )
     if path.exists() and _OURS.encode() not in path.read_bytes():
         line = script.splitlines()[-1].removeprefix("exec ")
-        raise UsageError(f"{path} is a hook of somebody else's", hint=f"add this line to it: {line}")
+        raise AlreadyExists(f"{path} is a hook of somebody else's", hint=f"add this line to it: {line}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, script.encode())
         path.chmod(0o755)
     except OSError as error:
-        raise MissingError(f"{path} cannot be written: {error.strerror}") from error
+        raise NotWritable(f"{path} cannot be written: {error.strerror}") from error
     return path
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchstack.causes import CloneNeeded, PatchesNotConverted
+from patchstack.causes import AlreadyExists, CloneNeeded, PatchesNotConverted
 from patchstack.errors import ConfigError, NotHeldError, UsageError
 from patchstack.files.atomic import refuse_occupied
 from patchstack.git import run as git
@@ -107,7 +107,7 @@ def adopt(
             raise
         raise _occupied(directory) from error  # somebody has changed the mirror
     if plan.tree != links[-1].after:
-        raise NotHeldError(f"the mirror would give the tree {plan.tree}, the patches give {links[-1].after}")
+        raise PatchesNotConverted(f"the mirror would give the tree {plan.tree}, the patches give {links[-1].after}")
     if begun is not None and not plan.up_to_date:
         raise _occupied(directory)
     if not git.read(Path(clone), "show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
@@ -149,7 +149,7 @@ def _begun(directory: Path) -> Lock | None:
 
 def _occupied(directory: Path) -> UsageError:
     hint = "--name NAME gives the series, and its directory, another name"
-    return UsageError(f"{directory} is there already", hint=hint)
+    return AlreadyExists(f"{directory} is there already", hint=hint)
 
 
 def _refuse(objects: Objects, links: Sequence[Link]) -> None:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from patchstack.causes import BadValue, BranchInTheWay, CloneMissing, ForkNotRecreated, LockUnusable
-from patchstack.errors import NotHeldError
+from patchstack.causes import BadValue, BranchInTheWay, CloneMissing, ForkNotRecreated, LockUnusable, PatchDoesNotApply
 from patchstack.files.atomic import refuse_occupied
 from patchstack.git import run as git
 from patchstack.git.apply import Applier
@@ -226,7 +225,7 @@ def pick_alone(made: CheckedOut, base: Commit, which: str) -> CheckedOut:
         git.write(made.directory, "cherry-pick", "--abort")
         change(made.directory, "checkout", "--quiet", made.branch)
         change(made.directory, "branch", "--quiet", "-D", branch)
-        raise NotHeldError(
+        raise PatchDoesNotApply(
             f"patch {which.zfill(4)} cannot stand alone on the pin: it needs what an earlier patch does",
             problems=[f"{path}: both change it" for path in unmerged.split("\n") if path],
             hint=f"{made.directory} has the series up to it, on branch {made.branch}",

@@ -9,7 +9,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from patchstack.causes import ExportRefused, LockUnusable, NoPatches, NotAMirror, NotDescended
-from patchstack.errors import NotHeldError
 from patchstack.files.journal import replace_files, sweep_leftover
 from patchstack.git.apply import Applier
 from patchstack.git.format import FormattedCommit, formatting, patch_ids
@@ -430,7 +429,7 @@ def _parked(
         elif number in kept:
             found.append(kept[number])
         else:
-            raise NotHeldError(f"patch {number:04d} is not in the lock, and cannot be parked", hint="export first")
+            raise ExportRefused(f"patch {number:04d} is not in the lock, and cannot be parked", hint="export first")
     return tuple(found)
 
 

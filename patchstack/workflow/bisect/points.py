@@ -13,9 +13,8 @@ from patchstack.builds.inputs.variant import Setting, Variants
 from patchstack.builds.record.store import Store
 from patchstack.builds.run.build import build
 from patchstack.builds.run.session import NotJudged, Watch
-from patchstack.causes import PatchDoesNotApply, TargetNotAfterPin
+from patchstack.causes import NotInRange, PatchDoesNotApply, TargetNotAfterPin
 from patchstack.engine.protocol import Engine
-from patchstack.errors import UsageError
 from patchstack.git.objects import Objects
 from patchstack.git.remote import Cache
 from patchstack.series.files.directory import Series
@@ -113,7 +112,7 @@ def _between(row: Row, series: Series, good: str | None, bad: str | None) -> Row
     last = series.place_of(bad) + 1 if bad is not None else len(row.points) - 1
     if first >= last:
         names = [given or row.points[place].name for given, place in ((good, first), (bad, last))]
-        raise UsageError(f"patch {names[0]} is not before patch {names[1]}", hint="the good one comes first")
+        raise NotInRange(f"patch {names[0]} is not before patch {names[1]}", hint="the good one comes first")
     return Row(
         over=row.over,
         what=row.what,

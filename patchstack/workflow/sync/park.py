@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from patchstack.errors import UsageError
+from patchstack.causes import SyncNotReady
 from patchstack.workflow.sync.accept import Accepted, accept
 from patchstack.workflow.sync.parking import Parking
 from patchstack.workflow.sync.state import Phase, SyncState
@@ -21,7 +21,7 @@ def park(bench: SyncWorkspace, parking: Parking) -> Accepted | SyncState:
     if state is None:
         state = begin_parking(bench, parking)
     elif parking.number != (state.unpark if parking.back else state.park):
-        raise UsageError(
+        raise SyncNotReady(
             f"a sync of {bench.config.name} to {state.to_name} is under way ({state.phase})",
             hint=f"patchstack sync {bench.config.name} --continue, or --abort",
         )

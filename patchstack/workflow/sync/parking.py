@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from patchstack.errors import MissingError, UsageError
+from patchstack.causes import NotInRange, ObjectUnreadable
 from patchstack.git import run as git
 from patchstack.git.objects import Objects, Repository, object_id, parse_commit
 from patchstack.git.scratch import write_object
@@ -36,7 +36,7 @@ def refuse_parking(bench: SyncWorkspace, parking: Parking) -> None:
     """Raise `UsageError` for a number that no patch has, one that is parked already, or one that is not parked."""
     lock = read_lock(bench.config.patches)
     if lock is None:
-        raise UsageError(
+        raise NotInRange(
             f"{bench.config.name} has no lock, which keeps parked patches",
             hint=f"patchstack export {bench.config.name} writes it",
         )
@@ -44,13 +44,13 @@ def refuse_parking(bench: SyncWorkspace, parking: Parking) -> None:
     parked = {number_of(patch.file) for patch in lock.parked}
     known = ", ".join(f"{number:04d}" for number in sorted(one for one in parked if one is not None)) or "none"
     if parking.back and parking.number not in parked:
-        raise UsageError(f"patch {parking.number:04d} is not parked", hint=f"parked: {known}")
+        raise NotInRange(f"patch {parking.number:04d} is not parked", hint=f"parked: {known}")
     if not parking.back and parking.number in parked:
-        raise UsageError(f"patch {parking.number:04d} is parked already")
+        raise NotInRange(f"patch {parking.number:04d} is parked already")
     if not parking.back and parking.number not in there:
-        raise UsageError(f"there is no patch {parking.number:04d}", hint=f"patchstack status {bench.config.name}")
+        raise NotInRange(f"there is no patch {parking.number:04d}", hint=f"patchstack status {bench.config.name}")
     if not parking.back and len(lock.patches) == 1:
-        raise UsageError(f"patch {parking.number:04d} is the only one: a series without patches is no series")
+        raise NotInRange(f"patch {parking.number:04d} is the only one: a series without patches is no series")
 
 
 def parked_name(branch: str, parking: Parking, fork: Repository | None) -> str:
@@ -93,14 +93,14 @@ def with_parking(bench: SyncWorkspace, state: SyncState, items: Sequence[Item], 
 def _parked(lock: Lock | None, number: int) -> ParkedPatch:
     found = next((one for one in (lock.parked if lock is not None else ()) if number_of(one.file) == number), None)
     if found is None:
-        raise UsageError(f"patch {number:04d} is not parked any more", hint="patchstack sync --abort")
+        raise NotInRange(f"patch {number:04d} is not parked any more", hint="patchstack sync --abort")
     return found
 
 
 def _trees(bench: SyncWorkspace, state: SyncState, parked: ParkedPatch, objects: Objects) -> tuple[str, str]:
     """The trees around a parked commit, which is put into the sync's repository if only the lock has it."""
     if object_id("commit", parked.object) != parked.commit:
-        raise MissingError(f"the lock's commit object of {parked.file} is not {parked.commit[:12]}")
+        raise ObjectUnreadable(f"the lock's commit object of {parked.file} is not {parked.commit[:12]}")
     if not objects.has(parked.commit):
         write_object(tree_of(state).git_dir / "objects", parked.commit, "commit", parked.object)
     commit = parse_commit(parked.commit, parked.object)
@@ -108,7 +108,7 @@ def _trees(bench: SyncWorkspace, state: SyncState, parked: ParkedPatch, objects:
     objects.want(wanted)
     missing = [oid for oid in wanted if not objects.has(oid)]
     if missing or not commit.parents:
-        raise MissingError(
+        raise ObjectUnreadable(
             f"{parked.file} cannot be merged: {', '.join(one[:12] for one in missing)} is not here",
             hint="fetch the branch that had the patch into the fork's clone",
         )

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchstack.causes import AlreadyExists, NotInRange, PatchDoesNotApply, SyncNotReady, SyncWouldLose
-from patchstack.errors import UsageError
 from patchstack.series.lock import read_lock
 from patchstack.series.verify.verify import VerifiedSeries, prove_and_keep
 from patchstack.workflow.sync import target as sync_target
@@ -57,7 +56,7 @@ def begin_parking(bench: SyncWorkspace, parking: Parking, *, worktree: Path | No
     """
     with bench.alone():
         if (old := bench.state()) is not None:
-            raise UsageError(
+            raise SyncNotReady(
                 f"a sync of {bench.config.name} to {old.to_name} is under way ({old.phase})",
                 hint=f"patchstack sync {bench.config.name} --continue, or --abort",
             )
