@@ -30,16 +30,13 @@ def apart() -> tuple[str, ...] | None:
         return None
     if (program := shutil.which("unshare")) is None:
         return None
-    ways = [("--pid", "--fork", "--mount-proc", "--kill-child")]
+    options: tuple[str, ...] = ("--pid", "--fork", "--mount-proc", "--kill-child")
     if os.geteuid() != 0:
-        ways = [("--user", "--map-current-user", *ways[0])]
-    for options in ways:
-        words = (program, *options, "--", "/bin/sh", "-c", _FIRST, "sh")
-        try:
-            # Two processes: itself and the shell. Ours is not among them.
-            asked = run([*words, "/bin/sh", "-c", f"test ! -d /proc/{os.getpid()} || test $PPID = 1"], timeout=_SECONDS)
-        except PatchstackError:
-            continue
-        if asked.ok:
-            return words
-    return None
+        options = ("--user", "--map-current-user", *options)
+    words = (program, *options, "--", "/bin/sh", "-c", _FIRST, "sh")
+    try:
+        # Two processes: itself and the shell. Ours is not among them.
+        asked = run([*words, "/bin/sh", "-c", f"test ! -d /proc/{os.getpid()} || test $PPID = 1"], timeout=_SECONDS)
+    except PatchstackError:
+        return None
+    return words if asked.ok else None
