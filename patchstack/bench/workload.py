@@ -12,7 +12,7 @@ from patchstack.document import Part
 from patchstack.llama.program import Program
 from patchstack.observe.declared import Models, Setting, Texts, Values, positive, read_values
 from patchstack.observe.protocol import Beside, Model, Observation
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 Figures = Mapping[str, float]
 """The figures of a run by the names of their rows, all above zero."""

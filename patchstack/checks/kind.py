@@ -10,7 +10,7 @@ from patchstack.checks.model import Found, TreeFile
 from patchstack.checks.scan import Scanner
 from patchstack.engine.protocol import Engine
 from patchstack.git.objects import Objects
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 S = TypeVar("S")
 

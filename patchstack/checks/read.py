@@ -8,7 +8,7 @@ from patchstack.causes import SettingsUnusable
 from patchstack.checks.model import Check
 from patchstack.checks.registry import KINDS, kind_of
 from patchstack.workspace import SeriesConfig, parse_time
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _SERIES = "series"

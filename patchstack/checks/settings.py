@@ -7,7 +7,7 @@ import re
 from patchstack.checks.model import Place, Sites
 from patchstack.checks.scan import compiled
 from patchstack.series.lint.globs import matching
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 _NOWHERE = "it matches an empty text, and so is found everywhere: a check that cannot fail"
 

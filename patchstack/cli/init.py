@@ -105,7 +105,7 @@ def _adopt(
     from patchstack.report.verify import truth
     from patchstack.series.mirror.adopt import adopt
     from patchstack.series.mirror.discover import series_name
-    from patchstack.series.verify.verify import prove
+    from patchstack.series.verify.verify import prove_series
     from patchstack.workspace import add_series, read_workspace
 
     name = name or series_name(patches.resolve().name)
@@ -130,7 +130,7 @@ def _adopt(
     print(f"{clone}: new branch {done.config.fork_ref} at {done.head}, one commit a patch")
     print(f"{done.config.patches}: its mirror, {patch_count(len(done.plan.files))} and series.lock")
     [series] = [one for one in read_workspace(path).series if one.name == name]
-    print(truth(prove(series, cache)))
+    print(truth(prove_series(series, cache)))
     talk(
         f"next: commit {path} and {done.config.patches}; work on {done.config.fork_ref}, then patchstack export {name}"
     )

@@ -126,25 +126,25 @@ def sync_command(
 
 
 def _carry_out(
-    bench: SyncWorkspace, order: SyncOrder, engine: str | None, unproven: frozenset[str], *, json: bool
+    work: SyncWorkspace, order: SyncOrder, engine: str | None, unproven: frozenset[str], *, json: bool
 ) -> None:
-    if order.accept or (order.continue_ and _was_accepted(bench)):
-        _accept(bench, engine, unproven, json=json)
+    if order.accept or (order.continue_ and _was_accepted(work)):
+        _accept(work, engine, unproven, json=json)
     elif order.abort:
-        _abort(bench, discard=order.discard)
+        _abort(work, discard=order.discard)
     else:
-        _step(bench, order, json=json)
+        _step(work, order, json=json)
 
 
-def _step(bench: SyncWorkspace, order: SyncOrder, *, json: bool) -> None:
+def _step(work: SyncWorkspace, order: SyncOrder, *, json: bool) -> None:
     from patchstack.workflow.sync.order import take_step
 
     if order.to is not None:
-        _suite(bench)  # a policy that cannot be asked is told before the work
-    with task(f"sync {bench.config.name}"):
-        state = take_step(bench, order)
+        _suite(work)  # a policy that cannot be asked is told before the work
+    with task(f"sync {work.config.name}"):
+        state = take_step(work, order)
     if state is None:
-        talk(f"{bench.config.name}: the pin is {order.to} already: nothing to do")
+        talk(f"{work.config.name}: the pin is {order.to} already: nothing to do")
         return
     show(state, json=json)
 
@@ -210,38 +210,38 @@ def _words(command: str | None) -> tuple[str, ...]:
     return words
 
 
-def _abort(bench: SyncWorkspace, *, discard: bool) -> None:
+def _abort(work: SyncWorkspace, *, discard: bool) -> None:
     from patchstack.workflow.sync import sync
 
-    state = sync.abort(bench, discard=discard)
+    state = sync.abort(work, discard=discard)
     talk(f"{state.series}: the sync to {state.to_name} is given up, and {state.worktree} is removed; all is as before")
 
 
-def _was_accepted(bench: SyncWorkspace) -> bool:
+def _was_accepted(work: SyncWorkspace) -> bool:
     """Whether the sync was accepted already, and its checks stood in the way."""
     from patchstack.workflow.sync.checks import interrupted
 
-    state = bench.state()
+    state = work.state()
     return state is not None and interrupted(state) is not None
 
 
-def _suite(bench: SyncWorkspace) -> Suite | None:
+def _suite(work: SyncWorkspace) -> Suite | None:
     """The suite that the policy names. Raises `UsageError` if none exists of that name, or nothing to build."""
-    if bench.config.sync_suite is None:
+    if work.config.sync_suite is None:
         return None
-    if bench.config.variant is None:
+    if work.config.variant is None:
         raise AmbiguousName(
-            f"suite {bench.config.sync_suite} is to be run on a build of {bench.config.name}: of which variant?",
-            hint=f"variant: NAME in {bench.workspace.path}, below the series",
+            f"suite {work.config.sync_suite} is to be run on a build of {work.config.name}: of which variant?",
+            hint=f"variant: NAME in {work.workspace.path}, below the series",
         )
     from patchstack.gates.suite import find_suite, read_suites
 
-    return find_suite(read_suites(bench.workspace), bench.config.sync_suite, bench.workspace.path)
+    return find_suite(read_suites(work.workspace), work.config.sync_suite, work.workspace.path)
 
 
 @contextlib.contextmanager
 def _proving(
-    bench: SyncWorkspace, suite: Suite, engine: str | None, unproven: frozenset[str], *, offline: bool
+    work: SyncWorkspace, suite: Suite, engine: str | None, unproven: frozenset[str], *, offline: bool
 ) -> Iterator[Proving]:
     """The machine that the suite is run on."""
     from patchstack.builds.inputs.plan import Request
@@ -250,26 +250,26 @@ def _proving(
     from patchstack.workflow.sync.checks import Proving
 
     with proving_machine(
-        bench.workspace,
-        bench.config,
+        work.workspace,
+        work.config,
         engine,
         Request(),
         purpose="patchstack sync",
         allow=suite.allow,
         offline=offline,
     ) as machine:
-        yield Proving(terms=Terms(suite=suite, unproven=unproven), build=machine.build, bench=machine.runner)
+        yield Proving(terms=Terms(suite=suite, unproven=unproven), build=machine.build, runner=machine.runner)
 
 
-def _accept(bench: SyncWorkspace, engine: str | None, unproven: frozenset[str], *, json: bool) -> None:
+def _accept(work: SyncWorkspace, engine: str | None, unproven: frozenset[str], *, json: bool) -> None:
     from patchstack.workflow.sync.accept import accept
     from patchstack.workflow.sync.document import sync_document
 
-    suite = _suite(bench)
+    suite = _suite(work)
     proving = None
     if suite is not None:
-        proving = functools.partial(_proving, bench, suite, engine, unproven, offline=bench.cache.offline)
-    done = accept(bench, proving)
+        proving = functools.partial(_proving, work, suite, engine, unproven, offline=work.cache.offline)
+    done = accept(work, proving)
     state = done.state
     if json:
         import msgspec
@@ -277,17 +277,17 @@ def _accept(bench: SyncWorkspace, engine: str | None, unproven: frozenset[str], 
         print(msgspec.structs.replace(sync_document(state), phase="accepted").line)
     else:
         count = patch_count(state.report["patch_count"]) if state.report else "the series"
-        fork = bench.config.fork
+        fork = work.config.fork
         where = f"; branch {state.branch} at {state.head[:12]} in {fork}" if fork else ""
-        print(f"{state.series}: the pin is {state.to}; {count} written to {bench.config.patches}{where}")
+        print(f"{state.series}: the pin is {state.to}; {count} written to {work.config.patches}{where}")
     talk(f"the record, with every reason, is {done.record}")
     if done.kept is not None:
-        talk(f"note: {done.kept} was left as it is, {_kept(bench, state)}")
-    written = f"{bench.config.patches}, {bench.workspace.path} and .patchstack"
+        talk(f"note: {done.kept} was left as it is, {_kept(work, state)}")
+    written = f"{work.config.patches}, {work.workspace.path} and .patchstack"
     talk(f"next: patchstack verify {state.series}, and commit {written}")
 
 
-def _kept(bench: SyncWorkspace, state: SyncState) -> str:
-    if bench.config.fork is None:
+def _kept(work: SyncWorkspace, state: SyncState) -> str:
+    if work.config.fork is None:
         return f"as the only repository with branch {state.branch}: it can be the fork of the workspace"
     return "as it holds files that git does not know, or work that was discarded"

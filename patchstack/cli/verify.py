@@ -81,7 +81,7 @@ def verify_command(
 ) -> None:
     """Prove that pin + series = fork: the tree after every patch, against the commit it mirrors. Writes nothing but
     what --record asks for."""
-    from patchstack.series.verify.verify import prove
+    from patchstack.series.verify.verify import prove_series
 
     _check_expectations(expect, expect_tree, apply_only=apply_only, tree_only=tree_only)
     configs = chosen_series(
@@ -92,7 +92,7 @@ def verify_command(
         raise OptionConflict("--expect-tree is for one series", hint="name the series it belongs to")
     looked = _checking(configs, checks, record, why, policy)
     cache, opened = open_cache(offline=offline), engine_of(engine, workspace)
-    verified = functools.partial(prove, cache=cache, expect_tree=expect_tree, strip=strip)
+    verified = functools.partial(prove_series, cache=cache, expect_tree=expect_tree, strip=strip)
 
     def look(config: SeriesConfig) -> Exit:
         with naming_clones(config), task(f"verify {config.name}", key=f"verify {config.patches.absolute()}"):

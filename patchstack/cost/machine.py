@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from patchstack.causes import BadValue, CostRefused, CostUnknown, WorkspaceUnusable
 
 if TYPE_CHECKING:
-    from patchstack.workspace.mapping import Node
+    from patchstack.workspace.node import Node
 
 PEAKS = ("fp4", "fp8", "int8", "fp16", "bf16", "fp32")
 _BANDWIDTH = {"B/s": 1.0, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "MiB/s": 2.0**20, "GiB/s": 2.0**30, "TiB/s": 2.0**40}
@@ -123,7 +123,7 @@ def read_machine(path: Path) -> Machine:
     """Read a machine file. Raises `ConfigError` with every complaint, each with its line."""
     from ruamel.yaml.comments import CommentedMap
 
-    from patchstack.workspace.mapping import Node, read_yaml
+    from patchstack.workspace.node import Node, read_yaml
 
     document = read_yaml(path)
     if not isinstance(document, CommentedMap):

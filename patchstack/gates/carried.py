@@ -15,7 +15,7 @@ from typing import Any
 from patchstack.causes import InputMissing, SuiteDamaged
 from patchstack.gates.suite import Suite, find_suite, read_suites
 from patchstack.workspace import Workspace, read_yaml
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 SCHEMA = "patchstack.carried-suite/1"
 _MOST = 16 << 20  # bytes of a file that a gate names

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from patchstack.gates.judgement import Judgement
 from patchstack.observe.declared import Models, Setting, Values, read_values
 from patchstack.observe.observer import Observer
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 S = TypeVar("S")
 

@@ -19,7 +19,7 @@ from patchstack.observe.protocol import Model
 from patchstack.tasks import task
 from patchstack.verdict import Verdict
 from patchstack.workspace import Workspace
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 NO_SUITES = "write one under suites: in patchstack.yaml; patchstack demo --no-build DIR makes a workspace that has one"
 """What to do in a workspace without suites."""

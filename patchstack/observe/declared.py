@@ -30,7 +30,7 @@ from patchstack.observe.settings import (
 )
 from patchstack.observe.settings import model as read_model
 from patchstack.workspace import located
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -14,8 +14,8 @@ from patchstack.builds.record.store import Store, Stored
 from patchstack.causes import BuildFailed, NoSuchBuild
 from patchstack.engine.protocol import EnginePath
 from patchstack.observe.layout import Programs, uses_gpu
-from patchstack.workspace.mapping import Node
 from patchstack.workspace.model import located
+from patchstack.workspace.node import Node
 
 _KEY = re.compile(r"[0-9a-f]{8,64}\Z")
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from patchstack.observe.protocol import Model
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 Environment = tuple[tuple[str, str], ...]
 """Names and values, sorted by name."""

@@ -1,7 +1,6 @@
 """`patchstack.yaml`, read and checked once. Every complaint names its line, and all come at once."""
 
 from patchstack.workspace.alone import alone_in
-from patchstack.workspace.mapping import read_yaml
 from patchstack.workspace.model import (
     FILE_NAME,
     SCRATCH,
@@ -13,6 +12,7 @@ from patchstack.workspace.model import (
     is_url,
     located,
 )
+from patchstack.workspace.node import read_yaml
 from patchstack.workspace.read import (
     PLATFORMS,
     find_workspace,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from patchstack.causes import UnknownName, WorkspaceUnusable
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 FILE_NAME = "patchstack.yaml"
 FULL_ID = re.compile(r"[0-9a-f]{40}\Z")

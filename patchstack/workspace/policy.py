@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from patchstack.causes import WorkspaceUnusable
-from patchstack.workspace.mapping import read_yaml
 from patchstack.workspace.model import FULL_ID, Workspace
+from patchstack.workspace.node import read_yaml
 from patchstack.workspace.read import read_workspace
 
 GIVEN_BY_THE_HEAD = frozenset({"pin"})

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from patchstack.causes import WorkspaceUnusable
-from patchstack.workspace.mapping import Node, read_yaml
 from patchstack.workspace.model import (
     FILE_NAME,
     FORMS,
@@ -19,6 +18,7 @@ from patchstack.workspace.model import (
     Workspace,
     located,
 )
+from patchstack.workspace.node import Node, read_yaml
 
 PLATFORMS = ("linux/amd64", "linux/arm64")
 _ARCH = re.compile(r"[0-9]{2,3}[af]?(-real|-virtual)?\Z")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from patchstack.causes import AlreadyExists, WorkspaceNotChanged
 from patchstack.files.atomic import replace_file
-from patchstack.workspace.mapping import read_yaml
 from patchstack.workspace.model import SeriesConfig, is_url
+from patchstack.workspace.node import read_yaml
 from patchstack.workspace.read import read_workspace
 
 _INDENTED = re.compile(r"^( *)[A-Za-z_]+:[ ]*\n(?: *#[^\n]*\n)*\1 +- ", re.MULTILINE)

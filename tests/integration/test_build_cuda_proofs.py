@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.builds.proofs.device import Cuobjdump, fp4_instructions, machine_code, ptx
-from patchstack.builds.proofs.prove import BIN, OBJECTS, Proof, find_cuobjdump, prove
+from patchstack.builds.proofs.prove import BIN, OBJECTS, Proof, find_cuobjdump, prove_build
 from patchstack.verdict import Verdict
 from tests.support.compiled import AARCH64, KEY, claim, for_machine
 
@@ -72,7 +72,7 @@ def nvcc(source: str, out: Path, *flags: str) -> Path:
 
 def proofs(directory: Path, dump: Cuobjdump | None, *architectures: str, **more: object) -> dict[str, Proof]:
     asked = claim(architectures=architectures, **more)
-    return {proof.id: proof for proof in prove(directory, asked, cuobjdump=dump, run=None)}
+    return {proof.id: proof for proof in prove_build(directory, asked, cuobjdump=dump, run=None)}
 
 
 def test_a_library_and_a_program_for_sm_121a_hold(tmp_path: Path, cuobjdump: Cuobjdump) -> None:

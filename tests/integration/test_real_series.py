@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from patchstack.git.remote import Cache
-from patchstack.series.verify.verify import prove
+from patchstack.series.verify.verify import prove_series
 from patchstack.workspace import SeriesConfig
 from tests.conftest import Patchstack
 from tests.support.builders import run_git, snapshot
@@ -31,7 +31,7 @@ def test_every_prefix_tree_is_git_s(tmp_path: Path) -> None:
         name="real", patches=Path(SERIES), upstream=REPO, pin=PIN, fork=None, fork_ref=None, expect="lock"
     )
     before = snapshot(Path(SERIES))
-    result = prove(config, Cache(lambda: tmp_path / "cache", offline=True), apply_only=True, keep_going=True)
+    result = prove_series(config, Cache(lambda: tmp_path / "cache", offline=True), apply_only=True, keep_going=True)
     assert snapshot(Path(SERIES)) == before
     oracle = Oracle(tmp_path, objects_of(Path(REPO)))
     tree = result.base_tree

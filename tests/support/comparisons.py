@@ -22,7 +22,7 @@ from patchstack.files.atomic import replace_file
 from patchstack.files.places import cache_places
 from patchstack.observe.from_build import programs_of
 from patchstack.workspace import Workspace
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 MACHINE = "linux/amd64; a processor; no gpu"
 WORKLOADS = """\

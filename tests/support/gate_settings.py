@@ -7,7 +7,7 @@ from typing import Any
 
 from patchstack.observe.protocol import Model
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 
 def read_settings(kind: Any, directory: Path, text: str) -> tuple[Any, list[str]]:

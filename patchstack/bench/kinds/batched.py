@@ -13,7 +13,7 @@ from patchstack.llama.program import sentinel_of
 from patchstack.llama.settings import ARGS, ENV, FLASH_ATTENTION, GPU_LAYERS, MODEL, SECONDS, TRIES
 from patchstack.observe.declared import Models, Refused, Setting, Values
 from patchstack.observe.protocol import Observation
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 PROGRAM = "llama-batched-bench"
 _REFERENCE: Shape = (128, 32, 8)

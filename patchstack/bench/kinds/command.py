@@ -11,7 +11,7 @@ from patchstack.bench.workload import Figures, Workload, WorkloadKind, workload_
 from patchstack.llama.settings import ARGS, ENV, ITS_MODEL, PROGRAM, SECONDS, SENTINEL, TRIES, program_of
 from patchstack.observe.declared import Models, Refused, Setting, Text, Values
 from patchstack.observe.protocol import Observation
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,13 +29,13 @@ __all__ = [
     "Runner",
     "binaries",
     "find_cuobjdump",
-    "prove",
+    "prove_build",
     "run_here",
 ]
 _SECONDS = 60.0
 
 
-def prove(
+def prove_build(
     directory: Path,
     claim: Claim,
     *,

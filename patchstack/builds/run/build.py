@@ -16,7 +16,7 @@ from patchstack.builds.inputs.plan import Plan
 from patchstack.builds.inputs.source import Source
 from patchstack.builds.proofs.claim import Claim, ProgramOutput
 from patchstack.builds.proofs.files import Binary, binaries
-from patchstack.builds.proofs.prove import find_cuobjdump, prove
+from patchstack.builds.proofs.prove import find_cuobjdump, prove_build
 from patchstack.builds.record.provenance import write_provenance
 from patchstack.builds.record.record import make_record
 from patchstack.builds.record.store import LOG, Store, Stored
@@ -134,7 +134,7 @@ def judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
     left = {proof.id for proof in proofs if proof.verdict is Verdict.INVALID} & _DISASSEMBLED
     if not left or (cuobjdump := find_cuobjdump()) is None:
         return stored
-    found = prove(stored.directory, claim(inputs), cuobjdump=cuobjdump, run=None)
+    found = prove_build(stored.directory, claim(inputs), cuobjdump=cuobjdump, run=None)
     now = {proof.id: proof for proof in found if proof.id in left and proof.verdict is not Verdict.INVALID}
     if not now:
         return stored
@@ -176,7 +176,7 @@ def _finished(
         return ProgramOutput(code=code, output=output)
 
     with session.timed("prove"):
-        proofs = prove(session.draft, claim(inputs, session), cuobjdump=session.disassembler(), run=run)
+        proofs = prove_build(session.draft, claim(inputs, session), cuobjdump=session.disassembler(), run=run)
     built = binaries(session.draft)
     finished = datetime.now(UTC)
     rate = ccache_rate(made.ccache) if plan.ccache.value else None

@@ -21,7 +21,7 @@ from patchstack.checks.kind import Kind, View
 from patchstack.checks.model import Found, Sites
 from patchstack.checks.settings import is_named, numbered, places_told, read_pattern, read_sites
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from patchstack.engine.archive import Entry, pack
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome, Volume
 from patchstack.errors import MissingError, PatchstackError, UsageError
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 _MOST = 16 << 20  # bytes that a program may print
 _SHOWN, _WIDTH = 20, 300  # lines and characters of a line that are kept

@@ -14,7 +14,7 @@ from patchstack.checks.kind import Kind, View
 from patchstack.checks.model import Found
 from patchstack.checks.settings import numbered, read_pattern
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

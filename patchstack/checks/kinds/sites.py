@@ -22,7 +22,7 @@ from patchstack.checks.kind import Kind, View
 from patchstack.checks.model import Found, Site, Sites
 from patchstack.checks.settings import numbered, read_pattern, read_sites
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 _SHOWN = 4
 

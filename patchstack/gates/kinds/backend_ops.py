@@ -30,7 +30,7 @@ from patchstack.observe.observer import Observer, Settled, retry
 from patchstack.observe.protocol import Attempt, Complete, Invocation, Json, Observation
 from patchstack.observe.settings import Environment, merged
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 PROGRAM = "test-backend-ops"
 _ENVIRONMENT: Environment = (("GGML_NO_BACKTRACE", "1"),)

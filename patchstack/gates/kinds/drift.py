@@ -16,7 +16,7 @@ from patchstack.observe.declared import Models, Setting, Values
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Json
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 CONTEXTS = (256, 1024, 2048, 4096)
 

@@ -36,7 +36,7 @@ from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Observed
 from patchstack.observe.settings import Environment, merged
 from patchstack.verdict import Verdict
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

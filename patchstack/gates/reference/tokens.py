@@ -10,7 +10,7 @@ from typing import Any
 from patchstack.causes import BadValue
 from patchstack.llama.completions import digest_of_ids
 from patchstack.observe.declared import Models, Setting, Values
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

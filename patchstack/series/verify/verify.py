@@ -173,7 +173,7 @@ class VerifiedSeries:
     verification: Verification
 
 
-def prove(
+def prove_series(
     config: SeriesConfig,
     cache: Cache,
     *,

@@ -34,7 +34,7 @@ class Reason:
     line: int | None = None
 
 
-def why_not(standing: Standing, index: int) -> tuple[Reason, ...]:
+def reasons_against(standing: Standing, index: int) -> tuple[Reason, ...]:
     """The reasons for which a patch does not apply when a chain comes to it; at least one."""
     diffs = standing.chain.steps(index)
     if diffs is not None:

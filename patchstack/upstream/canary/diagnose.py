@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from patchstack.git.objects import Objects
 from patchstack.git.overlay import Entry, TreeOverlay
-from patchstack.upstream.canary.causes import Culprits, Reason, why_not
+from patchstack.upstream.canary.causes import Culprits, Reason, reasons_against
 from patchstack.upstream.canary.line_owners import Ownership
 from patchstack.upstream.canary.result import State
 from patchstack.upstream.canary.strict_chain import Slot, StrictChain
@@ -118,7 +118,7 @@ class Diagnoser:
     def _diagnosed(self, tree: str, index: int) -> Diagnosis:
         standing = self.chain.standing(tree, index)
         failing = {before for before, applied in enumerate(self.chain.run(tree).applied[:index]) if not applied}
-        reasons = why_not(standing, index)
+        reasons = reasons_against(standing, index)
         owners = [self._owners(reason, index) & failing for reason in reasons]
         owned = Counter(owner for found in owners for owner in found)
         state, also = State.CONFLICT, tuple(sorted(owned))

@@ -37,7 +37,7 @@ from patchstack.series.files.directory import configured_series
 from patchstack.series.files.order import has_patches
 from patchstack.series.lint.runner import lint, waiver_problems
 from patchstack.series.lock import read_lock
-from patchstack.series.verify.verify import prove
+from patchstack.series.verify.verify import prove_series
 from patchstack.tasks import clock, task
 from patchstack.verdict import Verdict, exit_code
 from patchstack.workflow.candidate.candidate import CandidateRange
@@ -183,15 +183,15 @@ def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
         verdict = Verdict.PASS if way.before.oid == base.oid else Verdict.FAIL
         return AcceptStep(name="verify", verdict=verdict, detail="there is no series yet: the first candidate makes it")
     with task("verify", key=f"verify {way.config.name}", announced=True):
-        result = prove(dataclasses.replace(way.config, fork_ref=way.before.oid, expect="fork"), cache)
+        result = prove_series(dataclasses.replace(way.config, fork_ref=way.before.oid, expect="fork"), cache)
     given = "1 patch gives" if result.applied_count == 1 else f"{result.applied_count} patches give"
     detail = f"{given} {result.applied_tree[:12]}, the fork at {way.before.oid[:12]}"
     if not result.holds:
         detail = result.first_problem or "the series is not the fork below the candidate"
-        after = prove(dataclasses.replace(way.config, fork_ref=way.head.oid, expect="fork"), cache)
+        after = prove_series(dataclasses.replace(way.config, fork_ref=way.head.oid, expect="fork"), cache)
         # An accept that was ended after its export; or a commit that is decided on again.
         if not after.holds and (end := decided_anew(way)) is not None:
-            after = prove(dataclasses.replace(way.config, fork_ref=end, expect="fork"), cache)
+            after = prove_series(dataclasses.replace(way.config, fork_ref=end, expect="fork"), cache)
         if after.holds:
             result, detail = after, f"the series has {way.head.oid[:12]} already"
     return AcceptStep(

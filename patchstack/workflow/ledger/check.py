@@ -19,7 +19,7 @@ from patchstack.evidence.store import BadRecord, Evidence
 from patchstack.git.remote import Cache
 from patchstack.series.files.order import has_patches
 from patchstack.series.lock import read_lock
-from patchstack.series.verify.verify import prove
+from patchstack.series.verify.verify import prove_series
 from patchstack.tasks import task
 from patchstack.workflow.ledger.brought import check_brought
 from patchstack.workflow.ledger.comparisons import check_comparisons
@@ -173,7 +173,7 @@ def _facts(workspace: Workspace, cache: Cache, wrong: list[str]) -> tuple[dict[s
         follow: bool | None = None
         try:
             with task(f"verifying {config.name}"):
-                follow = prove(dataclasses.replace(config, expect="lock", fork=None, fork_ref=None), cache).holds
+                follow = prove_series(dataclasses.replace(config, expect="lock", fork=None, fork_ref=None), cache).holds
         except MissingError as error:
             notes.append(f"{config.name}: {error.message}")
         except PatchstackError as error:

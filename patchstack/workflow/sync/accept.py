@@ -38,7 +38,7 @@ class Accepted:
     kept: Path | None
 
 
-def accept(bench: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
+def accept(work: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
     """Take the new branch over: it goes to the fork, its series to the workspace, and the pin moves. `proving` is for
     the suite that the policy names.
 
@@ -46,43 +46,43 @@ def accept(bench: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
     fork or series that changed meanwhile, and a command or gate of the policy that fails, `NotJudged` for a gate that
     is INVALID; then nothing was written.
     """
-    with bench.alone():
-        state = bench.the_state()
+    with work.alone():
+        state = work.the_state()
         if state.phase is Phase.CLOSING:
-            return _closed(bench, state)
+            return _closed(work, state)
         if state.phase is not Phase.ACCEPTING:
-            _refuse(bench, state)
+            _refuse(work, state)
             if state.park is None and state.unpark is None:  # the pin does not move
-                state = check(bench, state, opened(bench, state), proving)
-            state = bench.save(replace(state, phase=Phase.ACCEPTING))
-        objects = opened(bench, state)
+                state = check(work, state, opened(work, state), proving)
+            state = work.save(replace(state, phase=Phase.ACCEPTING))
+        objects = opened(work, state)
         try:
-            _publish(bench.config, state)
+            _publish(work.config, state)
         except PatchstackError:
-            bench.save(replace(state, phase=Phase.READY))  # nothing was written
+            work.save(replace(state, phase=Phase.READY))  # nothing was written
             raise
-        carry_out(plan_series(bench, state, objects, objects.commit(state.to), bench.config.patches))
-        with_fork = bench.config.fork is not None
-        move_pin(bench.workspace.path, bench.config.name, state.to, state.branch if with_fork else None)
-        share(tree_of(state).git_dir / "rr-cache", bench.shared)
-        _record(bench, state)
-        _warn_of_push(bench, state)
+        carry_out(plan_series(work, state, objects, objects.commit(state.to), work.config.patches))
+        with_fork = work.config.fork is not None
+        move_pin(work.workspace.path, work.config.name, state.to, state.branch if with_fork else None)
+        share(tree_of(state).git_dir / "rr-cache", work.shared)
+        _record(work, state)
+        _warn_of_push(work, state)
         tree = tree_of(state)
         if not with_fork or tree.left_over() or tree.kept():
-            bench.clear()
-            return Accepted(state=state, record=_record_file(bench, state), kept=tree.directory)
-        return _closed(bench, bench.save(replace(state, phase=Phase.CLOSING)))
+            work.clear()
+            return Accepted(state=state, record=_record_file(work, state), kept=tree.directory)
+        return _closed(work, work.save(replace(state, phase=Phase.CLOSING)))
 
 
-def _closed(bench: SyncWorkspace, state: SyncState) -> Accepted:
+def _closed(work: SyncWorkspace, state: SyncState) -> Accepted:
     """Remove the repository: the fork has the branch, and nobody put anything there."""
     tree_of(state).remove()
-    bench.clear()
-    return Accepted(state=state, record=_record_file(bench, state), kept=None)
+    work.clear()
+    return Accepted(state=state, record=_record_file(work, state), kept=None)
 
 
-def _refuse(bench: SyncWorkspace, state: SyncState) -> None:
-    name = bench.config.name
+def _refuse(work: SyncWorkspace, state: SyncState) -> None:
+    name = work.config.name
     if state.phase is not Phase.READY or state.report is None:
         raise SyncNotReady(
             f"the sync of {name} is not finished ({state.phase})", hint=f"patchstack sync {name} shows it"
@@ -103,15 +103,15 @@ def _refuse(bench: SyncWorkspace, state: SyncState) -> None:
             f"nothing is left of {name}: every patch landed or was dropped",
             hint="take the series out of patchstack.yaml; patchstack sync --abort removes what the sync made",
         )
-    if series_digest(bench.config.patches) != state.digest:
+    if series_digest(work.config.patches) != state.digest:
         raise SyncWouldLose(
-            f"the patches in {bench.config.patches} have changed since the sync began",
+            f"the patches in {work.config.patches} have changed since the sync began",
             hint=f"patchstack sync {name} --abort, and begin again: resolutions are remembered",
         )
-    head = _fork_head(bench, state)
+    head = _fork_head(work, state)
     if state.fork_head and head != state.fork_head:
         raise SyncWouldLose(
-            f"the fork {bench.config.fork} {bench.config.fork_ref} has moved from {state.fork_head[:12]} "
+            f"the fork {work.config.fork} {work.config.fork_ref} has moved from {state.fork_head[:12]} "
             f"to {head[:12]} since the sync began, and the new branch lacks that",
             hint=f"patchstack sync {name} --abort, and begin again: resolutions are remembered",
         )
@@ -123,11 +123,11 @@ def _refuse(bench: SyncWorkspace, state: SyncState) -> None:
         )
 
 
-def _fork_head(bench: SyncWorkspace, state: SyncState) -> str:
-    config = bench.config
+def _fork_head(work: SyncWorkspace, state: SyncState) -> str:
+    config = work.config
     if config.fork is None or config.fork_ref is None or not state.fork_head:
         return ""
-    return Remote.at(config.fork, bench.cache).resolve(config.fork_ref, "fork ref", until=state.pin)[1].oid
+    return Remote.at(config.fork, work.cache).resolve(config.fork_ref, "fork ref", until=state.pin)[1].oid
 
 
 def _publish(config: SeriesConfig, state: SyncState) -> None:
@@ -176,25 +176,25 @@ def _give_way(fork: Repository, state: SyncState, old: str) -> None:
     )
 
 
-def _warn_of_push(bench: SyncWorkspace, state: SyncState) -> None:
+def _warn_of_push(work: SyncWorkspace, state: SyncState) -> None:
     # Never refused: the fork got the branch from `_publish`, so nobody can have pushed it. The next export checks.
-    if bench.config.fork is None:
+    if work.config.fork is None:
         return
-    fork = Repository.open(bench.config.fork, Path(bench.config.fork))
+    fork = Repository.open(work.config.fork, Path(work.config.fork))
     if warning := check_pushed(fork, state.head, state.branch, required=False):
-        bench.talk(f"warning: {warning}")
+        work.talk(f"warning: {warning}")
 
 
-def _record_file(bench: SyncWorkspace, state: SyncState) -> Path:
+def _record_file(work: SyncWorkspace, state: SyncState) -> Path:
     what = state.to[:12]
     if (number := state.unpark if state.park is None else state.park) is not None:
         what = f"{'parked' if state.unpark is None else 'unparked'}-{number:04d}-{state.head[:12]}"
-    return bench.workspace.root / OURS / "synced" / f"{state.series}-{what}.json"
+    return work.workspace.root / OURS / "synced" / f"{state.series}-{what}.json"
 
 
-def _record(bench: SyncWorkspace, state: SyncState) -> None:
+def _record(work: SyncWorkspace, state: SyncState) -> None:
     """Keep what was decided, the reasons among it, as a file that can be committed."""
-    path = _record_file(bench, state)
+    path = _record_file(work, state)
     document = msgspec.structs.replace(sync_document(state), phase="accepted", worktree=None)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

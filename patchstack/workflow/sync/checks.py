@@ -37,11 +37,11 @@ class NotJudged(PatchstackError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proving:
-    """The suite that the policy names, and how its build is made and put on a bench."""
+    """The suite that the policy names, and how its build is made and run."""
 
     terms: Terms
     build: BuildOf
-    bench: BenchOf
+    runner: BenchOf
 
 
 ProvingOf = Callable[[], AbstractContextManager[Proving]]
@@ -57,61 +57,61 @@ def interrupted(state: SyncState) -> Mapping[str, Any] | None:
     return found
 
 
-def check(bench: SyncWorkspace, state: SyncState, objects: Objects, proving: ProvingOf | None) -> SyncState:
+def check(work: SyncWorkspace, state: SyncState, objects: Objects, proving: ProvingOf | None) -> SyncState:
     """Compare a finished sync with the policy; gives its state, with every step in the report.
 
     Raises `NotHeldError` at the first step that fails, `NotJudged` at one that could not be judged.
     """
-    if not bench.config.sync_require and bench.config.sync_suite is None:
+    if not work.config.sync_require and work.config.sync_suite is None:
         return state
-    assert bench.config.sync_suite is None or proving is not None, "a suite that is not run would pass"
+    assert work.config.sync_suite is None or proving is not None, "a suite that is not run would pass"
     steps: list[AcceptStep] = []
-    state = _kept(bench, state, steps, None)
-    for step in _asked(bench, state, objects, proving):
+    state = _kept(work, state, steps, None)
+    for step in _asked(work, state, objects, proving):
         steps.append(step)
-        state = _kept(bench, state, steps, None)
+        state = _kept(work, state, steps, None)
     bad = [step for step in steps if step.verdict is not Verdict.PASS]
     code = exit_code(step.verdict for step in steps)
     verdict = {Exit.HOLDS: Verdict.PASS, Exit.DOES_NOT_HOLD: Verdict.FAIL}.get(code, Verdict.INVALID)
-    state = _kept(bench, state, steps, verdict)
+    state = _kept(work, state, steps, verdict)
     if bad:
-        raise _refusal(bench, bad, verdict)
+        raise _refusal(work, bad, verdict)
     return state
 
 
-def _asked(bench: SyncWorkspace, state: SyncState, objects: Objects, proving: ProvingOf | None) -> Iterator[AcceptStep]:
+def _asked(work: SyncWorkspace, state: SyncState, objects: Objects, proving: ProvingOf | None) -> Iterator[AcceptStep]:
     """The commands, and after them, where all of them succeeded, the suite."""
-    for step in _commands(bench, state):
+    for step in _commands(work, state):
         yield step
         if step.verdict is not Verdict.PASS:
             return
     if proving is None:
         return
-    bench.talk(f"suite {bench.config.sync_suite} on the new branch")
+    work.talk(f"suite {work.config.sync_suite} on the new branch")
     with proving() as ready:
-        way = _branch(bench, state, objects)
+        way = _branch(work, state, objects)
         taken: list[tuple[str, float]] = []
-        for step, seconds in timed(gated(way, way.head, "new pin", ready.terms, ready.build, ready.bench)):
-            bench.talk(step_line(step, seconds))
+        for step, seconds in timed(gated(way, way.head, "new pin", ready.terms, ready.build, ready.runner)):
+            work.talk(step_line(step, seconds))
             taken.append((step.name, seconds))
             yield step
         if line := longest(taken):
-            bench.talk(line)
+            work.talk(line)
 
 
-def _kept(bench: SyncWorkspace, state: SyncState, steps: list[AcceptStep], verdict: Verdict | None) -> SyncState:
+def _kept(work: SyncWorkspace, state: SyncState, steps: list[AcceptStep], verdict: Verdict | None) -> SyncState:
     told = {"verdict": verdict, "steps": [dataclasses.asdict(step) for step in steps]}
-    return bench.save(replace(state, report={**(state.report or {}), "checks": told}))
+    return work.save(replace(state, report={**(state.report or {}), "checks": told}))
 
 
-def _commands(bench: SyncWorkspace, state: SyncState) -> Iterator[AcceptStep]:
+def _commands(work: SyncWorkspace, state: SyncState) -> Iterator[AcceptStep]:
     """Run what the policy names, in the new branch's work tree, up to the first that fails."""
-    for number, command in enumerate(bench.config.sync_require, 1):
+    for number, command in enumerate(work.config.sync_require, 1):
         told = " ".join(command)
-        bench.talk(f"required: {told}")
+        work.talk(f"required: {told}")
         with task(f"required: {told}"):
-            done = run(command, cwd=Path(state.worktree), env=environment_of(bench, state), timeout=LONGEST)
-        log = bench.directory / f"required-{number}.log"
+            done = run(command, cwd=Path(state.worktree), env=environment_of(work, state), timeout=LONGEST)
+        log = work.directory / f"required-{number}.log"
         log.write_bytes(done.stdout + done.stderr)
         last = (done.stdout + done.stderr).decode("utf-8", "replace").splitlines()[-_SHOWN:]
         yield AcceptStep(
@@ -124,19 +124,19 @@ def _commands(bench: SyncWorkspace, state: SyncState) -> Iterator[AcceptStep]:
             return
 
 
-def environment_of(bench: SyncWorkspace, state: SyncState) -> dict[str, str]:
+def environment_of(work: SyncWorkspace, state: SyncState) -> dict[str, str]:
     """The user's own, without what a hook or CI may have set for git."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    ours = {"PIN": state.to, "BRANCH": state.branch, "TREE": state.worktree, "WORKSPACE": str(bench.workspace.path)}
+    ours = {"PIN": state.to, "BRANCH": state.branch, "TREE": state.worktree, "WORKSPACE": str(work.workspace.path)}
     return kept | {f"PATCHSTACK_SYNC_{name}": value for name, value in ours.items()}
 
 
-def _branch(bench: SyncWorkspace, state: SyncState, objects: Objects) -> CandidateRange:
+def _branch(work: SyncWorkspace, state: SyncState, objects: Objects) -> CandidateRange:
     """The new branch as candidates on the new pin."""
     base = objects.commit(state.to)
     repository, fork = made_branch(state, objects, base)
     return CandidateRange(
-        config=bench.config,
+        config=work.config,
         sources=Sources(objects=objects, base=base, upstream=repository, fork=fork, fork_repository=repository),
         fork=fork,
         repository=repository,
@@ -145,8 +145,8 @@ def _branch(bench: SyncWorkspace, state: SyncState, objects: Objects) -> Candida
     )
 
 
-def _refusal(bench: SyncWorkspace, bad: list[AcceptStep], verdict: Verdict) -> PatchstackError:
-    again = f"patchstack sync {bench.config.name} --continue"
+def _refusal(work: SyncWorkspace, bad: list[AcceptStep], verdict: Verdict) -> PatchstackError:
+    again = f"patchstack sync {work.config.name} --continue"
     if "log" in bad[0].evidence:
         return SyncDoesNotHold(
             f"the pin stays where it is: {bad[0].name} {bad[0].detail}",
@@ -156,12 +156,12 @@ def _refusal(bench: SyncWorkspace, bad: list[AcceptStep], verdict: Verdict) -> P
     problems = [f"{step.verdict} {step.name}: {step.detail}" for step in bad]
     if verdict is Verdict.FAIL:
         return SyncDoesNotHold(
-            f"the pin stays where it is: suite {bench.config.sync_suite} does not hold on the new branch",
+            f"the pin stays where it is: suite {work.config.sync_suite} does not hold on the new branch",
             problems=problems,
             hint=f"--drop N --why TEXT leaves a patch out, --abort gives the sync up; {again} asks the suite again",
         )
     return NotJudged(
-        f"the pin stays where it is: suite {bench.config.sync_suite} could not be judged",
+        f"the pin stays where it is: suite {work.config.sync_suite} could not be judged",
         problems=problems,
         hint=f"{again} asks again: what is known is not run again",
     )

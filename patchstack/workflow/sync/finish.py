@@ -23,7 +23,7 @@ from patchstack.workflow.sync.state import Fate, Phase, SyncState
 from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
 
 
-def finish(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
+def finish(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
     """Export the new branch into the sync's own directory, verify it there, and write the report.
 
     Raises what an export refuses, and `NotHeldError` where new pin + new series are not the new branch.
@@ -33,22 +33,22 @@ def finish(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
     base = objects.commit(state.to)
     report: dict[str, Any] = {"tree": None, "patch_count": 0, "retired": [], "holds": None}
     if any(item.fate is Fate.PICKED for item in state.items):
-        shutil.rmtree(bench.stage, ignore_errors=True)
-        bench.stage.parent.mkdir(exist_ok=True)
-        shutil.copytree(bench.config.patches, bench.stage)
-        plan = plan_series(bench, state, objects, base, bench.stage)
+        shutil.rmtree(work.stage, ignore_errors=True)
+        work.stage.parent.mkdir(exist_ok=True)
+        shutil.copytree(work.config.patches, work.stage)
+        plan = plan_series(work, state, objects, base, work.stage)
         carry_out(plan)
-        report |= _verified(bench, state, objects, base)
+        report |= _verified(work, state, objects, base)
         report["retired"] = list(plan.retired)
     outcomes = compare_changes(objects, tree_of(state), state.items)
     report["changes"] = {outcome.item.commit: outcome.kind.value for outcome in outcomes}
-    report["promises"] = checks_at_end(bench, state, objects)
+    report["promises"] = checks_at_end(work, state, objects)
     changed = compare_toolchains(objects, objects.commit(state.pin).tree, base.tree)
     report["toolchain"] = msgspec.to_builtins(toolchain_entry(changed))
-    return bench.save(replace(state, phase=Phase.READY, report=report))
+    return work.save(replace(state, phase=Phase.READY, report=report))
 
 
-def plan_series(bench: SyncWorkspace, state: SyncState, objects: Objects, base: Commit, directory: Path) -> ExportPlan:
+def plan_series(work: SyncWorkspace, state: SyncState, objects: Objects, base: Commit, directory: Path) -> ExportPlan:
     """The series that the new branch makes of the one in a directory. Every patch keeps its number and its id: which
     commit is which patch is known, and not guessed."""
     repository, fork = made_branch(state, objects, base)
@@ -60,11 +60,11 @@ def plan_series(bench: SyncWorkspace, state: SyncState, objects: Objects, base: 
     return plan_export(
         objects,
         repository,
-        bench.config.name,
+        work.config.name,
         directory,
         base,
         fork,
-        ExportPolicy.of(bench.config),
+        ExportPolicy.of(work.config),
         discard_edits=True,  # the series held when the sync began, and is as it was
         same=same,
         parking={state.park: state.why} if state.park is not None else None,
@@ -77,9 +77,9 @@ def made_branch(state: SyncState, objects: Objects, base: Commit) -> tuple[Repos
     return repository, read_fork(repository, state.head, base, objects, branch=state.branch)
 
 
-def _verified(bench: SyncWorkspace, state: SyncState, objects: Objects, base: Commit) -> dict[str, Any]:
+def _verified(work: SyncWorkspace, state: SyncState, objects: Objects, base: Commit) -> dict[str, Any]:
     _, fork = made_branch(state, objects, base)
-    found = verify(objects, load_series(bench.stage, bench.config.name), base, Expectation(fork=fork))
+    found = verify(objects, load_series(work.stage, work.config.name), base, Expectation(fork=fork))
     if not found.holds:
         raise SyncDoesNotHold(
             f"the series of the new branch does not hold: {found.first_problem}",

@@ -14,12 +14,12 @@ from patchstack.workflow.sync.state import SyncState
 from patchstack.workflow.sync.workspace import SyncWorkspace
 
 
-def landed_patches(bench: SyncWorkspace, state: SyncState, objects: Objects) -> dict[str, str]:
+def landed_patches(work: SyncWorkspace, state: SyncState, objects: Objects) -> dict[str, str]:
     """The reasons to drop patches that have landed between the pins, by the fork's commits."""
     repository = Repository.open(state.worktree, Path(state.worktree))
     pin, to = objects.commit(state.pin), objects.commit(state.to)
     range_ = read_range(repository, objects, pin, to, state.to_name, "--to")
-    found = ask(objects, configured_series(bench.config), range_, state.to_name, Question(search=False))
+    found = ask(objects, configured_series(work.config), range_, state.to_name, Question(search=False))
     reasons = {
         patch.file: drop_reason(patch.like)
         for patch in found.patches

@@ -69,22 +69,22 @@ def check_order(order: SyncOrder, *, gates: bool) -> None:
         )
 
 
-def take_step(bench: SyncWorkspace, order: SyncOrder) -> SyncState | None:
+def take_step(work: SyncWorkspace, order: SyncOrder) -> SyncState | None:
     """Take the step, and return the state after it; None if the pin is the new one already. Raises what the step
     raises."""
     if order.to is not None:
         manner = sync.Manner(
             edits=order.edit, command=order.command, drop_landed=order.drop_landed, unattended=order.unattended
         )
-        return sync.begin(bench, order.to, worktree=order.worktree, branch=order.branch, manner=manner)
+        return sync.begin(work, order.to, worktree=order.worktree, branch=order.branch, manner=manner)
     if order.continue_:
-        return sync.go_on(bench, command=order.command, unattended=order.unattended)
+        return sync.go_on(work, command=order.command, unattended=order.unattended)
     if order.skip:
-        return sync.skip(bench, discard=order.discard)
+        return sync.skip(work, discard=order.discard)
     if order.drop and order.why is not None:
-        return sync.drop(bench, order.drop, order.why.strip(), discard=order.discard)
+        return sync.drop(work, order.drop, order.why.strip(), discard=order.discard)
     if order.retry:
-        return sync.retry(bench, order.retry, discard=order.discard)
+        return sync.retry(work, order.retry, discard=order.discard)
     if order.edit:
-        return sync.edit(bench, order.edit)
-    return sync.drop_landed(bench) if order.drop_landed else bench.the_state()
+        return sync.edit(work, order.edit)
+    return sync.drop_landed(work) if order.drop_landed else work.the_state()

@@ -10,23 +10,23 @@ from patchstack.workflow.sync.sync import begin_parking, go_on
 from patchstack.workflow.sync.workspace import SyncWorkspace
 
 
-def park(bench: SyncWorkspace, parking: Parking) -> Accepted | SyncState:
+def park(work: SyncWorkspace, parking: Parking) -> Accepted | SyncState:
     """Take a patch out, or bring it back: the branch goes to the fork under a new name, the series and its lock to the
     workspace, which names the new branch. One that was killed goes on where it was.
 
     Gives the state of a sync that stopped at a conflict: `sync --continue` takes what a person made of it, and
     `sync --accept`, or the same command again, finishes. Raises what these raise.
     """
-    state = bench.state()
+    state = work.state()
     if state is None:
-        state = begin_parking(bench, parking)
+        state = begin_parking(work, parking)
     elif parking.number != (state.unpark if parking.back else state.park):
         raise SyncNotReady(
-            f"a sync of {bench.config.name} to {state.to_name} is under way ({state.phase})",
-            hint=f"patchstack sync {bench.config.name} --continue, or --abort",
+            f"a sync of {work.config.name} to {state.to_name} is under way ({state.phase})",
+            hint=f"patchstack sync {work.config.name} --continue, or --abort",
         )
     elif state.phase not in (Phase.READY, Phase.ACCEPTING, Phase.CLOSING):
-        state = go_on(bench)
+        state = go_on(work)
     if state.phase in (Phase.READY, Phase.ACCEPTING, Phase.CLOSING):
-        return accept(bench)
+        return accept(work)
     return state

@@ -32,13 +32,13 @@ class Parking:
         return f"patch {self.number:04d} {'comes back' if self.back else 'is parked'}"
 
 
-def refuse_parking(bench: SyncWorkspace, parking: Parking) -> None:
+def refuse_parking(work: SyncWorkspace, parking: Parking) -> None:
     """Raise `UsageError` for a number that no patch has, one that is parked already, or one that is not parked."""
-    lock = read_lock(bench.config.patches)
+    lock = read_lock(work.config.patches)
     if lock is None:
         raise NotInRange(
-            f"{bench.config.name} has no lock, which keeps parked patches",
-            hint=f"patchstack export {bench.config.name} writes it",
+            f"{work.config.name} has no lock, which keeps parked patches",
+            hint=f"patchstack export {work.config.name} writes it",
         )
     there = {number_of(patch.file) for patch in lock.patches}
     parked = {number_of(patch.file) for patch in lock.parked}
@@ -48,7 +48,7 @@ def refuse_parking(bench: SyncWorkspace, parking: Parking) -> None:
     if not parking.back and parking.number in parked:
         raise NotInRange(f"patch {parking.number:04d} is parked already")
     if not parking.back and parking.number not in there:
-        raise NotInRange(f"there is no patch {parking.number:04d}", hint=f"patchstack status {bench.config.name}")
+        raise NotInRange(f"there is no patch {parking.number:04d}", hint=f"patchstack status {work.config.name}")
     if not parking.back and len(lock.patches) == 1:
         raise NotInRange(f"patch {parking.number:04d} is the only one: a series without patches is no series")
 
@@ -68,7 +68,7 @@ def _named(name: str, count: int) -> str:
     return name if count == 1 else f"{name}-{count}"
 
 
-def with_parking(bench: SyncWorkspace, state: SyncState, items: Sequence[Item], objects: Objects) -> tuple[Item, ...]:
+def with_parking(work: SyncWorkspace, state: SyncState, items: Sequence[Item], objects: Objects) -> tuple[Item, ...]:
     """The patches on their way, without the one that is parked, or with the one that comes back at its place.
 
     Raises `MissingError` if the trees of that one's commit are not available.
@@ -79,9 +79,9 @@ def with_parking(bench: SyncWorkspace, state: SyncState, items: Sequence[Item], 
         )
     if state.unpark is None:
         return tuple(items)
-    lock = read_lock(bench.config.patches)
+    lock = read_lock(work.config.patches)
     parked = _parked(lock, state.unpark)
-    before, tree = _trees(bench, state, parked, objects)
+    before, tree = _trees(work, state, parked, objects)
     subject = parse_commit(parked.commit, parked.object).subject
     back = Item(commit=parked.commit, before=before, tree=tree, subject=subject, number=state.unpark, file=parked.file)
     place = next(
@@ -97,7 +97,7 @@ def _parked(lock: Lock | None, number: int) -> ParkedPatch:
     return found
 
 
-def _trees(bench: SyncWorkspace, state: SyncState, parked: ParkedPatch, objects: Objects) -> tuple[str, str]:
+def _trees(work: SyncWorkspace, state: SyncState, parked: ParkedPatch, objects: Objects) -> tuple[str, str]:
     """The trees around a parked commit, which is put into the sync's repository if only the lock has it."""
     if object_id("commit", parked.object) != parked.commit:
         raise ObjectUnreadable(f"the lock's commit object of {parked.file} is not {parked.commit[:12]}")

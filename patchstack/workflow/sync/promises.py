@@ -20,15 +20,15 @@ from patchstack.workflow.sync.state import Fate, Item, SyncState
 from patchstack.workflow.sync.workspace import SyncWorkspace
 
 
-def tell_checks(bench: SyncWorkspace, items: Iterable[Item], objects: Objects) -> None:
+def tell_checks(work: SyncWorkspace, items: Iterable[Item], objects: Objects) -> None:
     """Run the checks that look at the tree after a patch, for patches that were just brought over, and tell which of
     them do not hold. They stop nothing: what has to change is for a person to say."""
-    checks = [check for check in read_promises(bench.config) if check.at_patch]
+    checks = [check for check in read_promises(work.config) if check.at_patch]
     numbers = {check.patch for check in checks}
     picked = [item for item in items if item.result is not None and item.number in numbers]
     if not picked:
         return
-    checker = _checker(bench, objects)
+    checker = _checker(work, objects)
     with task("running checks"), contextlib.closing(checker):
         for item in picked:
             assert item.result is not None and item.number is not None
@@ -38,12 +38,12 @@ def tell_checks(bench: SyncWorkspace, items: Iterable[Item], objects: Objects) -
                 if check.patch == item.number:
                     row = checker.row(check, trees)
                     if row.verdict is not Verdict.PASS:
-                        bench.talk(f"{item.label} {item.subject}: check {check.name}: {_told(row)}")
+                        work.talk(f"{item.label} {item.subject}: check {check.name}: {_told(row)}")
 
 
-def checks_at_end(bench: SyncWorkspace, state: SyncState, objects: Objects) -> list[dict[str, Any]]:
+def checks_at_end(work: SyncWorkspace, state: SyncState, objects: Objects) -> list[dict[str, Any]]:
     """Every check on the trees of the new branch, as the report keeps them."""
-    checks = read_promises(bench.config)
+    checks = read_promises(work.config)
     if not checks:
         return []
     after: dict[int, str] = {}
@@ -53,19 +53,19 @@ def checks_at_end(bench: SyncWorkspace, state: SyncState, objects: Objects) -> l
             after[item.number] = objects.commit(item.result).tree
         elif item.number is not None:
             absent[item.number] = f"the patch is not on the new branch ({item.fate})"
-    checker = _checker(bench, objects)
+    checker = _checker(work, objects)
     with contextlib.closing(checker):
         last = objects.commit(state.head).tree
         rows = checker.rows(checks, SeriesTrees(last=last, after=after, absent=absent))
     for row in rows:
         if row.verdict is not Verdict.PASS:
-            bench.talk(f"check {row.check.name}: {_told(row)}")
+            work.talk(f"check {row.check.name}: {_told(row)}")
     found: list[dict[str, Any]] = msgspec.to_builtins(check_entries(rows))
     return found
 
 
-def _checker(bench: SyncWorkspace, objects: Objects) -> Checker:
-    return Checker(objects, touched_paths(configured_series(bench.config).patches), bench.engine)
+def _checker(work: SyncWorkspace, objects: Objects) -> Checker:
+    return Checker(objects, touched_paths(configured_series(work.config).patches), work.engine)
 
 
 def _told(row: CheckRow) -> str:

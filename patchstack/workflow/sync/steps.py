@@ -35,22 +35,22 @@ _TOGETHER = 250  # patches that one process brings over: what a kill may cost
 _SHOWN = 20  # lines of a failing command's output
 
 
-def prepare(bench: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upstream: Repository) -> SyncState:
+def prepare(work: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upstream: Repository) -> SyncState:
     """Make the repository, list what is to be brought over, and begin with it."""
-    config, objects, tree = bench.config, proven.sources.objects, tree_of(state)
+    config, objects, tree = work.config, proven.sources.objects, tree_of(state)
     fork, own = proven.sources.fork, None
     if fork is None:
-        fork, own = _fork_of_patches(bench, proven)
+        fork, own = _fork_of_patches(work, proven)
     repositories = [one for one in (upstream, proven.sources.fork_repository) if one is not None]
-    objects.fetch = fetch_into_cache(objects, bench.cache, _sources(bench))
+    objects.fetch = fetch_into_cache(objects, work.cache, _sources(work))
     absent = absent_files(objects, objects.commit(state.to).tree)
-    _refuse_unfetched(bench, state, len(absent))
-    remotes = [(name, remote.address) for name, remote in _remotes(bench)]
+    _refuse_unfetched(work, state, len(absent))
+    remotes = [(name, remote.address) for name, remote in _remotes(work)]
     borrowed = [one for one in objects.directories if own is None or one != own.object_directory]
     tree.make(state.to, borrow=borrowed, shallow=repositories, remotes=remotes, absent=absent)
     objects.add_directory(tree.git_dir / "objects", state.worktree)
     if own is not None:
-        _take_objects(own, bench, state)
+        _take_objects(own, work, state)
     commits, notes = sync_target.in_one_line(objects, tree, fork, proven.sources.base, state.to)
     patches = sync_target.patches_of(
         proven.series,
@@ -59,16 +59,16 @@ def prepare(bench: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upst
         proven.verification.rows,
         in_order=own is not None,
     )
-    items = with_parking(bench, state, sync_target.items_of(commits, patches), objects)
+    items = with_parking(work, state, sync_target.items_of(commits, patches), objects)
     wanted = list(sync_target.contents(objects, items))
     objects.want(wanted)
     touched = sync_target.paths_touched(objects, items) & set(absent)
-    _refuse_missing(bench, len(objects.missing(wanted)) + len(touched))
+    _refuse_missing(work, len(objects.missing(wanted)) + len(touched))
     if absent:
         notes.append(f"the contents of {_files(len(absent))} are not to be had: the work tree is sparse, without them")
-    shared_rerere.bring(bench.shared, tree.git_dir / "rr-cache")
+    shared_rerere.bring(work.shared, tree.git_dir / "rr-cache")
     for note in notes:
-        bench.talk(f"note: {note}")
+        work.talk(f"note: {note}")
     state = replace(
         state,
         phase=Phase.PICKING,
@@ -77,26 +77,26 @@ def prepare(bench: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upst
         notes=tuple(notes),
         fork_head=fork.head.oid if own is None else "",
     )
-    return advance(bench, bench.save(state), objects)
+    return advance(work, work.save(state), objects)
 
 
-def _refuse_unfetched(bench: SyncWorkspace, state: SyncState, count: int) -> None:
+def _refuse_unfetched(work: SyncWorkspace, state: SyncState, count: int) -> None:
     """A URL has all contents: it is the network that lost those that did not come, and a work tree without them would
     be no good."""
-    upstream = bench.config.upstream
-    if count and is_url(upstream) and not bench.cache.offline:
+    upstream = work.config.upstream
+    if count and is_url(upstream) and not work.cache.offline:
         raise NotFetchable(
             f"the contents of {_files(count)} of {state.to_name} could not be fetched from {shown_url(upstream)}",
-            hint=f"check the network, then patchstack sync {bench.config.name} --continue",
+            hint=f"check the network, then patchstack sync {work.config.name} --continue",
         )
 
 
-def _refuse_missing(bench: SyncWorkspace, count: int) -> None:
+def _refuse_missing(work: SyncWorkspace, count: int) -> None:
     if count:
         raise NotFetchable(
             f"{_files(count)} that the patches change cannot be read: the contents are not to be had from "
-            + " or ".join(shown_url(str(one)) for one in _sources(bench)),
-            hint=f"fetch them, or check the network; then patchstack sync {bench.config.name} --continue",
+            + " or ".join(shown_url(str(one)) for one in _sources(work)),
+            hint=f"fetch them, or check the network; then patchstack sync {work.config.name} --continue",
         )
 
 
@@ -104,24 +104,24 @@ def _files(count: int) -> str:
     return "1 file" if count == 1 else f"{count} files"
 
 
-def opened(bench: SyncWorkspace, state: SyncState) -> Objects:
+def opened(work: SyncWorkspace, state: SyncState) -> Objects:
     """The objects of a sync under way: its repository has, or borrows, all of them."""
     objects = Objects()
     objects.add_directory(tree_of(state).git_dir / "objects", state.worktree)
-    objects.fetch = fetch_into_cache(objects, bench.cache, _sources(bench))
+    objects.fetch = fetch_into_cache(objects, work.cache, _sources(work))
     return objects
 
 
-def advance(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
+def advance(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
     """Bring over patch after patch until one is in conflict or all are done; then finish."""
     tree = tree_of(state)
-    state = _proposed(bench, state, objects)
+    state = _proposed(work, state, objects)
     first, clean = state.current, True
     many = not state.command and not state.edits
     while (place := state.current) is not None:
         if many:
-            state = _picked_together(bench, state, objects, fresh=place == first)
-            tell_checks(bench, state.items[place : state.current], objects)
+            state = _picked_together(work, state, objects, fresh=place == first)
+            tell_checks(work, state.items[place : state.current], objects)
             if state.current is None:
                 first = None  # what git left is to be reset
                 break
@@ -138,38 +138,38 @@ def advance(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSta
             collisions = conflict.explain(objects, tree, got.paths, state.pin, state.to, state.items[:place], got.moved)
             if state.unattended:
                 files = ", ".join(collision.path for collision in collisions)
-                state = _not_carried(bench, state, place, list(got.paths), f"conflict in {files}")
+                state = _not_carried(work, state, place, list(got.paths), f"conflict in {files}")
                 clean = False
                 continue
             reason = (state.landed or {}).get(item.commit)
             stop = {"collisions": conflict.document(collisions), "remembered": list(got.remembered), "landed": reason}
-            return bench.save(replace(state, phase=Phase.STOPPED, stop=stop))
+            return work.save(replace(state, phase=Phase.STOPPED, stop=stop))
         if got.remembered:
-            bench.talk(f"{item.label} {item.subject}: resolved as remembered: {', '.join(got.remembered)}")
+            work.talk(f"{item.label} {item.subject}: resolved as remembered: {', '.join(got.remembered)}")
         if got.tree == objects.commit(state.head).tree:
-            state = _landed(bench, state, place, objects)
+            state = _landed(work, state, place, objects)
         else:
             oid = tree.commit(objects.read(item.commit)[1], got.tree, state.head)
-            failed = _command_failed(bench, state, place)
+            failed = _command_failed(work, state, place)
             if failed is not None and state.unattended:
-                state = _not_carried(bench, state, place, [], f"{failed['command']} {failed['how']}")
+                state = _not_carried(work, state, place, [], f"{failed['command']} {failed['how']}")
                 clean = False
                 continue
             state = state.with_item(place, fate=Fate.PICKED, result=oid, remembered=got.remembered)
-            tell_checks(bench, [state.items[place]], objects)
+            tell_checks(work, [state.items[place]], objects)
             state = replace(state, head=oid)
             if failed is not None or item.commit in state.edits:
                 edits = tuple(commit for commit in state.edits if commit != item.commit)
-                return bench.save(replace(state, phase=Phase.EDITING, edits=edits, stop=failed or {"place": place}))
-            state = bench.save(state)
+                return work.save(replace(state, phase=Phase.EDITING, edits=edits, stop=failed or {"place": place}))
+            state = work.save(state)
     if state.phase is Phase.PICKING:
         if first is None:
             tree.reset(state.head, ())
-        state = bench.save(replace(state, phase=Phase.PICKED))
-    return finish(bench, state, objects)
+        state = work.save(replace(state, phase=Phase.PICKED))
+    return finish(work, state, objects)
 
 
-def _picked_together(bench: SyncWorkspace, state: SyncState, objects: Objects, *, fresh: bool) -> SyncState:
+def _picked_together(work: SyncWorkspace, state: SyncState, objects: Objects, *, fresh: bool) -> SyncState:
     """Bring over the patches to come in one process, up to the first in conflict. Gives the same state if that is the
     first of all. `fresh`: an earlier run may have left files behind."""
     tree = tree_of(state)
@@ -200,23 +200,23 @@ def _picked_together(bench: SyncWorkspace, state: SyncState, objects: Objects, *
     tree.write_commits(made, parent)
     state = replace(state, items=tuple(items), head=parent)
     for place in landed:
-        state = _with_landed(bench, state, place, objects)
-    return bench.save(state)
+        state = _with_landed(work, state, place, objects)
+    return work.save(state)
 
 
-def _proposed(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
+def _proposed(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
     """Ask canary once which patches have landed, and propose to drop them."""
     if state.landed is not None:
         return state
     with task("looking for patches that have landed"):
-        found = landed_patches(bench, state, objects)
+        found = landed_patches(work, state, objects)
     for item in state.items:
         if item.commit in found and not (state.drop_landed or item.fate in LEFT_OUT):
-            bench.talk(f"{item.label} {item.subject}: upstream has it already: {found[item.commit]}")
+            work.talk(f"{item.label} {item.subject}: upstream has it already: {found[item.commit]}")
     if found and not state.drop_landed:
-        bench.talk(f"patchstack sync {state.series} --drop-landed leaves them out, with these reasons")
+        work.talk(f"patchstack sync {state.series} --drop-landed leaves them out, with these reasons")
     state = replace(state, landed=found)
-    return bench.save(without_landed(state) if state.drop_landed else state)
+    return work.save(without_landed(state) if state.drop_landed else state)
 
 
 def without_landed(state: SyncState) -> SyncState:
@@ -228,33 +228,33 @@ def without_landed(state: SyncState) -> SyncState:
 
 
 def _not_carried(
-    bench: SyncWorkspace, state: SyncState, place: int, paths: list[tuple[str, frozenset[int]]], why: str
+    work: SyncWorkspace, state: SyncState, place: int, paths: list[tuple[str, frozenset[int]]], why: str
 ) -> SyncState:
     """Leave a patch out because nobody is there to ask, and store what a person needs to carry it later."""
     item = state.items[place]
-    stored = store_sides(bench, state, item, tree_of(state), paths)
-    shown = stored.relative_to(bench.workspace.root).as_posix()
-    bench.talk(f"{item.label} {item.subject}: not carried: {why}; all sides are in {shown}")
-    return bench.save(state.with_item(place, fate=Fate.NOT_CARRIED, reason=why, stored=shown))
+    stored = store_sides(work, state, item, tree_of(state), paths)
+    shown = stored.relative_to(work.workspace.root).as_posix()
+    work.talk(f"{item.label} {item.subject}: not carried: {why}; all sides are in {shown}")
+    return work.save(state.with_item(place, fate=Fate.NOT_CARRIED, reason=why, stored=shown))
 
 
-def _command_failed(bench: SyncWorkspace, state: SyncState, place: int) -> dict[str, Any] | None:
+def _command_failed(work: SyncWorkspace, state: SyncState, place: int) -> dict[str, Any] | None:
     """Run the command that is wanted after each patch; what to tell if it fails."""
     if not state.command:
         return None
     item, told = state.items[place], shlex.join(state.command)
     with task(f"{item.label}: {told}"):
-        done = run(state.command, cwd=Path(state.worktree), env=environment_of(bench, state), timeout=LONGEST)
-    log = bench.directory / f"exec-{item.label}.log"
+        done = run(state.command, cwd=Path(state.worktree), env=environment_of(work, state), timeout=LONGEST)
+    log = work.directory / f"exec-{item.label}.log"
     log.write_bytes(done.stdout + done.stderr)
     if done.ok:
-        bench.talk(f"{item.label}: {told} succeeded")
+        work.talk(f"{item.label}: {told} succeeded")
         return None
     last = (done.stdout + done.stderr).decode("utf-8", "replace").splitlines()[-_SHOWN:]
     return {"place": place, "command": told, "how": f"exited {done.code}", "last": last, "log": str(log)}
 
 
-def edited(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
+def edited(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
     """Take what a person made of the patch that the sync stopped behind.
 
     Raises `NotHeldError` if it is not finished."""
@@ -282,24 +282,24 @@ def edited(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
         state = state.with_item(place, result=oid, by_hand=True)
     state = replace(state, head=oid)
     tree.reset(oid, ())
-    if "command" in stop and (failed := _command_failed(bench, state, place)) is not None:
-        return bench.save(replace(state, stop=failed))
-    return bench.save(replace(state, phase=Phase.PICKING, stop=None))
+    if "command" in stop and (failed := _command_failed(work, state, place)) is not None:
+        return work.save(replace(state, stop=failed))
+    return work.save(replace(state, phase=Phase.PICKING, stop=None))
 
 
-def _landed(bench: SyncWorkspace, state: SyncState, place: int, objects: Objects) -> SyncState:
-    return bench.save(_with_landed(bench, state, place, objects))
+def _landed(work: SyncWorkspace, state: SyncState, place: int, objects: Objects) -> SyncState:
+    return work.save(_with_landed(work, state, place, objects))
 
 
-def _with_landed(bench: SyncWorkspace, state: SyncState, place: int, objects: Objects) -> SyncState:
+def _with_landed(work: SyncWorkspace, state: SyncState, place: int, objects: Objects) -> SyncState:
     item = state.items[place]
     mover = conflict.landed_in(objects, tree_of(state), item, state.pin, state.to)
     where = f": {mover.commit[:12]} {mover.subject}" if mover else ""
-    bench.talk(f"{item.label} {item.subject}: nothing is left of it, {LANDED}{where}")
+    work.talk(f"{item.label} {item.subject}: nothing is left of it, {LANDED}{where}")
     return state.with_item(place, fate=Fate.LANDED, reason=f"{LANDED}{where}")
 
 
-def resolved(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
+def resolved(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
     """Take what a person made of the conflict. Raises `NotHeldError` if it is not resolved."""
     tree, place = tree_of(state), state.current
     assert place is not None and state.stop is not None
@@ -320,16 +320,16 @@ def resolved(bench: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSt
         )
     tree.remember()
     oid = tree.commit(objects.read(item.commit)[1], found.tree, state.head, found.message)
-    shared_rerere.share(tree.git_dir / "rr-cache", bench.shared)
+    shared_rerere.share(tree.git_dir / "rr-cache", work.shared)
     state = state.with_item(place, fate=Fate.PICKED, result=oid, by_hand=True, reason="")
-    tell_checks(bench, [state.items[place]], objects)
-    return bench.save(replace(state, head=oid, phase=Phase.PICKING, stop=None))
+    tell_checks(work, [state.items[place]], objects)
+    return work.save(replace(state, head=oid, phase=Phase.PICKING, stop=None))
 
 
-def _fork_of_patches(bench: SyncWorkspace, proven: VerifiedSeries) -> tuple[ForkHistory, Repository]:
+def _fork_of_patches(work: SyncWorkspace, proven: VerifiedSeries) -> tuple[ForkHistory, Repository]:
     """A series without a fork: its commits, made from lock or patches, in a repository for the moment."""
-    config, objects, base = bench.config, proven.sources.objects, proven.sources.base
-    directory = bench.directory / "commits"
+    config, objects, base = work.config, proven.sources.objects, proven.sources.base
+    directory = work.directory / "commits"
     shutil.rmtree(directory, ignore_errors=True)
     lock = read_lock(config.patches)
     made = check_out(
@@ -347,7 +347,7 @@ def _fork_of_patches(bench: SyncWorkspace, proven: VerifiedSeries) -> tuple[Fork
     return read_fork(repository, made.head, base, objects, branch=made.branch), repository
 
 
-def _take_objects(own: Repository, bench: SyncWorkspace, state: SyncState) -> None:
+def _take_objects(own: Repository, work: SyncWorkspace, state: SyncState) -> None:
     """Move the commits of a series without a fork into the sync's repository."""
     target = tree_of(state).git_dir / "objects"
     for directory in own.object_directory.iterdir():
@@ -355,11 +355,11 @@ def _take_objects(own: Repository, bench: SyncWorkspace, state: SyncState) -> No
             shutil.copytree(directory, target / directory.name, dirs_exist_ok=True)
 
 
-def _sources(bench: SyncWorkspace) -> list[str | Path]:
+def _sources(work: SyncWorkspace) -> list[str | Path]:
     """Where missing contents may be had."""
-    return [remote.source for _, remote in _remotes(bench)]
+    return [remote.source for _, remote in _remotes(work)]
 
 
-def _remotes(bench: SyncWorkspace) -> list[tuple[str, Remote]]:
-    named = [("upstream", bench.config.upstream), ("fork", bench.config.fork)]
-    return [(name, Remote.at(where, bench.cache)) for name, where in named if where]
+def _remotes(work: SyncWorkspace) -> list[tuple[str, Remote]]:
+    named = [("upstream", work.config.upstream), ("fork", work.config.fork)]
+    return [(name, Remote.at(where, work.cache)) for name, where in named if where]

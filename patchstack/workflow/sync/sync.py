@@ -33,77 +33,77 @@ class Manner:
 
 
 def begin(
-    bench: SyncWorkspace, to: str, *, worktree: Path | None = None, branch: str | None = None, manner: Manner = Manner()
+    work: SyncWorkspace, to: str, *, worktree: Path | None = None, branch: str | None = None, manner: Manner = Manner()
 ) -> SyncState | None:
     """Begin a sync to a commit of the upstream, and take it as far as it goes; None if the pin already exists.
 
     Raises `UsageError` if one is under way or a name is taken, `NotHeldError` for a series that does not hold, and
     what opening the sources raises. Nothing but the bench's own directory and the new repository is written.
     """
-    with bench.alone():
-        if (old := bench.state()) is not None:
+    with work.alone():
+        if (old := work.state()) is not None:
             raise SyncNotReady(
-                f"a sync of {bench.config.name} to {old.to_name} is under way ({old.phase})",
-                hint=f"patchstack sync {bench.config.name} --continue, or --abort",
+                f"a sync of {work.config.name} to {old.to_name} is under way ({old.phase})",
+                hint=f"patchstack sync {work.config.name} --continue, or --abort",
             )
-        return _begin(bench, to, worktree, branch, manner)
+        return _begin(work, to, worktree, branch, manner)
 
 
-def begin_parking(bench: SyncWorkspace, parking: Parking, *, worktree: Path | None = None) -> SyncState:
+def begin_parking(work: SyncWorkspace, parking: Parking, *, worktree: Path | None = None) -> SyncState:
     """Begin to take a patch out for now, or to bring one back, on the pin as it is; else as `begin`.
 
     Raises `UsageError` if the series has no such patch, or none is parked under that number.
     """
-    with bench.alone():
-        if (old := bench.state()) is not None:
+    with work.alone():
+        if (old := work.state()) is not None:
             raise SyncNotReady(
-                f"a sync of {bench.config.name} to {old.to_name} is under way ({old.phase})",
-                hint=f"patchstack sync {bench.config.name} --continue, or --abort",
+                f"a sync of {work.config.name} to {old.to_name} is under way ({old.phase})",
+                hint=f"patchstack sync {work.config.name} --continue, or --abort",
             )
-        refuse_parking(bench, parking)
-        state = _begin(bench, bench.config.pin, worktree, None, Manner(), parking)
+        refuse_parking(work, parking)
+        state = _begin(work, work.config.pin, worktree, None, Manner(), parking)
         assert state is not None, "a sync to the pin itself was asked for"
         return state
 
 
 def _begin(
-    bench: SyncWorkspace,
+    work: SyncWorkspace,
     to: str,
     worktree: Path | None,
     branch: str | None,
     manner: Manner,
     parking: Parking | None = None,
 ) -> SyncState | None:
-    proven = _proven(bench)
+    proven = _proven(work)
     objects, base = proven.sources.objects, proven.sources.base
-    target = sync_target.open_target(bench.cache, bench.config.upstream, base, to, objects)
+    target = sync_target.open_target(work.cache, work.config.upstream, base, to, objects)
     if target.commit.oid == base.oid and parking is None:
         return None
     fork = proven.sources.fork
     known = {str(patch.number) for patch in proven.series.patches}
     if unknown := [name for name in manner.edits if name.isdigit() and str(int(name)) not in known]:
-        raise NotInRange(f"--edit: no patch is {', '.join(unknown)}", hint=f"patchstack status {bench.config.name}")
-    lock = read_lock(bench.config.patches)
-    own = sync_target.own_branch(proven.series, lock, bench.config.fork_ref)
+        raise NotInRange(f"--edit: no patch is {', '.join(unknown)}", hint=f"patchstack status {work.config.name}")
+    lock = read_lock(work.config.patches)
+    own = sync_target.own_branch(proven.series, lock, work.config.fork_ref)
     named = branch or (own if manner.unattended else sync_target.synced_name(own, target.commit.oid))
     if parking is not None:
         named = parked_name(own, parking, proven.sources.fork_repository)
     if not (manner.unattended and named == own):
         sync_target.refuse_branch(named, proven.sources.fork_repository)
-    place = _place(bench, worktree, named)
+    place = _place(work, worktree, named)
     distance = len(target.range.commits)
     commits = "1 upstream commit" if distance == 1 else f"{distance} upstream commits"
     way = f"{commits} from {base.oid[:12]} to {target.commit.oid[:12]}" if parking is None else parking.told
-    bench.talk(f"{bench.config.name}: {way}; working in {place}")
+    work.talk(f"{work.config.name}: {way}; working in {place}")
     state = SyncState(
-        series=bench.config.name,
+        series=work.config.name,
         pin=base.oid,
         to=target.commit.oid,
         to_name=to,
         branch=named,
         worktree=str(place),
         fork_head=fork.head.oid if fork else "",
-        digest=sync_target.series_digest(bench.config.patches),
+        digest=sync_target.series_digest(work.config.patches),
         head=target.commit.oid,
         phase=Phase.PREPARING,
         edits=manner.edits,
@@ -114,48 +114,48 @@ def _begin(
         unpark=parking.number if parking is not None and parking.back else None,
         why=parking.why if parking is not None else "",
     )
-    bench.save(state)
-    return prepare(bench, state, proven, target.repository)
+    work.save(state)
+    return prepare(work, state, proven, target.repository)
 
 
-def go_on(bench: SyncWorkspace, *, command: tuple[str, ...] = (), unattended: bool = False) -> SyncState:
+def go_on(work: SyncWorkspace, *, command: tuple[str, ...] = (), unattended: bool = False) -> SyncState:
     """Go on with a sync: take what a person made of the conflict or patch, or finish what a killed run began. From now
     on with a `command` after each patch, or `unattended`: then a conflict at hand is not carried.
 
     Raises `NotHeldError` if the conflict is not resolved yet.
     """
-    with bench.alone():
-        state = _usable(bench)
+    with work.alone():
+        state = _usable(work)
         if command or unattended:
             state = replace(state, command=command or state.command, unattended=unattended or state.unattended)
         if unattended and state.phase is Phase.STOPPED:
-            _keep_hand_made(bench, state, discard=False, what="--unattended")
+            _keep_hand_made(work, state, discard=False, what="--unattended")
         if state.phase is Phase.PREPARING:
-            proven = _proven(bench)
-            name = state.to_name if is_url(bench.config.upstream) else state.to
+            proven = _proven(work)
+            name = state.to_name if is_url(work.config.upstream) else state.to
             target = sync_target.open_target(
-                bench.cache, bench.config.upstream, proven.sources.base, name, proven.sources.objects
+                work.cache, work.config.upstream, proven.sources.base, name, proven.sources.objects
             )
-            state = bench.save(replace(state, to=target.commit.oid, head=target.commit.oid))
-            return prepare(bench, state, proven, target.repository)
-        objects = opened(bench, state)
+            state = work.save(replace(state, to=target.commit.oid, head=target.commit.oid))
+            return prepare(work, state, proven, target.repository)
+        objects = opened(work, state)
         if state.phase is Phase.STOPPED and not unattended:
-            state = resolved(bench, state, objects)
+            state = resolved(work, state, objects)
         elif state.phase is Phase.STOPPED:
             state = replace(state, phase=Phase.PICKING, stop=None)
         elif state.phase is Phase.EDITING:
-            state = edited(bench, state, objects)
+            state = edited(work, state, objects)
             if state.phase is Phase.EDITING:
                 return state  # the command fails still
-        return advance(bench, state, objects)
+        return advance(work, state, objects)
 
 
-def edit(bench: SyncWorkspace, names: Sequence[str]) -> SyncState:
+def edit(work: SyncWorkspace, names: Sequence[str]) -> SyncState:
     """Stop behind patches, so that a person can change them; those that are on the branch already are gone back to.
 
     Raises `UsageError` for a number that no patch has, `NotHeldError` if commits made by hand would be lost."""
-    with bench.alone():
-        state = _usable(bench)
+    with work.alone():
+        state = _usable(work)
         chosen = places_of(state.items, names)
         left_out = [state.items[place].label for place in chosen if state.items[place].fate in LEFT_OUT]
         if left_out:
@@ -163,15 +163,15 @@ def edit(bench: SyncWorkspace, names: Sequence[str]) -> SyncState:
         state = replace(state, edits=(*state.edits, *(state.items[place].commit for place in chosen)))
         made = [place for place in chosen if state.items[place].fate is Fate.PICKED]
         if not made:
-            return bench.save(state)
-        _keep_hand_made(bench, state, discard=False, what="--edit")
-        return advance(bench, bench.save(state.rewound(made[0])), opened(bench, state))
+            return work.save(state)
+        _keep_hand_made(work, state, discard=False, what="--edit")
+        return advance(work, work.save(state.rewound(made[0])), opened(work, state))
 
 
-def drop_landed(bench: SyncWorkspace) -> SyncState:
+def drop_landed(work: SyncWorkspace) -> SyncState:
     """Leave out every patch that has landed upstream, each with the reason that canary gives, and go on."""
-    with bench.alone():
-        state = _usable(bench)
+    with work.alone():
+        state = _usable(work)
         if state.phase is Phase.PREPARING:
             raise SyncNotReady("the sync is not prepared yet", hint=_next(state))
         state = replace(state, drop_landed=True)
@@ -181,13 +181,13 @@ def drop_landed(bench: SyncWorkspace) -> SyncState:
             if item.commit in (state.landed or {}) and item.fate not in LEFT_OUT
         ]
         if not places:
-            return bench.save(state)
-        _keep_hand_made(bench, state, discard=False, what="--drop-landed")
+            return work.save(state)
+        _keep_hand_made(work, state, discard=False, what="--drop-landed")
         state = without_landed(state.rewound(places[0]))
-        return advance(bench, bench.save(state), opened(bench, state))
+        return advance(work, work.save(state), opened(work, state))
 
 
-def _keep_hand_made(bench: SyncWorkspace, state: SyncState, *, discard: bool, what: str) -> None:
+def _keep_hand_made(work: SyncWorkspace, state: SyncState, *, discard: bool, what: str) -> None:
     """Refuse to lose what somebody committed or resolved by hand; with `discard`, keep it under a ref.
 
     Raises `NotHeldError`."""
@@ -201,34 +201,34 @@ def _keep_hand_made(bench: SyncWorkspace, state: SyncState, *, discard: bool, wh
             hint="--continue takes it; with --discard it is left, and kept under a ref",
         )
     name = tree.keep(label)
-    bench.talk(f"what was made by hand is kept: git -C {state.worktree} show {name}")
+    work.talk(f"what was made by hand is kept: git -C {state.worktree} show {name}")
 
 
-def skip(bench: SyncWorkspace, *, discard: bool = False) -> SyncState:
+def skip(work: SyncWorkspace, *, discard: bool = False) -> SyncState:
     """Leave the patch at hand out for now, and go on. Raises `NotHeldError` if work made by hand would be lost; with
     `discard` it is kept under a ref."""
-    with bench.alone():
-        state = _usable(bench)
+    with work.alone():
+        state = _usable(work)
         place = state.current
         if state.phase is not Phase.STOPPED or place is None:
             raise SyncNotReady("the sync is not stopped at a patch: there is nothing to skip", hint=_next(state))
-        _keep_hand_made(bench, state, discard=discard, what="--skip")
+        _keep_hand_made(work, state, discard=discard, what="--skip")
         state = replace(state.with_item(place, fate=Fate.SKIPPED, reason="skipped"), phase=Phase.PICKING, stop=None)
-        return advance(bench, bench.save(state), opened(bench, state))
+        return advance(work, work.save(state), opened(work, state))
 
 
-def drop(bench: SyncWorkspace, names: Sequence[str], why: str, *, discard: bool = False) -> SyncState:
+def drop(work: SyncWorkspace, names: Sequence[str], why: str, *, discard: bool = False) -> SyncState:
     """Leave patches out for good, each with the reason, and go on. Patches that are on the branch already are taken
     from it: those after them are made again. Raises `UsageError` for a number that no patch has."""
-    with bench.alone():
-        state = _usable(bench)
+    with work.alone():
+        state = _usable(work)
         if state.phase is Phase.PREPARING:
             raise SyncNotReady("the sync is not prepared yet", hint=_next(state))
         chosen = places_of(state.items, names)
         made = [place for place in chosen if state.items[place].fate in (Fate.PICKED, Fate.LANDED)]
         at_hand = state.current if state.phase is Phase.STOPPED else None
         if made or at_hand in chosen:
-            _keep_hand_made(bench, state, discard=discard, what="--drop")
+            _keep_hand_made(work, state, discard=discard, what="--drop")
         if made:
             state = state.rewound(made[0])
         elif at_hand in chosen:
@@ -237,37 +237,37 @@ def drop(bench: SyncWorkspace, names: Sequence[str], why: str, *, discard: bool 
             state = replace(state, phase=Phase.PICKED, report=None)
         for place in chosen:
             state = state.with_item(place, fate=Fate.DROPPED, reason=why, result=None)
-        state = bench.save(state)
-        return state if state.phase in (Phase.STOPPED, Phase.EDITING) else advance(bench, state, opened(bench, state))
+        state = work.save(state)
+        return state if state.phase in (Phase.STOPPED, Phase.EDITING) else advance(work, state, opened(work, state))
 
 
-def retry(bench: SyncWorkspace, names: Sequence[str], *, discard: bool = False) -> SyncState:
+def retry(work: SyncWorkspace, names: Sequence[str], *, discard: bool = False) -> SyncState:
     """Try patches again that were left out; those after them are made again. Raises `UsageError`."""
-    with bench.alone():
-        state = _usable(bench)
+    with work.alone():
+        state = _usable(work)
         chosen = places_of(state.items, names)
         if there := [state.items[place].label for place in chosen if state.items[place].fate not in LEFT_OUT]:
             listed = ", ".join(item.label for item in state.items if item.fate in LEFT_OUT) or "none"
             raise SyncNotReady(f"{', '.join(there)} was not left out", hint=f"left out so far: {listed}")
-        _keep_hand_made(bench, state, discard=discard, what="--retry")
+        _keep_hand_made(work, state, discard=discard, what="--retry")
         state = replace(state.rewound(chosen[0]), unattended=False)
         for place in chosen:
             state = state.with_item(place, fate=Fate.PENDING, reason="", stored="")
-        return advance(bench, bench.save(state), opened(bench, state))
+        return advance(work, work.save(state), opened(work, state))
 
 
-def abort(bench: SyncWorkspace, *, discard: bool = False) -> SyncState:
+def abort(work: SyncWorkspace, *, discard: bool = False) -> SyncState:
     """Give a sync up: its repository and state go, and nothing else was ever changed. Gives what it was.
 
     Raises `UsageError` if `--accept` has begun to write, `NotHeldError` for commits made by hand, which nothing
     would keep, unless they are to be discarded.
     """
-    with bench.alone():
-        state = bench.the_state()
+    with work.alone():
+        state = work.the_state()
         if state.phase in (Phase.ACCEPTING, Phase.CLOSING):
             raise SyncNotReady(
                 "--accept has begun to write and was interrupted",
-                hint=f"patchstack sync {bench.config.name} --accept finishes it",
+                hint=f"patchstack sync {work.config.name} --accept finishes it",
             )
         tree = tree_of(state)
         if (
@@ -280,16 +280,16 @@ def abort(bench: SyncWorkspace, *, discard: bool = False) -> SyncState:
                 hint="fetch them from there, or --abort --discard",
             )
         tree.remove()
-        bench.clear()
+        work.clear()
         return state
 
 
-def _usable(bench: SyncWorkspace) -> SyncState:
-    state = bench.the_state()
+def _usable(work: SyncWorkspace) -> SyncState:
+    state = work.the_state()
     if state.phase in (Phase.ACCEPTING, Phase.CLOSING):
         raise SyncNotReady(
             "--accept has begun to write and was interrupted",
-            hint=f"patchstack sync {bench.config.name} --accept finishes it",
+            hint=f"patchstack sync {work.config.name} --accept finishes it",
         )
     return state
 
@@ -298,17 +298,17 @@ def _next(state: SyncState) -> str:
     return f"patchstack sync {state.series} shows where it stands, --continue goes on"
 
 
-def _place(bench: SyncWorkspace, worktree: Path | None, branch: str) -> Path:
-    root = bench.workspace.root.resolve()
+def _place(work: SyncWorkspace, worktree: Path | None, branch: str) -> Path:
+    root = work.workspace.root.resolve()
     place = worktree.absolute() if worktree else root.with_name(f"{root.name}-{branch.replace('/', '-')}")
     if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
         raise AlreadyExists(f"{place} is there already", hint="name a new directory: --worktree DIR")
     return place
 
 
-def _proven(bench: SyncWorkspace) -> VerifiedSeries:
+def _proven(work: SyncWorkspace) -> VerifiedSeries:
     """The series as it is, which must hold: what is synced is the fork, and the patches follow it."""
-    proven = prove_and_keep(bench.config, bench.cache)
+    proven = prove_and_keep(work.config, work.cache)
     found = proven.verification
     merged = proven.sources.fork is not None and proven.sources.fork.merges
     if not merged and (found.holds is False or not found.applies):

@@ -16,13 +16,13 @@ SIDES = {1: "base", 2: "upstream", 3: "patch"}
 
 
 def store_sides(
-    bench: SyncWorkspace, state: SyncState, item: Item, tree: SyncTree, paths: list[tuple[str, frozenset[int]]]
+    work: SyncWorkspace, state: SyncState, item: Item, tree: SyncTree, paths: list[tuple[str, frozenset[int]]]
 ) -> Path:
     """Store a patch that is not carried: the patch itself, and every side of each file in conflict.
 
     Returns the directory, below `.patchstack/not-carried` of the workspace. Raises `MissingError` if the disk refuses.
     """
-    place = bench.workspace.root / OURS / "not-carried" / f"{state.series}-{state.to[:12]}" / item.label
+    place = work.workspace.root / OURS / "not-carried" / f"{state.series}-{state.to[:12]}" / item.label
     try:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)

@@ -39,7 +39,7 @@ from patchstack.observe.declared import (
 )
 from patchstack.observe.protocol import Model
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 MODELS = {"tiny": Model(name="tiny", path="/models/tiny.gguf")}
 

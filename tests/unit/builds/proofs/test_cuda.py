@@ -14,7 +14,7 @@ import pytest
 
 from patchstack.builds.proofs import device
 from patchstack.builds.proofs.device import Undumped, count_fp4, find_cuobjdump, has_fp4_instructions, machine_code, ptx
-from patchstack.builds.proofs.prove import BIN, OBJECTS, Proof, prove
+from patchstack.builds.proofs.prove import BIN, OBJECTS, Proof, prove_build
 from patchstack.errors import MissingError
 from patchstack.process import Finished
 from patchstack.verdict import Verdict
@@ -132,7 +132,7 @@ def of_cuda(directory: Path, dump: device.Disassembler | None, **more: object) -
     good_build(directory)
     library(directory / BIN / "libgpu.so", source=DEVICE_CODE)
     asked = claim(**{"architectures": ("121a",), **more})
-    return {proof.id: proof for proof in prove(directory, asked, cuobjdump=dump, run=None)}
+    return {proof.id: proof for proof in prove_build(directory, asked, cuobjdump=dump, run=None)}
 
 
 def test_without_cuobjdump_it_is_not_judged_and_says_how_to_get_it(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_cuobjdump_that_fails_or_is_lost_leaves_it_unjudged(tmp_path: Path) ->
 def test_a_build_for_a_gpu_without_device_code_fails(tmp_path: Path) -> None:
     found = {
         proof.id: proof
-        for proof in prove(good_build(tmp_path), claim(architectures=("121a",)), cuobjdump=None, run=None)
+        for proof in prove_build(good_build(tmp_path), claim(architectures=("121a",)), cuobjdump=None, run=None)
     }
     assert (found["cuda-arch"].verdict, found["cuda-arch"].detail) == (Verdict.FAIL, "no binary holds device code")
     assert (found["cuda-ptx"].verdict, found["cuda-ptx"].detail) == (Verdict.INVALID, "no binary holds device code")

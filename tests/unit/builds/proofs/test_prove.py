@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.builds.proofs.prove import BIN, Claim, Proof, prove, run_here
+from patchstack.builds.proofs.prove import BIN, Claim, Proof, prove_build, run_here
 from patchstack.errors import MissingError
 from patchstack.verdict import Verdict
 from tests.support.checkout import ROOT
@@ -33,12 +33,12 @@ PASS, FAIL, INVALID = Verdict.PASS, Verdict.FAIL, Verdict.INVALID
 def proofs(directory: Path, asked: Claim | None = None, **more: object) -> dict[str, Proof]:
     """The proofs by id, of programs that are not run."""
     given = {"cuobjdump": None, "run": None, **more}
-    return {proof.id: proof for proof in prove(directory, asked or claim(), **given)}  # type: ignore[arg-type]
+    return {proof.id: proof for proof in prove_build(directory, asked or claim(), **given)}  # type: ignore[arg-type]
 
 
 def test_a_good_build_holds_in_everything(tmp_path: Path) -> None:
     path = good_build(tmp_path)
-    found = prove(path, claim(), cuobjdump=None, run=None, not_run="cannot run here: no emulator")
+    found = prove_build(path, claim(), cuobjdump=None, run=None, not_run="cannot run here: no emulator")
     size = (tmp_path / BIN / "tool").stat().st_size / 1e6
     assert [(proof.id, proof.verdict, proof.detail) for proof in found] == [
         ("exists", PASS, f"tool; {size:.1f} MB in all"),

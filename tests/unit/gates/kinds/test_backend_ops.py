@@ -28,7 +28,7 @@ from patchstack.llama.backend_ops_output import ConsoleOutput, contradiction, re
 from patchstack.observe.layout import Programs
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 from tests.support.checkout import DATA
 from tests.support.programs import a_bench, program
 

@@ -13,7 +13,7 @@ from patchstack.llama.prompt import Prompting, prompting_problems
 from patchstack.llama.transcript import md5_of
 from patchstack.observe.protocol import Model
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 from tests.support.checkout import DATA
 
 LLAMA = DATA / "llama"

@@ -13,7 +13,7 @@ from patchstack.llama.program import GRAPHS_REUSED, Program
 from patchstack.observe.protocol import Model
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 from tests.support.programs import a_bench, program
 
 SPEC = EngagedSettings(

@@ -23,7 +23,7 @@ from patchstack.llama.prompt import Prompting
 from patchstack.observe.protocol import Model, Observation
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 from tests.support.answering import Scripted, an_answer, seen
 from tests.support.checkout import DATA
 from tests.support.programs import a_bench, program

@@ -16,7 +16,7 @@ from patchstack.llama.prompt import Prompting
 from patchstack.observe.protocol import Model, Observation, Reply
 from patchstack.verdict import Verdict
 from patchstack.workspace import read_yaml
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 from tests.support.answering import IDS, Scripted, an_answer, seen
 
 PROMPTING = Prompting(model=Model(name="tiny", path="/models/tiny.gguf"), prompt="Hello", tokens=4, tries=2)
