@@ -175,7 +175,7 @@ def test_what_an_engine_refuses_is_said_in_words(
     status: int, words: str, becomes: type[PatchstackError], says: str
 ) -> None:
     error = refusal(status, words, "try")
-    assert type(error) is becomes
+    assert isinstance(error, becomes)
     assert says in error.message
 
 
