@@ -71,7 +71,7 @@ def test_verbose_names_each_program_once(fork: Fork, run_cli: RunCli, arguments:
     ran = run_cli(*arguments)
     lines = ran.stderr.splitlines()
     assert lines
-    assert all(line.startswith("run: git -C ") for line in lines)
+    assert all(line.startswith(("run: git -C ", "run: git cat-file --batch")) for line in lines)
     assert len(lines) == len(set(lines)), "told by one listener"
     assert run_cli("lint").stderr == "", "it ends with the command line"
 
