@@ -38,11 +38,19 @@ port=
 alive() { kill -0 "$server" 2>/dev/null; }
 
 listens() {
-    local inodes here state inode
+    local inodes lines line
+    local -a fields
     inodes=" $(readlink /proc/"$server"/fd/* 2>/dev/null | tr -dc '0-9\n' | tr '\n' ' ')"
-    while read -r _ here _ state _ _ _ _ _ inode _; do
-        if [[ $state == 0A && $inodes == *" $inode "* ]]; then port=$((16#${here##*:})); return 0; fi
-    done 2>/dev/null </proc/"$server"/net/tcp
+    # In one piece: `read` seeks back after each line, and the kernel then writes the whole table again.
+    mapfile -t lines 2>/dev/null </proc/"$server"/net/tcp || return 1
+    for line in ${lines[@]+"${lines[@]}"}; do
+        [[ $line == *" 0A "* ]] || continue
+        fields=($line)
+        if [[ ${fields[3]} == 0A && $inodes == *" ${fields[9]} "* ]]; then
+            port=$((16#${fields[1]##*:}))
+            return 0
+        fi
+    done
     return 1
 }
 

@@ -19,6 +19,7 @@ from patchstack.cli.main import app
 from tests.conftest import Patchstack
 from tests.support.builders import run_git, snapshot
 from tests.support.syncing import Moved, kernel, moved, of
+from tests.support.thorough import steps
 
 Printed = pytest.CaptureFixture[str]
 STEPS = frozenset({"subprocess.Popen", "os.rename"})
@@ -136,7 +137,7 @@ def finish(world: Moved, patchstack: Patchstack) -> None:
 
 
 def killed_everywhere(world: Moved, patchstack: Patchstack, stage: Sequence[str]) -> None:
-    """Kill a command before every step of it; whoever goes on then ends where an undisturbed sync ends."""
+    """Kill a command before a sample of its steps; whoever goes on then ends where an undisturbed sync ends."""
     saved = world.root.with_name("saved")
     shutil.copytree(world.root, saved, symlinks=True)
 
@@ -149,7 +150,7 @@ def killed_everywhere(world: Moved, patchstack: Patchstack, stage: Sequence[str]
     wanted = outcome(world)
     assert count > 10
     phases, seen = set(), set[frozenset[object]]()
-    for step in range(1, count + 1):
+    for step in steps(count, every=6):
         restore()
         status = in_child(options(world, *stage), dying_at(step))
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, step
@@ -208,7 +209,7 @@ def test_killed_while_it_clears_up_it_can_be_told_to_again(world: Moved, patchst
     count = steps_of(command, REMOVALS)
     wanted = left(world)
     assert count > 50 and "work" not in wanted
-    for step in [*range(1, count + 1, 7), count - 2, count - 1, count]:
+    for step in steps(count, every=20, also=(count - 2, count - 1)):
         shutil.rmtree(world.root)
         shutil.copytree(saved, world.root, symlinks=True)
         assert os.WIFSIGNALED(in_child(command, dying_at(step, REMOVALS))), step

@@ -44,6 +44,7 @@ LACKS = (
         "PATCHSTACK_LLAMA_BIN=DIR make test, DIR being the bin/ that `patchstack build paged` makes",
         ci=False,
     ),
+    _lack("PATCHSTACK_VLLM_URL", "a vLLM that runs", "PATCHSTACK_VLLM_URL=URL make test", ci=False),
     _lack(
         "PATCHSTACK_LLAMA_REPO|another series",
         "a clone of llama.cpp, a series over it",

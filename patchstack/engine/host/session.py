@@ -21,6 +21,8 @@ from patchstack.process import Child, start
 
 _BLOCK = 1 << 16
 _POLL = 0.05
+_SHORTEST = 0.001
+"""The first pause after a job closed its output: nearly every job ends at that moment."""
 _PASSES = 100
 """A process in the middle of dying, or in a system call that nothing interrupts, is not waited for without end."""
 
@@ -171,13 +173,15 @@ def _start(job: Job, environment: Mapping[str, str], lifeline: int, output: int,
 
 def _pump(child: Child, source: int, output: Output, deadline: float | None) -> bool:
     """Hand on the output until the job is over; False if it took longer than it may."""
+    pause = _SHORTEST
     while not _over(child):
         left = 0.1 if deadline is None else min(0.1, deadline - time.monotonic())
         if left <= 0:
             return False
         if select.select([source], [], [], left)[0]:
             if not (block := os.read(source, _BLOCK)):  # the job closed its output, and may go on without
-                time.sleep(min(left, _POLL))
+                time.sleep(min(left, pause))
+                pause = min(2 * pause, _POLL)
                 continue
             output(block)
     return True

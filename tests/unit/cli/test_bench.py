@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ from tests.support.programs import program
 
 # A machine with a little noise of its own: every run counts on, and the count gives the noise. FAST is the switch.
 SPEED = """
-count=$(cat {work}/count 2>/dev/null || echo 0)
+count=0
+read -r count 2>/dev/null < {work}/count
 echo $((count + 1)) > {work}/count
 noise=$((count * 7919 % 11))
 echo "rate: $((1000 + noise + ${{FAST:-0}})).0"
@@ -30,11 +33,8 @@ RATE = ("--set", "program=speed", "--set", r"figures=rate=^rate: ([0-9.]+)$")
 Bench = Callable[..., Ran]
 
 
-@pytest.fixture
-def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """Runs a bench command in a directory with the programs of `bin`."""
-    program(tmp_path / "bin", "speed", SPEED.format(work=tmp_path))
-    monkeypatch.chdir(tmp_path)
+def running(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A function that runs a bench command in the working directory."""
 
     def run(*args: str) -> Ran:
         monkeypatch.setattr(sys, "argv", ["bench", *args])
@@ -46,12 +46,69 @@ def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     return run
 
 
+@pytest.fixture
+def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Runs a bench command in a directory with the programs of `bin`."""
+    program(tmp_path / "bin", "speed", SPEED.format(work=tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return running(capsys, monkeypatch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A comparison that was decided: what its run told, and its directory and cache, which the test may change."""
+
+    bench: Bench
+    told: Ran
+    root: Path
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        return self.told.document
+
+    @property
+    def directory(self) -> Path:
+        return cache_places().comparisons / str(self.whole["comparison"])
+
+    @property
+    def count(self) -> str:
+        """How many runs there were."""
+        return (self.root / "count").read_text()
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shelf")
+
+
+@pytest.fixture
+def decided(shelf: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Decided:
+    """The default comparison. It runs once; every test gets its files as they were then, at the same place."""
+    root, saved = shelf / "world", shelf / "saved"
+    shutil.rmtree(root, ignore_errors=True)
+    bench = running(capsys, monkeypatch)
+    monkeypatch.setenv("PATCHSTACK_CACHE", str(root / "cache"))
+    if not saved.exists():
+        program(root / "bin", "speed", SPEED.format(work=root))
+        monkeypatch.chdir(root)
+        told = ab(bench, "--json", "--markdown", "out.md", "--html", "out.html")
+        (root / "told").write_text(told.stdout)
+        (root / "progress").write_text(told.stderr)
+        assert told.code == 0
+        shutil.copytree(root, saved, symlinks=True)
+    else:
+        shutil.copytree(saved, root, symlinks=True)
+        monkeypatch.chdir(root)
+    told = Ran(code=0, stdout=(root / "told").read_text(), stderr=(root / "progress").read_text())
+    return Decided(bench=bench, told=told, root=root)
+
+
 def ab(bench: Bench, *more: str, switch: str = "FAST=50") -> Ran:
     return bench("ab", "--bin", "bin", "--switch", switch, "-w", "command", *RATE, "--seed", "7", *more)
 
 
-def test_a_switch_that_pays_is_kept_after_nine_pairs(bench: Bench) -> None:
-    found = ab(bench, "--json").document
+def test_a_switch_that_pays_is_kept_after_nine_pairs(decided: Decided) -> None:
+    found = decided.whole
     assert (found["schema"], found["outcome"], found["decided"]) == ("patchstack.bench/1", "keep", 9)
     row = found["rows"][0]
     assert row["shown"] == ["faster", "not worse"]
@@ -76,14 +133,14 @@ def test_a_loss_is_rejected_and_the_demand_is_not_met(bench: Bench) -> None:
     assert "the demand not-worse is not met" in told.stdout
 
 
-def test_the_same_seed_gives_the_same_coins(bench: Bench) -> None:
-    first, second = ab(bench, "--json").document, ab(bench, "--json").document
+def test_the_same_seed_gives_the_same_coins(decided: Decided) -> None:
+    first, second = decided.whole, ab(decided.bench, "--json").document
     assert first["comparison"] != second["comparison"] or first["made"] == second["made"]
     assert [pair["second"] for pair in first["pairs"]] == [pair["second"] for pair in second["pairs"]]
 
 
-def test_a_new_comparison_takes_no_old_runs(bench: Bench) -> None:
-    one, two = (ab(bench, "--json", "--seed", seed).document for seed in ("1", "2"))
+def test_a_new_comparison_takes_no_old_runs(decided: Decided) -> None:
+    one, two = decided.whole, ab(decided.bench, "--json", "--seed", "2").document
     keys = [set(pair["keys"].values()) for found in (one, two) for pair in found["pairs"]]
     assert len(set().union(*keys)) == sum(map(len, keys))
 
@@ -97,66 +154,61 @@ def test_a_dry_run_prints_the_plan_and_runs_nothing(bench: Bench, tmp_path: Path
 
 
 @pytest.mark.parametrize("kept", [0, 1, 4, 8])
-def test_a_comparison_that_was_ended_goes_on_to_the_same_answer(bench: Bench, tmp_path: Path, kept: int) -> None:
+def test_a_comparison_that_was_ended_goes_on_to_the_same_answer(decided: Decided, kept: int) -> None:
     """Records of pairs are removed, as if they had not been written: their runs are recalled, and none is run again."""
-    whole = ab(bench, "--json").document
-    directory = cache_places().comparisons / whole["comparison"]
-    for path in sorted(directory.glob("pair-*.json"))[kept:]:
+    for path in sorted(decided.directory.glob("pair-*.json"))[kept:]:
         path.unlink()
-    count = (tmp_path / "count").read_text()
-    resumed = bench("resume", whole["comparison"][:8], "--json")
-    assert (resumed.code, (tmp_path / "count").read_text()) == (0, count)
-    assert without_times(resumed.document) == without_times(whole)
+    count = decided.count
+    resumed = decided.bench("resume", decided.whole["comparison"][:8], "--json")
+    assert (resumed.code, decided.count) == (0, count)
+    assert without_times(resumed.document) == without_times(decided.whole)
 
 
-def test_runs_that_were_lost_are_run_again_with_the_same_coins(bench: Bench) -> None:
-    whole = ab(bench, "--json").document
-    directory = cache_places().comparisons / whole["comparison"]
-    for path in sorted(directory.glob("pair-*.json"))[5:]:
+def test_runs_that_were_lost_are_run_again_with_the_same_coins(decided: Decided) -> None:
+    whole = decided.whole
+    for path in sorted(decided.directory.glob("pair-*.json"))[5:]:
         path.unlink()
     for pair in whole["pairs"][5:]:
         for key in pair["keys"].values():
             (cache_places().observations / f"{key}.json").unlink()
-    resumed = bench("resume", "--json").document
+    resumed = decided.bench("resume", "--json").document
     assert resumed["pairs"][:5] == whole["pairs"][:5]
     coins = [pair["second"] for pair in resumed["pairs"]]
     assert coins[: len(whole["pairs"])] == [pair["second"] for pair in whole["pairs"]][: len(coins)]
     assert resumed["outcome"] == "keep"
 
 
-def test_show_draws_the_verdict_anew_from_the_runs(bench: Bench) -> None:
-    whole = ab(bench, "--json").document
-    assert bench("show", "--json").document == whole
-    other = bench("show", "--margin", "0.2").stdout
+def test_show_draws_the_verdict_anew_from_the_runs(decided: Decided) -> None:
+    assert decided.bench("show", "--json").document == decided.whole
+    other = decided.bench("show", "--margin", "0.2").stdout
     assert "not planned: a margin of 20%, chosen afterwards" in other
     assert "reject: not worth a patch: rate is below +20%" in other
 
 
-def test_a_plan_edited_by_hand_is_refused(bench: Bench) -> None:
-    whole = ab(bench, "--json").document
-    plan = cache_places().comparisons / whole["comparison"] / "plan.json"
+def test_a_plan_edited_by_hand_is_refused(decided: Decided) -> None:
+    plan = decided.directory / "plan.json"
     plan.write_text(plan.read_text().replace('"margin": 0.01', '"margin": 0.001'))
-    told = bench("show")
+    told = decided.bench("show")
     assert told.code == 2
     assert "was changed after it was made" in told.stderr
 
 
-def test_a_changed_run_is_refused(bench: Bench) -> None:
-    whole = ab(bench, "--json").document
-    one, other = (cache_places().observations / f"{whole['pairs'][2]['keys'][slot]}.json" for slot in ("b", "a"))
+def test_a_changed_run_is_refused(decided: Decided) -> None:
+    one, other = (
+        cache_places().observations / f"{decided.whole['pairs'][2]['keys'][slot]}.json" for slot in ("b", "a")
+    )
     one.write_bytes(other.read_bytes())
-    told = bench("show")
+    told = decided.bench("show")
     assert told.code == 4
     assert "run b of pair 3" in told.stderr
     assert "is missing or was changed" in told.stderr
 
 
-def test_a_record_of_another_coin_is_refused(bench: Bench) -> None:
-    whole = ab(bench, "--json").document
-    record = cache_places().comparisons / whole["comparison"] / "pair-0002.json"
+def test_a_record_of_another_coin_is_refused(decided: Decided) -> None:
+    record = decided.directory / "pair-0002.json"
     text = record.read_text()
     record.write_text(text.replace('"coin": 1', '"coin": -1') if '"coin": 1' in text else text.replace(": -1", ": 1"))
-    assert "does not fit the plan" in bench("show").stderr
+    assert "does not fit the plan" in decided.bench("show").stderr
 
 
 def test_equal_sides_are_refused(bench: Bench) -> None:
@@ -207,10 +259,9 @@ def test_a_machine_that_is_not_calm_is_invalid(bench: Bench, tmp_path: Path) -> 
     assert "was thrown away: its reference runs differ by" in told.stdout
 
 
-def test_programs_that_changed_after_the_plan_are_refused(bench: Bench, tmp_path: Path) -> None:
-    whole = ab(bench, "--json").document
-    program(tmp_path / "bin", "speed", SPEED.format(work=tmp_path) + "# FAST\n")
-    told = bench("resume", whole["comparison"])
+def test_programs_that_changed_after_the_plan_are_refused(decided: Decided) -> None:
+    program(decided.root / "bin", "speed", SPEED.format(work=decided.root) + "# FAST\n")
+    told = decided.bench("resume", decided.whole["comparison"])
     assert told.code == 2
     assert "changed after the plan was made" in told.stderr
 
@@ -260,11 +311,9 @@ def test_wrong_usage_is_named(bench: Bench, args: tuple[str, ...], complaint: st
     assert complaint in told.stderr
 
 
-def test_markdown_and_page_are_written(bench: Bench, tmp_path: Path) -> None:
-    told = ab(bench, "--markdown", "out.md", "--html", "out.html")
-    assert told.code == 0
-    assert "| row | A | B | B/A | interval | shows |" in (tmp_path / "out.md").read_text()
-    page = (tmp_path / "out.html").read_text()
+def test_markdown_and_page_are_written(decided: Decided) -> None:
+    assert "| row | A | B | B/A | interval | shows |" in (decided.root / "out.md").read_text()
+    page = (decided.root / "out.html").read_text()
     assert page.count("<svg") == 3
     assert "<script" not in page
     assert "Reference over time" in page

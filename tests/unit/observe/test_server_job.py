@@ -123,7 +123,7 @@ def test_what_became_of_the_server_is_told(
 
 @pytest.mark.parametrize("how", ["never-ready", "deaf"])
 def test_a_server_that_is_not_ready_in_time_is_stopped(tmp_path: Path, how: str) -> None:
-    found = serve(tmp_path, how, ready=1)
+    found = serve(tmp_path, how, ready=0.5)
 
     assert found.service is Service.NEVER_READY
     assert found.code == 0  # it ended by the signal that it was sent
@@ -131,7 +131,7 @@ def test_a_server_that_is_not_ready_in_time_is_stopped(tmp_path: Path, how: str)
 
 
 def test_an_answer_that_does_not_come_in_time_ends_it(tmp_path: Path) -> None:
-    found = serve(tmp_path, "hangs", each=1)
+    found = serve(tmp_path, "hangs", each=0.3)
 
     assert found.service is Service.BROKE
     assert [reply.status for reply in found.replies] == [0, 0]
@@ -158,7 +158,7 @@ def test_a_server_that_is_not_there_ends_early(tmp_path: Path) -> None:
 
 def test_no_process_is_left(tmp_path: Path) -> None:
     """The server is the only process that knows the directory; a left-over one would hold its files open."""
-    serve(tmp_path, "hangs", each=1)
+    serve(tmp_path, "hangs", each=0.3)
 
     assert [link for link in _open_files() if str(tmp_path) in _target(link)] == []
 

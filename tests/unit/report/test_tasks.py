@@ -270,12 +270,16 @@ def test_a_pipe_gets_a_line_at_the_start_and_at_the_end_of_each_gate(gates: Path
 
 
 @pytest.mark.parametrize("arguments", [("-q", *RUN), (*RUN, "-q"), ("gate", "-q", *RUN[1:]), (*RUN, "--quiet")])
-def test_quiet_silences_gates_on_a_terminal_too(gates: Path, arguments: Sequence[str]) -> None:
-    told = on_terminal(arguments, gates)
+def test_quiet_silences_gates_wherever_it_is(gates: Path, arguments: Sequence[str]) -> None:
+    program(gates / "bin", "slow", "echo done")
+    assert piped(*arguments, cwd=gates).stderr == ""
+
+
+def test_quiet_silences_gates_on_a_terminal_too(gates: Path) -> None:
+    told = on_terminal(("-q", *RUN), gates)
     assert CLEARED not in told
     assert "took" not in told
     assert without_colour(told).splitlines()[0].startswith("gate  kind")
-    assert piped(*arguments, cwd=gates).stderr == ""
 
 
 def test_a_gate_that_is_interrupted_leaves_the_terminal_clean(gates: Path) -> None:

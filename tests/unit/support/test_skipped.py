@@ -69,10 +69,12 @@ def test_reasons_of_one_lack_are_one_line() -> None:
 
 
 def run_pytest(directory: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A run with the plugins that matter alone: each worker would read all others too."""
+    plugins = ("-p", "tests.support.skipped", "-p", "no:cacheprovider", *(("-p", "xdist") if "-n" in options else ()))
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.support.skipped", "-q", "-p", "no:cacheprovider", *options],
+        [sys.executable, "-m", "pytest", *plugins, "-q", *options],
         cwd=directory,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environment},
         capture_output=True,
         text=True,
         timeout=120,
@@ -86,27 +88,22 @@ def three(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]])
-def test_a_run_ends_with_what_it_lacked_and_the_command_for_it(three: Path, workers: list[str]) -> None:
-    done = run_pytest(three, *workers)
+def test_a_run_says_what_it_lacked_and_another_may_leave_out_what_passed(three: Path, workers: list[str]) -> None:
+    passed = three / "passed.txt"
+    done = run_pytest(three, *workers, f"--save-passed={passed}")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed, 3 skipped" in done.stdout
     assert "3 skipped, by what they need" in done.stdout
     assert "    2  ccache                      apt-get install ccache\n" in done.stdout
     assert "    1  nvcc of CUDA 12.9 or newer  see https://developer.nvidia.com/cuda-downloads\n" in done.stdout
+    assert passed.read_text() == "test_three.py::test_runs\n"
+    left = run_pytest(three, *workers, f"--leave-out={passed}", "-v")
+    assert "test_runs" not in left.stdout
+    assert "3 skipped" in left.stdout
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "2"]])
-def test_in_ci_a_skip_of_what_ci_provides_is_a_failure(three: Path, workers: list[str]) -> None:
-    done = run_pytest(three, *workers, PATCHSTACK_CI="1")
+def test_in_ci_a_skip_of_what_ci_provides_is_a_failure(three: Path) -> None:
+    done = run_pytest(three, "-n", "2", PATCHSTACK_CI="1")
     assert done.returncode == 1
     assert "2 failed, 1 passed, 1 skipped" in done.stdout
     assert "CI provides all this needs, it must not skip" in done.stdout
-
-
-@pytest.mark.parametrize("workers", [[], ["-n", "2"]])
-def test_what_passed_elsewhere_is_left_out_and_nothing_else(three: Path, workers: list[str]) -> None:
-    passed = three / "passed.txt"
-    assert run_pytest(three, *workers, f"--save-passed={passed}").returncode == 0
-    assert passed.read_text() == "test_three.py::test_runs\n"
-    done = run_pytest(three, *workers, f"--leave-out={passed}", "-v")
-    assert "test_runs" not in done.stdout
-    assert "3 skipped" in done.stdout

@@ -3,6 +3,7 @@ locks that lie. The set of patches is the old one or the new one, and nothing is
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import fcntl
 import os
@@ -23,6 +24,7 @@ from patchstack.files import journal
 from tests.conftest import Patchstack
 from tests.support.builders import Fork, a_fork, kernel_steps
 from tests.support.checkout import ROOT
+from tests.support.thorough import steps
 
 Files = dict[str, bytes]
 
@@ -141,21 +143,34 @@ def test_killed_at_every_file_operation_the_old_set_or_the_new_one_is_there(
     around = beside(fork)
     count = changes_of_an_export()
     assert count > 30 and files(fork.series) == new
-    seen = []
-    for operation in range(1, count + 1):
+    seen: dict[int, bool] = {}
+
+    def kill_at(operation: int) -> bool:
+        """Whether the new set is there afterwards."""
+        if operation in seen:
+            return seen[operation]
         put_back(fork)
         status = export_in_child(dying_at(operation))
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, operation
         found = files(fork.series)
         assert found in (old, new), operation
-        seen.append(found == new)
+        seen[operation] = found == new
         # The next export needs no help: it completes the set, and clears away what was left beside it.
-        if operation % 4 == 0 or len(beside(fork)) > len(around) or seen[-1:] != seen[-2:-1]:
+        if operation % 4 == 0 or len(beside(fork)) > len(around) or found == new:
             assert patchstack("export") == 0
             assert files(fork.series) == new, operation
             assert beside(fork) == around, operation
-    assert seen == sorted(seen), "once the new set is there it stays"
-    assert {False, True} == set(seen)
+        return seen[operation]
+
+    for operation in steps(count, every=5):
+        kill_at(operation)
+    # The switch of the two sets, to the operation, and what is next to it.
+    switch = bisect.bisect_left(range(count + 1), True, lo=1, key=kill_at)
+    for operation in range(max(1, switch - 3), min(count, switch + 3) + 1):
+        kill_at(operation)
+    course = [seen[operation] for operation in sorted(seen)]
+    assert course == sorted(course), "once the new set is there it stays"
+    assert {False, True} == set(course)
 
 
 def test_a_disk_that_takes_no_more_leaves_the_old_set(fork: Fork, patchstack: Patchstack, tmp_path: Path) -> None:

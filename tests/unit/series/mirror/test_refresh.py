@@ -24,6 +24,7 @@ from tests.support.builders import (
 )
 from tests.support.oracle import hermetic_environment
 from tests.support.quilt import needs_quilt
+from tests.support.thorough import tries
 
 
 @pytest.fixture
@@ -140,7 +141,7 @@ def test_packed_files_mailboxes_and_a_series_file_come_out_plain(
 
 
 @needs_quilt
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tries(15, 25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changes=st.lists(st.tuples(st.integers(1, 60), st.sampled_from(["x", "y"])), min_size=1, max_size=4),
     moved=st.lists(st.tuples(st.integers(1, 60), st.sampled_from(["moved", "new\nline", "line 7"])), max_size=4),
