@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -13,6 +14,7 @@
 #include <cctype>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -138,22 +140,44 @@ static const char * reason(int status) {
     }
 }
 
+static bool send_all(int fd, const std::string & text) {
+    for (size_t at = 0; at < text.size();) {
+        const ssize_t n = send(fd, text.data() + at, text.size() - at, 0);
+        if (n <= 0) {
+            return false;
+        }
+        at += size_t(n);
+    }
+    return true;
+}
+
+// in chunks, as the length is not known
+static void write_stream(int fd, const std::string & head, const http_response & response) {
+    bool whole = send_all(fd, head + "Transfer-Encoding: chunked\r\n\r\n");
+    response.stream([&](const std::string & text) {
+        char size[16];
+        std::snprintf(size, sizeof(size), "%zx", text.size());
+        const std::string piece = fault_reply(text);
+        whole = whole && send_all(fd, std::string(size) + "\r\n" + piece + "\r\n") && piece.size() == text.size();
+        return whole;
+    });
+    if (whole) {
+        send_all(fd, "0\r\n\r\n");
+    }
+}
+
 static void write_response(int fd, const http_response & response) {
     const std::string head = "HTTP/1.1 " + std::to_string(response.status) + " " + reason(response.status) + "\r\n" +
                              "Connection: close\r\n" +
                              "Content-Type: " + response.type + "\r\n" +
-                             "Server: minillm\r\n" +
-                             "Content-Length: " + std::to_string(response.body.size()) + "\r\n\r\n";
-    const bool is_answer   = response.status == 200 && response.body.size() > 64;
-    const std::string text = head + (is_answer ? fault_reply(response.body) : response.body);
-
-    for (size_t at = 0; at < text.size();) {
-        const ssize_t n = send(fd, text.data() + at, text.size() - at, 0);
-        if (n <= 0) {
-            return;
-        }
-        at += size_t(n);
+                             "Server: minillm\r\n";
+    if (response.stream) {
+        write_stream(fd, head, response);
+        return;
     }
+    const bool is_answer = response.status == 200 && response.body.size() > 64;
+    send_all(fd, head + "Content-Length: " + std::to_string(response.body.size()) + "\r\n\r\n" +
+                 (is_answer ? fault_reply(response.body) : response.body));
 }
 
 void http_server::serve(const http_handler & handle) {
@@ -165,6 +189,9 @@ void http_server::serve(const http_handler & handle) {
         // who connects and says nothing keeps the others waiting
         const timeval patience = { 5, 0 };
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+        // each piece of a stream leaves at once; a socket that is a file knows no such option
+        const int yes = 1;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
 
         http_request request;
         if (read_request(fd, request)) {

@@ -10,10 +10,16 @@ struct http_request {
     std::string body;
 };
 
+// sends a piece of an answer; false if nobody listens any more
+using http_send = std::function<bool(const std::string &)>;
+
 struct http_response {
     int         status = 200;
     std::string type   = "application/json; charset=utf-8";
     std::string body;
+
+    // if it is set, it sends the answer piece by piece, and body is not used
+    std::function<void(const http_send &)> stream;
 };
 
 using http_handler = std::function<http_response(const http_request &)>;

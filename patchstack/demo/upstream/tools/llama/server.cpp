@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <functional>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -15,7 +16,12 @@ using namespace minillm;
 
 namespace {
 
+// whose words a completion is asked for and answered in
+enum class api { llama, openai };
+
 struct completion_request {
+    api style = api::llama;
+
     std::vector<token> tokens;
     std::string        prompt;
 
@@ -25,6 +31,8 @@ struct completion_request {
     int32_t n_probs       = 0;
     bool    return_tokens = false;
     bool    ignore_eos    = false;
+    bool    stream        = false;
+    bool    token_timings = false; // with each token of a stream
 };
 
 // what came of it
@@ -39,6 +47,9 @@ struct generated {
     work_done prompt;
     work_done predicted;
 };
+
+// called after each token with its text; false ends the completion
+using token_seen = std::function<bool(const generated &, const std::string &)>;
 
 http_response error_response(int status, const std::string & type, const std::string & message) {
     http_response response;
@@ -55,8 +66,9 @@ int32_t whole(double value, const char * name) {
     return int32_t(value);
 }
 
-completion_request read_completion(const json_value & body, const llama_options & opts) {
+completion_request read_completion(const json_value & body, const llama_options & opts, api style) {
     completion_request r;
+    r.style = style;
     const json_value * prompt = body.find("prompt");
     if (prompt == nullptr) {
         throw std::out_of_range("key 'prompt' not found");
@@ -74,9 +86,8 @@ completion_request read_completion(const json_value & body, const llama_options 
         *std::max_element(r.tokens.begin(), r.tokens.end()) > TOKEN_BOS) {
         throw std::out_of_range("'prompt' is neither text nor a list of tokens");
     }
-    if (body.get("stream", 0.0) != 0.0) {
-        throw std::out_of_range("minillm has no streams");
-    }
+    r.stream         = body.get("stream", 0.0) != 0.0;
+    r.token_timings  = body.get("timings_per_token", 0.0) != 0.0;
     r.n_predict      = whole(body.get("n_predict", body.get("max_tokens", opts.n_predict)), "n_predict");
     r.n_probs        = std::min(std::max(whole(body.get("n_probs", 0.0), "n_probs"), 0), int32_t(TOKEN_BOS + 1));
     r.return_tokens  = body.get("return_tokens", 0.0) != 0.0;
@@ -137,7 +148,13 @@ public:
             return metrics();
         }
         if (request.path == "/completion" && request.method == "POST") {
-            return completion(request.body);
+            return completion(request.body, api::llama);
+        }
+        if (request.path == "/v1/completions" && request.method == "POST") {
+            return completion(request.body, api::openai);
+        }
+        if (request.path == "/tokenize" && request.method == "POST") {
+            return tokens_of(request.body);
         }
         return error_response(404, "not_found_error", "File Not Found");
     }
@@ -149,7 +166,22 @@ private:
         return response;
     }
 
-    http_response completion(const std::string & text) {
+    static http_response tokens_of(const std::string & text) {
+        try {
+            const json_value   body    = json_parse(text);
+            const json_value * content = body.find("content");
+            const bool         add_bos = body.get("add_special", 0.0) != 0.0;
+            std::vector<std::string> ids;
+            for (const token tok : tokenize(content != nullptr ? content->text : "", add_bos)) {
+                ids.push_back(std::to_string(tok));
+            }
+            return json_response(json_object().raw("tokens", json_list(ids)).text());
+        } catch (const std::invalid_argument & e) {
+            return error_response(500, "server_error", e.what());
+        }
+    }
+
+    http_response completion(const std::string & text, api style) {
         json_value body;
         try {
             body = json_parse(text);
@@ -158,7 +190,7 @@ private:
         }
         completion_request r;
         try {
-            r = read_completion(body, opts);
+            r = read_completion(body, opts, style);
         } catch (const std::logic_error & e) {
             return error_response(400, "invalid_request_error", e.what());
         }
@@ -167,10 +199,38 @@ private:
                                   "request (" + std::to_string(r.tokens.size()) + " tokens) exceeds the available "
                                   "context size (" + std::to_string(run.n_ctx()) + " tokens), try increasing it");
         }
-        return json_response(to_json(r, generate(r)));
+        if (r.stream) {
+            http_response response;
+            response.type   = "text/event-stream";
+            response.stream = [this, r](const http_send & send) { events(r, send); };
+            return response;
+        }
+        const generated out = generate(r, [](const generated &, const std::string &) { return true; });
+        return json_response(r.style == api::openai ? openai_json(out, out.content, &r) : to_json(r, out));
     }
 
-    generated generate(const completion_request & r) {
+    // an event a token, and one that has the sums
+    void events(const completion_request & r, const http_send & send) {
+        const auto event = [&](const std::string & json) { return send("data: " + json + "\n\n"); };
+
+        bool whole = true;
+        const generated out = generate(r, [&](const generated & part, const std::string & piece) {
+            whole = event(r.style == api::openai ? openai_json(part, piece, nullptr, r.token_timings)
+                                                 : part_json(r, part, piece));
+            return whole;
+        });
+        if (!whole) {
+            return;
+        }
+        if (r.style == api::openai) {
+            event(openai_json(out, "", &r));
+            send("data: [DONE]\n\n");
+        } else {
+            event(to_json(r, out));
+        }
+    }
+
+    generated generate(const completion_request & r, const token_seen & seen) {
         const work_done prompt_before = run.prompt;
         const int32_t   n_vocab       = run.model().hp.n_vocab;
         sampler   smpl(r.sampling);
@@ -190,8 +250,10 @@ private:
                 out.stop_type = "eos";
                 break;
             }
-            out.content += token_to_piece(tok);
-            if (int32_t(out.tokens.size()) == r.n_predict) {
+            const std::string piece = token_to_piece(tok);
+            out.content  += piece;
+            out.predicted = { watch.seconds() * 1e3, int32_t(out.tokens.size()) };
+            if (!seen(out, piece) || int32_t(out.tokens.size()) == r.n_predict) {
                 break;
             }
             if (run.n_past() == run.n_ctx()) {
@@ -215,18 +277,9 @@ private:
         all.n_max     = std::max(all.n_max, run.n_past());
     }
 
-    std::string to_json(const completion_request & r, const generated & out) const {
-        std::vector<std::string> ids;
-        for (const token tok : out.tokens) {
-            ids.push_back(std::to_string(tok));
-        }
+    static json_object timings_json(const generated & out) {
         const auto per_token  = [](const work_done & w) { return w.ms / std::max(w.n, 1); };
         const auto per_second = [](const work_done & w) { return w.n / w.ms * 1e3; };
-
-        json_object settings;
-        settings.add("seed", double(r.sampling.seed)).add("temperature", double(r.sampling.temp));
-        settings.add("top_k", r.sampling.top_k).add("n_predict", r.n_predict).add("max_tokens", r.n_predict);
-        settings.add("ignore_eos", r.ignore_eos).add("stream", false).add("n_probs", r.n_probs);
 
         json_object timings;
         timings.add("cache_n", int32_t(0));
@@ -235,16 +288,68 @@ private:
         timings.add("predicted_n", out.predicted.n).add("predicted_ms", out.predicted.ms);
         timings.add("predicted_per_token_ms", per_token(out.predicted));
         timings.add("predicted_per_second", per_second(out.predicted));
+        return timings;
+    }
+
+    // a token of a stream
+    static std::string part_json(const completion_request & r, const generated & out, const std::string & piece) {
+        json_object json;
+        json.add("index", int32_t(0)).add("content", piece);
+        json.raw("tokens", json_list({ std::to_string(out.tokens.back()) })).add("stop", false);
+        json.add("id_slot", int32_t(0)).add("tokens_predicted", int32_t(out.tokens.size()));
+        json.add("tokens_evaluated", int32_t(r.tokens.size()));
+        if (r.token_timings) {
+            json.raw("timings", timings_json(out).text());
+        }
+        return json.text();
+    }
+
+    // A completion in OpenAI's words. ended: the request, if the completion is over; then it has the sums.
+    std::string openai_json(const generated & out, const std::string & text, const completion_request * ended,
+                            bool timings = true) const {
+        json_object choice;
+        choice.add("text", text).add("index", int32_t(0)).raw("logprobs", "null");
+        choice.raw("finish_reason", ended == nullptr       ? "null" :
+                                    out.stop_type == "eos" ? "\"stop\"" : "\"length\"");
 
         json_object json;
-        json.add("index", int32_t(0)).add("content", out.content);
-        json.raw("tokens", r.return_tokens ? json_list(ids) : "[]");
+        json.raw("choices", json_list({ choice.text() })).add("created", double(std::time(nullptr)));
+        json.add("model", name).add("system_fingerprint", "minillm").add("object", "text_completion");
+        json.add("id", "cmpl-minillm");
+        if (ended != nullptr) {
+            const int32_t n_prompt = int32_t(ended->tokens.size());
+            const int32_t n_made   = int32_t(out.tokens.size());
+
+            json_object usage;
+            usage.add("completion_tokens", n_made).add("prompt_tokens", n_prompt).add("total_tokens", n_made + n_prompt);
+            usage.raw("prompt_tokens_details", json_object().add("cached_tokens", int32_t(0)).text());
+            json.raw("usage", usage.text());
+        }
+        if (timings) {
+            json.raw("timings", timings_json(out).text());
+        }
+        return json.text();
+    }
+
+    std::string to_json(const completion_request & r, const generated & out) const {
+        std::vector<std::string> ids;
+        for (const token tok : out.tokens) {
+            ids.push_back(std::to_string(tok));
+        }
+        json_object settings;
+        settings.add("seed", double(r.sampling.seed)).add("temperature", double(r.sampling.temp));
+        settings.add("top_k", r.sampling.top_k).add("n_predict", r.n_predict).add("max_tokens", r.n_predict);
+        settings.add("ignore_eos", r.ignore_eos).add("stream", r.stream).add("n_probs", r.n_probs);
+
+        json_object json;
+        json.add("index", int32_t(0)).add("content", r.stream ? "" : out.content);
+        json.raw("tokens", r.return_tokens && !r.stream ? json_list(ids) : "[]");
         json.add("id_slot", int32_t(0)).add("stop", true).add("model", name);
         json.add("tokens_predicted", int32_t(out.tokens.size())).add("tokens_evaluated", int32_t(r.tokens.size()));
         json.raw("generation_settings", settings.text()).add("prompt", r.prompt);
         json.add("has_new_line", out.content.find('\n') != std::string::npos).add("truncated", out.truncated);
         json.add("stop_type", out.stop_type).add("stopping_word", "").add("tokens_cached", run.n_past());
-        json.raw("timings", timings.text());
+        json.raw("timings", timings_json(out).text());
         if (r.n_probs > 0) {
             json.raw("completion_probabilities", json_list(out.probs));
         }
