@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from patchstack.bench.serving.record import ServeRecord
 from patchstack.report.documents.serve import ServeDocument
 from patchstack.report.page import Plot, render_page, require_pages
 from patchstack.report.serve import TITLES, about_lines, latency_rows, outcome_lines, rate_rows
 from patchstack.report.table import Table
+from patchstack.stats.serving import Stream
 
 _WITHOUT = "The package vl-convert-python is not installed: this page has tables only."
 _MOST_ROWS = 200
 _MOST_POINTS = 400
+_MS = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +32,17 @@ def require_page() -> None:
     require_pages()
 
 
-def page_of(document: ServeDocument, gaps: Sequence[float]) -> str:
-    """Return the page; `gaps` are those between chunks, in ms. Without the package that draws it has tables only,
-    and says so."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """The gaps of a run in ms, of all requests together: between tokens (ITL) and between chunks with content (ICL).
+    `tokens` is empty if the tokens of a chunk are not known."""
+
+    tokens: Sequence[float]
+    chunks: Sequence[float]
+
+
+def page_of(document: ServeDocument, gaps: Gaps) -> str:
+    """Return the page. Without the package that draws it has tables only, and says so."""
     draws = importlib.util.find_spec("vl_convert") is not None
     rates = Table(titles=("rate", "", "from"), rows=list(rate_rows(document)), styles={})
     return render_page(
@@ -57,11 +65,12 @@ def page_of(document: ServeDocument, gaps: Sequence[float]) -> str:
     )
 
 
-def chunk_gaps(record: ServeRecord) -> list[float]:
-    """Return the inter-chunk latencies of a record in ms."""
-    return [
-        (later - earlier) / 1e6 for one in record.requests if not one.failure for earlier, later in pairwise(one.times)
-    ]
+def gaps_of(streams: Sequence[Stream]) -> Gaps:
+    """Return the gaps of the requests that were answered."""
+    return Gaps(
+        tokens=[gap / _MS for one in streams for gap in one.token_gaps or ()],
+        chunks=[gap / _MS for one in streams for gap in one.gaps],
+    )
 
 
 def _failures(document: ServeDocument) -> Iterator[_Section]:
@@ -71,14 +80,18 @@ def _failures(document: ServeDocument) -> Iterator[_Section]:
         yield _Section(title="Failed requests", table=Table(titles=titles, rows=rows, styles={}), lines=[])
 
 
-def _plots(document: ServeDocument, gaps: Sequence[float]) -> Iterator[Plot]:
+def _plots(document: ServeDocument, gaps: Gaps) -> Iterator[Plot]:
     if document.load:
         yield _load(document)
     if document.answers:
         firsts = [1000 * (one.first - one.start) for one in document.answers]
-        yield _distribution("TTFT", "time to the first token, ms", firsts)
-    if gaps:
-        yield _distribution("Gaps", "gap between two chunks with content, ms", gaps)
+        yield _distribution("TTFT", "time to the first token, ms", {"": firsts})
+    if gaps.tokens:
+        both = {"between tokens (ITL)": gaps.tokens, "between chunks (ICL)": gaps.chunks}
+        same = gaps.tokens == gaps.chunks
+        yield _distribution("ITL", "gap, ms", {"": gaps.tokens} if same else both)
+    elif gaps.chunks:
+        yield _distribution("ICL", "gap between two chunks with content, ms", {"": gaps.chunks})
     if document.answers:
         yield _timeline(document)
 
@@ -104,13 +117,14 @@ def _load(document: ServeDocument) -> Plot:
     return Plot(title="Load", caption="Streams in flight over the run.", spec=spec)
 
 
-def _distribution(title: str, words: str, values: Sequence[float]) -> Plot:
-    """The share of values below each, on a logarithmic axis: tails are seen."""
-    ordered = sorted(values)
-    places = sorted({round(at * (len(ordered) - 1) / _MOST_POINTS) for at in range(_MOST_POINTS + 1)})
+def _distribution(title: str, words: str, sets: Mapping[str, Sequence[float]]) -> Plot:
+    """The share of values below each, on a logarithmic axis: tails are seen. A line a set, by its name."""
     points = [
-        {"value": max(ordered[at], 0.01), "share": 100 * (at + 1) / len(ordered)} for at in places if at < len(ordered)
+        {"value": max(value, 0.01), "share": share, "of": name}
+        for name, values in sets.items()
+        for value, share in _shares(values)
     ]
+    color = {"color": {"field": "of", "type": "nominal", "title": None}} if len(sets) > 1 else {}
     spec: dict[str, object] = {
         "width": 520,
         "height": 150,
@@ -119,9 +133,18 @@ def _distribution(title: str, words: str, values: Sequence[float]) -> Plot:
         "encoding": {
             "x": {"field": "value", "type": "quantitative", "title": words, "scale": {"type": "log"}},
             "y": {"field": "share", "type": "quantitative", "title": "% of all"},
+            **color,
         },
     }
-    return Plot(title=title, caption=f"How many of {len(ordered):,} are at most so long.", spec=spec)
+    counts = ", ".join(f"{len(values):,} {name}".rstrip() for name, values in sets.items())
+    return Plot(title=title, caption=f"How many of {counts} are at most so long.", spec=spec)
+
+
+def _shares(values: Sequence[float]) -> Iterator[tuple[float, float]]:
+    """Values in order, thinned out, with the percentage that is not above each."""
+    ordered = sorted(values)
+    for at in sorted({round(step * (len(ordered) - 1) / _MOST_POINTS) for step in range(_MOST_POINTS + 1)}):
+        yield ordered[at], 100 * (at + 1) / len(ordered)
 
 
 def _timeline(document: ServeDocument) -> Plot:

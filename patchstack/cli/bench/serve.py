@@ -221,10 +221,10 @@ def _shown(run: ServeRun, *, json: bool, html: Path | None) -> int:
     else:
         print_serve(document)
     if html is not None:
-        from patchstack.report.serve_page import chunk_gaps, page_of
+        from patchstack.report.serve_page import gaps_of, page_of
 
         try:
-            replace_file(html, page_of(document, chunk_gaps(run.record)).encode())
+            replace_file(html, page_of(document, gaps_of(run.served.streams)).encode())
         except OSError as error:
             raise FigureUnwritable(f"{html} cannot be written: {error.strerror}") from error
     if run.record.interrupted:

@@ -16,7 +16,7 @@ from patchstack.cli.bench.app import bench_app
 from patchstack.cli.failures import guarded
 from patchstack.files.places import cache_places
 from tests.conftest import Ran
-from tests.support.scripted import scripted_server, stream
+from tests.support.scripted import Step, event, scripted_server, stream, text_event, usage_event
 
 Bench = Callable[..., Ran]
 
@@ -86,8 +86,25 @@ def test_a_page_draws_the_load_the_distributions_and_the_timeline(bench: Bench, 
         load = ("--concurrency", "2", "--prompt-tokens", "8", "--max-tokens", "30")
         bench("serve", "--url", server.url, *load, "--html", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
-    for words in ("Load", "TTFT", "Gaps", "Timeline", "waits for its first token", "<svg"):
+    for words in ("Load", "TTFT", "ITL", "Timeline", "waits for its first token", "<svg"):
         assert words in page
+
+
+@pytest.mark.parametrize(("counted", "drawn"), [(True, "between tokens (ITL)"), (False, "two chunks with content")])
+def test_a_page_draws_gaps_of_tokens_and_of_chunks_if_they_differ(
+    bench: Bench, tmp_path: Path, counted: bool, drawn: str
+) -> None:
+    pytest.importorskip("vl_convert")
+    said = [{"usage": {"completion_tokens": 2 * at, "prompt_tokens": 8}} if counted else {} for at in range(1, 31)]
+    chunks = [event({"choices": [{"index": 0, "text": "xx"}], **one}) for one in said]
+    steps: list[Step] = [(0.01 * at, text) for at, text in enumerate(chunks)]
+    steps.append((0.3, text_event("", "length") + usage_event(60) + event("[DONE]")))
+    with scripted_server(tmp_path / "s", [steps]) as server:
+        load = ("--concurrency", "2", "--prompt-tokens", "8", "--max-tokens", "60")
+        bench("serve", "--url", server.url, *load, "--html", str(tmp_path / "page.html"))
+    page = (tmp_path / "page.html").read_text()
+    assert drawn in page
+    assert ("between chunks (ICL)" in page) is counted
 
 
 def test_a_file_of_arrivals_has_times_and_lengths(bench: Bench, tmp_path: Path) -> None:
