@@ -7,8 +7,6 @@ own.
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 import sys
 import tempfile
 import time
@@ -18,8 +16,10 @@ from pathlib import Path
 
 from patchstack.causes import NoServersHere, ServingFailed
 from patchstack.engine.archive import Entry, pack, unpack
+from patchstack.engine.leftovers import volume_name
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome, Running, RunsServers, Volume
 from patchstack.errors import MissingError
+from patchstack.observe.layout import remove_leftovers
 from patchstack.observe.protocol import OUTPUTS, Beside
 
 PORT = 8080
@@ -107,7 +107,7 @@ def ask(
     if not isinstance(engine, RunsServers):
         raise NoServersHere("this engine runs no servers")
     isolated = engine.about().isolated
-    volume = Volume(name=f"patchstack-client-{os.getpid()}-{secrets.token_hex(4)}", target=_TARGET)
+    volume = Volume(name=volume_name("patchstack-client"), target=_TARGET)
     place = engine.place(volume)
     files = {name: data.replace(b"{address}", address.encode()) for name, data in beside.files.items()}
     job = Job(
@@ -119,6 +119,7 @@ def ask(
         limits=Limits(pids=256, tmp=1 << 28),
     )
     lines = _Lines(hear)
+    remove_leftovers(engine)
     try:
         engine.put(volume.name, pack(Entry(path=name, data=data) for name, data in files.items()), image=image)
         with engine.start(job, lines.take, beside=server) as client:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -13,7 +12,8 @@ from pathlib import Path, PurePosixPath
 from patchstack.builds.proofs.elf import DamagedElf, read_elf
 from patchstack.causes import BadPath, BadValue, NoSuchBuild
 from patchstack.engine.archive import Entry
-from patchstack.engine.protocol import EnginePath, Volume
+from patchstack.engine.leftovers import sweep, volume_name
+from patchstack.engine.protocol import Engine, EnginePath, Volume
 from patchstack.observe.loaded import LoadedFiles
 from patchstack.observe.protocol import Invocation, Model
 from patchstack.observe.server_job import request_files
@@ -122,9 +122,14 @@ class Paths:
 def volumes() -> tuple[Volume, Volume]:
     """The volume of a runner, and the one of kept files."""
     return (
-        Volume(name=f"patchstack-gate-{os.getpid()}-{secrets.token_hex(4)}", target=_WORK),
+        Volume(name=volume_name("patchstack-gate"), target=_WORK),
         Volume(name="patchstack-kept", target=_KEPT),
     )
+
+
+def remove_leftovers(engine: Engine) -> None:
+    """Remove the volumes of runs, and of programs beside servers, whose process was killed."""
+    sweep(engine, "patchstack-(?:gate|client)")
 
 
 def mounted(models: tuple[Model, ...], *, isolated: bool) -> tuple[dict[str, str], tuple[EnginePath, ...]]:

@@ -24,7 +24,7 @@ from patchstack.evidence.store import Observations, Record
 from patchstack.observe.beside import ask, listens_at, port_for
 from patchstack.observe.borrowed import with_program
 from patchstack.observe.from_build import named_programs, shown
-from patchstack.observe.layout import Paths, Programs, mounted, run_entries, volumes
+from patchstack.observe.layout import Paths, Programs, mounted, remove_leftovers, run_entries, volumes
 from patchstack.observe.observer import RunContext, one_try
 from patchstack.observe.protocol import (
     OUTPUTS,
@@ -393,6 +393,7 @@ class Runner:
         image = self.files.image
         if not self._station.sent:
             self._station.sent = True
+            remove_leftovers(self.engine)
             if self.about.isolated:
                 self.engine.put(self._station.volume.name, pack(self.files.entries()), image=image)
             self.engine.put(self._station.kept.name, pack(()), image=image)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
-import secrets
 import shlex
-import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,39 +21,17 @@ from patchstack.builds.record.store import LOG, Store
 from patchstack.builds.run.recipe import EPOCH, Layout, build_command, configure_command, environment
 from patchstack.causes import BuildPlanRefused, ProgramMissing, VariantUnusable
 from patchstack.engine.archive import Bounds, Entry, pack, unpack
+from patchstack.engine.leftovers import sweep, volume_name
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome, Volume
-from patchstack.errors import ConfigError, Exit, MissingError, PatchstackError, UsageError
-from patchstack.files.processes import TAG, is_gone, tag
+from patchstack.errors import ConfigError, Exit, MissingError, PatchstackError
 from patchstack.process import Finished
 
-_NAME = re.compile(rf"patchstack-work-[0-9a-f]{{12}}-([0-9a-f]{{8}})-{TAG}-([0-9a-f]{{8}})?[0-9a-f]{{6}}")
-_LONGEST = 5 * 86400.0
-"""Seconds: no build takes longer. An engine does not tell when a volume was last written, so its name tells when it was
-made."""
+_WORK_VOLUMES = "patchstack-work-[0-9a-f]{12}"
 
 
 def work_name(key: Key, word: str) -> str:
     """Return the name of a new volume of this process."""
-    return f"patchstack-{word}-{key.short}-{_host()}-{tag()}-{int(time.time()):08x}{secrets.token_hex(3)}"
-
-
-def sweep(engine: Engine) -> None:
-    """Remove the work volumes of processes of this machine that are surely gone.
-
-    A name of an earlier version tells no age: its volume is left to `docker volume rm`.
-    """
-    for name in engine.volumes():
-        found = _NAME.fullmatch(name)
-        if found is None or found[1] != _host():
-            continue
-        silent = time.time() - int(found[4], 16) - _LONGEST if found[4] else 0.0
-        if is_gone(int(found[2]), found[3], silent=silent):
-            with contextlib.suppress(UsageError):  # its container is just ending
-                engine.remove(name)
-
-
-def _host() -> str:
-    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+    return volume_name(f"patchstack-{word}-{key.short}")
 
 
 _WORK, _CACHE = "/patchstack/work", "/patchstack/ccache"
@@ -301,7 +276,7 @@ def open_session(
                 store.alone("host", lambda who: watch.talk(f"another build is running on this host ({who}): waiting"))
             )
         else:
-            sweep(engine)
+            sweep(engine, _WORK_VOLUMES)
         draft = stack.enter_context(store.draft(key.hex))
         session = Session(engine, plan, toolchain, key, watch, draft, keep=keep)
         try:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from patchstack.builds.run import session
+from patchstack.engine import leftovers
 from patchstack.errors import UsageError
 from patchstack.files import processes
 
@@ -41,7 +42,7 @@ class Volumes:
 def swept(*names: str, used: tuple[str, ...] = ()) -> list[str]:
     """The volumes that are removed."""
     engine: Any = Volumes(*names, used=used)
-    session.sweep(engine)
+    leftovers.sweep(engine, session._WORK_VOLUMES)
     return [name for name in names if name not in engine.names]
 
 
