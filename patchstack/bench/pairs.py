@@ -30,9 +30,9 @@ from patchstack.evidence.origin import Origin, Source
 from patchstack.evidence.store import Observations
 from patchstack.files.atomic import replace_file
 from patchstack.observe.exit_status import complaint_of, fault_of
+from patchstack.observe.kept import observation_of
 from patchstack.observe.observer import Observer
 from patchstack.observe.protocol import Observation
-from patchstack.observe.runner import observation_of
 from patchstack.tasks import task
 
 A, B = "a", "b"

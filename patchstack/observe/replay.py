@@ -16,10 +16,10 @@ from patchstack.canonical import canonical, one_line
 from patchstack.causes import NotInBuild, NotRecorded
 from patchstack.evidence.origin import Origin, Source
 from patchstack.evidence.store import Record
+from patchstack.observe.kept import observation_of
 from patchstack.observe.layout import Programs
 from patchstack.observe.observer import RunContext
 from patchstack.observe.protocol import Attempt, Complete, Invocation, Model, Observed
-from patchstack.observe.runner import observation_of
 
 _SOURCE = Source(origin=Origin.RECORDED)
 
