@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from patchstack.causes import EngineRefused, GpuNotGiven, JobRefused
 from patchstack.engine.docker import images
 from patchstack.engine.docker.faults import base_unavailable, refusal
 from patchstack.engine.docker.images import Progress
 from patchstack.engine.docker.sandbox import HOME, Surroundings, check, container, shell_arguments
 from patchstack.engine.protocol import EnginePath, ImageMissing, Job, Limits, OutOfSpace, PlatformUnsupported, Volume
-from patchstack.errors import MissingError, PatchstackError, UsageError
+from patchstack.errors import PatchstackError, UsageError
 
 AROUND = Surroundings(image="sha256:1", image_env={"PATH": "", "CUDA_HOME": "", "WANTED": ""}, cpus=8)
 
@@ -149,26 +150,26 @@ def test_toolkits_and_models_may_be_seen(source: str) -> None:
         (
             500,
             'could not select device driver "" with capabilities: [[gpu]]',
-            MissingError,
+            GpuNotGiven,
             "the engine has no GPU runtime",
         ),
-        (400, "invalid mount config: bind source path does not exist: /opt/cuda", MissingError, "has no /opt/cuda"),
+        (400, "invalid mount config: bind source path does not exist: /opt/cuda", GpuNotGiven, "has no /opt/cuda"),
         (404, "No such image: x:1", ImageMissing, "No such image"),
         (
             400,
             'exec: "/bin/sh": stat /bin/sh: no such file or directory: unknown',
-            UsageError,
+            JobRefused,
             "the image has no /bin/sh",
         ),
         (
             400,
             'runc: level=error msg="runc create failed: exec: \\"/bin/sh\\": stat /bin/sh: no such file or directory"',
-            UsageError,
+            JobRefused,
             "the image has no /bin/sh",
         ),
-        (409, "remove x: volume is in use - [abc]", UsageError, "a container still uses it"),
-        (400, "Minimum memory limit allowed is 6MB", UsageError, "the engine refuses to try: Minimum memory limit"),
-        (500, "driver failed", MissingError, "the engine cannot try: driver failed"),
+        (409, "remove x: volume is in use - [abc]", JobRefused, "a container still uses it"),
+        (400, "Minimum memory limit allowed is 6MB", JobRefused, "the engine refuses to try: Minimum memory limit"),
+        (500, "driver failed", EngineRefused, "the engine cannot try: driver failed"),
     ],
 )
 def test_what_an_engine_refuses_is_said_in_words(
