@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,33 +128,26 @@ def test_a_release_builds_gates_and_attests_what_was_built(in_docker: tuple[Toy,
     assert made.ok, made.log
     assert f"<code>{toy.fork.trees[-1]}</code>" in made.summary
     assert (runner.directory / "artifacts" / "patchstack-release-cpu" / "cpu.tar").is_file()
-    needs = {one: {"result": "success"} for one in ("build", "ledger")} | {"gate": {"result": "skipped"}}
-    attested = runner.job(WORKFLOWS / "release.yml", "attest", inputs=inputs, needs=needs)
-    assert attested is not None
-    assert runner.other == [("actions/attest", {"subject-path": "binaries/*.tar"})]
-    assert (toy.root / "binaries" / "cpu.tar").is_file()
-
-
-@pytest.mark.parametrize(
-    ("gate", "suite", "attests"),
-    [("success", "quick", True), ("failure", "quick", False), ("skipped", "quick", False), ("skipped", "", True)],
-)
-def test_binaries_are_not_attested_where_gates_were_asked_for_and_did_not_pass(
-    tmp_path: Path, gate: str, suite: str, attests: bool
-) -> None:
-    place = tmp_path / "a product"
-    place.mkdir()
-    runner = a_runner(tmp_path / "runner", place)
-    runner.ref = "refs/tags/v1"
-    for name in ("patchstack-release-cpu", "patchstack-gates"):
-        (runner.directory / "artifacts" / name).mkdir()
-    needs = {one: {"result": "success"} for one in ("build", "ledger")} | {"gate": {"result": gate}}
-    ran = runner.job(WORKFLOWS / "release.yml", "attest", inputs={"suite": suite}, needs=needs)
-    assert (ran is not None) is attests
-    types = [given.get("predicate-type") for _, given in runner.other]
-    assert types == (
-        [None, "https://in-toto.io/attestation/test-result/v0.1"] if gate == "success" else [None] * attests
+    needs: dict[str, Any] = {
+        "plan": {"outputs": plan.outputs},
+        "build": {"result": "success", "outputs": made.outputs},
+        "ledger": {"result": "success"},
+        "gate": {"result": "skipped", "outputs": {}},
+    }
+    compared = runner.job(WORKFLOWS / "release.yml", "compare", inputs=inputs, needs=needs)
+    assert compared is not None
+    assert compared.ok, compared.log
+    (subject,) = json.loads(compared.outputs["subjects"])
+    attested = runner.job(
+        WORKFLOWS / "release.yml",
+        "attest",
+        inputs=inputs,
+        needs={"compare": {"result": "success", "outputs": compared.outputs}},
+        matrix={"subject": subject},
     )
+    assert attested is not None
+    digest = hashlib.sha256((toy.root / "cpu.tar").read_bytes()).hexdigest()
+    assert runner.other == [("actions/attest", {"subject-name": "cpu.tar", "subject-digest": f"sha256:{digest}"})]
 
 
 @pytest.mark.parametrize("event", ["push", "workflow_dispatch"])

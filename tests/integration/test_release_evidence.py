@@ -84,7 +84,7 @@ def test_evidence_that_is_not_signed_must_follow_at_least(tmp_path: Path, made: 
 
 
 @pytest.mark.parametrize(
-    ("ledger", "gate", "inputs", "attests"),
+    ("ledger", "gate", "inputs", "compares"),
     [
         ("success", "skipped", {"suite": ""}, True),
         ("failure", "skipped", {"suite": ""}, False),
@@ -93,10 +93,12 @@ def test_evidence_that_is_not_signed_must_follow_at_least(tmp_path: Path, made: 
         ("success", "skipped", {"suite": "", "evidence": "again"}, False),
         ("success", "success", {"suite": "quick", "evidence": "again"}, True),
         ("success", "failure", {"suite": "quick", "evidence": "again"}, False),
+        ("success", "skipped", {"suite": "quick"}, False),
+        ("success", "failure", {"suite": "quick"}, False),
     ],
 )
 def test_nothing_is_attested_without_signatures_or_gates_of_the_same_run(
-    tmp_path: Path, ledger: str, gate: str, inputs: dict[str, str], attests: bool
+    tmp_path: Path, ledger: str, gate: str, inputs: dict[str, str], compares: bool
 ) -> None:
     place = tmp_path / "a product"
     place.mkdir()
@@ -104,5 +106,12 @@ def test_nothing_is_attested_without_signatures_or_gates_of_the_same_run(
     runner.ref = "refs/tags/v1"
     for name in ("patchstack-release-cpu", "patchstack-gates"):
         (runner.directory / "artifacts" / name).mkdir()
-    needs = {"build": {"result": "success"}, "gate": {"result": gate}, "ledger": {"result": ledger}}
-    assert (runner.job(RELEASE, "attest", inputs=inputs, needs=needs) is not None) is attests
+    needs = {
+        "plan": {"outputs": {"jobs": "1"}},
+        "build": {"result": "success", "outputs": {}},
+        "gate": {"result": gate, "outputs": {}},
+        "ledger": {"result": ledger},
+    }
+    assert (runner.job(RELEASE, "compare", inputs=inputs, needs=needs) is not None) is compares
+    for result in ("failure", "skipped", "cancelled"):
+        assert runner.job(RELEASE, "attest", inputs=inputs, needs={"compare": {"result": result}}) is None

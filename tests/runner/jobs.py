@@ -96,13 +96,15 @@ class Runner:
         inputs: Mapping[str, Any] | None = None,
         needs: Mapping[str, Any] | None = None,
         matrix: Mapping[str, Any] | None = None,
+        index: int = 0,
     ) -> Ran | None:
-        """Run a job of a workflow; None if its `if` keeps it from running."""
+        """Run a job of a workflow, the one of its matrix with that index; None if its `if` keeps it from running."""
         document = load(workflow)
         job = document["jobs"][name]
         called = (document["on"].get("workflow_call") or {}).get("inputs", {}) if inputs is not None else {}
         given = {key: (inputs or {}).get(key, one.get("default")) for key, one in called.items()}
         contexts = {**self._contexts(), "inputs": given, "needs": dict(needs or {}), "matrix": dict(matrix or {})}
+        contexts["strategy"] = {"job-index": index}
         environment = {key: text_of(filled(value, contexts)) for key, value in document.get("env", {}).items()}
         contexts["env"] = environment
         if "if" in job and not condition(job["if"], contexts, self._functions(failed=False)):

@@ -58,7 +58,7 @@ def test_nothing_is_granted_at_the_top_and_each_grant_says_why(path: Path) -> No
     text = path.read_text("utf-8")
     assert load(path)["permissions"] == {}
     for name, job in jobs(path).items():
-        assert job["permissions"], f"{name} has none of its own"
+        assert "permissions" in job, f"{name} has none of its own"
         for scope, right in job["permissions"].items():
             assert re.search(rf"(?m)^      {scope}: {right} # \w.{{10,}}$", text), f"{name}: why {scope}: {right}?"
 
@@ -262,6 +262,8 @@ def test_only_this_repository_publishes_and_only_what_it_built() -> None:
     for name in ("package", "publish"):
         assert "!inputs.called" in release["jobs"][name]["if"]
     assert release["jobs"]["publish"]["permissions"] == {"id-token": "write"}
+    (taken,) = (one["with"] for one in release["jobs"]["publish"]["steps"] if "download-artifact" in one["uses"])
+    assert taken == {"artifact-ids": "${{ needs.package.outputs.artifact }}", "path": "dist"}, "never by its name"
     assert release["jobs"]["publish"]["environment"]["name"] == "pypi"
 
 
@@ -299,9 +301,11 @@ def test_what_is_switched_off_in_the_audits_says_why() -> None:
 
 def test_a_release_needs_signed_decisions_or_observes_everything_again() -> None:
     release = jobs(ROOT / ".github" / "workflows" / "release.yml")
-    assert "ledger" in release["attest"]["needs"]
-    assert "needs.ledger.result == 'success'" in release["attest"]["if"]
-    assert "inputs.suite == '' && inputs.evidence != 'again'" in release["attest"]["if"]
+    assert {"build", "gate", "ledger"} <= set(release["compare"]["needs"])
+    assert "needs.ledger.result == 'success'" in release["compare"]["if"]
+    assert "inputs.suite == '' && inputs.evidence != 'again'" in release["compare"]["if"]
+    assert release["attest"]["needs"] == "compare"
+    assert "needs.compare.result == 'success'" in release["attest"]["if"]
     signed, again = (step for step in release["ledger"]["steps"] if "ledger --check" in step.get("run", ""))
     assert "--require-signed --signers" in signed["run"]
     assert signed["if"] == "${{ (inputs.evidence || 'signed') != 'again' }}", "whatever else is asked for is signed"
