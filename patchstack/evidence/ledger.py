@@ -20,6 +20,7 @@ from patchstack.causes import AmbiguousName, LedgerUntrusted, NoSuchDecision
 from patchstack.evidence.decided import decided_brings
 from patchstack.evidence.origin import NamedRecord
 from patchstack.files.atomic import replace_file
+from patchstack.files.regular import read_regular
 from patchstack.series.lock import read_lock
 
 SCHEMA = "patchstack.decision/2"
@@ -119,7 +120,7 @@ class Ledger:
             if match is None:
                 continue
             try:
-                decision = _decision(json.loads(path.read_text(encoding="utf-8")))
+                decision = _decision(json.loads(read_regular(path).decode("utf-8")))
             except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 problems.append(f"{path}: {type(error).__name__}: {error}")
                 continue

@@ -10,8 +10,11 @@ import zlib
 from pathlib import Path
 
 from patchstack.files.atomic import replace_file
+from patchstack.files.regular import read_regular
 
 SUFFIX = ".gz"
+LARGEST = 4 << 30
+"""Of a kept output, packed, in bytes."""
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -40,7 +43,7 @@ class Outputs:
         No more than `size` bytes are unpacked: the file is untrusted input.
         """
         try:
-            packed = self.path(digest).read_bytes()
+            packed = read_regular(self.path(digest), LARGEST)
             unpacker = zlib.decompressobj(_GZIP)
             content = unpacker.decompress(packed, max(size, 0) + 1)
         except (OSError, zlib.error, OverflowError, ValueError):

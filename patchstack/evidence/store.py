@@ -20,6 +20,7 @@ from patchstack.errors import NotHeldError
 from patchstack.evidence.key import key_of
 from patchstack.evidence.outputs import SUFFIX, Outputs
 from patchstack.files.atomic import replace_file
+from patchstack.files.regular import read_regular
 
 SCHEMA = "patchstack.observation/2"
 OLD_SCHEMA = "patchstack.observation/1"
@@ -58,7 +59,7 @@ class Observations:
     def find(self, key: str) -> Record | None:
         """Return the record of that key. A damaged one, or one without its outputs, does not count as known."""
         try:
-            record = _decoded(self._path(key).read_bytes(), self.outputs)
+            record = _decoded(read_regular(self._path(key)), self.outputs)
         except (OSError, BadRecord):
             return None
         return record if record.key == key else None
@@ -100,9 +101,9 @@ class Evidence:
         try:
             if _DIGEST.fullmatch(digest) is None:
                 raise BadRecord("is not named by a digest")
-            content = (self.records / f"{digest}.json").read_bytes()
+            content = read_regular(self.records / f"{digest}.json")
         except OSError as error:
-            raise BadRecord(f"cannot be read: {error.strerror}") from error
+            raise BadRecord(f"cannot be read: {error.strerror or error}") from error
         if hashlib.sha256(content).hexdigest() != digest:
             raise BadRecord("has a content that is not its name")
         return _decoded(content, self.outputs)
@@ -123,7 +124,7 @@ class Evidence:
     def old_problem(self, key: str) -> str | None:
         """Return what is wrong with a record of format 1, as far as it can be told; None if nothing is."""
         try:
-            document = json.loads((self.directory / f"{key}.json").read_bytes())
+            document = json.loads(read_regular(self.directory / f"{key}.json"))
             if document["schema"] != OLD_SCHEMA or document["key"] != key:
                 return "is not the record of format 1 that its name says"
             for name, entry in document["outputs"].items():
@@ -131,7 +132,7 @@ class Evidence:
                 if kept is not None and hashlib.sha256(kept).hexdigest() != entry["sha256"]:
                     return f"has a {name} that is not of its digest"
         except OSError as error:
-            return f"cannot be read: {error.strerror}"
+            return f"cannot be read: {error.strerror or error}"
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             return f"is damaged: {type(error).__name__}"
         return None

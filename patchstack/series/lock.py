@@ -14,6 +14,7 @@ from pathlib import Path
 
 from patchstack.causes import LockUnusable
 from patchstack.errors import ConfigError
+from patchstack.files.regular import read_regular
 from patchstack.git.objects import FULL_ID
 from patchstack.workspace import read_yaml
 
@@ -109,7 +110,7 @@ def read_lock(directory: Path) -> Lock | None:
     if not os.path.lexists(path):
         return None
     try:
-        as_written = _as_rendered(path, path.read_bytes()) if path.is_file() else None
+        as_written = _as_rendered(path, read_regular(path))
         if as_written is not None:
             return as_written
         document = read_yaml(path, comments=False)
@@ -278,7 +279,7 @@ def after_merge(directory: Path) -> str:
 def _has_conflict(path: Path) -> bool:
     """Whether git left the markers of a merge in a lock."""
     try:
-        return any(line.startswith(b"<<<<<<< ") for line in path.read_bytes().splitlines())
+        return any(line.startswith(b"<<<<<<< ") for line in read_regular(path).splitlines())
     except OSError:
         return False
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from patchstack.causes import WorkspaceUnusable
+from patchstack.files.regular import read_regular
 
 if TYPE_CHECKING:
     from ruamel.yaml.comments import CommentedMap
@@ -20,8 +21,10 @@ def read_yaml(path: Path, *, comments: bool = True) -> Any:
     try:
         yaml = YAML(typ="rt" if comments else "safe")
         yaml.preserve_quotes = comments
-        return yaml.load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        return yaml.load(read_regular(path).decode("utf-8"))
+    except OSError as error:
+        raise WorkspaceUnusable(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
         raise WorkspaceUnusable(f"{path} cannot be read: {error}") from error
     except MarkedYAMLError as error:
         mark = error.problem_mark

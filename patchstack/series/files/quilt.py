@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchstack.causes import PatchUnreadable
+from patchstack.files.regular import read_regular
 
 FILE_NAME = "series"
 _COMMENT = re.compile(r"(?:^|\s+)#.*")
@@ -31,7 +32,7 @@ def read_quilt(path: Path) -> tuple[Entry, ...]:
     directory, names given twice.
     """
     try:
-        text = path.read_bytes().decode("utf-8", "surrogateescape")
+        text = read_regular(path).decode("utf-8", "surrogateescape")
     except OSError as error:
         raise PatchUnreadable(f"{path} cannot be read: {error.strerror or error}") from error
     problems: list[str] = []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from patchstack.causes import ExportRefused, LockUnusable, NoPatches, NotAMirror, NotDescended
 from patchstack.files.journal import replace_files, sweep_leftover
+from patchstack.files.regular import read_regular
 from patchstack.git.apply import Applier
 from patchstack.git.format import FormattedCommit, formatting, patch_ids
 from patchstack.git.objects import Commit, Objects, Repository
@@ -193,7 +194,7 @@ def carry_out(plan: ExportPlan, decided: Callable[[], None] = lambda: None) -> N
 def lock_digest(directory: Path) -> str:
     """Return the SHA-256 of a series' lock file; empty if it has none."""
     try:
-        return hashlib.sha256((directory / FILE_NAME).read_bytes()).hexdigest()
+        return hashlib.sha256(read_regular(directory / FILE_NAME)).hexdigest()
     except FileNotFoundError:
         return ""
     except OSError as error:

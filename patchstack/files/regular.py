@@ -1,0 +1,24 @@
+"""Read a file that others wrote: a regular one, of a size that fits. A FIFO would never end, nor would a device."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+LARGEST = 256 << 20
+"""In bytes. No lock, workspace file or record comes near it."""
+
+
+def read_regular(path: Path, largest: int = LARGEST) -> bytes:
+    """Return the content of a regular file, links followed. Raises `OSError` for any other, and for one above `largest`
+    bytes."""
+    # Without O_NONBLOCK the opening of a FIFO waits for somebody who writes.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        if found.st_size > largest:
+            raise OSError(errno.EFBIG, f"too large: {found.st_size} bytes, and {largest} at most are read", str(path))
+        return file.read(found.st_size)
