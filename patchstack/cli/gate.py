@@ -97,6 +97,7 @@ def run_command(
     with _prepared(found, asked, image, chosen, again=again, partly=True, signers=signers) as ready:
         talk(f"suite {chosen.name} on {ready.what}")
         checks = _run_gates(chosen, ready, fail_fast=fail_fast)
+        checks += _run_brought(found, chosen, ready) if not gates else []
     if report is not None:
         _write(report, checks, ready)
     _print(checks, chosen.name, ready, time.monotonic() - started, json=json)
@@ -120,6 +121,23 @@ def _run_gates(suite: Suite, ready: Prepared, *, fail_fast: bool) -> list[Checke
             talk(f"stopped after the first FAIL: {len(suite.gates) - len(checks)} gates were not run")
             break
     tell_longest(taken)
+    return checks
+
+
+def _run_brought(workspace: Workspace, suite: Suite, ready: Prepared) -> list[Checked]:
+    """Run the gates that the patches bring and that the policy does not have, and tell each as it comes out."""
+    if workspace.policy is None:
+        return []
+    from patchstack.gates.suite import read_suites
+    from patchstack.report.gate import Checked, gate_line
+    from patchstack.workflow.brought_gates import brought_gates, run_brought
+
+    checks: list[Checked] = []
+    brought = brought_gates(workspace, read_suites(workspace))
+    for (one, judgement), seconds in timed(run_brought(brought, ready.runner, suite, ready.unfit)):
+        talk(gate_line(one.title, judgement, seconds))
+        kind = one.gate.kind if one.gate is not None else "unknown"
+        checks.append(Checked(phase=suite.name, check=one.title, kind=kind, judgement=judgement))
     return checks
 
 

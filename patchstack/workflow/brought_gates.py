@@ -1,0 +1,171 @@
+"""Gates that a change brings with its own patches (trailer `New-Gate`), under a policy that does not have them yet.
+
+The change wrote them, so they are not trusted. They run after the gates of the policy, in a sandbox only, with the
+models of the policy and with files of the workspace alone. A FAIL of theirs counts; their PASS proves nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from patchstack.errors import PatchstackError
+from patchstack.files.regular import read_regular
+from patchstack.gates.judgement import Judgement
+from patchstack.gates.suite import Gate, Suite, read_suites, run_suite
+from patchstack.observe.runner import Runner
+from patchstack.series.brought import gates_brought
+from patchstack.series.files.directory import configured_series
+from patchstack.series.files.order import has_patches
+from patchstack.verdict import Verdict
+from patchstack.workspace import Workspace, read_yaml
+from patchstack.workspace.mapping import Node
+
+MARK = "(brought by this change)"
+_LARGEST = 16 << 20
+_NODES = 10_000
+_MOST = 32
+"""Gates that one change may bring. Each may take as long as its settings say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BroughtGate:
+    """A gate that a patch brings, as its trailer names it; `gate` is None if `problem` says why it cannot be run."""
+
+    named: str
+    gate: Gate | None = None
+    problem: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its name in reports, which no gate of a policy can have."""
+        return f"{self.named} {MARK}"
+
+
+def brought_gates(workspace: Workspace, trusted: Sequence[Suite]) -> tuple[BroughtGate, ...]:
+    """Return the gates that the patches of a workspace bring and that its policy does not have.
+
+    Empty if no policy governs the workspace. Raises `ConfigError` for patches that cannot be read.
+    """
+    if workspace.policy is None:
+        return ()
+    patches = [
+        patch.data or b""
+        for config in workspace.series
+        if has_patches(config.patches)
+        for patch in configured_series(config).patches
+    ]
+    known = {name for suite in trusted for gate in suite.gates for name in (gate.name, f"{suite.name}/{gate.name}")}
+    wanted = [name for name in gates_brought(patches) if name not in known]
+    if len(wanted) > _MOST:
+        return (BroughtGate(named=f"{len(wanted)} gates", problem=f"a change may bring {_MOST} gates at most"),)
+    return tuple(_read(workspace, name) for name in wanted)
+
+
+def run_brought(
+    brought: Sequence[BroughtGate], runner: Runner, suite: Suite, unfit: str | None
+) -> Iterator[tuple[BroughtGate, Judgement]]:
+    """Judge the gates that a change brings, each in the engine's sandbox. One that cannot be run is INVALID.
+
+    Raises `EngineLost` and `EngineUnavailable`.
+    """
+    for one in brought:
+        if one.gate is None:
+            yield one, Judgement(verdict=Verdict.INVALID, reason=one.problem)
+        elif not runner.about.isolated:
+            why = f"a gate that a change brings runs in a sandbox only, and the engine {runner.about.spec} has none"
+            yield one, Judgement(verdict=Verdict.INVALID, reason=why)
+        else:
+            alone = Suite(name=suite.name, what="", gates=(one.gate,), allow=suite.allow)
+            for _, judgement in run_suite(alone, runner, of="brought by this change", unfit=unfit):
+                yield one, judgement
+
+
+def _read(workspace: Workspace, named: str) -> BroughtGate:
+    """Return the gate of that name as the change's own workspace file has it."""
+    try:
+        entry = _entry(workspace.path, named)
+        if isinstance(entry, str):
+            return BroughtGate(named=named, problem=entry)
+        with tempfile.TemporaryDirectory(prefix="patchstack-gate-") as directory:
+            place = Path(directory).resolve()
+            for text in sorted(_texts(entry)):
+                if problem := _copied(workspace.root, text, place):
+                    return BroughtGate(named=named, problem=problem)
+            return BroughtGate(named=named, gate=_parsed(workspace, entry, place / "patchstack.yaml"))
+    except PatchstackError as error:
+        return BroughtGate(named=named, problem="; ".join([error.message, *error.problems]))
+    except (RecursionError, TypeError, ValueError, OSError) as error:
+        return BroughtGate(named=named, problem=f"the gate {named} cannot be used: {type(error).__name__}: {error}")
+
+
+def _entry(path: Path, named: str) -> dict[str, Any] | str:
+    """The gate's entry in a workspace file of which nothing else is believed; or what is wrong, in words."""
+    document = read_yaml(path, comments=False)
+    suites = document.get("suites") if isinstance(document, Mapping) else None
+    suite, _, name = named.rpartition("/")
+    found = [
+        gate
+        for of, one in (suites.items() if isinstance(suites, Mapping) else ())
+        if suite in ("", str(of)) and isinstance(one, Mapping) and isinstance(one.get("gates"), list)
+        for gate in one["gates"]
+        if isinstance(gate, Mapping) and gate.get("name") == name
+    ]
+    if len(found) == 1:
+        return dict(found[0])
+    return f"{'several suites have' if found else 'no suite has'} the gate {named}, which a patch names as New-Gate"
+
+
+def _copied(root: Path, text: str, place: Path) -> str:
+    """Copy the file that a text of an entry names, if it names one of the workspace; what is wrong with it, else
+    empty. A text that leads out of the workspace is refused, whatever it is for."""
+    if not text or len(text) > 255 or "\0" in text or "\n" in text:
+        return ""
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts or text.startswith("~"):
+        return f"{text}: a gate that a change brings may name files of the workspace only"
+    if path.name in ("", "patchstack.yaml") or not (root / path).is_file():
+        return ""
+    if not (root / path).resolve().is_relative_to(root.resolve()):
+        return f"{text} leads out of the workspace"
+    try:
+        content = read_regular(root / path, _LARGEST)
+    except OSError as error:
+        return f"{text} cannot be read: {error.strerror or error}"
+    (place / path).parent.mkdir(parents=True, exist_ok=True)
+    (place / path).write_bytes(content)
+    return ""
+
+
+def _parsed(workspace: Workspace, entry: dict[str, Any], file: Path) -> Gate:
+    """The gate of an entry, with the models of the policy; its files lie beside `file`. Raises `ConfigError`."""
+    file.write_text(json.dumps({"suites": {"brought": {"gates": [entry]}}}, default=str), encoding="utf-8")
+    top = Node(read_yaml(file), file, "", [])
+    ((gate,),) = (
+        suite.gates
+        for suite in read_suites(
+            Workspace(path=workspace.path, series=(), models=workspace.models, suites=top.mapping("suites"))
+        )
+    )
+    return gate
+
+
+def _texts(value: Any) -> set[str]:
+    """Every text of an entry. Raises `ValueError` for one without end: YAML's aliases can name what holds them."""
+    found: set[str] = set()
+    pending, seen = [value], 0
+    while pending:
+        one = pending.pop()
+        if (seen := seen + 1) > _NODES:
+            raise ValueError(f"it has more than {_NODES} values")
+        if isinstance(one, str):
+            found.add(one)
+        elif isinstance(one, Mapping):
+            pending += [*one, *one.values()]
+        elif isinstance(one, list):
+            pending += one
+    return found
