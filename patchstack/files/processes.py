@@ -25,9 +25,10 @@ _PROC = "/proc"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stat:
-    """A process in `/proc/PID/stat` (proc(5)): its state (field 3), its session (field 6) and its start (field 22)."""
+    """A process in `/proc/PID/stat` (proc(5)): its state (field 3), parent (4), session (6) and start (22)."""
 
     state: str
+    parent: int
     session: int
     start: str
 
@@ -40,9 +41,9 @@ class Stat:
 def read_stat(text: str) -> Stat | None:
     """Parse the text of a `/proc/PID/stat`, of this machine or another. None if it is not whole."""
     fields = text.rpartition(")")[2].split()
-    if len(fields) < 20 or not fields[3].lstrip("-").isdecimal():
+    if len(fields) < 20 or not all(field.lstrip("-").isdecimal() for field in (fields[1], fields[3])):
         return None
-    return Stat(state=fields[0], session=int(fields[3]), start=fields[19])
+    return Stat(state=fields[0], parent=int(fields[1]), session=int(fields[3]), start=fields[19])
 
 
 def stat_text(pid: int) -> str:
@@ -60,6 +61,12 @@ def visible() -> Iterator[tuple[int, Stat]]:
     for pid in _pids():
         if (found := stat(pid)) is not None:
             yield pid, found
+
+
+def only_child(pid: int) -> int | None:
+    """Return the one child of a process, or None if it has none or several."""
+    found = [one for one, process in visible() if process.parent == pid]
+    return found[0] if len(found) == 1 else None
 
 
 def environments() -> Iterator[tuple[int, tuple[bytes, ...]]]:

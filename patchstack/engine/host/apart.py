@@ -14,6 +14,8 @@ import sys
 from patchstack.errors import PatchstackError
 from patchstack.process import run
 
+DEPTH = 2
+"""The processes before the job's own: `unshare`, and the first of the namespace. Each has one child."""
 _SECONDS = 20.0
 _FIRST = 'unset PWD OLDPWD SHLVL; exec 3>&2 2>/dev/null; (exec "$@" 2>&3 3>&-); exit $?'
 """The first process of a namespace ignores signals that it did not ask for, also its own abort: so it is a shell, and

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from patchstack.causes import JobCannotStart, JobRefused
-from patchstack.engine.host.apart import apart
+from patchstack.engine.host.apart import DEPTH, apart
 from patchstack.engine.lifeline import HOST
 from patchstack.engine.protocol import Ending, Job, Outcome, Output
 from patchstack.files import processes
@@ -55,10 +55,12 @@ def run_job(job: Job, environment: Mapping[str, str], output: Output) -> Outcome
 
 
 class HostJob:
-    """A job that runs beside its caller: a `Running`. A thread hands on its output."""
+    """A job that runs beside its caller: a `Running`. A thread hands on its output. `depth` is how many processes are
+    before the job's own: those that gave it a PID namespace."""
 
-    def __init__(self, child: Child, source: int, output: Output) -> None:
+    def __init__(self, child: Child, source: int, output: Output, depth: int) -> None:
         self._child = child
+        self._depth = depth
         self._began = time.monotonic()
         self._outcome: Outcome | None = None
         self._over = threading.Event()
@@ -83,9 +85,9 @@ class HostJob:
         return self._outcome
 
     def terminate(self) -> None:
-        if self._outcome is None and not _over(self._child):
+        if self._outcome is None and not _over(self._child) and (pid := self._own()) is not None:
             with contextlib.suppress(OSError):
-                os.kill(self._child.pid, signal.SIGTERM)
+                os.kill(pid, signal.SIGTERM)
 
     def stop(self, grace: float) -> Outcome:
         try:
@@ -102,6 +104,17 @@ class HostJob:
         self._ended()
         self._over.set()
         self._pump.join(timeout=5)
+
+    def _own(self) -> int | None:
+        """The job's own process; None if it does not start within a second. Those before it ignore SIGTERM."""
+        deadline = time.monotonic() + 1
+        while True:
+            pid: int | None = self._child.pid
+            for _ in range(self._depth):
+                pid = processes.only_child(pid) if pid is not None else None
+            if pid is not None or time.monotonic() > deadline:
+                return pid
+            time.sleep(_POLL)
 
     def _ended(self) -> None:
         if self._outcome is None:
@@ -131,12 +144,13 @@ def running(job: Job, environment: Mapping[str, str], output: Output) -> Iterato
         lifeline_theirs, lifeline = os.pipe()
         held.callback(os.close, lifeline)
         try:
-            child = _start(job, environment, lifeline_theirs, theirs)
+            first = apart() or ()
+            child = _start(job, environment, lifeline_theirs, theirs, first=first)
         finally:
             os.close(theirs)
             os.close(lifeline_theirs)
         try:
-            one = HostJob(child, ours, output)
+            one = HostJob(child, ours, output, DEPTH if first else 0)
             held.callback(one.close)
         except BaseException:
             _end(child)

@@ -40,7 +40,7 @@ def test_text_that_is_not_whole_is_no_process(text: str) -> None:
 
 def test_the_fields_are_those_of_the_manual() -> None:
     text = "7 (x) Z 2 3 -1 " + " ".join(str(field) for field in range(7, 53))
-    assert processes.read_stat(text) == processes.Stat(state="Z", session=-1, start="22")
+    assert processes.read_stat(text) == processes.Stat(state="Z", parent=2, session=-1, start="22")
 
 
 def test_environments_are_those_that_processes_were_started_with() -> None:
