@@ -162,8 +162,9 @@ def named_records(decisions: Iterable[Decision]) -> dict[str, NamedRecord]:
     found: dict[str, NamedRecord] = {}
     for decision in sorted(decisions, key=lambda one: (one.made, one.id)):
         records = decision.evidence.get("records", {}) if decision.format > 1 else {}
+        name = decision.id  # made of the whole content
         for key, digest in records.items() if isinstance(records, Mapping) else ():
-            found[str(key)] = NamedRecord(decision=decision.id, sha256=str(digest))
+            found[str(key)] = NamedRecord(decision=name, sha256=str(digest))
     return found
 
 
