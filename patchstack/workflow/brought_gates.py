@@ -23,7 +23,7 @@ from patchstack.series.files.directory import configured_series
 from patchstack.series.files.order import has_patches
 from patchstack.verdict import Verdict
 from patchstack.workspace import Workspace, read_yaml
-from patchstack.workspace.mapping import Node
+from patchstack.workspace.node import Node
 
 MARK = "(brought by this change)"
 _LARGEST = 16 << 20

@@ -56,7 +56,7 @@ HOSTILE = {
     "a recipe": ("suites:", "variants: {mine: {extends: cpu, recipe: ../../x}}\nsuites:", "variants: added"),
     "a toolkit": ("suites:", "variants: {mine: {extends: cuda, toolkit: /root}}\nsuites:", "variants: added"),
     "a key that nobody knows": ("suites:", "later: {trust: me}\nsuites:", "later: added"),
-    "fewer gates": ("op: MUL_MAT,", "op: ADD,", "suites.quick.gates: a list, not a list"),
+    "fewer gates": ("op: MUL_MAT,", "op: ADD,", "suites.quick.gates.ops.op: 'ADD', not 'MUL_MAT'"),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +30,31 @@ def patches() -> list[Path]:
     return found
 
 
+def files_of_ours() -> set[str]:
+    """The files that the series adds: what a later patch removes from them is text of ours."""
+    found: set[str] = set()
+    for patch in patches():
+        text = patch.read_text(encoding="utf-8")
+        found.update(re.findall(r"^diff --git a/(\S+) b/\1\nnew file mode ", text, re.MULTILINE))
+    return found
+
+
 @pytest.mark.parametrize("patch", patches(), ids=lambda path: path.name[:4])
 def test_a_patch_holds_only_lines_that_it_adds(patch: Path) -> None:
-    """No context, no name of a function, nothing removed: none of upstream's text."""
+    """No context, no name of a function, nothing removed but from the series' own files: none of upstream's text."""
     text = patch.read_text(encoding="utf-8")
     diff = text[text.index("\ndiff --git ") :].removesuffix("\n").splitlines()
-    in_hunk, changed = False, 0
+    in_hunk, changed, ours, file = False, 0, files_of_ours(), ""
     for line in diff[1:]:
         if line.startswith("diff --git "):
-            in_hunk = False
+            in_hunk, file = False, line.rpartition(" b/")[2]
         elif line.startswith("@@"):
-            assert re.fullmatch(r"@@ -\d+,0 \+\d+(,\d+)? @@", line), line
+            removes = r"\d+(,\d+)?" if file in ours else r"\d+,0"
+            assert re.fullmatch(rf"@@ -{removes} \+\d+(,\d+)? @@", line), line
             in_hunk = True
         elif in_hunk:
-            assert line.startswith("+") or line == r"\ No newline at end of file", line
+            kept = line.startswith("+") or line == r"\ No newline at end of file"
+            assert kept or (line.startswith("-") and file in ours), line
             changed += 1
         else:
             assert re.match(r"(index [0-9a-f]{40}\.\.[0-9a-f]{40}|new file mode 100644|--- |\+\+\+ )", line), line
@@ -70,12 +82,20 @@ def test_every_patch_was_accepted_and_nothing_else_was() -> None:
     assert sorted(accepted) == sorted(one.commit for one in lock.patches)
 
 
+def texts_of_others(diff: str) -> Iterator[str]:
+    """The lines of context, and those that are removed from files that the series does not add."""
+    ours = files_of_ours()
+    for part in re.split(r"^diff --git ", diff, flags=re.MULTILINE)[1:]:
+        file = part.partition("\n")[0].rpartition(" b/")[2]
+        hunks = part.partition("\n@@")[2].splitlines()[1:]
+        yield from (line for line in hunks if line.startswith(" ") or (line.startswith("-") and file not in ours))
+
+
 def test_no_decision_keeps_text_of_upstreams_or_places_of_a_machine() -> None:
     for path in (ROOT / "ledger").glob("*.json"):
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         for candidate in document["candidates"]:
-            hunks = candidate["diff"][candidate["diff"].index("\n@@") + 1 :].splitlines()
-            assert not [line for line in hunks if line.startswith((" ", "-")) and not line.startswith("--- ")], path
+            assert not list(texts_of_others(candidate["diff"])), path
         assert not re.search(r"/(home|root|work)/", path.read_text(encoding="utf-8")), path
 
 
