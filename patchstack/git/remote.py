@@ -14,11 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-<<<<<<< HEAD
 from patchstack.causes import BadRepositoryAddress, BadRevision, NotFetchable
-=======
-from patchstack.causes import BadRevision, BadValue, NotFetchable
->>>>>>> 37b73a2 (make test runs 20 races, make races 200; an address that is none has a cause with a code)
 from patchstack.errors import MissingError
 from patchstack.files.atomic import put_in_place
 from patchstack.files.lock import locked
@@ -60,11 +56,7 @@ def refuse_helpers(where: str) -> None:
     scheme = _SCHEME.match(where)
     if _HELPER.match(where) or (scheme is not None and scheme[1].lower() not in _SCHEMES):
         name = where.partition(":")[0]
-<<<<<<< HEAD
         raise BadRepositoryAddress(
-=======
-        raise BadValue(
->>>>>>> 37b73a2 (make test runs 20 races, make races 200; an address that is none has a cause with a code)
             f"{shown_url(where)} is no address of a repository: git would start git-remote-{name}",
             hint="an address begins with https://, ssh://, git:// or file://, is HOST:PATH, or is a path",
         )

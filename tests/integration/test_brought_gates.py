@@ -21,7 +21,7 @@ MARK = "(brought by this change)"
 
 
 def workspace(place: Path, gates: str, *trailers: str, own: str = GOOD, models: str = "") -> None:
-    """A workspace whose policy has the gate `own`, and whose head has `gates` besides; patches with trailers."""
+    """A workspace whose policy has the gate `own`, and whose head has `gates` as well; patches with trailers."""
     message = "Change the kernel\n\n" + "".join(f"New-Gate: {one}\n" for one in trailers)
     fork = a_fork(place, steps=[(message, {"src/kernel.cu": "int x;\n"})])
     text = (
