@@ -14,7 +14,7 @@ from patchstack.engine.host.engine import HostEngine
 from patchstack.engine.protocol import Job
 from tests.support.checkout import ROOT
 
-needs_namespaces = pytest.mark.skipif(apart() is None, reason="this machine gives us no PID namespaces")
+needs_namespaces = pytest.mark.skipif(apart() is None, reason="this machine gives no namespaces to its users")
 THIEF = "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep ^RUNNER_TOKEN=; ls -d /proc/[0-9]* | wc -l"
 
 

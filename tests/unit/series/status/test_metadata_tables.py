@@ -183,7 +183,11 @@ def test_status_shows_every_patch_with_its_metadata(fork: Fork, run_cli: RunCli)
         "number": 2,
         "subject": "fix(moe): a|b",
         "state": "ok",
-        "metadata": {"group": [], "switch": [], "default": [], "gates": [], "upstream": [], "replaces": ["0009"]},
+        "metadata": {
+            **{name: [] for name in ("group", "switch", "default", "gates", "new_gates", "upstream")},
+            **{name: [] for name in ("scope", "reason", "drop_when", "drop_check")},
+            "replaces": ["0009"],
+        },
     }
     assert run_cli("status", "--json").document["patches"] is None
 

@@ -46,6 +46,7 @@ def test_a_faithful_series_is_ok_and_the_document_says_all_of_it(fork: Fork, run
         "first_problem": None,
         "drift": None,
         "warnings": [],
+        "checks": None,
     }
 
 
