@@ -158,7 +158,7 @@ def test_a_call_publishes_nothing_and_a_branch_releases_nothing(tmp_path: Path, 
     runner.event_name = event
     assert runner.job(WORKFLOWS / "release.yml", "plan", inputs={}) is None
     runner.ref = "refs/tags/v1"
-    done = {"package": {"result": "success"}, "attest": {"result": "success"}}
+    done = {"package": {"result": "success", "outputs": {"artifact": "package"}}, "attest": {"result": "success"}}
     assert runner.job(WORKFLOWS / "release.yml", "package", inputs={}) is None
     assert runner.job(WORKFLOWS / "release.yml", "publish", inputs={}, needs=done) is None
     (runner.directory / "artifacts" / "package").mkdir()

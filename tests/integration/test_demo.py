@@ -21,8 +21,8 @@ from tests.support.builders import run_git
 from tests.support.minillm import QUICK
 from tests.support.toy import need_host_tools
 
-PIN = "5d75007f9d663b2ff63e593cbba75e3a5e8e0ddd"
-FORK_TREE = "22adb83c28716c338e2a4bac940a1a325f15fe28"
+PIN = "0d930afab1768e48aae257a6da885cab6cdbb4f3"
+FORK_TREE = "ab6169e77624618c0b190b8e5ef968f058cb4a7c"
 
 needs_compilers = pytest.mark.skipif(
     shutil.which("cmake") is None or shutil.which("c++") is None, reason="needs cmake and a C++ compiler"
@@ -173,7 +173,7 @@ def _a_text_that_may_change_is_recorded_and_then_accepted(
 _SAID = {
     "gate record": ["quick/greedy states.plain.expect: nothing -> "],
     "gate run": ["greedy   completion   PASS", "trace    engaged      PASS", "mul-mat  backend-ops  PASS"],
-    "accept paged-next": ["accepted 8c1ab49ff0f8: the series paged has it now"],
+    "accept paged-next": ["accepted acf7e15abaf1: the series paged has it now"],
     "verify paged": [f"paged: holds: base {PIN}"],
     "accept coarse-keys": ["not accepted: gate greedy (candidate). The series is as it was"],
     "reject coarse-keys": ["rejected "],

@@ -87,7 +87,7 @@ def test_canary_says_what_it_could_not_fetch_and_answers_when_the_network_is_bac
         server.left = place
         code, printed = runs.run(far.settings, *asked)
         assert (code, printed) == (3, ""), (place, runs.told)
-        assert runs.told.startswith("error: ") and "127.0.0.1" in runs.told, runs.told
+        assert runs.told.startswith("error") and "127.0.0.1" in runs.told, runs.told
         assert "the network" in runs.told.partition("hint: ")[2], runs.told
         failed += 1
         server.left = None
@@ -108,7 +108,7 @@ def test_a_sync_that_loses_the_network_keeps_its_state_and_goes_on(far: Moved, r
         server.left = place
         code, printed = runs.run(far.settings, *begin)
         assert (code, printed) == (3, ""), (place, runs.told)
-        assert "error: " in runs.told and "127.0.0.1" in runs.told, runs.told
+        assert "error[" in runs.told and "127.0.0.1" in runs.told, runs.told
         assert "the network" in runs.told.partition("hint: ")[2], runs.told
         state = far.root / ".patchstack" / "sync" / "product" / "state.json"
         again: tuple[str, ...] = begin

@@ -255,7 +255,9 @@ class Runner:
                 shutil.copy(path, target)
 
     def _download(self, given: Mapping[str, Any]) -> None:
-        names = sorted(self.directory.joinpath("artifacts").glob(given.get("name") or given["pattern"]))
+        """An artifact's number is its name here."""
+        wanted = given.get("name") or given.get("artifact-ids") or given["pattern"]
+        names = sorted(self.directory.joinpath("artifacts").glob(wanted))
         assert names, f"there is no artifact {given}"
         for path in names:
             shutil.copytree(path, self.workspace / given["path"], dirs_exist_ok=True)

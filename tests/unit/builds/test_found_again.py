@@ -41,7 +41,7 @@ def proven(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return tuple(Proof(id=name, verdict=holds[name], detail="now") for name in ids)
 
     monkeypatch.setattr(building, "claim", lambda inputs: None)
-    monkeypatch.setattr(building, "prove", prove)
+    monkeypatch.setattr(building, "prove_build", prove)
     monkeypatch.setattr(building, "find_cuobjdump", lambda: "cuobjdump")
     return asked
 

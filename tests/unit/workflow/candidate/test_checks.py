@@ -17,7 +17,7 @@ from tests.support.syncing import kernel, moved, of
 CHECKS = """\
     checks:
       - {name: first-stays, patch: 1, kind: present, pattern: '^changed by commit 1$'}
-      - {name: its-own, patch: 4, at: patch, kind: present, pattern: '^line 41$'}
+      - {name: its-own, patch: 4, at: patch, kind: present, pattern: '^line 301$'}
       - {name: not-there, patch: 9, kind: present, pattern: 'x'}
 """
 
@@ -32,7 +32,7 @@ def judged(directory: Path, patchstack: Patchstack, subject: str, changes: Chang
 
 
 def test_a_candidate_gets_the_next_number_and_the_files_that_it_touches(tmp_path: Path, patchstack: Patchstack) -> None:
-    rows = judged(tmp_path, patchstack, "A candidate", {"src/other.cpp": numbered(41)})
+    rows = judged(tmp_path, patchstack, "A candidate", {"src/other.cpp": numbered(301)})
     assert {name: str(row.verdict) for name, row in rows.items()} == {
         "first-stays": "PASS",
         "its-own": "PASS",
