@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.runner.jobs import Ran, Runner
+from tests.support.builders import run_git
 from tests.support.checkout import ROOT
 from tests.support.ci_world import a_runner
 from tests.support.toy import MAIN, Toy, a_toy, need_docker, need_host_tools
@@ -92,8 +93,17 @@ def test_a_series_is_built_on_another_upstream_commit(on_host: tuple[Toy, Runner
     assert [one["source"]["pin"] for one in documents] == [toy.fork.pin, tip]
 
 
+def _with_a_default_branch(place: Path) -> None:
+    """Make the workspace's directory a checkout that has fetched the default branch, which the policy comes from."""
+    run_git("init", "-q", cwd=place)
+    run_git("add", "patchstack.yaml", "patches", cwd=place)
+    run_git("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "base", cwd=place)
+    run_git("update-ref", "refs/remotes/origin/main", "HEAD", cwd=place)
+
+
 def test_a_pull_request_s_gates_run_on_what_another_machine_built(in_docker: tuple[Toy, Runner]) -> None:
-    _, runner = in_docker
+    toy, runner = in_docker
+    _with_a_default_branch(toy.root)
     runner.ref = "refs/heads/pull-request/7"
     inputs = {"variant": "cpu", "suite": "quick"}
     made = runner.job(WORKFLOWS / "gates-gpu.yml", "build", inputs=inputs)
