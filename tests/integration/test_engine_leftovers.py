@@ -49,7 +49,7 @@ def test_the_volumes_of_a_killed_process_are_removed_by_the_next(engine: Engine,
         killed.end(signal.SIGKILL)
 
         def swept() -> bool:
-            engine.close()  # the next process connects anew, which removes containers that were never started
+            engine.close()  # a new connection removes containers that were never started
             remove_leftovers(engine)  # a container that is ending still uses one of them
             return not set(left) & set(engine.volumes())
 
