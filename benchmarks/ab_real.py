@@ -2,8 +2,10 @@
 
 `python -m benchmarks.ab_real BIN MODEL OUT` runs `llama-batched-bench` of BIN with a small model, while two loops keep
 the machine busy: 20 comparisons of a switch that does nothing, and 10 of a side that is stopped for 3 ms of every 13.
-At most 16 pairs each. OUT has a file for each comparison; one that is there is not run again, and a comparison that was
-ended goes on where it was. Exits with 1 unless no A/A is kept, no slowed side is kept, and half of these are rejected.
+At most 16 pairs each. A run must take longer than a few time slices, so a model of many tiny layers is best:
+`python -m tests.support.tiny_gguf llama MODEL --layers 160`. OUT has a file for each comparison; one that is there is
+not run again, and a comparison that was ended goes on where it was. Exits with 1 unless no A/A is kept, no slowed side
+is kept, and half of these are rejected.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from pathlib import Path
 
 NOTHING = "GGML_NO_BACKTRACE=1"
 """A switch that the programs know, and that does nothing unless they crash."""
+ONE_THREAD = "LLAMA_ARG_THREADS=1"
+"""Threads of the program wait for each other in a loop: beside two loops on two cores they wait for time slices."""
 WORKLOAD = ("-w", "batched", "--set", "npp=16", "--set", "ntg=32", "--set", "npl=4", "--set", "primary=decode *")
 SLOWED = """\
 #!/bin/sh
@@ -66,8 +70,8 @@ def compared(sides: list[str], model: Path, out: Path, name: str, seed: int, mor
     if not told.is_file():
         cache = out / f"{name}-cache"
         begun = list(cache.glob("comparisons/*/plan.json"))
-        asked = ["resume"] if begun else ["ab", *sides, *WORKLOAD, "--model", str(model), "--pairs", "16"]
-        asked += [] if begun else ["--seed", str(seed), "--no-reference", *more]
+        asked = ["resume"] if begun else ["ab", *sides, *WORKLOAD, "--env", ONE_THREAD, "--model", str(model)]
+        asked += [] if begun else ["--pairs", "16", "--seed", str(seed), "--no-reference", *more]
         done = subprocess.run(
             [sys.executable, "-m", "patchstack", "bench", *asked, "--allow", "cpu-load", "--json"],
             env={**os.environ, "PATCHSTACK_CACHE": str(cache)},

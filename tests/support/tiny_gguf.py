@@ -25,7 +25,7 @@ Architecture = Literal["llama", "qwen3moe", "qwen35", "qwen35moe"]
 Weights = Literal["f32", "f16"]
 ARCHITECTURES: tuple[Architecture, ...] = get_args(Architecture)
 
-LAYERS = 4  # of a hybrid model, the last one is attention and the others are recurrent
+LAYERS = 4  # of a hybrid model, the last of each four is attention and the others are recurrent
 CONTEXT = 4096
 WIDTH = 128
 HEADS, KV_HEADS, HEAD = 4, 2, 64
@@ -64,17 +64,23 @@ def need_gguf() -> None:
 
 
 def write_model(
-    path: Path, architecture: Architecture, *, seed: int = 1, weights: Weights = "f16", chat: bool = False
+    path: Path,
+    architecture: Architecture,
+    *,
+    seed: int = 1,
+    weights: Weights = "f16",
+    chat: bool = False,
+    layers: int = LAYERS,
 ) -> Path:
-    """Write a model file of 1.5 to 6 MB; gives its path. `chat`: with a chat template, which switches llama-completion
-    to its conversation mode."""
+    """Write a model file, of 1.5 to 6 MB if it has four layers; gives its path. `chat`: with a chat template, which
+    switches llama-completion to its conversation mode."""
     gguf: Any = importlib.import_module("gguf")
     numpy: Any = importlib.import_module("numpy")
     writer = gguf.GGUFWriter(str(path), architecture)
-    _describe(writer, architecture)
+    _describe(writer, architecture, layers)
     add_tokenizer(writer, gguf.TokenType, chat)
     generator = numpy.random.default_rng(seed)
-    for tensor in tensors(architecture):
+    for tensor in tensors(architecture, layers):
         content = _content(numpy, generator, tensor)
         if tensor.name == "output.weight":  # what is generated stays printable ASCII, as one byte of UTF-8 a token
             content[[not 32 <= token < 127 for token in range(VOCABULARY)]] = 0
@@ -87,16 +93,16 @@ def write_model(
     return path
 
 
-def tensors(architecture: Architecture) -> Iterator[Tensor]:
+def tensors(architecture: Architecture, layers: int = LAYERS) -> Iterator[Tensor]:
     """What a model of the architecture is made of, in the order of the file."""
     yield Tensor(name="token_embd.weight", shape=(VOCABULARY, WIDTH), scale=WIDTH**0.5)
     yield _norm("output_norm", WIDTH)
     yield Tensor(name="output.weight", shape=(VOCABULARY, WIDTH), scale=5.0)
     hybrid = _is_hybrid(architecture)
-    for number in range(LAYERS):
+    for number in range(layers):
         block = f"blk.{number}"
         yield _norm(f"{block}.attn_norm", WIDTH)
-        if hybrid and number != LAYERS - 1:
+        if hybrid and (number + 1) % LAYERS:
             yield from _recurrent(block)
         else:
             yield from _attention(block, gated=hybrid, normed=architecture != "llama")
@@ -168,13 +174,13 @@ def _is_hybrid(architecture: Architecture) -> bool:
     return architecture.startswith("qwen35")
 
 
-def _describe(writer: Any, architecture: Architecture) -> None:
+def _describe(writer: Any, architecture: Architecture, layers: int) -> None:
     """The keys that say what the model is."""
     writer.add_name(f"tiny {architecture}")
     writer.add_context_length(CONTEXT)
     writer.add_vocab_size(VOCABULARY)
     writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(layers)
     writer.add_feed_forward_length(HIDDEN)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(KV_HEADS)
@@ -228,8 +234,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--weights", choices=get_args(Weights), default="f16")
     parser.add_argument("--chat", action="store_true")
-    options = parser.parse_args()
-    write_model(options.file, options.architecture, seed=options.seed, weights=options.weights, chat=options.chat)
+    parser.add_argument("--layers", type=int, default=LAYERS)
+    given = parser.parse_args()
+    about = {"seed": given.seed, "weights": given.weights, "chat": given.chat, "layers": given.layers}
+    write_model(given.file, given.architecture, **about)
 
 
 if __name__ == "__main__":

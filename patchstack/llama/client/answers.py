@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from patchstack.llama.client.events import BadStream, EventReader
@@ -132,16 +134,21 @@ class _Reading:
                 self.finished, answer.finish = True, reason
 
 
-def read_answer(pieces: list[tuple[int, bytes]], ended: str) -> Answer:
+def read_answer(
+    pieces: Sequence[tuple[int, bytes]],
+    ended: str,
+    wire: AnswerReader | None = None,
+    parts: Sequence[tuple[int, bytes]] = (),
+) -> Answer:
     """Read what came on a connection: pieces with their times, in ns. `ended` says why it ended early, empty if the
-    answer is whole or the server closed the connection."""
-    wire, events, reading = AnswerReader(), EventReader(), _Reading()
+    answer is whole or the server closed the connection. `wire` has already read the first pieces: `parts` are what it
+    returned for them."""
+    wire, events, reading = wire or AnswerReader(), EventReader(), _Reading()
     answer = reading.answer
     body = bytearray()
     stream = False
     try:
-        for time, data in pieces:
-            part = wire.feed(data)
+        for time, part in chain(parts, ((time, wire.feed(data)) for time, data in pieces[len(parts) :])):
             answer.status = wire.status
             stream = stream or (wire.status == 200 and _is_stream(wire))
             if not stream:

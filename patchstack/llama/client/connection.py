@@ -22,12 +22,13 @@ class Exchange(asyncio.Protocol):
     connection, `connected`, `sent` (the request was handed to the kernel), `ended`. `pieces` are the bytes that came,
     each with its time. `failure` says why the exchange ended early, empty if the server ended it.
 
-    Only a piece that may be the last one of an answer is looked into: a chunked body ends with an empty line.
+    Only a piece that may be the last one of an answer is looked into: a chunked body ends with an empty line. What was
+    read by then is in `parts`, with the reader that read it.
     """
 
     __slots__ = (
-        *("began", "connected", "ended", "failure", "ignored_after_end", "over", "pieces", "request", "sent", "size"),
-        *("_done", "_left", "_read", "_reader", "_tail", "_transport"),
+        *("began", "connected", "ended", "failure", "over", "parts", "pieces", "reader", "request", "sent", "size"),
+        *("_done", "_framed", "_left", "_tail", "_transport"),
     )
 
     def __init__(self, request: bytes, done: Callable[[Exchange], None]) -> None:
@@ -38,9 +39,10 @@ class Exchange(asyncio.Protocol):
         self.over = False
         self.pieces: list[tuple[int, bytes]] = []
         self.size = 0
+        self.reader = AnswerReader()
+        self.parts: list[tuple[int, bytes]] = []
         self._done = done
-        self._reader: AnswerReader | None = AnswerReader()
-        self._read = 0
+        self._framed = False  # the end needs no further look: a body by length, or to the close
         self._left = -1  # bytes of a body by length; -1: another framing
         self._tail = b""
         self._transport: asyncio.Transport | None = None
@@ -63,14 +65,16 @@ class Exchange(asyncio.Protocol):
             return
         self.pieces.append((now, data))
         self.size += len(data)
-        if self._left > 0:
+        if self.size > MOST_BYTES:
+            self._finish(f"the answer is over {MOST_BYTES >> 20} MiB")
+        elif self._left > 0:
             self._left -= len(data)
             if self._left <= 0:
                 self._finish("")
-            return
-        self._tail = tail = data[-4:] if len(data) > 3 else (self._tail + data)[-4:]
-        if tail == _END or not self._read or self.size > MOST_BYTES:
-            self._look()
+        else:
+            self._tail = tail = data[-4:] if len(data) > 3 else (self._tail + data)[-4:]
+            if tail == _END or not self.reader.status:
+                self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.over:
@@ -83,29 +87,21 @@ class Exchange(asyncio.Protocol):
 
     def _look(self) -> None:
         """Read what came since the last look, to see whether the answer is whole."""
-        reader = self._reader
-        if self.size > MOST_BYTES:
-            self._finish(f"the answer is over {MOST_BYTES >> 20} MiB")
-            return
-        if reader is None:
+        reader = self.reader
+        if self._framed:
             return
         try:
-            for _, data in self.pieces[self._read :]:
-                reader.feed(data)
+            for time, data in self.pieces[len(self.parts) :]:
+                self.parts.append((time, reader.feed(data)))
         except BadAnswer:
+            self.reader, self.parts = AnswerReader(), []
             self._finish("")  # what is wrong is told when it is read
             return
-        if not reader.status:
-            self._read = 0
-            self._reader = AnswerReader()
-            return
-        self._read = len(self.pieces)
         if reader.done:
             self._finish("")
-        elif reader.framing is Framing.LENGTH:
-            self._left, self._reader = reader.left(), None
-        elif reader.framing is Framing.CLOSE:
-            self._reader = None
+        elif reader.status and reader.framing is not Framing.CHUNKED:
+            self._framed = True
+            self._left = reader.left() if reader.framing is Framing.LENGTH else -1
 
     def _finish(self, failure: str) -> None:
         self.ended = monotonic_ns()

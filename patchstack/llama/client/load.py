@@ -24,7 +24,7 @@ from patchstack.llama.client.counters import read_counters
 from patchstack.llama.client.plan import KEY_VARIABLE, Plan, Target, target_of
 from patchstack.llama.client.prompts import NoPrompt, Prompts, make_prompts, request_body
 from patchstack.llama.client.watch import SelfWatch, open_descriptors, raise_descriptors
-from patchstack.llama.client.wire import AnswerReader, BadAnswer
+from patchstack.llama.client.wire import BadAnswer
 
 SETTLE = 5.0
 """Seconds that counters may take until they have what was made."""
@@ -201,9 +201,9 @@ class Client:
             await asyncio.wait_for(self._connected(exchange, over), timeout)
         except TimeoutError:
             exchange.fail("no answer in time")
-        reader, found = AnswerReader(), bytearray()
+        reader, found = exchange.reader, bytearray().join(part for _, part in exchange.parts)
         try:
-            for _, piece in exchange.pieces:
+            for _, piece in exchange.pieces[len(exchange.parts) :]:
                 found += reader.feed(piece)
             reader.close()
         except BadAnswer as error:
@@ -240,7 +240,7 @@ class Client:
         }
         if exchange is None:
             return {**found, **_NOTHING, "failure": "it was not sent: the run was interrupted"}
-        answer = read_answer(exchange.pieces, exchange.failure)
+        answer = read_answer(exchange.pieces, exchange.failure, exchange.reader, exchange.parts)
         zero = run.zero
         return {
             **found,
