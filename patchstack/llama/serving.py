@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from patchstack.engine.protocol import Ending
 from patchstack.llama.client.plan import KEY_VARIABLE, Plan
 from patchstack.llama.client.zipapp import client_file
 from patchstack.llama.traces.formats import ADMISSION, SERVING
@@ -51,6 +52,11 @@ def record_of(seen: Observation) -> bytes | str:
     last = _last_words(seen.stderr)
     if failed:
         return f"{failed}{last}"
+    if seen.ending is Ending.TIMED_OUT:
+        what = (
+            "the run was not over in time, and was ended" if "running" in said else "the server was not ready in time"
+        )
+        return f"{what}{last}"
     if not said:
         return f"the server ended before it listened, with exit code {seen.code}{last}"
     return f"the client left no record: {' '.join(said)[-200:]}{last}"

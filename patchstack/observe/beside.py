@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from patchstack.causes import NoServersHere, ServingFailed
+from patchstack.causes import NoServersHere
 from patchstack.engine.archive import Entry, pack, unpack
 from patchstack.engine.leftovers import volume_name
 from patchstack.engine.protocol import Ending, Engine, Job, Limits, Outcome, Running, RunsServers, Volume
-from patchstack.errors import MissingError
+from patchstack.errors import MissingError, PatchstackError
 from patchstack.observe.layout import remove_leftovers
 from patchstack.observe.protocol import OUTPUTS, Beside
 
@@ -70,16 +70,13 @@ class _Lines:
 
 
 def listens_at(server: Running, *, isolated: bool, seconds: float) -> str | None:
-    """Return where a server listens once it does; None if it ended first. Raises `MissingError` if it never does."""
+    """Return where a server listens once it does; None if it ended first, or does not listen within `seconds`."""
     if isolated:
         return f"127.0.0.1:{PORT}" if server.wait(0) is None else None
     deadline = time.monotonic() + seconds
-    while (outcome := server.wait(0.02)) is None:
+    while server.wait(0.02) is None and time.monotonic() < deadline:
         if (address := server.address) is not None:
             return f"{address[0]}:{address[1]}"
-        if time.monotonic() > deadline:
-            raise ServingFailed(f"the server did not listen within {seconds:g} s")
-    assert outcome is not None
     return None
 
 
@@ -99,7 +96,8 @@ def ask(
     seconds: float | None = None,
 ) -> Asked:
     """Run the program beside a server to its end, and return what it left. `address` takes the place of `{address}` in
-    its files; `image` is for containers, and must have Python; past `seconds` it is ended.
+    its files; `image` is for containers, and must have Python; past `seconds` it is ended. A server that ends first
+    gives it `grace` seconds to see that.
 
     Ctrl-C ends a program that is stoppable, which may still write what it has: `stopped` then says so. A second one is
     raised.
@@ -122,8 +120,14 @@ def ask(
     remove_leftovers(engine)
     try:
         engine.put(volume.name, pack(Entry(path=name, data=data) for name, data in files.items()), image=image)
-        with engine.start(job, lines.take, beside=server) as client:
-            outcome, ended, stopped = _followed(client, server, seconds, stoppable=beside.stoppable)
+        try:
+            with engine.start(job, lines.take, beside=server) as client:
+                outcome, ended, stopped = _followed(client, server, seconds, beside)
+        except PatchstackError:
+            # Nothing can share the loopback of a container that has ended.
+            if server is None or (gone := server.wait(1.0)) is None:
+                raise
+            return Asked(outcome=gone, said=lines.end(), files={}, server_ended=True)
         brought = dict(_brought(engine, volume, beside.brings, image))
     finally:
         engine.remove(volume.name)
@@ -131,7 +135,7 @@ def ask(
 
 
 def _followed(
-    client: Running, server: Running | None, seconds: float | None, *, stoppable: bool
+    client: Running, server: Running | None, seconds: float | None, beside: Beside
 ) -> tuple[Outcome, bool, bool]:
     """Wait for the end of the client. A server that ends before gives it a moment to see that."""
     deadline = None if seconds is None else time.monotonic() + seconds
@@ -141,12 +145,12 @@ def _followed(
             if (outcome := client.wait(_LOOK)) is not None:
                 return outcome, ended, stopped
             if server is not None and not ended and server.wait(0) is not None:
-                ended, deadline = True, min(time.monotonic() + _GRACE, deadline or float("inf"))
+                ended, deadline = True, min(time.monotonic() + beside.grace, deadline or float("inf"))
             if deadline is not None and time.monotonic() > deadline:
                 outcome = client.stop(_GRACE)
                 return Outcome(ending=Ending.TIMED_OUT, code=outcome.code, seconds=outcome.seconds), ended, stopped
         except KeyboardInterrupt:
-            if stopped or not stoppable:
+            if stopped or not beside.stoppable:
                 raise
             stopped = True
             client.terminate()

@@ -16,7 +16,6 @@ from patchstack.engine.leftovers import sweep, volume_name
 from patchstack.engine.protocol import Engine, EnginePath, Volume
 from patchstack.observe.loaded import LoadedFiles
 from patchstack.observe.protocol import Invocation, Model
-from patchstack.observe.server_job import request_files
 
 _WORK, _KEPT = "/patchstack/gate", "/patchstack/kept"
 _PLACEHOLDER = re.compile(r"\{(model|input|kept|work)(?::([^{}]*))?\}")
@@ -155,5 +154,3 @@ def run_entries(invocation: Invocation) -> Iterator[Entry]:
             raise BadValue(f"{invocation.what}: a file is named with letters, digits, dots and dashes, not {name!r}")
     for name, data in invocation.inputs.items():
         yield Entry(path=f"run/inputs/{name}", data=data)
-    for name, data in (request_files(invocation.requests) if invocation.requests else {}).items():
-        yield Entry(path=f"run/out/{name}", data=data)

@@ -35,9 +35,9 @@ class Invocation:
     `models`, `{input:NAME}` a file of `inputs`, `{kept:NAME}` a file that outlives the run (a KL base), `{work}` the
     directory the run may write in, which is empty before and gone after. `env` is the whole environment: only what is
     named here and what every job gets (PATH, HOME, LC_ALL, where libraries are) is set. stdin is closed. `keeps` are
-    the names of kept files that the run makes. `brings` are files of `{work}` to bring back. `requests` makes the
-    program a server: it is started, waited for until `/health` says 200, asked these one after the other, and stopped.
-    `beside` makes it a server as well, which runs as long as the program beside it does.
+    the names of kept files that the run makes. `brings` are files of `{work}` to bring back. `beside` makes the
+    program a server, which runs as long as the program beside it does. `requests` are what that program asks, one after
+    the other, if that is all that it does: they are in the key, and the program is not.
     `seconds` is wall time for all of it; more than `output` bytes on a stream end the run.
     """
 
@@ -69,9 +69,9 @@ class Beside:
 
     `files` are in its directory; `{address}` in them is replaced by the server's `HOST:PORT`. In `args`, those of the
     interpreter, `{here}` is that directory. `env` is left out of the key and may hold what must not be kept. `brings`
-    are files that it leaves. `image` is for containers (None: the server's own) and must have Python. `flags` tell the
-    server where to listen; `{port}` is replaced by the port. `stoppable`: Ctrl-C ends the program, which may still
-    leave what it has; otherwise it is raised."""
+    are files that it leaves. `image` is for containers and must have Python (None: see `client_image`). `flags` tell
+    the server where to listen; `{port}` is replaced by the port. `stoppable`: Ctrl-C ends the program, which may still
+    leave what it has; otherwise it is raised. A server that ends first gives it `grace` seconds to see that."""
 
     what: str
     args: tuple[str, ...]
@@ -81,6 +81,7 @@ class Beside:
     image: str | None = None
     flags: tuple[str, ...] = ("--host", "127.0.0.1", "--port", "{port}")
     stoppable: bool = False
+    grace: float = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,7 @@ class Runner:
         self.again = again
         self.builds = builds
         self._context = context
-        self._station = Station(engine, programs)
+        self._station = Station(engine, programs, memory)
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
@@ -251,9 +251,10 @@ class Runner:
 
 
 def _digests(invocation: Invocation) -> dict[str, str]:
-    """The digests of all files that a run is given, by their names; those of a program beside it are told apart."""
+    """The digests of all files that a run is given, by their names; those of a program beside it are told apart. One
+    that only asks requests is left out: the requests say all that it asks."""
     files = dict(invocation.inputs)
-    if invocation.beside is not None:
+    if invocation.beside is not None and not invocation.requests:
         files |= {f"beside {name}": data for name, data in invocation.beside.files.items()}
         files["beside"] = canonical([*invocation.beside.args, *invocation.beside.flags])
     return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}

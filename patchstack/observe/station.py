@@ -7,17 +7,19 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from patchstack.causes import JobCannotStart, NoServersHere
+from patchstack.causes import JobCannotStart, NoServersHere, ServingFailed
 from patchstack.engine.archive import pack, unpack
-from patchstack.engine.protocol import Engine, Job, Limits, Outcome, RunsServers
-from patchstack.observe.beside import ask, listens_at, port_for
+from patchstack.engine.protocol import Engine, Job, Limits, Outcome, Running, RunsServers
+from patchstack.observe.beside import Asked, ask, listens_at, port_for
+from patchstack.observe.client_image import client_image
 from patchstack.observe.layout import Paths, Programs, mounted, remove_leftovers, run_entries, volumes
 from patchstack.observe.protocol import OUTPUTS, Beside, Invocation, Observation
-from patchstack.observe.server_job import asked_now, brought_files, served, server_command
+from patchstack.observe.served import ServerRun, answered, file_limit, measured
 from patchstack.tasks import doing
 
 _OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
 _STOPPED_WITHIN = 30.0
+_DYING = 0.3
 
 # stdout and stderr go to files: an engine gives both as one stream, and a digest is of stdout alone. The limit on what
 # is written ends programs that print without end; it is left out where the run makes files that are kept, which may be
@@ -35,13 +37,23 @@ echo "$?" >"$run/out/code"
 for name in $brings; do [ ! -f "$name" ] || cp "$name" "$run/out/files/"; done
 """
 
+# A server's output goes to files too. Its core, and what it prints without end, are nobody's.
+_SERVE = """
+ulimit -c 0
+ulimit -f "$1"
+shift
+exec "$@" >"$0/stdout" 2>"$0/stderr" </dev/null
+"""
+
 
 class Station:
-    """A build's programs on an engine, in volumes that are made at the first run; all views of a runner share it."""
+    """A build's programs on an engine, in volumes that are made at the first run; all views of a runner share it.
+    `memory` is a directory where it is kept which images have Python."""
 
-    def __init__(self, engine: Engine, programs: Programs) -> None:
+    def __init__(self, engine: Engine, programs: Programs, memory: Path) -> None:
         self.engine = engine
         self.programs = programs
+        self.memory = memory
         self.about = engine.about()
         self.volume, self.kept = volumes()
         self.sent = False
@@ -85,61 +97,72 @@ class Station:
         """Run an invocation and return what it gave, under that key. `gpu`: programs that use GPUs get them."""
         doing(f"{invocation.what}, sending")
         if invocation.beside is not None:
-            return self._measured(invocation, invocation.beside, key, gpu=gpu)
+            ran = self._served(invocation, invocation.beside, gpu=gpu)
+            return answered(ran, invocation, key) if invocation.requests else measured(ran, key)
         paths = self._prepared(invocation)
         doing(invocation.what)
-        said = _ServerTalk(invocation).hear if invocation.requests else (lambda _: None)
-        outcome = self.engine.run(self._job(invocation, paths, gpu=gpu), said)
+        outcome = self.engine.run(self._job(invocation, paths, gpu=gpu), lambda _: None)
         with tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
             found = Path(directory)
             unpack(self.engine.get(self.volume.name, "run/out", image=self.programs.image), found, OUTPUTS)
             return self._seen(invocation, key, outcome, found / "out")
 
-    def _measured(self, invocation: Invocation, beside: Beside, key: str, *, gpu: bool) -> Observation:
+    def _served(self, invocation: Invocation, beside: Beside, *, gpu: bool) -> ServerRun:
         """Run the program as a server, and the one that asks it beside it."""
         paths = self._prepared(invocation)
-        engine, isolated = self.engine, self.about.isolated
+        engine = self.engine
         if not isinstance(engine, RunsServers):
             raise NoServersHere(f"the engine {self.about.spec} runs no servers")
+        image = client_image(engine, self.about, beside, self.programs, self.memory)
         began = time.monotonic()
         with engine.start(self._server_job(invocation, beside, paths, gpu=gpu), lambda _: None) as server:
-            address = listens_at(server, isolated=isolated, seconds=invocation.seconds)
-            asked = None
-            if address is not None:
-                asked = ask(
-                    engine,
-                    beside,
-                    address,
-                    lambda line: doing(f"{invocation.what}, {line[:60]}"),
-                    server=server,
-                    image=beside.image or self.programs.image,
-                    seconds=invocation.seconds,
-                )
-            alive = server.wait(0) is None
+            asked = self._asked(invocation, beside, engine, server, image)
+            # A server that dies of a request breaks its connection first.
+            alive = server.wait(0 if asked is None or asked.outcome.ok else _DYING) is None
             outcome = server.stop(_STOPPED_WITHIN)
         with tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
             unpack(engine.get(self.volume.name, "run/out", image=self.programs.image), Path(directory), OUTPUTS)
-            log = Path(directory, "out", "log")
-            stderr = log.read_bytes()[-invocation.output :] if log.is_file() else b""
-        seconds = time.monotonic() - began
-        if asked is None:
-            return Observation(
-                key=key, ending=outcome.ending, code=outcome.code or 1, stdout=b"", stderr=stderr, seconds=seconds
+            stdout, stderr = (
+                path.read_bytes()[-invocation.output :] if path.is_file() else b""
+                for path in (Path(directory, "out", "stdout"), Path(directory, "out", "stderr"))
             )
-        files = {**asked.files, "said": asked.said.encode(), "stopped": b"1" if asked.stopped else b""}
-        # A server that was told to end, and did, has done nothing wrong.
-        code = 0 if alive and outcome.code in (0, 128 + 15, 128 + 9) else outcome.code
-        ending = asked.outcome.ending
-        return Observation(key=key, ending=ending, code=code, stdout=b"", stderr=stderr, seconds=seconds, files=files)
+        return ServerRun(
+            asked=asked,
+            alive=alive,
+            outcome=outcome,
+            stdout=stdout,
+            stderr=stderr,
+            seconds=time.monotonic() - began,
+        )
+
+    def _asked(
+        self, invocation: Invocation, beside: Beside, engine: Engine, server: Running, image: str | None
+    ) -> Asked | None:
+        """Run the program beside a server; None if the server ended before it listened, or never did."""
+        seconds = invocation.seconds / 2 if invocation.requests else invocation.seconds
+        address = listens_at(server, isolated=self.about.isolated, seconds=seconds)
+        if address is not None:
+            return ask(
+                engine,
+                beside,
+                address,
+                lambda line: doing(f"{invocation.what}, {_shown(line, invocation)}"),
+                server=server,
+                image=image,
+                seconds=invocation.seconds,
+            )
+        if not invocation.requests and server.wait(0) is None:
+            raise ServingFailed(f"the server did not listen within {seconds:g} s")
+        return None
 
     def _server_job(self, invocation: Invocation, beside: Beside, paths: Paths, *, gpu: bool) -> Job:
         port = port_for(isolated=self.about.isolated)
         told = tuple(text.replace("{port}", port) for text in beside.flags)
-        job = self._job(replace(invocation, beside=None), paths, gpu=gpu)
+        job = self._job(invocation, paths, gpu=gpu)
         arguments = (paths.resolve(text, invocation) for text in invocation.args)
-        script = 'exec "$@" >"$0" 2>&1 </dev/null'
+        limit = str(file_limit(invocation.output) // 512) if invocation.requests else "unlimited"
         server = (f"{paths.bin}/{invocation.program}", *arguments, *told)
-        argv = ("sh", "-c", script, f"{paths.run}/out/log", *server)
+        argv = ("sh", "-c", _SERVE, f"{paths.run}/out", limit, *server)
         return replace(job, argv=argv, limits=replace(job.limits, seconds=None))
 
     def _prepared(self, invocation: Invocation) -> Paths:
@@ -174,19 +197,9 @@ class Station:
     def _job(self, invocation: Invocation, paths: Paths, *, gpu: bool) -> Job:
         arguments = [paths.resolve(text, invocation) for text in invocation.args]
         program = f"{paths.bin}/{invocation.program}"
-        if invocation.requests:
-            argv = server_command(
-                (program, *arguments),
-                directory=f"{paths.run}/out",
-                count=len(invocation.requests),
-                ready=invocation.seconds / 2,
-                each=invocation.seconds / 2,
-                output=invocation.output,
-            )
-        else:
-            limit = 0 if invocation.keeps else max(1, invocation.output // 512)
-            brings = " ".join(invocation.brings)
-            argv = ("sh", "-c", _RUN, "patchstack", paths.run, str(limit), brings, program, *arguments)
+        limit = 0 if invocation.keeps else max(1, invocation.output // 512)
+        brings = " ".join(invocation.brings)
+        argv = ("sh", "-c", _RUN, "patchstack", paths.run, str(limit), brings, program, *arguments)
         hidden = {"CUDA_VISIBLE_DEVICES": "-1"} if self.without(gpu=gpu) else {}
         env = {"LC_ALL": "C", "LD_LIBRARY_PATH": self.programs.library_path or "", **hidden, **invocation.env}
         return Job(
@@ -206,8 +219,6 @@ class Station:
         def content(path: Path) -> bytes:
             return path.read_bytes() if path.is_file() else b""
 
-        if invocation.requests:
-            return self._served(invocation, key, outcome, found)
         said = content(found / "code").strip()
         code = int(said) if said.isdigit() else outcome.code
         if code == 97 and not said:
@@ -224,36 +235,10 @@ class Station:
             files={name: content(found / "files" / name) for name in invocation.brings},
         )
 
-    def _served(self, invocation: Invocation, key: str, outcome: Outcome, found: Path) -> Observation:
-        """What a server gave. How serving went is in `files` under `service`."""
-        count = len(invocation.requests)
-        files = {name: path.read_bytes() for name in brought_files(count) if (path := found / name).is_file()}
-        came = served(outcome.code, files, count=count, output=invocation.output)
-        return Observation(
-            key=key,
-            ending=outcome.ending,
-            code=came.code if came.code is not None else outcome.code,
-            stdout=came.stdout,
-            stderr=came.stderr,
-            seconds=outcome.seconds,
-            overflowed=came.overflowed,
-            replies=came.replies,
-            files={"service": came.service.encode()},
-        )
 
-
-class _ServerTalk:
-    """What a job says of its server while it runs (see `server_job`), told to the open task."""
-
-    def __init__(self, invocation: Invocation) -> None:
-        self._what, self._count = invocation.what, len(invocation.requests)
-        self._said = bytearray()
-        doing(f"{self._what}, starting")
-
-    def hear(self, chunk: bytes) -> None:
-        """Read what the job said next."""
-        *lines, rest = (self._said + chunk[-4096:]).split(b"\n")
-        self._said = bytearray(rest[-64:])
-        for line in lines:
-            if asked := asked_now(bytes(line)):
-                doing(f"{self._what}, request {asked} of {self._count}")
+def _shown(line: str, invocation: Invocation) -> str:
+    """What the program beside a server says that it does."""
+    word, _, number = line.partition(" ")
+    if invocation.requests and word == "asking" and number.isdigit():
+        return f"request {number} of {len(invocation.requests)}"
+    return line[:60]

@@ -8,14 +8,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from patchstack.engine.archive import Entry, pack
 from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.docker.images import base_image
-from patchstack.engine.protocol import Image, Limits
+from patchstack.engine.protocol import Image, Job, Limits
+from patchstack.llama.client.zipapp import client_file
+from patchstack.observe.client_image import PROBE, SCRIPT
 from tests.support.checkout import ROOT
-from tests.support.engines import IMAGE, container_engine, needs_docker, ran, raw_api, shell
+from tests.support.engines import IMAGE, container_engine, needs_docker, ran, raw_api, shell, volume_of
 
 BUILDERS = ROOT / "builders"
-RECIPES = ("cpu", "cuda")
+COMPILING = ("cpu", "cuda")
+RECIPES = (*COMPILING, "client")
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +43,32 @@ def image(request: pytest.FixtureRequest, engine: ContainerEngine) -> Iterator[I
 
 
 @needs_docker
+@pytest.mark.parametrize("image", COMPILING, indirect=True)
 def test_every_tool_that_a_build_needs_is_there(engine: ContainerEngine, image: Image) -> None:
     script = "for tool in c++ cmake ninja ccache git; do $tool --version >/dev/null || echo no $tool; done"
     outcome, said = ran(engine, shell(script, image=image.digest))
     assert (outcome.code, said) == (0, "")
+
+
+@needs_docker
+@pytest.mark.parametrize("image", COMPILING, indirect=True)
+def test_no_build_finds_python(engine: ContainerEngine, image: Image) -> None:
+    assert ran(engine, shell("command -v python3 || echo none", image=image.digest))[1] == "none\n"
+
+
+@needs_docker
+@pytest.mark.parametrize("image", ["client"], indirect=True)
+def test_the_image_of_the_client_runs_it_and_compiles_nothing(engine: ContainerEngine, image: Image) -> None:
+    """It has all that the client imports."""
+    with volume_of(engine) as volume:
+        engine.put(volume.name, pack([Entry(path="client.pyz", data=client_file())]), image=image.digest)
+        script = "cd /v; python3 -I -S client.pyz no-plan no-record; python3 -I -S client.pyz ask no-plan no-record"
+        outcome, said = ran(engine, shell(script, image=image.digest, volumes=(volume,)))
+    assert outcome.code == 2
+    assert said.count("failed a file cannot be read or written: [Errno 2] No such file or directory: 'no-plan'") == 2
+    # What it imports only later is asked for as patchstack asks any image.
+    asking = Job(what="look", argv=("sh", "-c", SCRIPT, PROBE), image=image.digest)
+    assert ran(engine, asking)[0].ok
 
 
 @needs_docker
@@ -57,6 +83,7 @@ def test_jobs_are_user_1000_in_a_root_that_nobody_writes_to(engine: ContainerEng
 
 
 @needs_docker
+@pytest.mark.parametrize("image", COMPILING, indirect=True)
 def test_a_program_is_configured_compiled_and_linked_with_ccache(engine: ContainerEngine, image: Image) -> None:
     script = """
     set -e

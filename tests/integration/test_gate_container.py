@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from patchstack.evidence.store import Observations
+from patchstack.llama.asking import asked
 from patchstack.observe.layout import Programs
 from patchstack.observe.observer import RunContext
-from patchstack.observe.protocol import Invocation, Model
+from patchstack.observe.protocol import Invocation, Model, Request
 from patchstack.observe.runner import Runner
-from tests.support.engines import IMAGE, container_engine, needs_docker
+from patchstack.observe.served import Service
+from tests.support.engines import CLIENT, IMAGE, client_image, container_engine, containers_of, needs_docker
 from tests.support.programs import program
 
 pytestmark = needs_docker
@@ -77,3 +80,49 @@ def test_another_build_runs_beside_it(bench: Runner, tmp_path: Path) -> None:
     with bench.beside(str(tmp_path / "other")) as other:
         seen = [one.observe(saying, complete=lambda _: None).observation for one in (bench, other, bench)]
     assert [one.stdout for one in seen if one is not None] == [b"this build\n", b"the other\n", b"this build\n"]
+
+
+SERVER = r"""
+exec perl -MIO::Socket::INET -e '
+    my %told = @ARGV; $| = 1; $SIG{TERM} = sub { exit 0 };
+    if ($ENV{HOW} eq "ends") { print "no model\n"; exit 5 }
+    my $s = IO::Socket::INET->new(LocalHost => $told{"--host"}, LocalPort => $told{"--port"},
+        Listen => 5, ReuseAddr => 1) or die;
+    while (my $c = $s->accept) {
+        my ($line, $length) = (scalar <$c>, 0);
+        while (<$c>) { last if /^\r?$/; $length = $1 if /^content-length: (\d+)/i }
+        read $c, my $body, $length;
+        kill 9, $$ if $ENV{HOW} eq "dies" && $length;
+        my $answer = $length ? $body : -e "/usr/bin/python3" ? "python" : "no python";
+        print $c "HTTP/1.1 200 OK\r\nContent-Length: " . length($answer) . "\r\n\r\n$answer"; close $c;
+    }
+' -- "$@"
+"""
+ASKED = (Request(path="/completion", body={"prompt": "one"}), Request(path="/has"))
+
+
+@pytest.mark.parametrize(
+    ("how", "service", "code", "bodies"),
+    [
+        ("answers", Service.ANSWERED, 0, [b'{"prompt":"one"}', b"no python"]),
+        ("ends", Service.ENDED_EARLY, 5, [b"", b""]),
+        ("dies", Service.ENDED, 137, [b"", b""]),
+    ],
+)
+def test_a_server_without_python_is_asked_from_a_second_container(
+    bench: Runner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    service: Service,
+    code: int,
+    bodies: list[bytes],
+) -> None:
+    client_image()
+    monkeypatch.setattr("patchstack.observe.client_image.IMAGE", CLIENT)
+    program(tmp_path / "bin", "llama-server", SERVER)
+    asking = asked(Invocation(what="ask", program="llama-server", env={"HOW": how}, seconds=60.0), ASKED)
+    seen = bench.look(asking)
+    assert (seen.files["service"].decode(), seen.code) == (service, code), seen
+    assert [reply.body for reply in seen.replies] == bodies
+    assert not containers_of(os.getpid())

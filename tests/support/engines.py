@@ -23,10 +23,11 @@ from typing import Any
 import docker
 import pytest
 
+from patchstack.builds.inputs.images import recipe_image
 from patchstack.engine.docker.endpoint import resolve
 from patchstack.engine.docker.engine import ContainerEngine
 from patchstack.engine.docker.owner import OWNER_LABEL
-from patchstack.engine.protocol import Engine, Job, Limits, Outcome, Volume
+from patchstack.engine.protocol import Engine, ImageMissing, Job, Limits, Outcome, Volume
 from patchstack.errors import PatchstackError
 from tests.support.checkout import ROOT
 from tests.support.daemon import no_engine
@@ -35,11 +36,31 @@ SOCKET = os.environ.get("PATCHSTACK_TEST_SOCKET", "/var/run/docker.sock")
 """Of a Docker engine, or of podman."""
 SPEC = f"unix://{SOCKET}"
 IMAGE = "patchstack-test-base:bookworm"
+CLIENT = "patchstack-test-client"
+"""The repository of the client's image."""
 
 
 PODMAN = "podman" in SOCKET
 _WHY_NOT = no_engine(SOCKET, IMAGE)
 needs_docker = pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT or "there is one")
+
+
+def client_image() -> str:
+    """The image of the recipe `client` on the tests' base; it is made once, and stays."""
+    recipe = ROOT / "builders" / "client"
+    tag = recipe_image(CLIENT, recipe)
+    engine = container_engine()
+    try:
+        platform = engine.about().platform
+        with contextlib.suppress(ImageMissing):
+            engine.image(tag, platform=platform)
+            return tag
+        engine.build_image(
+            recipe, tag=tag, platform=platform, args={"BASE": IMAGE}, output=bytearray().extend, network="host"
+        )
+        return tag
+    finally:
+        engine.close()
 
 
 def container_engine(spec: str = SPEC) -> ContainerEngine:

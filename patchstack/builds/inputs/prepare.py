@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from patchstack.builds.inputs.images import (
+    RecipeImage,
+    Talk,
+    build_recipe_image,
+    find_recipe_image,
+    recipe_directory,
+)
 from patchstack.builds.inputs.plan import Plan, Request, make_plan
 from patchstack.builds.inputs.source import Source
 from patchstack.builds.inputs.toolchain import container_toolchain, host_toolchain
-from patchstack.builds.inputs.variant import Setting, Variants, builders_directory
+from patchstack.builds.inputs.variant import Setting, Variants
 from patchstack.builds.run.build import Inputs, require_packages
-from patchstack.causes import SourceMissing, VariantUnusable
+from patchstack.causes import SourceMissing
 from patchstack.engine.protocol import BuildsImages, Engine, Image, ImageMissing
 from patchstack.files import processes
 from patchstack.tasks import task
-
-Talk = Callable[[str], None]
 
 
 @task("preparing the build")
@@ -56,61 +60,19 @@ def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool, untrusted: 
             f"variant {plan.variant} names no image",
             hint="--image NAME, or image: in patchstack.yaml; or --engine host",
         )
-    recipe = recipe_directory(plan.recipe) if plan.recipe is not None else None
-    name = plan.image.value if recipe is None else recipe_image(plan.image.value, recipe)
+    if plan.recipe is None:
+        image = engine.image(plan.image.value, platform=plan.platform.value)
+        assert image is not None
+        return image
+    directory = recipe_directory(plan.recipe)
+    wanted = RecipeImage(image=plan.image.value, recipe=directory, platform=plan.platform.value)
     try:
-        image = engine.image(name, platform=plan.platform.value)
+        return find_recipe_image(engine, wanted, talk, own=not untrusted)
     except ImageMissing:
-        own = None if untrusted or recipe is None else _own_image(engine, plan, talk)
-        if own is not None:
-            return own
-        if offline or recipe is None or not isinstance(engine, BuildsImages):
+        if offline or not isinstance(engine, BuildsImages):
             raise
         require_packages()  # the build that the image is for cannot be in the store
-        talk(f"there is no image {name} yet: building it from {recipe}, once")
-        image = engine.build_image(
-            recipe, tag=name, platform=plan.platform.value, args={}, output=lambda _: None, network=None
-        )
-    assert image is not None
-    return image
-
-
-def _own_image(engine: Engine, plan: Plan, talk: Talk) -> Image | None:
-    """The image of the plain name, which somebody made here by hand, with another base say."""
-    assert plan.image is not None
-    try:
-        image = engine.image(plan.image.value, platform=plan.platform.value)
-    except ImageMissing:
-        return None
-    talk(f"note: {plan.image.value} is the image that is here under this name, not what its recipe makes")
-    return image
-
-
-def recipe_directory(recipe: str) -> Path:
-    """Return the directory of a recipe that patchstack ships. Raises `ConfigError` for anything else: a recipe is run
-    with network, so nobody may bring one, nor lead there by a link."""
-    builders = builders_directory().resolve()
-    directory = (builders / recipe).resolve()
-    if directory.parent != builders or not (directory / "Dockerfile").is_file():
-        known = sorted(path.parent.name for path in builders.glob("*/Dockerfile"))
-        raise VariantUnusable(
-            f"the recipe {recipe!r} is none that patchstack ships", hint=f"recipe: is one of {', '.join(known)}"
-        )
-    return directory
-
-
-def recipe_image(image: str, recipe: Path) -> str:
-    """Return the name of the image that a recipe makes: by the digest of its files, which name the base by its own.
-
-    So nothing is built from an image that another recipe left under the same name.
-    """
-    digest = hashlib.sha256()
-    for path in sorted(recipe.rglob("*")):
-        if path.is_file():
-            name = path.relative_to(recipe).as_posix().encode()
-            digest.update(b"%d %s %d\0" % (len(name), name, path.stat().st_size) + path.read_bytes())
-    repository = image.rpartition(":")[0] if ":" in image.rpartition("/")[2] else image
-    return f"{repository}:recipe-{digest.hexdigest()[:32]}"
+        return build_recipe_image(engine, wanted, talk)
 
 
 def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:

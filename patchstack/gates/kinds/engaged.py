@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import Kind
+from patchstack.llama.asking import asked
 from patchstack.llama.completions import Question, incomplete, server_fault
 from patchstack.llama.program import Program
 from patchstack.llama.prompt import Prompting
@@ -186,7 +187,7 @@ def run(settings: EngagedSettings, runner: Observer) -> Judgement:
     requests = tuple(question.request() for question in settings.questions)
     on, off = (
         runner.observe(
-            replace(settings.program.invocation(f"engaged {name}", env, brings=settings.brings), requests=requests),
+            asked(settings.program.invocation(f"engaged {name}", env, brings=settings.brings), requests),
             complete=complete,
             tries=settings.program.tries,
         )

@@ -15,11 +15,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 from patchstack.gates.judgement import Judgement, verdict_of, worst
+from patchstack.llama.asking import asked
 from patchstack.llama.prompt import Prompting
 from patchstack.observe.exit_status import complaint_of, fault_of
 from patchstack.observe.observer import Observer
@@ -72,7 +73,7 @@ def observe_parallel(prompting: Prompting, count: int, env: Environment, name: s
     server = prompting.server(count)
     what = f"parallel {name}".strip()
 
-    def asked(prompts: str | list[str], salt: str) -> Observed:
+    def observed(prompts: str | list[str], salt: str) -> Observed:
         ask = server.invocation(f"{what}: {salt}", env)
         body: dict[str, Json] = {"prompt": list(prompts) if isinstance(prompts, list) else prompts}
         body |= {"n_predict": prompting.tokens, "temperature": 0, "seed": prompting.seed, "n_probs": 2}
@@ -80,7 +81,7 @@ def observe_parallel(prompting: Prompting, count: int, env: Environment, name: s
         request = Request(path="/completion", body=body)
         number = len(prompts) if isinstance(prompts, list) else 1
         return runner.observe(
-            replace(ask, requests=(request,)),
+            asked(ask, (request,)),
             complete=answered(number, pinned=server.pinned),
             tries=prompting.tries,
             salt=salt,
@@ -88,9 +89,9 @@ def observe_parallel(prompting: Prompting, count: int, env: Environment, name: s
 
     many = [prompting.prompt] * count
     return ParallelRuns(
-        alone=asked(prompting.prompt, "alone"),
-        together=asked(many, "at once"),
-        control=asked(many, "control"),
+        alone=observed(prompting.prompt, "alone"),
+        together=observed(many, "at once"),
+        control=observed(many, "control"),
         pinned=server.pinned,
     )
 

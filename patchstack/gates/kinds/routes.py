@@ -18,13 +18,14 @@ summary, are INVALID, never a count.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from patchstack.errors import UsageError
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.kind import Kind
 from patchstack.gates.kinds.engaged import OFF, ON, SWITCHED, switched
+from patchstack.llama.asking import asked
 from patchstack.llama.completions import Question, incomplete, server_fault
 from patchstack.llama.program import Program
 from patchstack.llama.traces.contradictions import findings
@@ -125,7 +126,7 @@ def run(settings: RoutesSettings, runner: Observer) -> Judgement:
     requests = tuple(question.request() for question in settings.questions)
     on, off = (
         runner.observe(
-            replace(settings.program.invocation(f"routes {name}", env), requests=requests),
+            asked(settings.program.invocation(f"routes {name}", env), requests),
             complete=complete,
             tries=settings.program.tries,
         )

@@ -8,8 +8,6 @@ import gc
 import json
 import os
 import signal
-import socket
-import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -21,24 +19,20 @@ from patchstack.llama.client.answers import read_answer
 from patchstack.llama.client.arrivals import arrivals
 from patchstack.llama.client.connection import Exchange, connect
 from patchstack.llama.client.counters import read_counters
+from patchstack.llama.client.door import Door, NoRun, Reply, open_door
 from patchstack.llama.client.plan import KEY_VARIABLE, Plan, Target, target_of
 from patchstack.llama.client.prompts import NoPrompt, Prompts, make_prompts, request_body
 from patchstack.llama.client.watch import SelfWatch, open_descriptors, raise_descriptors
+<<<<<<< HEAD
 from patchstack.llama.client.wire import BadAnswer
+=======
+>>>>>>> 61320ca (Gates ask servers with the client of bench serve, from a second container that has Python)
 
 SETTLE = 5.0
 """Seconds that counters may take until they have what was made."""
 _SPARE = 64
 """Descriptors beside those of connections."""
 Say = Callable[[str], None]
-
-
-class NoRun(Exception):
-    """The run cannot begin. The text says why; `kind` is `server` or `usage`."""
-
-    def __init__(self, words: str, kind: str = "server") -> None:
-        super().__init__(words)
-        self.kind = kind
 
 
 class Client:
@@ -49,8 +43,6 @@ class Client:
         self.target: Target = target_of(plan.url, chat=plan.chat)
         self._key = key
         self._say = say
-        self._secure = _context(self.target, plan.cacert)
-        self._address: tuple[str, int] = ("", 0)
         self._model = plan.model
 
     async def run(self) -> dict[str, Any]:
@@ -74,14 +66,14 @@ class Client:
             raise NoRun(
                 f"{most} streams need {most + _SPARE} open files, and this machine allows {hard}: ulimit -Hn", "usage"
             )
-        await self._resolve()
+        self._door = await open_door(self.target, plan.cacert, self._key)
         await self._ready()
         self._model = self._model or await self._first_model()
         prompts = await self._prompts()
         requests = [self._request(request_body(self._with_model(), one, at)) for at, one in enumerate(prompts.values)]
         before = await self._counters()
         self._say("running")
-        run = _Run(requests, schedule.planned, schedule.most, plan, self._address, self._secure, self.target.host)
+        run = _Run(requests, schedule.planned, schedule.most, plan, self._door)
         await run.go()
         self._say("reading")
         answers = [self._row(one, run) for one in run.rows]
@@ -108,52 +100,31 @@ class Client:
 
     # The server
 
-    async def _resolve(self) -> None:
-        """Ask for the address once: names are not looked up while it is measured. No thread is started for it, as
-        asyncio would: a machine under load may have none to give."""
-        target = self.target
-        try:
-            found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise NoRun(f"{target.host} has no address: {error.strerror or error}") from error
-        usable = [one[4] for one in found]
-        if not usable:
-            raise NoRun(f"{target.host} has no address")
-        first = usable[0]
-        for one in usable:  # localhost may have two, and the server listens on one
-            probe = Exchange(b"", lambda _: None)
-            await connect(probe, (str(one[0]), int(one[1])), None, target.host)
-            if not probe.failure:
-                probe.fail("tried")
-                first = one
-                break
-        self._address = (str(first[0]), int(first[1]))
-
     async def _ready(self) -> None:
         """Wait until the server answers its health. One that has no such path is ready if it answers at all."""
         deadline = monotonic_ns() + round(self.plan.ready * 1e9)
         while True:
-            status, body, failure = await self._ask("GET", "/health", None, timeout=5.0)
-            if status and status != 503:
+            reply = await self._ask("GET", "/health", timeout=5.0)
+            if reply.status and reply.status != 503:
                 return
             if monotonic_ns() >= deadline:
-                words = failure or f"it answers {status}: {body[:80].decode('utf-8', 'replace')}"
+                words = reply.failure or f"it answers {reply.status}: {reply.body[:80].decode('utf-8', 'replace')}"
                 waited = f" after {self.plan.ready:g} s" if self.plan.ready else ""
                 raise NoRun(f"the server at {self.target.url} is not ready{waited}: {self._hidden(words)}")
             await asyncio.sleep(0.1)
 
     async def _first_model(self) -> str:
-        status, body, _ = await self._ask("GET", "/v1/models", None)
+        reply = await self._ask("GET", "/v1/models")
         try:
-            found = json.loads(body)["data"][0]["id"] if status == 200 else ""
+            found = json.loads(reply.body)["data"][0]["id"] if reply.status == 200 else ""
         except (ValueError, KeyError, IndexError, TypeError):
             found = ""
         return found if isinstance(found, str) else ""
 
     async def _prompts(self) -> Prompts:
         async def ask(method: str, path: str, body: object) -> tuple[int, bytes]:
-            status, answer, _ = await self._ask(method, path, body)
-            return status, answer
+            reply = await self._ask(method, path, body)
+            return reply.status, reply.body
 
         try:
             return await make_prompts(self._with_model(), ask)
@@ -166,8 +137,8 @@ class Client:
     async def _counters(self) -> tuple[str, dict[str, float]] | None:
         if not self.plan.counters:
             return None
-        status, body, _ = await self._ask("GET", "/metrics", None)
-        found = read_counters(body.decode("utf-8", "replace")) if status == 200 else ("", {})
+        reply = await self._ask("GET", "/metrics")
+        found = read_counters(reply.body.decode("utf-8", "replace")) if reply.status == 200 else ("", {})
         return found if found[0] else None
 
     async def _settled(
@@ -187,9 +158,10 @@ class Client:
                 return after, round(taken, 3)
             await asyncio.sleep(0.05)
 
-    async def _ask(self, method: str, path: str, body: object, *, timeout: float = 60.0) -> tuple[int, bytes, str]:
-        """Status, body and failure of one request beside the run."""
+    async def _ask(self, method: str, path: str, body: object = None, *, timeout: float = 60.0) -> Reply:
+        """What came of one request beside the run."""
         data = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
+<<<<<<< HEAD
         over: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
 
         def done(one: Exchange) -> None:
@@ -213,21 +185,14 @@ class Client:
     async def _connected(self, exchange: Exchange, over: asyncio.Future[Exchange]) -> None:
         await connect(exchange, self._address, self._secure, self.target.host)
         await over
+=======
+        return await self._door.ask(method, self.target.prefix + path, data, timeout=timeout)
+>>>>>>> 61320ca (Gates ask servers with the client of bench serve, from a second container that has Python)
 
     # Requests
 
     def _request(self, body: bytes) -> bytes:
-        return self._wire("POST", self.target.path, body, accept="text/event-stream")
-
-    def _wire(self, method: str, path: str, body: bytes, accept: str = "*/*") -> bytes:
-        host = f"[{self.target.host}]" if ":" in self.target.host else self.target.host
-        head = [f"{method} {path} HTTP/1.1", f"Host: {host}:{self.target.port}", "Connection: close"]
-        head += [f"Accept: {accept}", "Accept-Encoding: identity", "User-Agent: patchstack"]
-        if self._key:
-            head.append(f"Authorization: Bearer {self._key}")
-        if method != "GET":
-            head += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
-        return "\r\n".join([*head, "", ""]).encode("latin-1") + body
+        return self._door.wire("POST", self.target.path, body, accept="text/event-stream")
 
     def _row(self, row: _Row, run: _Run) -> dict[str, Any]:
         """What came of a request, with times in ns since the run began."""
@@ -297,13 +262,11 @@ class _Run:
         planned: tuple[float | None, ...],
         most: int,
         plan: Plan,
-        address: tuple[str, int],
-        secure: ssl.SSLContext | None,
-        name: str,
+        door: Door,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._requests, self._most, self._plan = requests, most, plan
-        self._address, self._secure, self._name = address, secure, name
+        self._door = door
         self.rows = [_Row(at, None if one is None else round(one * 1e9)) for at, one in enumerate(planned)]
         self._waiting: list[_Row] = []  # due, and over the cap
         self._later = [row for row in self.rows if row.planned is None][::-1]
@@ -352,9 +315,10 @@ class _Run:
 
     def _send(self, row: _Row) -> None:
         self._open += 1
+        door = self._door
         exchange = row.exchange = Exchange(self._requests[row.number], lambda _: self._ended(row))
         row.timer = self._loop.call_later(self._plan.timeout, self._late, exchange)
-        task = self._loop.create_task(connect(exchange, self._address, self._secure, self._name))
+        task = self._loop.create_task(connect(exchange, door.address, door.secure, door.target.host))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -386,15 +350,6 @@ class _Run:
         for row in self.rows:
             if row.exchange is not None and not row.exchange.over:
                 row.exchange.fail("the run was interrupted")
-
-
-def _context(target: Target, cacert: str) -> ssl.SSLContext | None:
-    if not target.secure:
-        return None
-    try:
-        return ssl.create_default_context(cafile=cacert or None)
-    except (OSError, ssl.SSLError) as error:
-        raise NoRun(f"the certificates of {cacert} cannot be read: {error}", "usage") from error
 
 
 def run_plan(plan: Plan, say: Say) -> dict[str, Any]:

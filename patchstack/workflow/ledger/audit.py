@@ -22,6 +22,7 @@ from patchstack.errors import MissingError
 from patchstack.evidence.ledger import Decision
 from patchstack.evidence.store import Evidence, Record
 from patchstack.gates.suite import Gate
+from patchstack.llama.asking import asked
 from patchstack.observe.protocol import Invocation, Model, Observation, Request
 from patchstack.observe.runner import Runner
 from patchstack.tasks import task
@@ -149,7 +150,7 @@ def _invocation(record: Record, given: Material, models: Mapping[str, Path]) -> 
             raise ModelMissing(f"model {name} of sha256 {digest[:12]} is not here")
         there.append(Model(name=name, path=str(models[digest]), sha256=digest))
     requests: list[Any] = [json.loads(text) for text in parts["requests"]]
-    return Invocation(
+    invocation = Invocation(
         what=str(record.facts.get("what", "again")),
         program=parts["program"],
         args=tuple(parts["args"]),
@@ -158,9 +159,9 @@ def _invocation(record: Record, given: Material, models: Mapping[str, Path]) -> 
         inputs=inputs,
         keeps=tuple(parts["keeps"]),
         brings=tuple(parts["brings"]),
-        requests=tuple(Request(path=path, body=body) for path, body in requests),
         seconds=3600.0,
     )
+    return asked(invocation, [Request(path=path, body=body) for path, body in requests])
 
 
 def _kept_files(record: Record) -> list[str]:

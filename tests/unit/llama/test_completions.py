@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from patchstack.llama.client.wire import AnswerReader
 from patchstack.llama.completions import Generated, Question, first_difference, read_generated
 from patchstack.observe.protocol import Json, Reply
-from patchstack.observe.server_job import read_reply
 from tests.support.answering import IDS, an_answer
 from tests.support.checkout import DATA
 
@@ -18,7 +18,10 @@ QUESTION = Question(prompt="The capital of France is", tokens=12, probabilities=
 
 
 def captured(name: str) -> Reply:
-    return read_reply((LLAMA / f"{name}.http").read_bytes())
+    reader = AnswerReader()
+    body = reader.feed((LLAMA / f"{name}.http").read_bytes())
+    assert reader.done
+    return Reply(status=reader.status, body=body)
 
 
 def whole(name: str) -> Generated:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from patchstack.builds.inputs.prepare import recipe_directory, recipe_image
+from patchstack.builds.inputs.images import recipe_directory, recipe_image
 from patchstack.builds.inputs.variant import builders_directory
 from patchstack.errors import ConfigError
 
@@ -18,7 +18,7 @@ from patchstack.errors import ConfigError
 def test_a_recipe_that_is_not_shipped_is_refused(recipe: str) -> None:
     with pytest.raises(ConfigError, match="is none that patchstack ships") as raised:
         recipe_directory(recipe)
-    assert raised.value.hint == "recipe: is one of cpu, cuda"
+    assert raised.value.hint == "recipe: is one of client, cpu, cuda"
 
 
 def test_a_shipped_recipe_is_found_also_by_another_way_to_it() -> None:
@@ -30,7 +30,7 @@ def test_a_link_does_not_lead_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "Dockerfile").write_text("FROM evil\n")
     (tmp_path / "builders" / "mine").symlink_to(tmp_path / "x")
-    monkeypatch.setattr("patchstack.builds.inputs.prepare.builders_directory", lambda: tmp_path / "builders")
+    monkeypatch.setattr("patchstack.builds.inputs.images.builders_directory", lambda: tmp_path / "builders")
     with pytest.raises(ConfigError, match="is none that patchstack ships"):
         recipe_directory("mine")
 

@@ -1,0 +1,85 @@
+"""Images of the recipes that patchstack ships: named by what is in the recipe, and made once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchstack.builds.inputs.variant import builders_directory
+from patchstack.causes import VariantUnusable
+from patchstack.engine.protocol import BuildsImages, Engine, Image, ImageMissing
+
+Talk = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeImage:
+    """An image with a recipe. `image` is its plain name, `recipe` the directory, `platform` what it is for."""
+
+    image: str
+    recipe: Path
+    platform: str
+
+    @property
+    def name(self) -> str:
+        """The name that follows from the recipe."""
+        return recipe_image(self.image, self.recipe)
+
+
+def find_recipe_image(engine: Engine, wanted: RecipeImage, talk: Talk, *, own: bool) -> Image:
+    """Return the image that the recipe makes. `own`: the image of the plain name counts too, which somebody made here
+    by hand, with a different base for example.
+
+    Raises `ImageMissing`, `PlatformUnsupported`.
+    """
+    try:
+        image = engine.image(wanted.name, platform=wanted.platform)
+    except ImageMissing:
+        if not own:
+            raise
+        try:
+            image = engine.image(wanted.image, platform=wanted.platform)
+        except ImageMissing:
+            image = None
+        if image is None:
+            raise
+        talk(f"note: {wanted.image} is the image that is here under this name, not what its recipe makes")
+    assert image is not None
+    return image
+
+
+def build_recipe_image(engine: BuildsImages, wanted: RecipeImage, talk: Talk) -> Image:
+    """Build the image of the recipe. Raises what `build_image` raises."""
+    talk(f"there is no image {wanted.name} yet: building it from {wanted.recipe}, once")
+    return engine.build_image(
+        wanted.recipe, tag=wanted.name, platform=wanted.platform, args={}, output=lambda _: None, network=None
+    )
+
+
+def recipe_directory(recipe: str) -> Path:
+    """Return the directory of a recipe that patchstack ships. Raises `ConfigError` for anything else: a recipe is run
+    with network, so nobody may bring one, nor lead there by a link."""
+    builders = builders_directory().resolve()
+    directory = (builders / recipe).resolve()
+    if directory.parent != builders or not (directory / "Dockerfile").is_file():
+        known = sorted(path.parent.name for path in builders.glob("*/Dockerfile"))
+        raise VariantUnusable(
+            f"the recipe {recipe!r} is none that patchstack ships", hint=f"recipe: is one of {', '.join(known)}"
+        )
+    return directory
+
+
+def recipe_image(image: str, recipe: Path) -> str:
+    """Return the name of the image that a recipe makes: by the digest of its files, which name the base by its own.
+
+    So nothing is built from an image that another recipe left under the same name.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(recipe.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(recipe).as_posix().encode()
+            digest.update(b"%d %s %d\0" % (len(name), name, path.stat().st_size) + path.read_bytes())
+    repository = image.rpartition(":")[0] if ":" in image.rpartition("/")[2] else image
+    return f"{repository}:recipe-{digest.hexdigest()[:32]}"

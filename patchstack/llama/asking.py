@@ -1,0 +1,41 @@
+"""The client beside a server, with requests to ask one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from patchstack.llama.client.asking import Questions
+from patchstack.llama.client.zipapp import client_file
+from patchstack.observe.protocol import Beside, Invocation, Request
+from patchstack.observe.served import ANSWERS
+
+_CLIENT, _QUESTIONS = "client.pyz", "questions.json"
+_GRACE = 1.0
+
+
+def asked(invocation: Invocation, requests: Sequence[Request]) -> Invocation:
+    """Return the run of a server that is asked these; without requests, the invocation as it is.
+
+    Half of its seconds are for the server to be ready, as many for each answer.
+    """
+    if not requests:
+        return invocation
+    questions = Questions(
+        url="http://{address}",
+        ready=invocation.seconds / 2,
+        each=invocation.seconds / 2,
+        most=invocation.output,
+        requests=tuple((one.path, dict(one.body) if one.body is not None else None) for one in requests),
+    )
+    # The address takes the place of every `{address}` in such a file: here it must be the first alone.
+    before, mark, after = questions.text().partition("{address}")
+    text = before + mark + after.replace("{address}", r"\u007baddress}")
+    beside = Beside(
+        what="ask",
+        args=("-I", "-S", f"{{here}}/{_CLIENT}", "ask", f"{{here}}/{_QUESTIONS}", f"{{here}}/{ANSWERS}"),
+        files={_CLIENT: client_file(), _QUESTIONS: text.encode()},
+        brings=(ANSWERS,),
+        grace=_GRACE,
+    )
+    return replace(invocation, requests=tuple(requests), beside=beside)

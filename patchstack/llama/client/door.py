@@ -1,0 +1,111 @@
+"""A server to ask: its address, and single requests beside a run, each on a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from dataclasses import dataclass
+
+from patchstack.llama.client.connection import Exchange, connect
+from patchstack.llama.client.plan import Target
+from patchstack.llama.client.wire import AnswerReader, BadAnswer, Framing
+
+
+class NoRun(Exception):
+    """The run cannot begin. The text says why; `kind` is `server` or `usage`."""
+
+    def __init__(self, words: str, kind: str = "server") -> None:
+        super().__init__(words)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer that came whole. `status` 0: none did, and `failure` says why. `measured`: its head says how long it
+    is, so that a whole one can be told from a part."""
+
+    status: int = 0
+    body: bytes = b""
+    failure: str = ""
+    measured: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A server by its address. `key` is an API key, empty for none."""
+
+    target: Target
+    address: tuple[str, int]
+    secure: ssl.SSLContext | None
+    key: str
+
+    def wire(self, method: str, path: str, body: bytes, accept: str = "*/*") -> bytes:
+        """Return a request as it goes over the wire."""
+        host = f"[{self.target.host}]" if ":" in self.target.host else self.target.host
+        head = [f"{method} {path} HTTP/1.1", f"Host: {host}:{self.target.port}", "Connection: close"]
+        head += [f"Accept: {accept}", "Accept-Encoding: identity", "User-Agent: patchstack"]
+        if self.key:
+            head.append(f"Authorization: Bearer {self.key}")
+        if method != "GET":
+            head += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        return "\r\n".join([*head, "", ""]).encode("latin-1") + body
+
+    async def ask(self, method: str, path: str, body: bytes = b"", *, timeout: float = 60.0) -> Reply:
+        """Send one request and return what came within `timeout` seconds. Nothing is raised."""
+        over: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
+
+        def done(one: Exchange) -> None:
+            if not over.done():
+                over.set_result(one)
+
+        exchange = Exchange(self.wire(method, path, body), done)
+        try:
+            await asyncio.wait_for(self._connected(exchange, over), timeout)
+        except TimeoutError:
+            exchange.fail("no answer in time")
+        finally:
+            exchange.fail("given up")
+        reader, found = AnswerReader(), bytearray()
+        try:
+            for _, piece in exchange.pieces:
+                found += reader.feed(piece)
+            reader.close()
+        except BadAnswer as error:
+            return Reply(failure=exchange.failure or str(error))
+        return Reply(reader.status, bytes(found), exchange.failure, reader.framing is not Framing.CLOSE)
+
+    async def _connected(self, exchange: Exchange, over: asyncio.Future[Exchange]) -> None:
+        await connect(exchange, self.address, self.secure, self.target.host)
+        await over
+
+
+async def open_door(target: Target, cacert: str = "", key: str = "") -> Door:
+    """Look up the address once: names are not looked up while it is measured. Raises `NoRun`.
+
+    No thread is started for it, as asyncio would: a machine under load may have none to give.
+    """
+    secure = _context(target, cacert)
+    try:
+        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise NoRun(f"{target.host} has no address: {error.strerror or error}") from error
+    usable = [(str(one[4][0]), int(one[4][1])) for one in found]
+    if not usable:
+        raise NoRun(f"{target.host} has no address")
+    for one in usable:  # localhost may have two, and the server listens on one
+        probe = Exchange(b"", lambda _: None)
+        await connect(probe, one, None, target.host)
+        if not probe.failure:
+            probe.fail("tried")
+            return Door(target, one, secure, key)
+    return Door(target, usable[0], secure, key)
+
+
+def _context(target: Target, cacert: str) -> ssl.SSLContext | None:
+    if not target.secure:
+        return None
+    try:
+        return ssl.create_default_context(cafile=cacert or None)
+    except (OSError, ssl.SSLError) as error:
+        raise NoRun(f"the certificates of {cacert} cannot be read: {error}", "usage") from error

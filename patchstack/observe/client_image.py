@@ -1,0 +1,68 @@
+"""The image in which a program beside a server runs: one that has Python."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from patchstack.builds.inputs.images import (
+    RecipeImage,
+    build_recipe_image,
+    find_recipe_image,
+    recipe_directory,
+)
+from patchstack.builds.inputs.toolchain import recall, remember
+from patchstack.engine.protocol import About, BuildsImages, Engine, EngineLost, ImageMissing, Job
+from patchstack.errors import PatchstackError
+from patchstack.observe.layout import Programs
+from patchstack.observe.protocol import Beside
+from patchstack.tasks import doing
+
+RECIPE, IMAGE = "client", "patchstack/client"
+PROBE = "import asyncio, base64, gzip, json, ssl, sys; sys.exit(sys.version_info < (3, 11))"
+SCRIPT = 'command -v python3 >/dev/null && exec python3 -I -S -c "$0"'
+
+
+def client_image(engine: Engine, about: About, beside: Beside, programs: Programs, memory: Path) -> str | None:
+    """Return the image for a program beside a server of these programs; None on an engine without images.
+
+    It is the one that the program names, else the server's own if that has Python, else that of the recipe `client`,
+    which is made the first time. `memory` is a directory where it is kept which images have Python. Raises
+    `ImageMissing` if there is none and none can be made.
+    """
+    if not about.isolated:
+        return None
+    if beside.image is not None:
+        return beside.image
+    if programs.image is not None and _has_python(engine, programs.image, programs.platform, memory):
+        return programs.image
+    wanted = RecipeImage(image=IMAGE, recipe=recipe_directory(RECIPE), platform=about.platform)
+    try:
+        return find_recipe_image(engine, wanted, doing, own=True).digest
+    except ImageMissing as error:
+        if not isinstance(engine, BuildsImages):
+            raise
+        try:
+            return build_recipe_image(engine, wanted, doing).digest
+        except EngineLost:
+            raise
+        except PatchstackError as failed:
+            raise ImageMissing(
+                f"the image of the server has no Python 3.11, and {IMAGE} cannot be made: {failed.message}",
+                hint=f"docker build -t {IMAGE} {wanted.recipe}, if need be with --build-arg BASE=NAME; "
+                "or use an image that has python3",
+            ) from error
+
+
+def _has_python(engine: Engine, image: str, platform: str, memory: Path) -> bool:
+    """Whether an image has what the client needs. It is asked once."""
+    found = engine.image(image, platform=platform)
+    if found is None:
+        return False
+    name = hashlib.sha256(f"python {PROBE} {found.digest}".encode()).hexdigest()
+    known = recall(memory, name)
+    if known is None:
+        job = Job(what="look for Python", argv=("sh", "-c", SCRIPT, PROBE), image=image, platform=platform)
+        outcome = engine.run(job, lambda _: None)
+        known = remember(memory, name, {"python": "yes" if outcome.ok else "no"})
+    return known["python"] == "yes"

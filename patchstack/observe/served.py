@@ -1,0 +1,139 @@
+"""What came of a server and the program beside it, as an observation."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+
+from patchstack.engine.protocol import Ending, Outcome
+from patchstack.observe.beside import Asked
+from patchstack.observe.protocol import Invocation, Observation, Reply
+
+ANSWERS = "answers.json"
+"""The file that a program beside a server leaves of the requests of an invocation: a JSON object. `state` is
+`answered`, `not-ready` or `broke`; `overflowed` says that an answer was too long; `answers` has a pair for each answer
+that came whole: its status, and its body in base64."""
+_OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
+_STOPPED = (0, 128 + 15, 128 + 9)
+
+
+class Service(StrEnum):
+    """How serving went."""
+
+    ANSWERED = "every request was sent, and the server was there to the end"
+    ENDED_EARLY = "the server ended before it was ready"
+    NEVER_READY = "the server was not ready in time"
+    BROKE = "a request could not be sent, or got no end of an answer in time"
+    ENDED = "the server ended while it was asked"
+    LOST = "the client that asks it left no answers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerRun:
+    """A server that ran. `asked` is what came of the program beside it, None if that did not start. `alive`: the server
+    was there until it was told to end; `outcome` is its own. `seconds` is the time of all of it."""
+
+    asked: Asked | None
+    alive: bool
+    outcome: Outcome
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the program beside a server left. `replies` are those that came whole."""
+
+    state: str = ""
+    overflowed: bool = False
+    replies: tuple[Reply, ...] = ()
+
+
+def read_answers(content: bytes) -> Answers:
+    """Return what a file of answers has; nothing of one that is damaged or that does not exist."""
+    try:
+        found = json.loads(content)
+        pairs = [(int(status), base64.b64decode(body, validate=True)) for status, body in found["answers"]]
+        return Answers(
+            state=str(found["state"]),
+            overflowed=bool(found["overflowed"]),
+            replies=tuple(Reply(status=status, body=body) for status, body in pairs),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError, binascii.Error):
+        return Answers()
+
+
+def answered(run: ServerRun, invocation: Invocation, key: str) -> Observation:
+    """Return what a server answered to the requests of an invocation: a reply for each, of status 0 if none came. How
+    serving went is in `files` under `service`."""
+    answers = read_answers(run.asked.files.get(ANSWERS, b"")) if run.asked is not None else Answers()
+    count = len(invocation.requests)
+    missing = (Reply(status=0, body=b""),) * (count - len(answers.replies))
+    limit = file_limit(invocation.output)
+    long = any(len(stream) >= limit for stream in (run.stdout, run.stderr))
+    service = _service(run, answers, count)
+    words = str(service)
+    if service is Service.LOST and run.asked is not None:
+        words += f": {run.asked.said.strip()[-200:] or 'it said nothing'}"
+    return Observation(
+        key=key,
+        ending=run.asked.outcome.ending if run.alive and run.asked is not None else run.outcome.ending,
+        code=_code(run),
+        stdout=run.stdout,
+        stderr=run.stderr,
+        seconds=run.seconds,
+        overflowed=long or answers.overflowed or run.outcome.code == _OVERFLOW,
+        replies=(*answers.replies[:count], *missing),
+        files={"service": words.encode()},
+    )
+
+
+def measured(run: ServerRun, key: str) -> Observation:
+    """Return what the program beside a server left of it: its files, what it said, and the server's output."""
+    stderr = run.stdout + run.stderr
+    if run.asked is None:
+        return Observation(
+            key=key,
+            ending=run.outcome.ending,
+            code=run.outcome.code or 1,
+            stdout=b"",
+            stderr=stderr,
+            seconds=run.seconds,
+        )
+    asked = run.asked
+    files = {**asked.files, "said": asked.said.encode(), "stopped": b"1" if asked.stopped else b""}
+    return Observation(
+        key=key,
+        ending=asked.outcome.ending,
+        code=_code(run),
+        stdout=b"",
+        stderr=stderr,
+        seconds=run.seconds,
+        files=files,
+    )
+
+
+def file_limit(output: int) -> int:
+    """Return the most bytes in a file of a server's output, of which `ulimit` counts blocks of 512."""
+    return max(1, output // 512) * 512
+
+
+def _code(run: ServerRun) -> int:
+    """The server's exit code. One that was told to end, and did, has done nothing wrong."""
+    return 0 if run.alive and run.outcome.code in _STOPPED else run.outcome.code
+
+
+def _service(run: ServerRun, answers: Answers, count: int) -> Service:
+    if run.asked is None or answers.state == "not-ready":
+        return Service.NEVER_READY if run.alive else Service.ENDED_EARLY
+    if not answers.state:
+        lost = run.alive or run.asked.outcome.ending is Ending.TIMED_OUT
+        return Service.LOST if lost and not run.asked.server_ended else Service.ENDED_EARLY
+    if not run.alive:
+        return Service.ENDED
+    whole = answers.state == "answered" and len(answers.replies) == count
+    return Service.ANSWERED if whole else Service.BROKE
