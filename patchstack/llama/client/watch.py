@@ -12,14 +12,19 @@ except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
 EACH = 0.005
+_EACH_NS = round(EACH * 1e9)
+_MOST_MISSED = 100_000
 _ROUNDED = 0.001
 """epoll waits whole milliseconds, rounded up: so much of a delay is nobody's fault."""
 
 
 class SelfWatch:
     """Takes a sample every `EACH` seconds while a loop runs. `late` are the delays of its own timer in ns, less a
-    millisecond; `shares` the
-    CPU time of the process over wall time, a second each."""
+    millisecond; `shares` the CPU time of the process over wall time, a second each.
+
+    A loop that stops for a second misses its other samples of that second. They count as late as they would have
+    been: otherwise a long stall would be one sample of many, and a percentile would not see it.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -65,7 +70,8 @@ class SelfWatch:
 
     def _sample(self) -> None:
         now = time.monotonic()
-        self.late.append(max(0, round((now - self._due - _ROUNDED) * 1e9)))
+        late = max(0, round((now - self._due - _ROUNDED) * 1e9))
+        self.late += range(late, max(0, late - _MOST_MISSED * _EACH_NS), -_EACH_NS) if late else (0,)
         if now - self._wall >= 1.0:
             cpu = time.process_time()
             self.shares.append((cpu - self._cpu) / (now - self._wall))
