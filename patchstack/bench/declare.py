@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from patchstack.bench.judge import Demand, Row
 from patchstack.bench.registry import KINDS, PRESETS
 from patchstack.bench.workload import DECIDING, Workload, chosen_rows, read_workload
 from patchstack.causes import BadValue, SettingsRefused, SettingsUnusable, UnknownName
-from patchstack.observe.declared import values_of_options
+from patchstack.observe.declared import Arguments, values_of_options
 from patchstack.observe.models import read_models
 from patchstack.workspace import Workspace
 
@@ -107,9 +108,9 @@ def _of_options(
                 f"--set {text}: {'written as NAME=VALUE' if not equals else f'workload {name} has no setting {key}'}",
                 hint=f"{perhaps}there are {', '.join(known)}",
             )
-        option = known[key].form.option
+        form, option = known[key].form, known[key].form.option
         if option == list[str]:
-            options.setdefault(key, []).append(value)
+            options.setdefault(key, []).extend(_arguments(key, value) if isinstance(form, Arguments) else [value])
         else:
             options[key] = _parsed(option, key, value)
     if model is not None:
@@ -130,6 +131,19 @@ def model_file(model: str, workspace: Workspace | None) -> Path:
     problems: list[str] = []
     models = read_models(workspace, problems) if workspace is not None else {}
     return Path(models[model].path) if model in models else Path(model)
+
+
+def _arguments(key: str, text: str) -> list[str]:
+    """The arguments of a setting: one, or those of a JSON array. Raises `UsageError` for an array of something else."""
+    if not text.startswith("["):
+        return [text]
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise BadValue(f"--set {key}={text}: it is not a list of texts", hint=f'--set {key}=\'["-b","512"]\'')
+    return list(found)
 
 
 def _parsed(option: Any, key: str, text: str) -> Any:

@@ -1,4 +1,4 @@
-"""`serve`: a llama-server of the side under load, measured from beside it. One metric; latencies are better lower."""
+"""`serve`: a llama-server of the side under load, measured from beside it. Latencies are better lower."""
 
 from __future__ import annotations
 
@@ -35,7 +35,14 @@ METRICS = (*_RATES, *(f"{name}_{tail}" for name in _LATENCIES for tail in _TAILS
 
 
 def _metric_problem(text: str) -> str | None:
-    return None if text in METRICS else f"{text!r} is none of {', '.join(METRICS)}"
+    metrics = text.split(",")
+    if unknown := [one for one in metrics if one not in METRICS]:
+        return f"{unknown[0]!r} is none of {', '.join(METRICS)}"
+    if len(set(metrics)) < len(metrics):
+        return f"{text!r} names a metric twice"
+    if len({one in _RATES for one in metrics}) > 1:
+        return f"{text!r} has rates and latencies: a comparison has one kind of them"
+    return None
 
 
 def _arrivals_problem(text: str) -> str | None:
@@ -44,10 +51,10 @@ def _arrivals_problem(text: str) -> str | None:
 
 METRIC = Setting[str](
     name="metric",
-    form=Text(written="a metric, as steady or itl_p50", check=_metric_problem),
+    form=Text(written="a metric, as steady or itl_p50, or several with commas", check=_metric_problem),
     default="steady",
     metavar="NAME",
-    help="What is compared: steady, tps, ttft_p50, itl_p99, ….",
+    help="What is compared: steady, tps, ttft_p50, itl_p99, …; or several latencies, or rates, with commas.",
 )
 CONCURRENCY = Setting[int](
     name="concurrency", form=Whole(1, 4096), default=8, metavar="N", help="Streams in flight at most."
@@ -93,7 +100,8 @@ def make(name: str, values: Values) -> Workload:
     arrivals, rate = values[ARRIVALS], values[RATE]
     if (arrivals in (POISSON, CONSTANT)) is not (rate > 0):
         values.complain("rate", "a rate is for the arrivals poisson and constant, and these need one")
-    metric = values[METRIC]
+    metrics = tuple(values[METRIC].split(","))
+    rate_metric = metrics[0] in _RATES
     loading = ("-ngl", str(values[GPU_LAYERS]), "-fa", values[FLASH_ATTENTION])
     return Workload(
         name=name,
@@ -105,11 +113,11 @@ def make(name: str, values: Values) -> Workload:
         sentinel=None,
         seconds=values[SECONDS],
         tries=values[TRIES],
-        rows=(metric,),
-        unit="t/s" if metric in _RATES else "ms",
-        better="higher" if metric in _RATES else "lower",
+        rows=metrics,
+        unit="t/s" if rate_metric else "ms",
+        better="higher" if rate_metric else "lower",
         reading={
-            "metric": metric,
+            "metric": ",".join(metrics),
             "concurrency": streams,
             "requests": values[REQUESTS] or 3 * streams,
             "prompt_tokens": values[PROMPT_TOKENS],
@@ -153,7 +161,7 @@ def beside(workload: Workload) -> Beside:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """The metric of a run that is valid, or why it is not."""
+    """The metrics of a run that is valid, or why it is not."""
     content = record_of(seen)
     if isinstance(content, str):
         return content
@@ -173,11 +181,13 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
     served = figures_of(record, asked)
     if served.problems:
         return served.problems[0]
-    metric = str(reading["metric"])
-    value = metric_of(served, metric)
-    if value is None or value <= 0:
-        return f"the run has no {metric}{_why(served, metric)}"
-    return {metric: value}
+    found: dict[str, float] = {}
+    for metric in str(reading["metric"]).split(","):
+        value = metric_of(served, metric)
+        if value is None or value <= 0:
+            return f"the run has no {metric}{_why(served, metric)}"
+        found[metric] = value
+    return found
 
 
 def metric_of(served: Served, metric: str) -> float | None:

@@ -91,6 +91,29 @@ def test_ops_counts_its_cases() -> None:
     assert read(found, "Skipping CUDA0\nOK\n") == "0 cases ran, and 2 must"
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("args=-b", "args=512", "args=--no-mmap"),
+        ('args=["-b", "512", "--no-mmap"]',),
+        ("args=-b", 'args=["512","--no-mmap"]'),
+    ],
+)
+def test_arguments_are_given_one_by_one_or_as_a_list(settings: tuple[str, ...]) -> None:
+    assert declared("llama-bench", *settings).workload.args[-3:] == ("-b", "512", "--no-mmap")
+
+
+@pytest.mark.parametrize("text", ["[1]", "[", "[]x", '["-b", 512]'])
+def test_a_list_of_other_things_than_texts_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="it is not a list of texts") as raised:
+        declared("llama-bench", f"args={text}")
+    assert raised.value.hint == """--set args='["-b","512"]'"""
+
+
+def test_a_pattern_that_begins_with_a_bracket_is_no_list() -> None:
+    assert [row.name for row in declared("batched", "npl=4", "primary=[d]ecode *").rows if row.primary] == ["decode x4"]
+
+
 def test_a_workload_without_what_it_needs_is_named() -> None:
     with pytest.raises(UsageError, match="workload ops needs --set op=VALUE and --set backend=VALUE"):
         declared("ops", model=None)

@@ -12,6 +12,7 @@ from patchstack.bench.kinds import serve
 from patchstack.bench.serving.record import CounterRecord, ServeRecord
 from patchstack.bench.workload import Figures
 from patchstack.engine.protocol import Ending
+from patchstack.errors import UsageError
 from patchstack.llama.serving import RECORD
 from patchstack.observe.protocol import Observation
 from tests.unit.bench.serving.test_figures import a_record, a_request
@@ -50,6 +51,30 @@ def test_the_metric_of_a_run_is_read() -> None:
     assert read("ttft_mean", record) == {"ttft_mean": 98.0}
     steady = read("steady", record)
     assert isinstance(steady, dict) and steady["steady"] == pytest.approx(200.0)
+
+
+def test_several_metrics_of_one_kind_are_rows_of_one_comparison() -> None:
+    found = chosen_workload("serve:itl_p50,ttft_mean", None, model="m.gguf", settings=("primary=itl_*", "guard=ttft_*"))
+    assert [(row.name, row.primary) for row in found.rows] == [("itl_p50", True), ("ttft_mean", False)]
+    assert (found.workload.unit, found.workload.better) == ("ms", "lower")
+    record = a_record(a_request(0), a_request(1))
+    assert read("itl_p50,ttft_mean", record) == {"itl_p50": 10.0, "ttft_mean": 98.0}
+    assert read("itl_p50,ttft_p99", record) == "the run has no ttft_p99: too few values"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ("itl_p50,tps", "has rates and latencies: a comparison has one kind of them"),
+        ("itl_p50,itl_p50", "names a metric twice"),
+        ("itl_p50,itl_p42", "'itl_p42' is none of tps, steady"),
+        ("", "'' is none of tps, steady"),
+    ],
+)
+def test_metrics_that_do_not_go_together_are_refused(metrics: str, words: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        chosen_workload(f"serve:{metrics}", None, model="m.gguf", settings=())
+    assert words in str(raised.value) + " ".join(raised.value.problems)
 
 
 def test_one_failed_request_of_three_hundred_is_one_too_many() -> None:
