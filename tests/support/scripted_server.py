@@ -5,8 +5,10 @@ The script is a JSON file. `answers` are taken in turn by the requests for compl
 are latin-1: any byte can be sent. They are written for completions; for chat the text of a choice becomes the content
 of a delta. `capacity` is how many answers may be under way at once.
 
-`head` is what comes before the steps: `sse` (chunked events), `close` (events to the end of the connection), or `none`
-(the steps are all). The record has `[number, [[planned ns, written ns], …]]` a line.
+`loading`: its health is 503 for ever. `head` is what comes before the steps: `sse` (chunked events), `close` (events to
+the end of the connection), or `none` (the steps are all).
+
+The record has `[number, [[planned ns, written ns], …]]` a line.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import resource
 import sys
 import time
 from pathlib import Path
@@ -63,6 +66,9 @@ class _Server:
             )
             answer = told.encode()
         elif path == "/health":
+            if self._script.get("loading"):
+                writer.write(b"HTTP/1.1 503 Loading\r\nContent-Length: 13\r\n\r\nloading model")
+                return
             answer = b'{"status":"ok"}'
         elif path.startswith("/book"):
             answer = b"The server sends words, and the client counts the time between them. " * 400
@@ -124,6 +130,8 @@ class _Server:
 
 
 async def _main(script: Path, record: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
     served = _Server(json.loads(script.read_text(encoding="utf-8")), record)
     server = await asyncio.start_server(served.serve, "127.0.0.1", 0, backlog=2048)
     print(server.sockets[0].getsockname()[1], flush=True)

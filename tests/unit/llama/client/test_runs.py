@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +106,25 @@ def test_a_server_that_is_not_there_or_never_ready(tmp_path: Path) -> None:
     assert done.returncode == 3 and b"no /tokenize" in said
 
 
-def test_more_streams_than_files_allowed_are_refused_and_the_soft_limit_is_raised(tmp_path: Path) -> None:
-    with scripted_server(tmp_path / "s", [stream([0.2])]) as server:
-        plan = a_plan(server.url, requests=100, concurrency=100, max_tokens=(1,))
-        for name, hard in (("low", 100), ("high", 4096)):
+def test_a_server_that_loads_for_ever_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    with scripted_server(tmp_path / "s", [stream([0.01])], loading=True) as server:
+        done = start_client(tmp_path / "c", a_plan(server.url, ready=0.3))
+        said, _ = done.communicate(timeout=60)
+    assert done.returncode == 3
+    assert b"is not ready after 0.3 s: it answers 503: loading model" in said
+
+
+def test_a_model_that_the_server_does_not_have_is_told_in_its_words(tmp_path: Path) -> None:
+    body = json.dumps({"error": {"message": "The model `wrong` does not exist.", "code": 404}})
+    answer = f"HTTP/1.1 404 No\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    told = failure_of(tmp_path, (0, answer), model="wrong")
+    assert told == "the server answered 404: The model `wrong` does not exist."
+
+
+def test_a_thousand_streams_need_files_and_the_soft_limit_is_raised(tmp_path: Path) -> None:
+    with scripted_server(tmp_path / "s", [stream([0.5])]) as server:
+        plan = a_plan(server.url, requests=1000, concurrency=1000, max_tokens=(1,))
+        for name, hard in (("low", 1000), ("high", 4096)):
             directory = tmp_path / name
             directory.mkdir()
             (directory / "client.pyz").write_bytes(client_file())
@@ -117,15 +133,71 @@ def test_more_streams_than_files_allowed_are_refused_and_the_soft_limit_is_raise
                 [sys.executable, "-I", "-S", "client.pyz", "plan.json", "record.json.gz"],
                 cwd=directory,
                 capture_output=True,
-                preexec_fn=lambda hard=hard: resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard)),  # type: ignore[misc]
+                preexec_fn=lambda hard=hard: resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard)),  # type: ignore[misc]
                 check=False,
             )
-            assert done.returncode == {100: 2, 4096: 0}[hard], done.stdout
-            if hard == 100:
-                assert b"100 streams need 164 open files, and this machine allows 100" in done.stdout
+            assert done.returncode == {1000: 2, 4096: 0}[hard], done.stdout
+            if hard == 1000:
+                assert b"1000 streams need 1064 open files, and this machine allows 1000: ulimit -Hn" in done.stdout
     record = read_record(tmp_path / "high")
-    assert record["watch"]["descriptors_allowed"] == 164
-    assert [one["failure"] for one in record["requests"]] == [""] * 100
+    assert record["watch"]["descriptors_allowed"] == 1064
+    assert record["watch"]["descriptors"] > 1000 or not Path("/proc/self/fd").exists()
+    assert {one["failure"] for one in record["requests"]} == {""}
+
+
+JUMPING = """
+import datetime, runpy, sys, time
+real, jumps = time.time, [0]
+def jumped():
+    jumps[0] += 1
+    return real() + 3600 * (-1) ** jumps[0]
+class Jumping(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return cls.fromtimestamp(jumped(), tz)
+time.time, datetime.datetime = jumped, Jumping
+time.time_ns = lambda: round(jumped() * 1e9)
+sys.argv = ["client.pyz", "plan.json", "record.json.gz"]
+runpy.run_path("client.pyz", run_name="__main__")
+"""
+
+
+def test_a_clock_that_jumps_changes_no_time(tmp_path: Path) -> None:
+    """The wall clock goes an hour ahead and back at every look. It names the beginning of the run, and no more."""
+    with scripted_server(tmp_path / "s", [stream([0.1, 0.2, 0.3])]) as server:
+        (tmp_path / "c").mkdir()
+        (tmp_path / "c/client.pyz").write_bytes(client_file())
+        plan = a_plan(server.url, requests=3, arrivals="constant", rate=10.0, concurrency=0, max_tokens=(3,))
+        (tmp_path / "c/plan.json").write_text(plan.text())
+        done = subprocess.run([sys.executable, "-c", JUMPING], cwd=tmp_path / "c", capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = read_record(tmp_path / "c")
+    assert [round(one["planned"] / 1e6) for one in record["requests"]] == [0, 100, 200]
+    for one in record["requests"]:
+        assert one["failure"] == "" and 0 <= one["sent"] - one["planned"] < 5e9
+        assert 0.25e9 < one["times"][-1] - one["sent"] < 5e9
+    assert 0.5e9 <= record["wall"] < 10e9
+    assert abs(datetime.fromisoformat(record["began"]).timestamp() - time.time()) > 1800
+
+
+def test_a_client_that_reads_slowly_says_that_it_was_the_bottleneck(tmp_path: Path) -> None:
+    """It stops for a tenth of the run, once: that is one late sample of its timer, and many that it missed."""
+    with scripted_server(tmp_path / "s", [stream([0.02 * at for at in range(1, 150)])]) as server:
+        client = start_client(tmp_path / "c", a_plan(server.url, max_tokens=(149,), counters=False))
+        assert client.stdout is not None
+        while b"running" not in client.stdout.readline():
+            pass
+        time.sleep(1.0)
+        client.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+        client.send_signal(signal.SIGCONT)
+        said, _ = client.communicate(timeout=60)
+    assert client.returncode == 0, said
+    record = typed((tmp_path / "c/record.json.gz").read_bytes())
+    assert all(len(one.times) == 149 for one in record.requests)
+    assert record.watch.lag_max_ms > 250 and record.watch.lag_p99_ms > 100
+    served = figures_of(record, Asked(arrivals="closed", concurrency=4, prefix=0, slo={}))
+    assert any("the client was the bottleneck: it was late by" in one for one in served.problems)
 
 
 def test_a_run_that_is_ended_keeps_what_came_and_is_marked(tmp_path: Path) -> None:
