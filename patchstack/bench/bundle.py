@@ -112,7 +112,7 @@ def unpack(content: bytes, comparisons: Path, observations: Observations) -> Pat
 
 
 def _record(run: BundledRun, plan: Plan) -> Record:
-    """The record of a run. It must be of this comparison: others could be taken for runs that gates rest on."""
+    """Return the record of a run. It must be of this comparison: others could be taken for runs that gates rest on."""
     try:
         blobs = {name: base64.b64decode(text, validate=True) for name, text in run.outputs.items()}
     except (binascii.Error, ValueError) as error:
@@ -149,7 +149,7 @@ def read_builds(directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def key_problem(key: str, inputs: Mapping[str, Any]) -> bool:
-    """Whether the inputs are not those of the build of that key."""
+    """Return whether the inputs are not those of the build of that key."""
     return hashlib.sha256(canonical(inputs)).hexdigest() != key
 
 

@@ -147,7 +147,7 @@ def _arguments(key: str, text: str) -> list[str]:
 
 
 def _parsed(option: Any, key: str, text: str) -> Any:
-    """The value of a setting from its text."""
+    """Return the value of a setting from its text."""
     try:
         if option is bool:
             return {"true": True, "false": False}[text]

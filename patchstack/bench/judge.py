@@ -172,7 +172,7 @@ def judge(rows: Sequence[Row], rule: Rule, pairs: Sequence[Pair]) -> Judged:
 
 
 def _look(tracks: Sequence[_Track], rule: Rule, look: int, thrown: int, *, last: bool) -> tuple[Outcome, str]:
-    """The outcome after so many counted pairs; undecided if more may be run."""
+    """Return the outcome after so many counted pairs; undecided if more may be run."""
     if thrown * MOST_THROWN > rule.most or (last and thrown * MOST_THROWN > look + thrown):
         were = "was" if thrown == 1 else "were"
         words = f"{thrown} of {_count(look + thrown)} {were} thrown away: the machine was not calm"
@@ -214,12 +214,12 @@ def _decision(tracks: Sequence[_Track], rule: Rule, look: int) -> tuple[Outcome,
 
 
 def _holding(tracks: Sequence[_Track], statement: Statement, rule: Rule, look: int) -> frozenset[str]:
-    """The rows of which the statement holds, with one error rate for all of them."""
+    """Return the rows of which the statement holds, with one error rate for all of them."""
     return holm({track.row.name: track.at(statement, look) for track in tracks}, rule.alpha)
 
 
 def _useless(track: _Track, rule: Rule) -> str:
-    """Why all pairs together say nothing of a row; empty if they do."""
+    """Return why all pairs together say nothing of a row; empty if they do."""
     interval = track.evidence.interval(rule.alpha)
     name = track.row.name
     if interval.low > interval.high:
@@ -231,7 +231,7 @@ def _useless(track: _Track, rule: Rule) -> str:
 
 
 def _met(tracks: Sequence[_Track], rule: Rule, look: int, outcome: Outcome) -> bool:
-    """Whether the demand is met. What could not be judged meets none."""
+    """Return whether the demand is met. What could not be judged meets none."""
     if outcome in (Outcome.INVALID, Outcome.UNDECIDED):
         return False
     if rule.demand is Demand.KEEP:

@@ -278,7 +278,7 @@ def _observed(
 
 
 def _figures(workload: Workload, seen: Observation, number: int, slot: str) -> Figures:
-    """The figures of a run. Raises `NotJudged` for one that failed or cannot be read."""
+    """Return the figures of a run. Raises `NotJudged` for one that failed or cannot be read."""
     if fault := fault_of(seen, pinned=workload.runs().pinned):
         raise NotJudged(f"{_who(slot)} failed in pair {number}: {fault.reason}")
     if line := printed_by_profiler(seen.stdout + b"\n" + seen.stderr):

@@ -90,7 +90,7 @@ def named(plan: Plan) -> Plan:
 
 
 def is_named(plan: Plan) -> bool:
-    """Whether a plan has the name that its content gives."""
+    """Return whether a plan has the name that its content gives."""
     return plan.comparison == _name(plan)
 
 

@@ -127,7 +127,8 @@ def term_problem(plan: Plan, term: BenchTerm) -> str | None:
 
 
 def same_workload(ran: Workload, declared: Workload) -> bool:
-    """Whether a workload that ran is the declared one. Where its models lie does not matter, their digests do."""
+    """Return whether a workload that ran is the declared one. Where its models lie does not matter, their digests
+    do."""
     if len(ran.models) != len(declared.models):
         return False
     for one, other in zip(ran.models, declared.models, strict=True):

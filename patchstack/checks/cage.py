@@ -38,12 +38,12 @@ class Cage:
         self._place = place
 
     def around(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """The command line that runs a program in there."""
+        """Return the command line that runs a program in there."""
         names = ("unshare", "--user", "--map-root-user", "--net", "--mount", "--ipc", "--")
         return (*names, "/bin/sh", "-c", _SETUP, "sh", self._place, f"{_LINE} {secrets.token_hex(4)}", *argv)
 
     @staticmethod
     def opened(printed: bytes) -> tuple[bool, bytes]:
-        """Whether the program was started in there, and what it printed itself."""
+        """Return whether the program was started in there, and what it printed itself."""
         head, _, rest = printed.partition(b"\n")
         return head.startswith(_LINE.encode()), rest

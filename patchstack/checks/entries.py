@@ -49,7 +49,7 @@ def check_entries(rows: Iterable[CheckRow]) -> tuple[CheckEntry, ...]:
 
 
 def check_entry(row: CheckRow) -> CheckEntry:
-    """One check and what it found."""
+    """Return one check and what it found."""
     check, found = row.check, row.found
     return CheckEntry(
         name=check.name,
@@ -70,15 +70,15 @@ def check_entry(row: CheckRow) -> CheckEntry:
 
 
 def place_entry(place: Place) -> PlaceEntry:
-    """A place as a document has it."""
+    """Return a place as a document has it."""
     return PlaceEntry(path=place.path, line=place.line, name=place.name)
 
 
 def site_entry(site: Site) -> SiteEntry:
-    """A site as a document has it."""
+    """Return a site as a document has it."""
     return SiteEntry(path=site.path, name=site.name)
 
 
 def shown(path: Path) -> str:
-    """A workspace file as documents name it."""
+    """Return a workspace file as documents name it."""
     return path.as_posix()

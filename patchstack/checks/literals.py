@@ -47,5 +47,5 @@ def _alternatives(sequence: Iterable[Any]) -> list[tuple[str, ...]]:
 
 
 def _best(found: list[tuple[str, ...]]) -> tuple[str, ...] | None:
-    """The texts that are rarest: those whose shortest is longest."""
+    """Return the texts that are rarest: those whose shortest is longest."""
     return max(found, key=lambda texts: min(map(len, texts)), default=None)

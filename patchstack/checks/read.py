@@ -15,7 +15,8 @@ _SERIES = "series"
 
 
 def read_checks(config: SeriesConfig) -> tuple[Check, ...]:
-    """The checks of a series, in the order of the file. Raises `ConfigError` with every complaint, each by line."""
+    """Return the checks of a series, in the order of the file. Raises `ConfigError` with every complaint, each by
+    line."""
     problems: list[str] = []
     found: list[Check] = []
     for given in config.checks:
@@ -31,7 +32,7 @@ def read_checks(config: SeriesConfig) -> tuple[Check, ...]:
 
 
 def read_promises(config: SeriesConfig) -> tuple[Check, ...]:
-    """The same without those that look at upstream alone: these only tell whether a patch can go."""
+    """Return the same without those that look at upstream alone: these only tell whether a patch can go."""
     return tuple(check for check in read_checks(config) if not check.on_upstream)
 
 
@@ -77,7 +78,7 @@ def _read(node: Node) -> Check | None:
 
 
 def _patch(node: Node) -> int | None:
-    """The number of the check's patch; None for `series`."""
+    """Return the number of the check's patch; None for `series`."""
     value = node.node.get("patch")
     node.used.append("patch")
     if value == _SERIES:

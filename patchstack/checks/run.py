@@ -43,7 +43,7 @@ class SeriesTrees:
 
 
 def trees_of(links: Sequence[Link]) -> SeriesTrees:
-    """The trees of applied patches."""
+    """Return the trees of applied patches."""
     after, absent = {}, {}
     for link in links:
         number = link.patch.number
@@ -55,7 +55,7 @@ def trees_of(links: Sequence[Link]) -> SeriesTrees:
 
 
 def touched_paths(patches: Sequence[PatchFile]) -> dict[int | None, frozenset[str]]:
-    """The files that each patch touches by its number, and those of all patches for None."""
+    """Return the files that each patch touches by its number, and those of all patches for None."""
     found: dict[int | None, frozenset[str]] = {None: frozenset()}
     for patch in patches:
         paths = frozenset(path.decode("utf-8", "surrogateescape") for path in named_paths(patch.data or b""))
@@ -66,7 +66,7 @@ def touched_paths(patches: Sequence[PatchFile]) -> dict[int | None, frozenset[st
 
 
 def _unmatched(globs: Sequence[str], files: tuple[TreeFile, ...]) -> str:
-    """Which globs select nothing, in words; empty if each selects a file."""
+    """Return which globs select nothing, in words; empty if each selects a file."""
     without = [glob for glob in globs if not any(matching(file.path, [glob]) for file in files)]
     return f"no file matches {', '.join(without)}" if without else ""
 
@@ -88,13 +88,13 @@ class Checker:
         """How many times files were looked at: less than the number of questions if contents came again."""
 
     def rows(self, checks: Sequence[Check], trees: SeriesTrees) -> tuple[CheckRow, ...]:
-        """Every check on the tree that it looks at."""
+        """Return every check on the tree that it looks at."""
         with task("running checks") as this:
             each = counted(checks, this, len(checks), lambda check: check.name)
             return tuple(self.row(check, trees) for check in each)
 
     def row(self, check: Check, trees: SeriesTrees) -> CheckRow:
-        """One check on the tree that it looks at. INVALID if its patch is not in the series, or not applied."""
+        """Return one check on the tree that it looks at. INVALID if its patch is not in the series, or not applied."""
         number = check.patch
         if number is not None and number not in trees.after:
             why = trees.absent.get(number, f"the series has no patch {number:04d}")

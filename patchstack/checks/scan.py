@@ -31,7 +31,8 @@ class Scanner:
         self._size = 0
 
     def places(self, pattern: re.Pattern[str], files: Iterable[TreeFile]) -> tuple[Place, ...]:
-        """Every place, by file and line. Raises `MissingObject` if a content is not available, `MatchesNothing`."""
+        """Return every place, by file and line. Raises `MissingObject` if a content is not available,
+        `MatchesNothing`."""
         return tuple(
             Place(path=file.path, line=line, name=name)
             for file in files
@@ -51,7 +52,7 @@ class Scanner:
         return found
 
     def _content(self, oid: str, path: str) -> bytes:
-        """A content; those used last are kept, as the next check often looks at the same."""
+        """Return a content; those used last are kept, as the next check often looks at the same."""
         content = self._contents.get(oid)
         if content is not None:
             self._contents.move_to_end(oid)
@@ -64,7 +65,8 @@ class Scanner:
 
 
 def _searched(pattern: re.Pattern[str], content: bytes) -> tuple[tuple[int, str], ...]:
-    """The lines (from 1) at which a pattern is found in a content, each with its site's name; none in a binary file."""
+    """Return the lines (from 1) at which a pattern is found in a content, each with its site's name; none in a binary
+    file."""
     if b"\0" in content[:_LOOKED_AT]:
         return ()
     text = content.decode("utf-8", "replace")
@@ -88,7 +90,8 @@ def _searched(pattern: re.Pattern[str], content: bytes) -> tuple[tuple[int, str]
 
 
 def _start(match: re.Match[str], *, grouped: bool) -> int:
-    """Where a match is: at its group if that caught something, else at its first character that is not a blank."""
+    """Return where a match is: at its group if that caught something, else at its first character that is not a
+    blank."""
     if grouped:
         return match.start(1)
     text = match.group()
@@ -96,5 +99,5 @@ def _start(match: re.Match[str], *, grouped: bool) -> int:
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern as checks use it: `^` and `$` hold at each line. Raises `re.error`."""
+    """Return a pattern as checks use it: `^` and `$` hold at each line. Raises `re.error`."""
     return re.compile(pattern, re.MULTILINE)

@@ -55,7 +55,7 @@ def scope_at(lines: Sequence[str], line: int) -> str:
 
 
 def _around(lines: Sequence[str], line: int) -> list[int]:
-    """The lines around a line, innermost first: the line itself, then each above of a lesser indentation."""
+    """Return the lines around a line, innermost first: the line itself, then each above of a lesser indentation."""
     found = [line]
     text = lines[line]
     limit = _indent(text) + (1 if _continues(text) else 0)
@@ -102,14 +102,14 @@ def _opened(lines: Sequence[str], at: int) -> tuple[str, bool] | None:
 
 
 def _is_function(text: str, kind: re.Match[str]) -> bool:
-    """Whether a line that begins with `struct NAME` is the head of a function that returns one."""
+    """Return whether a line that begins with `struct NAME` is the head of a function that returns one."""
     rest = text[kind.end() :]
     bare = re.sub(r"<[^<>]*>", "", rest.partition("{")[0])
     return kind["word"] in ("struct", "class", "enum", "union") and "(" in bare and not bare.lstrip().startswith(":")
 
 
 def _continues(text: str) -> bool:
-    """Whether a line goes on with what the lines above began."""
+    """Return whether a line goes on with what the lines above began."""
     stripped = text.lstrip()
     return stripped.startswith(_CONTINUES) and not stripped.startswith("::")
 

@@ -13,7 +13,7 @@ _NOWHERE = "it matches an empty text, and so is found everywhere: a check that c
 
 
 def read_pattern(node: Node) -> re.Pattern[str] | None:
-    """The `pattern:` of an entry. Complains about one that is not a pattern, or matches an empty text."""
+    """Return the `pattern:` of an entry. Complains about one that is not a pattern, or matches an empty text."""
     text = node.text("pattern", required=True)
     if text is None:
         return None
@@ -32,7 +32,7 @@ def read_pattern(node: Node) -> re.Pattern[str] | None:
 
 
 def read_sites(node: Node, key: str) -> Sites | None:
-    """A mapping of paths to lists of names; None if the entry has none. Complains about anything else."""
+    """Return a mapping of paths to lists of names; None if the entry has none. Complains about anything else."""
     given = node.mapping(key) if key in node.node else None
     if given is None:
         node.used.append(key)
@@ -47,7 +47,8 @@ def read_sites(node: Node, key: str) -> Sites | None:
 
 
 def is_named(place: Place, named: Sites) -> bool:
-    """Whether a place is among named ones: globs of files, each with the names of functions; none stand for all."""
+    """Return whether a place is among named ones: globs of files, each with the names of functions; none stand for
+    all."""
     return any(
         matching(place.path, [glob]) is not None and (not names or place.name in names) for glob, names in named.items()
     )
@@ -59,6 +60,6 @@ def numbered(count: int, what: str) -> str:
 
 
 def places_told(places: tuple[Place, ...], most: int = 3) -> str:
-    """The first places for a sentence."""
+    """Return the first places for a sentence."""
     told = ", ".join(f"{one.path}:{one.line} ({one.name})" for one in places[:most])
     return told + (f" and {len(places) - most} more" if len(places) > most else "")

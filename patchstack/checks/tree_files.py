@@ -26,18 +26,19 @@ class Selection:
         self.key = (self._globs, self._paths)
 
     def matches(self, path: str) -> bool:
-        """Whether a file is meant."""
+        """Return whether a file is meant."""
         return path in self._paths or (bool(self._globs) and matching(path, self._globs) is not None)
 
     def may_hold(self, directory: str) -> bool:
-        """Whether a file below a directory may be meant."""
+        """Return whether a file below a directory may be meant."""
         return directory in self._below or any(
             not root or root.startswith(f"{directory}/") or f"{directory}/".startswith(root) for root in self._roots
         )
 
 
 def _root(glob: str) -> str:
-    """The directory, with a slash at its end, below which everything lies that a glob matches; empty for the tree."""
+    """Return the directory, with a slash at its end, below which everything lies that a glob matches; empty for the
+    tree."""
     body = glob.rstrip("/")
     if "/" not in body:
         return ""
@@ -56,7 +57,8 @@ class TreeFiles:
         self._entries: dict[str, tuple[tuple[int, str, str], ...]] = {}
 
     def select(self, tree: str, selection: Selection) -> tuple[TreeFile, ...]:
-        """The regular files of a tree that are meant, by path. Raises `MissingObject` if a directory is missing."""
+        """Return the regular files of a tree that are meant, by path. Raises `MissingObject` if a directory is
+        missing."""
         return self._below(tree, "", selection.key, selection.matches, selection.may_hold)
 
     def _below(
@@ -77,7 +79,7 @@ class TreeFiles:
         return listed
 
     def _directory(self, oid: str) -> tuple[tuple[int, str, str], ...]:
-        """The entries of one directory: mode, name and id. Each check asks for the same ones."""
+        """Return the entries of one directory: mode, name and id. Each check asks for the same ones."""
         found = self._entries.get(oid)
         if found is None:
             listed = self._objects.tree(oid)

@@ -172,7 +172,7 @@ def _terms(
 
 
 def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | None:
-    """The recorded evidence that an acceptance may rest on: what allowed signers signed, else nothing."""
+    """Return the recorded evidence that an acceptance may rest on: what allowed signers signed, else nothing."""
     from patchstack.workflow.ledger.recorded import signed_evidence
     from patchstack.workflow.ledger.signers import find_signers
 

@@ -143,7 +143,7 @@ def build_command(
 def _source(
     directory: Path | None, given: Mapping[str, Any], workspace: Path | None, *, offline: bool
 ) -> tuple[Source, SeriesConfig | None]:
-    """The tree that was asked for: a directory, or what options by their names (`given`) say of a series."""
+    """Return the tree that was asked for: a directory, or what options by their names (`given`) say of a series."""
     from patchstack.workflow.build import source_of
 
     clash = [name for name, value in given.items() if value is not None]

@@ -84,13 +84,13 @@ def show_checks(series: str, rows: Sequence[CheckRow], lines: Sequence[str] | No
 
 
 def code_of(rows: Sequence[CheckRow] | None) -> Exit:
-    """The exit code of checks; 0 for none."""
+    """Return the exit code of checks; 0 for none."""
     from patchstack.verdict import exit_code
 
     return exit_code(row.verdict for row in rows) if rows else Exit.HOLDS
 
 
 def worst(one: Exit, other: Exit) -> Exit:
-    """The exit code of two answers: what does not hold goes before what could not be judged."""
+    """Return the exit code of two answers: what does not hold goes before what could not be judged."""
     codes = {one, other}
     return Exit.DOES_NOT_HOLD if Exit.DOES_NOT_HOLD in codes else max(one, other)

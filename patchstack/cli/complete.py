@@ -21,7 +21,7 @@ Found = list[tuple[str, str]]
 
 
 def complete_series(ctx: typer.Context, incomplete: str) -> Found:
-    """Names of series."""
+    """Return names of series."""
     with suppress(Exception):
         given = _named(ctx)
         return _fitting(((name, "") for name in _section(ctx, "series") if name not in given), incomplete)
@@ -36,12 +36,12 @@ def complete_number(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def complete_series_or_number(ctx: typer.Context, incomplete: str) -> Found:
-    """Names of series, and numbers of patches."""
+    """Return names of series, and numbers of patches."""
     return [*complete_series(ctx, incomplete), *complete_number(ctx, incomplete)]
 
 
 def complete_variant(ctx: typer.Context, incomplete: str) -> Found:
-    """Names of variants: the workspace's own, and those that patchstack ships."""
+    """Return names of variants: the workspace's own, and those that patchstack ships."""
     found: Found = []
     with suppress(Exception):
         from patchstack.builds.inputs.variant import builders_directory
@@ -56,14 +56,14 @@ def complete_variant(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def complete_suite(ctx: typer.Context, incomplete: str) -> Found:
-    """Names of suites."""
+    """Return names of suites."""
     with suppress(Exception):
         return _fitting(((name, "") for name in _section(ctx, "suites")), incomplete)
     return []
 
 
 def complete_gate(ctx: typer.Context, incomplete: str) -> Found:
-    """Names of gates, of the suite named or of all."""
+    """Return names of gates, of the suite named or of all."""
     with suppress(Exception):
         suites = _section(ctx, "suites")
         chosen = ctx.params.get("suite")

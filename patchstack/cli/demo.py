@@ -106,7 +106,7 @@ class Tour:
         self._patchstack("ledger")
 
     def _key(self, engine: str) -> str:
-        """The key of the build that was just made, in short."""
+        """Return the key of the build that was just made, in short."""
         from patchstack.cli.failures import guarded
         from patchstack.cli.main import app
 

@@ -47,7 +47,8 @@ def doctor_command(
 
 
 def _configured() -> str | None:
-    """The engine of the nearest workspace. One that cannot be read is not a reason not to look at the machine."""
+    """Return the engine of the nearest workspace. One that cannot be read is not a reason not to look at the
+    machine."""
     try:
         workspace = nearest_workspace(None)
     except PatchstackError as error:

@@ -63,7 +63,7 @@ def _guarded(command: Callable[[], object]) -> int:
 
 
 def _in_cache(error: OSError) -> bool:
-    """Whether a file or directory of our cache is what failed, or one that the cache would be below."""
+    """Return whether a file or directory of our cache is what failed, or one that the cache would be below."""
     if not isinstance(error.filename, str | bytes):
         return False
     failed, cache = Path(os.fsdecode(error.filename)).absolute(), cache_directory().absolute()
@@ -104,12 +104,12 @@ def complain(text: str) -> None:
 
 
 def without_credentials(text: str) -> str:
-    """The text without user names and passwords in URLs."""
+    """Return the text without user names and passwords in URLs."""
     return re.sub(r"(?<=://)[^/@\s]*@", "", text)
 
 
 def log_directory() -> Path:
-    """Where tracebacks of bugs are kept."""
+    """Return where tracebacks of bugs are kept."""
     import platformdirs
 
     return Path(platformdirs.user_log_dir("patchstack", appauthor=False))

@@ -64,7 +64,7 @@ def _run(kind: Kind[Any], options: Mapping[str, Any]) -> None:
 
 
 def _option(setting: Setting[Any]) -> inspect.Parameter:
-    """A setting as Typer's option."""
+    """Return a setting as Typer's option."""
     info = typer.Option(setting.option_name, metavar=setting.metavar, help=setting.help)
     if setting.must_be_given:
         return _parameter(setting.name, Annotated[setting.form.option, info])

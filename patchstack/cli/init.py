@@ -72,7 +72,7 @@ def _find(
     patches: Path | None,
     name: str | None,
 ) -> tuple[Found, str, str]:
-    """The series, what was counted in it, and the next command."""
+    """Return the series, what was counted in it, and the next command."""
     from patchstack.series.mirror.discover import from_fork, from_patches
 
     if fork is not None:

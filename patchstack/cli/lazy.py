@@ -62,7 +62,7 @@ class _OnDemand(Mapping[str, Any]):
 
 
 def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
-    """A class of groups that have these commands after their own, in this order."""
+    """Return a class of groups that have these commands after their own, in this order."""
 
     class LazyGroup(TyperGroup):
         def __init__(self, *, commands: Any = None, **others: Any) -> None:

@@ -93,7 +93,7 @@ EngineOption = Annotated[
 
 
 def workspace_file(path: Path | None) -> Path:
-    """The workspace file named, or the nearest one. Raises `UsageError` if none exists."""
+    """Return the workspace file named, or the nearest one. Raises `UsageError` if none exists."""
     from patchstack.workspace import FILE_NAME, find_workspace
 
     found = path or find_workspace(Path.cwd())
@@ -107,7 +107,7 @@ def workspace_file(path: Path | None) -> Path:
 
 
 def the_workspace(path: Path | None) -> Workspace:
-    """The workspace named, or the nearest one, with the policy that --policy-from names. Raises `UsageError` if
+    """Return the workspace named, or the nearest one, with the policy that --policy-from names. Raises `UsageError` if
     there is none."""
     return _opened(workspace_file(path))
 
@@ -145,7 +145,7 @@ def work_alone(path: Path | None, doing: str) -> None:
 
 
 def nearest_workspace(path: Path | None) -> Workspace | None:
-    """The workspace named, or the nearest one, or none."""
+    """Return the workspace named, or the nearest one, or none."""
     from patchstack.workspace import find_workspace
 
     found = path or find_workspace(Path.cwd())
@@ -153,7 +153,7 @@ def nearest_workspace(path: Path | None) -> Workspace | None:
 
 
 def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
-    """The engine named on the command line, else in PATCHSTACK_ENGINE, else in the workspace, else Docker's."""
+    """Return the engine named on the command line, else in PATCHSTACK_ENGINE, else in the workspace, else Docker's."""
     from patchstack.engine.choose import open_engine
 
     configured = workspace.engine if workspace is not None else None
@@ -175,7 +175,7 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
 
 
 def one_series(workspace: Workspace, names: Sequence[str]) -> SeriesConfig:
-    """The one series meant. Raises `UsageError` if the workspace has several and none was named."""
+    """Return the one series meant. Raises `UsageError` if the workspace has several and none was named."""
     chosen = workspace.select(names)
     if len(chosen) > 1:
         raise AmbiguousName(
@@ -194,8 +194,8 @@ def chosen_series(
     fork: str | None = None,
     fork_ref: str | None = None,
 ) -> tuple[SeriesConfig, ...]:
-    """The series of the workspace, or the one described by hand. `upstream` alone takes the workspace's place for it.
-    Raises `UsageError` for a mixture of both."""
+    """Return the series of the workspace, or the one described by hand. `upstream` alone takes the workspace's place
+    for it. Raises `UsageError` for a mixture of both."""
     from patchstack.workspace import SeriesConfig
 
     by_hand = {"--pin": pin, "--fork": fork, "--fork-ref": fork_ref}
@@ -234,7 +234,7 @@ def chosen_series(
 
 
 def _with_upstream(config: SeriesConfig, upstream: str) -> SeriesConfig:
-    """The series with another upstream for this once, which is said."""
+    """Return the series with another upstream for this once, which is said."""
     from patchstack.git.remote import shown_url
 
     if upstream != config.upstream:

@@ -150,7 +150,7 @@ def _step(work: SyncWorkspace, order: SyncOrder, *, json: bool) -> None:
 
 
 def open_bench(series: str | None, workspace: Path | None, *, offline: bool) -> SyncWorkspace:
-    """Where a sync of a series does its work."""
+    """Return where a sync of a series does its work."""
     from patchstack.workflow.sync.workspace import SyncWorkspace
 
     found = the_workspace(workspace)
@@ -196,7 +196,7 @@ def show(state: SyncState, *, json: bool) -> None:
 
 
 def _words(command: str | None) -> tuple[str, ...]:
-    """A command as words, as a shell splits it."""
+    """Return a command as words, as a shell splits it."""
     if command is None:
         return ()
     import shlex
@@ -218,7 +218,7 @@ def _abort(work: SyncWorkspace, *, discard: bool) -> None:
 
 
 def _was_accepted(work: SyncWorkspace) -> bool:
-    """Whether the sync was accepted already, and its checks stood in the way."""
+    """Return whether the sync was accepted already, and its checks stood in the way."""
     from patchstack.workflow.sync.checks import interrupted
 
     state = work.state()
@@ -226,7 +226,7 @@ def _was_accepted(work: SyncWorkspace) -> bool:
 
 
 def _suite(work: SyncWorkspace) -> Suite | None:
-    """The suite that the policy names. Raises `UsageError` if none exists of that name, or nothing to build."""
+    """Return the suite that the policy names. Raises `UsageError` if none exists of that name, or nothing to build."""
     if work.config.sync_suite is None:
         return None
     if work.config.variant is None:

@@ -115,7 +115,8 @@ def _check_expectations(expect: str | None, expect_tree: str | None, *, apply_on
 def _checking(
     configs: Sequence[SeriesConfig], checks: bool, record: str | None, why: str | None, policy: str | None
 ) -> bool:
-    """Whether checks are to be run. Raises `UsageError` if there are none, `ConfigError` for what cannot be used."""
+    """Return whether checks are to be run. Raises `UsageError` if there are none, `ConfigError` for what cannot be
+    used."""
     check_recording(configs, record, why, policy)
     if not checks and record is None:
         return False
@@ -126,7 +127,7 @@ def _checking(
 
 
 def _expecting(configs: Sequence[SeriesConfig], expect: str) -> tuple[SeriesConfig, ...]:
-    """The series, compared with this and nothing else. Raises `UsageError` for one that names no fork."""
+    """Return the series, compared with this and nothing else. Raises `UsageError` for one that names no fork."""
     if expect not in ("fork", "lock"):
         raise BadValue(f"--expect {expect} is neither fork nor lock")
     without = [config.name for config in configs if config.fork is None]

@@ -12,8 +12,8 @@ from patchstack.installed import install_hint
 
 
 def open_engine(spec: str, *, root: Path) -> Engine:
-    """The engine that `spec` names: `host`, `docker`, `docker:CONTEXT`, `ssh://USER@HOST[:PORT]`, `unix:///PATH` or
-    `tcp://HOST:PORT`. `root` is our own directory, for the host's volumes. Nothing is connected to yet.
+    """Return the engine that `spec` names: `host`, `docker`, `docker:CONTEXT`, `ssh://USER@HOST[:PORT]`, `unix:///PATH`
+    or `tcp://HOST:PORT`. `root` is our own directory, for the host's volumes. Nothing is connected to yet.
 
     Raises `UsageError` for any other spec and for an unknown docker context, `MissingError` if the docker package is
     not installed.

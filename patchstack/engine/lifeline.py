@@ -105,7 +105,7 @@ class Trailer:
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """The output that can be given out by now: all but what may be (the beginning of) the trailer."""
+        """Return the output that can be given out by now: all but what may be (the beginning of) the trailer."""
         data = self._held + data
         cut = data.rfind(self._marker)
         if cut < 0 or len(data) - cut > self._longest:

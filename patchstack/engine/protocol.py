@@ -161,16 +161,16 @@ class Engine(Protocol):
     answer. An engine is used from one thread."""
 
     def about(self) -> About:
-        """The engine as it answers now."""
+        """Return the engine as it answers now."""
         ...
 
     def image(self, reference: str, *, platform: str) -> Image | None:
-        """The image of that name, for that platform; None on an engine that has no images (the host). Raises
+        """Return the image of that name, for that platform; None on an engine that has no images (the host). Raises
         `ImageMissing` if it does not exist, `PlatformUnsupported` if it is another platform's."""
         ...
 
     def place(self, volume: Volume) -> str:
-        """The path at which a job of this engine sees the volume."""
+        """Return the path at which a job of this engine sees the volume."""
         ...
 
     def put(self, volume: str, archive: Iterable[bytes], *, image: str | None = None) -> None:
@@ -179,8 +179,8 @@ class Engine(Protocol):
         ...
 
     def get(self, volume: str, path: str, *, image: str | None = None) -> Iterator[bytes]:
-        """A file or directory of a volume as a tar stream, its last component included in the names (as `docker cp`
-        gives it). Raises `MissingError` if it does not exist."""
+        """Return a file or directory of a volume as a tar stream, its last component included in the names (as `docker
+        cp` gives it). Raises `MissingError` if it does not exist."""
         ...
 
     def run(self, job: Job, output: Output) -> Outcome:
@@ -190,11 +190,11 @@ class Engine(Protocol):
         ...
 
     def shell(self, job: Job) -> tuple[str, ...]:
-        """The command line by which a person gets a shell in the very place where the job runs."""
+        """Return the command line by which a person gets a shell in the very place where the job runs."""
         ...
 
     def volumes(self) -> tuple[str, ...]:
-        """The names of the volumes that patchstack made here."""
+        """Return the names of the volumes that patchstack made here."""
         ...
 
     def remove(self, volume: str) -> None:

@@ -81,7 +81,7 @@ class Decision:
         return hashlib.sha256(self.content).hexdigest()[:40]
 
     def says(self, words: Iterable[str]) -> bool:
-        """Whether every word occurs in subjects, reason, tags, files or symbols, in any case."""
+        """Return whether every word occurs in subjects, reason, tags, files or symbols, in any case."""
         texts = [self.why, *self.tags, self.series, str(self.outcome)]
         for one in self.candidates:
             texts += [one.subject, one.commit, *one.files, *one.symbols]
@@ -103,8 +103,8 @@ class Ledger:
         return path
 
     def read(self) -> tuple[Decision, ...]:
-        """Every decision, the newest first. Raises `ConfigError` with all files that are damaged, or are not what their
-        names say."""
+        """Return every decision, the newest first. Raises `ConfigError` with all files that are damaged, or are not
+        what their names say."""
         found, problems = self.look()
         if problems:
             raise LedgerUntrusted(
@@ -113,7 +113,8 @@ class Ledger:
         return found
 
     def look(self) -> tuple[tuple[Decision, ...], tuple[str, ...]]:
-        """Every decision that is what its name says, the newest first; and what is wrong with the other files."""
+        """Return every decision that is what its name says, the newest first; and what is wrong with the other
+        files."""
         found, problems = [], []
         for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
             match = _NAME.match(path.name)
@@ -131,7 +132,7 @@ class Ledger:
         return tuple(sorted(found, key=lambda one: (one.made, one.id), reverse=True)), tuple(problems)
 
     def named(self, start: str) -> Decision:
-        """The decision whose id starts so. Raises `MissingError` for none, `UsageError` for several."""
+        """Return the decision whose id starts so. Raises `MissingError` for none, `UsageError` for several."""
         found = [one for one in self.read() if one.id.startswith(start)]
         if not found:
             raise NoSuchDecision(f"the ledger has no decision {start}", hint="patchstack ledger lists them")
@@ -141,7 +142,7 @@ class Ledger:
 
 
 def counting(decisions: Iterable[Decision]) -> dict[str, Decision]:
-    """Which decision counts for each commit: the newest that no other of the commit supersedes.
+    """Return which decision counts for each commit: the newest that no other of the commit supersedes.
 
     A decision supersedes only one that is older and on the same commits: what an older one says of its successors, or a
     decision on other commits says, changes nothing.
@@ -158,7 +159,7 @@ def counting(decisions: Iterable[Decision]) -> dict[str, Decision]:
 
 
 def named_records(decisions: Iterable[Decision]) -> dict[str, NamedRecord]:
-    """The records that decisions of format 2 name, by key; one that several name is the newest decision's."""
+    """Return the records that decisions of format 2 name, by key; one that several name is the newest decision's."""
     found: dict[str, NamedRecord] = {}
     for decision in sorted(decisions, key=lambda one: (one.made, one.id)):
         records = decision.evidence.get("records", {}) if decision.format > 1 else {}

@@ -41,7 +41,7 @@ def symbols_of(diff: str) -> tuple[str, ...]:
 
 
 def resembling(candidate: Candidate, decisions: Iterable[Decision]) -> tuple[Likeness, ...]:
-    """The decisions that a candidate is alike to, the likest first.
+    """Return the decisions that a candidate is alike to, the likest first.
 
     The share is 1 for the same patch-id, else the weighted Jaccard index of symbols (0.6), files (0.25) and words of
     the subject (0.15).

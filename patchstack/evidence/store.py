@@ -39,7 +39,7 @@ class Record:
     blobs: Mapping[str, bytes]
 
     def follows(self) -> bool:
-        """Whether the key follows from the ingredients."""
+        """Return whether the key follows from the ingredients."""
         return key_of(self.ingredients) == self.key
 
 
@@ -139,7 +139,7 @@ class Evidence:
 
 
 def _encoded(record: Record, outputs: Outputs) -> bytes:
-    """The file of a record, whose outputs are kept first."""
+    """Return the file of a record, whose outputs are kept first."""
     document = {
         "schema": SCHEMA,
         "key": record.key,

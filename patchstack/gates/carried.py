@@ -88,7 +88,7 @@ def carried_name(content: bytes) -> str:
 
 
 def _named_file(root: Path, text: str) -> bytes | None:
-    """The content of a file below the workspace's directory; None for a text that names none."""
+    """Return the content of a file below the workspace's directory; None for a text that names none."""
     if not text or len(text) > 255 or "\n" in text or "\0" in text or not _inside(text):
         return None
     path = root / text

@@ -50,7 +50,7 @@ class Kind(Generic[S]):
         return f"{self.name}/{self.version}"
 
     def read(self, node: Node, models: Models) -> S:
-        """The settings of a suite's entry. Complaints go to the node."""
+        """Return the settings of a suite's entry. Complaints go to the node."""
         made = self.make(read_values(node, self.settings, models))
         node.finish()
         return made

@@ -48,7 +48,7 @@ class Suite:
     allow: tuple[str, ...] = ()
 
     def only(self, names: Sequence[str]) -> Suite:
-        """The suite with the gates of those names alone. Raises `UsageError` for one it does not have."""
+        """Return the suite with the gates of those names alone. Raises `UsageError` for one it does not have."""
         known = [gate.name for gate in self.gates]
         if unknown := [name for name in names if name not in known]:
             near = difflib.get_close_matches(unknown[0], known, 1)
@@ -59,7 +59,7 @@ class Suite:
 
 
 def read_suites(workspace: Workspace) -> tuple[Suite, ...]:
-    """The suites of a workspace. Raises `ConfigError` with every complaint, each with its line."""
+    """Return the suites of a workspace. Raises `ConfigError` with every complaint, each with its line."""
     problems: list[str] = []
     models = read_models(workspace, problems)
     node = workspace.suites.complaining_to(problems) if workspace.suites is not None else None
@@ -70,7 +70,7 @@ def read_suites(workspace: Workspace) -> tuple[Suite, ...]:
 
 
 def find_suite(suites: Sequence[Suite], name: str | None, path: Path) -> Suite:
-    """The suite of that name, or the only one. Raises `UsageError`."""
+    """Return the suite of that name, or the only one. Raises `UsageError`."""
     names = [suite.name for suite in suites]
     if not suites:
         raise UnknownName(f"{path} has no suites", hint=NO_SUITES)

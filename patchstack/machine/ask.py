@@ -119,7 +119,7 @@ def through(
 
 @task("reaching the machine")
 def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | None = None, gpus: bool = True) -> Reach:
-    """How to ask the machine of an engine: directly where it is this one, with ssh where the engine is,
+    """Return how to ask the machine of an engine: directly where it is this one, with ssh where the engine is,
     else from inside a container. `open_another` opens the same engine once more.
 
     Raises `UsageError` if it takes a container and no image is named.
@@ -179,7 +179,7 @@ def ask_parts(ask: Ask, script: str, *args: str) -> dict[str, Reply]:
 
 
 def read_parts(text: str, nonce: str) -> dict[str, Reply]:
-    """The parts of what such a script printed; one without its end is none."""
+    """Return the parts of what such a script printed; one without its end is none."""
     found: dict[str, Reply] = {}
     for piece in text.split(f"\n{nonce} begin ")[1:]:
         name, _, rest = piece.partition("\n")

@@ -79,8 +79,8 @@ class Hardware:
         return conclusions(self.kind, frozenset(gpu.capability for gpu in self.gpus if gpu.capability is not None))
 
     def identity(self) -> str:
-        """One line that is the same where results are comparable, for the keys of observations: platform, processor,
-        driver, GPUs with capability and MIG instances. A GPU that cannot be read is said to be so."""
+        """Return one line that is the same where results are comparable, for the keys of observations: platform,
+        processor, driver, GPUs with capability and MIG instances. A GPU that cannot be read is said to be so."""
         if self.gpu_problem:
             gpus = ["gpu unreadable"]
         elif not self.gpus:
@@ -92,12 +92,12 @@ class Hardware:
 
 
 def hardware(ask: Ask) -> Hardware:
-    """The hardware of the machine asked. Raises `MissingError` if it does not answer."""
+    """Return the hardware of the machine asked. Raises `MissingError` if it does not answer."""
     return read_hardware(probe(ask))
 
 
 def read_hardware(parts: Parts) -> Hardware:
-    """The hardware in the probe's parts."""
+    """Return the hardware in the probe's parts."""
     system, _, rest = _line(parts, "kernel").partition(" ")
     release, _, machine = rest.partition(" ")
     gpus, problem = read_gpus(parts)
@@ -118,8 +118,8 @@ def read_hardware(parts: Parts) -> Hardware:
 
 
 def read_gpus(parts: Parts) -> tuple[tuple[Gpu, ...], str]:
-    """The GPUs, and why nothing is known of them though there may be some: a driver that exists and does not answer
-    is not the absence of a GPU."""
+    """Return the GPUs, and why nothing is known of them though there may be some: a driver that exists and does not
+    answer is not the absence of a GPU."""
     smi = parts.get("smi")
     if smi is None or not smi.ok:
         module = parts.get("driver")
@@ -159,7 +159,7 @@ def read_gpus(parts: Parts) -> tuple[tuple[Gpu, ...], str]:
 
 
 def _instances(listed: Reply | None) -> Mapping[int, tuple[str, ...]]:
-    """The MIG profiles below each GPU of `nvidia-smi -L`."""
+    """Return the MIG profiles below each GPU of `nvidia-smi -L`."""
     found: dict[int, tuple[str, ...]] = {}
     current = -1
     for line in listed.text.splitlines() if listed is not None else ():
@@ -171,7 +171,7 @@ def _instances(listed: Reply | None) -> Mapping[int, tuple[str, ...]]:
 
 
 def _complaint(said: Reply | None) -> str:
-    """Why nvidia-smi gave no rows, in words, and what to do. Its exit codes: nvidia-smi(1), RETURN VALUE."""
+    """Return why nvidia-smi gave no rows, in words, and what to do. Its exit codes: nvidia-smi(1), RETURN VALUE."""
     if said is None:
         return "nvidia-smi was not asked"
     words = " ".join(said.text.split())[:300]
@@ -204,6 +204,6 @@ def _named(gpu: Gpu) -> str:
 
 
 def _line(parts: Parts, name: str) -> str:
-    """The one line of a part; empty if the part does not exist or failed."""
+    """Return the one line of a part; empty if the part does not exist or failed."""
     said = parts.get(name)
     return " ".join(said.text.split()) if said is not None and said.ok else ""

@@ -114,8 +114,8 @@ def probe(ask: Ask, *, state: bool = False) -> Parts:
 
 
 def rows(said: Reply | None, fields: int) -> list[list[str]] | None:
-    """The rows of a query of that many fields and one more, which may hold commas; None where nvidia-smi did not answer
-    with rows. `[N/A]`, `[Not Supported]` and their like are left as they are; see `number`."""
+    """Return the rows of a query of that many fields and one more, which may hold commas; None where nvidia-smi did not
+    answer with rows. `[N/A]`, `[Not Supported]` and their like are left as they are; see `number`."""
     if said is None or not said.ok:
         return None
     found = []
@@ -130,7 +130,8 @@ def rows(said: Reply | None, fields: int) -> list[list[str]] | None:
 
 
 def number(field: str) -> float | None:
-    """A number that nvidia-smi printed, with or without its unit; None for `[N/A]`, `[Not Supported]`, `ERR!`."""
+    """Return a number that nvidia-smi printed, with or without its unit; None for `[N/A]`, `[Not Supported]`,
+    `ERR!`."""
     try:
         return float(field.split()[0])
     except (ValueError, IndexError):

@@ -62,11 +62,11 @@ class Form(Protocol[T_co]):
         ...
 
     def read(self, node: Node, name: str, models: Models) -> T_co | None:
-        """The value of a suite's entry, which has the key. Complains to the node; None after that."""
+        """Return the value of a suite's entry, which has the key. Complains to the node; None after that."""
         ...
 
     def convert(self, given: Any, name: str, models: Models) -> T_co:
-        """The value of an option. Raises `Refused`, or an error of the family with words of its own."""
+        """Return the value of an option. Raises `Refused`, or an error of the family with words of its own."""
         ...
 
 
@@ -133,7 +133,7 @@ class Values:
         return cast(T, self._found.get(setting.name, setting.default))
 
     def chosen(self, setting: Setting[Any]) -> bool:
-        """Whether the user wrote it: in a suite, or as an option of another value than its default."""
+        """Return whether the user wrote it: in a suite, or as an option of another value than its default."""
         return setting.name in self._chosen
 
     def complain(self, name: str, text: str) -> None:
@@ -158,8 +158,8 @@ class Values:
 
 
 def read_values(node: Node, settings: Sequence[Setting[Any]], models: Models) -> Values:
-    """The values of an entry of a suite, or of a mapping in it; complaints go to the node. Settings that exist on the
-    command line alone have their defaults."""
+    """Return the values of an entry of a suite, or of a mapping in it; complaints go to the node. Settings that exist
+    on the command line alone have their defaults."""
     found: dict[str, object] = {}
     chosen: set[str] = set()
     complained: set[str] = set()
@@ -187,8 +187,8 @@ def read_values(node: Node, settings: Sequence[Setting[Any]], models: Models) ->
 def values_of_options(
     settings: Sequence[Setting[Any]], options: Mapping[str, Any]
 ) -> tuple[Values, Callable[[], None]]:
-    """The values of options, by the names of their settings; and what raises `UsageError` with every complaint, to be
-    called when all have been made. Raises what a form's `convert` raises."""
+    """Return the values of options, by the names of their settings; and what raises `UsageError` with every complaint,
+    to be called when all have been made. Raises what a form's `convert` raises."""
     flags = {setting.name: setting.option_name for setting in settings if setting.on_command_line}
     problems: list[str] = []
     found: dict[str, object] = {}
@@ -274,7 +274,7 @@ class Number:
 
 
 def positive(most: float) -> Number:
-    """A number above zero."""
+    """Return a number above zero."""
     return Number(
         written=f"a number above 0, up to {most:g}",
         holds=lambda value: 0 < value <= most,

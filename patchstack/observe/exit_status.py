@@ -76,19 +76,19 @@ def refused_arguments(seen: Observation) -> str | None:
 
 
 def complaint_of(run: Observed) -> str:
-    """Why none of the tries of a run could be judged: of their complaints the last one that names a cause."""
+    """Return why none of the tries of a run could be judged: of their complaints the last one that names a cause."""
     told = [attempt.complaint for attempt in run.attempts if attempt.complaint is not None]
     return next((one for one in reversed(told) if not one.endswith(_SILENT)), run.complaint)
 
 
 def crashed(code: int) -> bool:
-    """Whether an exit code is that of a crash: a signal that a program raises by its own doing."""
+    """Return whether an exit code is that of a crash: a signal that a program raises by its own doing."""
     return code - 128 in _CRASHES
 
 
 def cause_of_crash(seen: Observation) -> str:
-    """The line that tells most of a crash: the assertion, else the first frame, else the last words. A backtrace may be
-    on stdout."""
+    """Return the line that tells most of a crash: the assertion, else the first frame, else the last words. A backtrace
+    may be on stdout."""
     lines = [*_lines(seen.stderr), *_lines(seen.stdout)]
     return next((line for pattern in _CAUSES if (line := _first(lines, pattern))), None) or _last(lines)
 

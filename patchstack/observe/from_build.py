@@ -32,12 +32,12 @@ def chosen_build(store: Store, key: str) -> Stored:
 
 
 def engine_of(stored: Stored) -> str:
-    """The engine a build was made on, as `--engine` names it."""
+    """Return the engine a build was made on, as `--engine` names it."""
     return stored.record.engine.spec
 
 
 def programs_of(stored: Stored, *, isolated: bool, image: str | None = None) -> Programs:
-    """The programs of a build, for an engine that runs containers or does not."""
+    """Return the programs of a build, for an engine that runs containers or does not."""
     record = stored.record
     toolkit = record.options.toolkit.value if record.arch and record.options.toolkit else None
     built_in = record.options.image.digest if record.options.image else None
@@ -59,13 +59,13 @@ def programs_of(stored: Stored, *, isolated: bool, image: str | None = None) -> 
 
 
 def read_build(node: Node, key: str, *, required: bool = False) -> str | None:
-    """A build as a suite names it: a key as it is, a directory taken from that of the workspace file."""
+    """Return a build as a suite names it: a key as it is, a directory taken from that of the workspace file."""
     text = node.text(key, required=required)
     return text if text is None or _KEY.match(text) else located(text, node.path.parent)
 
 
 def shown(build: str | Programs) -> str:
-    """A build as it is named in words."""
+    """Return a build as it is named in words."""
     if isinstance(build, Programs):
         return build.name or str(build.directory)
     return build[:12] if _KEY.match(build) else build

@@ -73,7 +73,7 @@ class Programs:
 
 
 def uses_gpu(directory: Path) -> bool:
-    """Whether a directory of programs has GPU code in it: in any program or library, as a section of its own."""
+    """Return whether a directory of programs has GPU code in it: in any program or library, as a section of its own."""
     for path in directory.iterdir() if directory.is_dir() else ():
         if path.is_file() and not path.is_symlink():
             try:
@@ -101,7 +101,7 @@ class Paths:
         return f"{self.run}/work"
 
     def resolve(self, text: str, invocation: Invocation) -> str:
-        """An argument with paths for its placeholders. Raises `UsageError` for one that stands for nothing."""
+        """Return an argument with paths for its placeholders. Raises `UsageError` for one that stands for nothing."""
 
         def path(match: re.Match[str]) -> str:
             kind, name = match.group(1), match.group(2) or ""
@@ -119,7 +119,7 @@ class Paths:
 
 
 def volumes() -> tuple[Volume, Volume]:
-    """The volume of a runner, and the one of kept files."""
+    """Return the volume of a runner, and the one of kept files."""
     return (
         Volume(name=volume_name("patchstack-gate"), target=_WORK),
         Volume(name="patchstack-kept", target=_KEPT),
@@ -132,7 +132,7 @@ def remove_leftovers(engine: Engine) -> None:
 
 
 def mounted(models: tuple[Model, ...], *, isolated: bool) -> tuple[dict[str, str], tuple[EnginePath, ...]]:
-    """Where a job sees models: on the host where they are; in a container below `/models`, read-only."""
+    """Return where a job sees models: on the host where they are; in a container below `/models`, read-only."""
     places, mounts = {}, []
     for index, model in enumerate(models):
         path = str(Path(model.path).expanduser())

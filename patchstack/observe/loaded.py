@@ -44,7 +44,8 @@ class LoadedFiles:
         return {name: self.digest(name) for name in sorted(self._names)}
 
     def borrowable(self, program: str, others: Iterable[str]) -> bool:
-        """Whether a program can run with libraries of those names: it needs some of this build's, and all exist."""
+        """Return whether a program can run with libraries of those names: it needs some of this build's, and all
+        exist."""
         elf = self._read().get(program)
         needed = [one for one in elf.needed if one in self._names] if elf is not None else []
         return bool(needed) and set(needed) <= set(others)

@@ -41,7 +41,7 @@ class Observer(Protocol):
         ...
 
     def within(self, context: RunContext) -> Self:
-        """The same programs, observed in another context."""
+        """Return the same programs, observed in another context."""
         ...
 
     def beside(self, build: str | Programs) -> OtherBuild:
@@ -75,19 +75,19 @@ class Observer(Protocol):
         ...
 
     def has(self, kept: str) -> bool:
-        """Whether a kept file exists."""
+        """Return whether a kept file exists."""
         ...
 
     def size_of(self, kept: str) -> int | None:
-        """The size of a kept file in bytes; None if it does not exist."""
+        """Return the size of a kept file in bytes; None if it does not exist."""
         ...
 
     def digest_of(self, model: Model) -> str:
-        """The sha256 of a model's content, remembered while its size and time stay."""
+        """Return the sha256 of a model's content, remembered while its size and time stay."""
         ...
 
     def programs(self) -> frozenset[str]:
-        """The names below `bin/`."""
+        """Return the names below `bin/`."""
         ...
 
 

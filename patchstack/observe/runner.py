@@ -146,7 +146,7 @@ class Runner:
         return self.size_of(kept) is not None
 
     def size_of(self, kept: str) -> int | None:
-        """The size of a kept file in bytes; None if it does not exist."""
+        """Return the size of a kept file in bytes; None if it does not exist."""
         return self._station.size_of(kept)
 
     def digest_of(self, model: Model) -> str:
@@ -251,7 +251,7 @@ class Runner:
 
 
 def _digests(invocation: Invocation) -> dict[str, str]:
-    """The digests of all files that a run is given, by their names; those of a program beside it are told apart. One
+    """Return the digests of all files that a run is given, by their names; those of a program beside it are told apart. One
     that only asks requests is left out: the requests say all that it asks."""
     files = dict(invocation.inputs)
     if invocation.beside is not None and not invocation.requests:
@@ -261,7 +261,7 @@ def _digests(invocation: Invocation) -> dict[str, str]:
 
 
 def _incomplete(seen: Observation, invocation: Invocation) -> str | None:
-    """Why a run cannot be judged, whatever was run."""
+    """Return why a run cannot be judged, whatever was run."""
     if seen.ending is Ending.TIMED_OUT:
         return f"it took over {invocation.seconds:g} s and was ended"
     if seen.ending is Ending.OUT_OF_MEMORY:

@@ -10,17 +10,18 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def lines_of(stream: bytes) -> list[str]:
-    """The lines of a stream, without colours; a last one that was not ended is left out: it may be half of one."""
+    """Return the lines of a stream, without colours; a last one that was not ended is left out: it may be half of
+    one."""
     return [line.rstrip("\r") for line in _plain(stream).split("\n")[:-1]]
 
 
 def all_lines_of(*streams: bytes) -> list[str]:
-    """Every line of some streams, without colours (`test-backend-ops` colours even what it writes to a file)."""
+    """Return every line of some streams, without colours (`test-backend-ops` colours even what it writes to a file)."""
     return [line for stream in streams for line in _plain(stream).splitlines()]
 
 
 def sentinel_missing(stream: bytes, pattern: str) -> str | None:
-    """Why a run cannot be trusted to have printed everything; None if the sentinel exists."""
+    """Return why a run cannot be trusted to have printed everything; None if the sentinel exists."""
     search = re.compile(pattern).search
     if any(search(line) for line in reversed(lines_of(stream))):
         return None

@@ -19,8 +19,8 @@ _PATH = re.compile(r"\{(?:model|input|kept|work)(?::[^{}]*)?\}")
 
 
 def environment(node: Node, key: str = "env") -> Environment:
-    """A mapping of names to texts or whole numbers. `true`, `1.0` and `0x10` are complained about: what a program gets
-    is text, and YAML keeps no text of them."""
+    """Return a mapping of names to texts or whole numbers. `true`, `1.0` and `0x10` are complained about: what a
+    program gets is text, and YAML keeps no text of them."""
     child = node.mapping(key)
     found = {}
     for name in child.node if child is not None else ():
@@ -35,7 +35,7 @@ def environment(node: Node, key: str = "env") -> Environment:
 
 
 def variable_problem(name: str) -> str | None:
-    """Why a variable cannot be set for a gate; None if it can."""
+    """Return why a variable cannot be set for a gate; None if it can."""
     if not _NAME.match(name):
         return f"{name!r} is no name of a variable"
     if name in _OURS or name.startswith("LD_"):
@@ -44,12 +44,12 @@ def variable_problem(name: str) -> str | None:
 
 
 def merged(*parts: Environment) -> dict[str, str]:
-    """One environment of several, later ones over earlier ones."""
+    """Return one environment of several, later ones over earlier ones."""
     return {name: value for part in parts for name, value in part}
 
 
 def bounded(node: Node, key: str, *, default: int, least: int, most: int) -> int:
-    """A whole number within bounds."""
+    """Return a whole number within bounds."""
     if _zero(node.node.get(key)):
         node.used.append(key)
         value = 0
@@ -62,12 +62,12 @@ def bounded(node: Node, key: str, *, default: int, least: int, most: int) -> int
 
 
 def _zero(value: object) -> bool:
-    """Whether a value was written as `0`: ruamel gives that as a number with a width, like `007`."""
+    """Return whether a value was written as `0`: ruamel gives that as a number with a width, like `007`."""
     return isinstance(value, int) and type(value) is not bool and value == 0 and getattr(value, "_width", 0) == 1
 
 
 def pattern(node: Node, key: str, *, default: str | None = None, required: bool = False) -> str | None:
-    """A regular expression, as Python has them."""
+    """Return a regular expression, as Python has them."""
     text = node.text(key, required=required)
     if text is not None and (problem := pattern_problem(text)):
         node.complain(key, problem)
@@ -76,7 +76,7 @@ def pattern(node: Node, key: str, *, default: str | None = None, required: bool 
 
 
 def patterns(node: Node, key: str) -> tuple[str, ...]:
-    """A list of regular expressions, or one of them."""
+    """Return a list of regular expressions, or one of them."""
     if isinstance(node.node.get(key), list):
         texts = node.texts(key) or ()
     else:
@@ -88,7 +88,7 @@ def patterns(node: Node, key: str) -> tuple[str, ...]:
 
 
 def pattern_problem(text: str) -> str | None:
-    """Why a text cannot be used as a regular expression that must be found; None if it can."""
+    """Return why a text cannot be used as a regular expression that must be found; None if it can."""
     try:
         found = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
@@ -97,7 +97,7 @@ def pattern_problem(text: str) -> str | None:
 
 
 def model(node: Node, models: Mapping[str, Model], key: str = "model") -> Model:
-    """One of the workspace's models, by name."""
+    """Return one of the workspace's models, by name."""
     name = node.text(key, required=True)
     if name is None:
         return Model(name="", path="")
@@ -108,7 +108,7 @@ def model(node: Node, models: Mapping[str, Model], key: str = "model") -> Model:
 
 
 def unknown_model(name: str, models: Iterable[str]) -> str:
-    """The complaint about a model that is none."""
+    """Return the complaint about a model that is none."""
     known = list(models)
     near = difflib.get_close_matches(name, known, 1)
     return f"there is no model {name!r}" + (
@@ -117,7 +117,7 @@ def unknown_model(name: str, models: Iterable[str]) -> str:
 
 
 def arguments(node: Node, models: Mapping[str, Model], key: str = "args") -> tuple[tuple[str, ...], tuple[Model, ...]]:
-    """A list of arguments, and the models that they name as `{model:NAME}`."""
+    """Return a list of arguments, and the models that they name as `{model:NAME}`."""
     args = node.texts(key) or ()
     named = models_named(args)
     for name in named:
@@ -127,11 +127,11 @@ def arguments(node: Node, models: Mapping[str, Model], key: str = "args") -> tup
 
 
 def models_named(args: Iterable[str]) -> tuple[str, ...]:
-    """The models that arguments name as `{model:NAME}`, each once."""
+    """Return the models that arguments name as `{model:NAME}`, each once."""
     return tuple(dict.fromkeys(name for text in args for name in _MODEL.findall(text)))
 
 
 def placeholder_problem(text: str) -> str | None:
-    """Why a text cannot be an argument as it is: what looks like a path's placeholder would become a path."""
+    """Return why a text cannot be an argument as it is: what looks like a path's placeholder would become a path."""
     found = _PATH.search(text)
     return f"{found.group(0)} would be replaced with a path" if found else None

@@ -74,7 +74,7 @@ class Station:
             self.engine.remove(self.volume.name)
 
     def size_of(self, kept: str) -> int | None:
-        """The size of a kept file in bytes; None if it does not exist."""
+        """Return the size of a kept file in bytes; None if it does not exist."""
         # Not the head of a stream from the engine: one that is not read to its end keeps the engine busy.
         said = bytearray()
         job = Job(

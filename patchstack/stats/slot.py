@@ -55,7 +55,7 @@ def _predictions(
     by_coin: dict[int, list[float]],
     middles: dict[int, list[float]],
 ) -> list[tuple[float, float]]:
-    """The effect and what running second does, as each prediction has them before the pair of that index."""
+    """Return the effect and what running second does, as each prediction has them before the pair of that index."""
     middle = _median(everything)
     found = [(middle, 0.0)]
     if by_coin[1] and by_coin[-1]:

@@ -128,7 +128,8 @@ class ServerTokens:
     def _with_images(
         self, record: Record, text: str, names: Sequence[str], size: int = 0
     ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-        """The tokens of a prompt with images, and the spans of those. The server puts a marker for each image."""
+        """Return the tokens of a prompt with images, and the spans of those. The server puts a marker for each
+        image."""
         if not names:
             return self._tokens(text), ()
         pieces = text.split(self._media_marker(record))
@@ -184,7 +185,8 @@ class ServerTokens:
         return _integers(self._post("/tokenize", {"content": text, "add_special": special, "parse_special": True}))
 
     def _user_start(self) -> tuple[int, ...]:
-        """The tokens that begin a user message, found as `detect_user_start_marker` of the pin's chat analyzer does."""
+        """Return the tokens that begin a user message, found as `detect_user_start_marker` of the pin's chat analyzer
+        does."""
         marker = "patchstack asks where this is"
         try:
             text = self._rendered({"messages": [{"role": "user", "content": marker}]})
@@ -237,7 +239,7 @@ def _integers(answer: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _pieces(data: bytes) -> list[int]:
-    """A number for each four bytes."""
+    """Return a number for each four bytes."""
     return [int.from_bytes(data[at : at + BYTES_A_TOKEN], "big") for at in range(0, len(data), BYTES_A_TOKEN)]
 
 
@@ -368,7 +370,7 @@ def _steps(
 
 
 def _action(before: AgentStep | None, record: Record) -> float | None:
-    """The agent's own time: from the end of the answer before to this request."""
+    """Return the agent's own time: from the end of the answer before to this request."""
     if before is None or before.record.ended is None or record.started is None:
         return None
     return max(0.0, record.started - before.record.ended)
@@ -429,7 +431,7 @@ def _longest(requests: Sequence[Request]) -> int:
 
 
 def _images_last(layout: Layout, options: ServerOptions, steps: Sequence[AgentStep], tokens: Tokens, kept: int) -> Way:
-    """The same agent, with the last images of a conversation as a user message of their own at the end of each
+    """Return the same agent, with the last images of a conversation as a user message of their own at the end of each
     prompt."""
     seen: dict[int, dict[str, Any]] = {}
     requests = []

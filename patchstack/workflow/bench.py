@@ -322,7 +322,7 @@ def _side(programs: Programs, env: Mapping[str, str]) -> PlanSide:
 
 
 def _knows(programs: Programs, name: str) -> bool:
-    """Whether the name of a variable is in any file of the programs."""
+    """Return whether the name of a variable is in any file of the programs."""
     wanted = name.encode()
     return any(wanted in (programs.directory / one).read_bytes() for one in programs.names())
 
@@ -336,7 +336,7 @@ def _machine(where: Where, programs: Programs) -> str:
 
 
 def _with_digests(workload: Workload, where: Where, programs: Programs) -> Workload:
-    """The workload with the digests of its models, so that they stay what they are."""
+    """Return the workload with the digests of its models, so that they stay what they are."""
     runner = Runner(
         where.connection.engine,
         programs,

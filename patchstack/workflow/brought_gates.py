@@ -104,7 +104,7 @@ def _read(workspace: Workspace, named: str) -> BroughtGate:
 
 
 def _entry(path: Path, named: str) -> dict[str, Any] | str:
-    """The gate's entry in a workspace file of which nothing else is believed; or what is wrong, in words."""
+    """Return the gate's entry in a workspace file of which nothing else is believed; or what is wrong, in words."""
     document = read_yaml(path, comments=False)
     suites = document.get("suites") if isinstance(document, Mapping) else None
     suite, _, name = named.rpartition("/")
@@ -142,7 +142,7 @@ def _copied(root: Path, text: str, place: Path) -> str:
 
 
 def _parsed(workspace: Workspace, entry: dict[str, Any], file: Path) -> Gate:
-    """The gate of an entry, with the models of the policy; its files lie beside `file`. Raises `ConfigError`."""
+    """Return the gate of an entry, with the models of the policy; its files lie beside `file`. Raises `ConfigError`."""
     file.write_text(json.dumps({"suites": {"brought": {"gates": [entry]}}}, default=str), encoding="utf-8")
     top = Node(read_yaml(file), file, "", [])
     ((gate,),) = (
@@ -155,7 +155,8 @@ def _parsed(workspace: Workspace, entry: dict[str, Any], file: Path) -> Gate:
 
 
 def _texts(value: Any) -> set[str]:
-    """Every text of an entry. Raises `ValueError` for one without end: YAML's aliases can name what holds them."""
+    """Return every text of an entry. Raises `ValueError` for one without end: YAML's aliases can name what holds
+    them."""
     found: set[str] = set()
     pending, seen = [value], 0
     while pending:

@@ -34,7 +34,7 @@ class BuildOrder:
     offline: bool = False
 
     def inputs(self, tell: Callable[[str], None]) -> Inputs:
-        """All that the build is made from. Raises `UsageError`, `ImageMissing`, `MissingError`."""
+        """Return all that the build is made from. Raises `UsageError`, `ImageMissing`, `MissingError`."""
         return prepare(
             self.request,
             self.source,
@@ -51,7 +51,7 @@ class BuildOrder:
 def source_of(
     directory: Path | None, configs: Sequence[SeriesConfig], cache: Cache, at: str | None
 ) -> tuple[Source, SeriesConfig | None]:
-    """The tree to build: a directory as it is, or a series up to a patch. Raises `UsageError` for several
+    """Return the tree to build: a directory as it is, or a series up to a patch. Raises `UsageError` for several
     series."""
     if directory is not None:
         return directory_source(directory), None

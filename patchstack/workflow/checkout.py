@@ -72,7 +72,7 @@ def check_out_series(
 def _sources(
     config: SeriesConfig, cache: Cache, series: Series, clone: Path | None, tell: Callable[[str], None]
 ) -> Sources:
-    """The pin from the clone that the user names, if it has it; else from upstream."""
+    """Return the pin from the clone that the user names, if it has it; else from upstream."""
     if clone is not None and is_url(config.upstream):
         with contextlib.suppress(MissingError, NotARepository):
             sources = open_sources(cache, upstream=str(clone), pin=config.pin, series=series)
@@ -82,6 +82,6 @@ def _sources(
 
 
 def _branch(config: SeriesConfig) -> str:
-    """A branch's name for a series whose lock does not tell it: the configured one, or the series' own."""
+    """Return a branch's name for a series whose lock does not tell it: the configured one, or the series' own."""
     ref = (config.fork_ref or "").removeprefix("refs/heads/")
     return ref if ref and ref != "HEAD" and not FULL_ID.match(ref) else config.name

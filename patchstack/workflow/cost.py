@@ -85,7 +85,7 @@ def open_subject(path: Path, command: Sequence[str] = (), imatrix: Path | None =
 
 
 def _draft(options: ServerOptions) -> Draft:
-    """The draft model that a command line names."""
+    """Return the draft model that a command line names."""
     model = read_model(Path(options.draft_model))
     layout, own = read_layout(model), draft_options(options)
     return Draft(

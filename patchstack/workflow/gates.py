@@ -77,7 +77,7 @@ class ProgramsMeant:
     note: str = ""
 
     def on(self, about: About, image: str | None) -> tuple[Programs, str]:
-        """The programs on an engine, and what they are in words."""
+        """Return the programs on an engine, and what they are in words."""
         if self.stored is not None:
             programs = programs_of(self.stored, isolated=about.isolated, image=image)
             what = f"build {self.stored.key[:12]} ({self.stored.record.source.label}) on {about.spec}"
@@ -107,7 +107,7 @@ class Asked:
             raise OptionConflict("--series and --variant name the build: leave out --build and --bin")
 
     def engine_spec(self) -> str | None:
-        """The engine to open: the one that was named; else where the named build was made, or this host for a
+        """Return the engine to open: the one that was named; else where the named build was made, or this host for a
         directory; None leaves it to the workspace."""
         if self.engine is not None or (self.build is None and self.directory is None):
             return self.engine
@@ -162,7 +162,7 @@ def _the_series(workspace: Workspace, name: str | None) -> SeriesConfig:
 
 
 def _trees(workspace: Workspace) -> frozenset[str]:
-    """The trees that the series of a workspace give, as their locks say."""
+    """Return the trees that the series of a workspace give, as their locks say."""
     locks = (read_lock(one.patches) for one in workspace.series if has_patches(one.patches))
     return frozenset(lock.tree for lock in locks if lock is not None)
 
@@ -223,8 +223,8 @@ def prepare_suite(
 
 
 def suite_to_record(suite: Suite, gate: str, because: Sequence[str]) -> Suite:
-    """The gates that recording runs: the one itself and those that are evidence. Raises `UsageError` for a gate of a
-    kind that is not evidence."""
+    """Return the gates that recording runs: the one itself and those that are evidence. Raises `UsageError` for a gate
+    of a kind that is not evidence."""
     chosen = suite.only([gate, *because])
     if strangers := [one.name for one in chosen.gates if one.name in because and one.kind not in EVIDENCE]:
         raise SettingsRefused(

@@ -143,7 +143,8 @@ class ProvingMachine:
         )
 
     def planned(self, variant: str) -> Plan:
-        """How a variant is built here. Nothing is looked for, so it may be one that cannot be built on this machine."""
+        """Return how a variant is built here. Nothing is looked for, so it may be one that cannot be built on this
+        machine."""
         return make_plan(Request(variant=variant), self.variants, self.connection.engine.about())
 
     def build(self, source: Source) -> Stored:

@@ -23,7 +23,7 @@ NOTHING = "none"
 
 
 def runners_of(given: Iterable[str]) -> dict[str, str]:
-    """The labels of runners by platform: GitHub's, and over them those given as `OS/ARCH=LABEL`.
+    """Return the labels of runners by platform: GitHub's, and over them those given as `OS/ARCH=LABEL`.
 
     Raises `UsageError`.
     """
@@ -39,8 +39,8 @@ def runners_of(given: Iterable[str]) -> dict[str, str]:
 def workspace_matrix(
     workspace: Workspace | None, *, variants: Sequence[str], suites: Sequence[str], runners: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    """The matrix of a workspace's variants and suites, or of the variants alone that patchstack ships. Raises what
-    `matrix` and `read_suites` raise; without suites asked for, they are not read."""
+    """Return the matrix of a workspace's variants and suites, or of the variants alone that patchstack ships. Raises
+    what `matrix` and `read_suites` raise; without suites asked for, they are not read."""
     if workspace is None:
         return matrix(load_variants(()), (), (), variants=variants, suites=suites, runners=runners)
     configured = [one.variant for one in workspace.series if one.variant is not None]
@@ -58,8 +58,8 @@ def matrix(
     suites: Sequence[str] = (),
     runners: Mapping[str, str],
 ) -> list[dict[str, str]]:
-    """A job for every variant and suite: `variant`, `arch` (empty without CUDA), `platform`, `runner`, `suite` (empty
-    if none was asked for), and `args`, the options of `patchstack build` on a runner without a GPU: there CUDA
+    """Return a job for every variant and suite: `variant`, `arch` (empty without CUDA), `platform`, `runner`, `suite`
+    (empty if none was asked for), and `args`, the options of `patchstack build` on a runner without a GPU: there CUDA
     programs cannot be started, and the proof `runs` is left open.
 
     A variant stands for itself or, `NAME@OS/ARCH`, for itself on another platform; by default there are `cpu` and those

@@ -210,7 +210,7 @@ def _run(plan: Plan, asked: Asked, content: bytes, server: ServerRun | None) -> 
 
 
 def _unmeasured(said: str, ending: Ending) -> Exception:
-    """Why a client left no record."""
+    """Return why a client left no record."""
     last = next((line for line in reversed(said.splitlines()) if line.startswith("failed ")), "")
     if last:
         return ServingFailed(last.removeprefix("failed "))
@@ -222,7 +222,7 @@ def _unmeasured(said: str, ending: Ending) -> Exception:
 def _arrivals(
     wanted: LoadWanted, problems: list[str]
 ) -> tuple[str, tuple[float, ...], tuple[int, ...], tuple[int, ...]]:
-    """The kind of arrivals, the times of a file, and the tokens of prompts and answers."""
+    """Return the kind of arrivals, the times of a file, and the tokens of prompts and answers."""
     usual = POISSON if wanted.rate > 0 else CLOSED
     kind = wanted.arrivals or usual
     prompts, most = (wanted.prompt_tokens,), (wanted.max_tokens,)
@@ -239,7 +239,7 @@ def _arrivals(
 
 
 def _read_file(path: Path, wanted: LoadWanted, problems: list[str]) -> list[tuple[float, int, int]]:
-    """The lines of a file of arrivals: seconds, and if they are there prompt tokens and tokens to make."""
+    """Return the lines of a file of arrivals: seconds, and if they are there prompt tokens and tokens to make."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -43,6 +43,6 @@ def _going(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> Iterator[s
 
 
 def going(drop: Drop) -> str:
-    """The sentence on a patch that can go."""
+    """Return the sentence on a patch that can go."""
     when = f" ({drop.when})" if drop.when else ""
     return f"{drop.file} can go{when}: check {drop.check} is PASS on the pin alone"

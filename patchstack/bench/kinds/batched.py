@@ -83,7 +83,7 @@ def make(name: str, values: Values) -> Workload:
 
 
 def arguments_of(shapes: Sequence[Shape]) -> tuple[str, ...]:
-    """The arguments that ask for these shapes, in the context that they need."""
+    """Return the arguments that ask for these shapes, in the context that they need."""
     prompts, generated, parallel = (sorted({shape[at] for shape in shapes}) for at in range(3))
     context = max(pl * (pp + tg) for pp, tg, pl in shapes)
     return (
@@ -94,7 +94,8 @@ def arguments_of(shapes: Sequence[Shape]) -> tuple[str, ...]:
 
 
 def row_names(shape: Shape, shapes: Sequence[Shape]) -> tuple[str, str]:
-    """The names of the two rows of a shape: `prefill x32` and `decode x32`, with what else tells it from others."""
+    """Return the names of the two rows of a shape: `prefill x32` and `decode x32`, with what else tells it from
+    others."""
     pp, tg, pl = shape
     which = [str(pp)] if len({one[0] for one in shapes}) > 1 else []
     which += [f"+{tg}"] if len({one[1] for one in shapes}) > 1 else []
@@ -103,7 +104,7 @@ def row_names(shape: Shape, shapes: Sequence[Shape]) -> tuple[str, str]:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """The speeds of every row, or why the output cannot be used."""
+    """Return the speeds of every row, or why the output cannot be used."""
     rows = read_rows(seen.stdout)
     if isinstance(rows, str):
         return rows
@@ -118,7 +119,7 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
 
 
 def reference(workload: Workload) -> Workload:
-    """The short workload beside it: a fixed shape of the same model, no larger than the workload's own."""
+    """Return the short workload beside it: a fixed shape of the same model, no larger than the workload's own."""
     largest = [max(int(shape[at]) for shape in workload.reading["shapes"]) for at in range(3)]
     shape = tuple(min(fixed, own) for fixed, own in zip(_REFERENCE, largest, strict=True))
     shapes = [(shape[0], shape[1], shape[2])]

@@ -80,7 +80,7 @@ def make(name: str, values: Values) -> Workload:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """The figure that each pattern finds on stdout or stderr, once each."""
+    """Return the figure that each pattern finds on stdout or stderr, once each."""
     text = (seen.stdout + b"\n" + seen.stderr).decode("utf-8", "replace")
     found = {}
     for row, pattern in workload.reading["figures"].items():

@@ -50,7 +50,7 @@ def make(name: str, values: Values) -> Workload:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """The mean speed of each test. It must be that of the samples beside it."""
+    """Return the mean speed of each test. It must be that of the samples beside it."""
     found: dict[str, float] = {}
     counts: Counter[str] = Counter()
     for number, line in enumerate(seen.stdout.decode("utf-8", "replace").splitlines(), 1):

@@ -50,7 +50,7 @@ def make(name: str, values: Values) -> Workload:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """The sum of the times of all cases, in microseconds. A backend that is skipped prints no case."""
+    """Return the sum of the times of all cases, in microseconds. A backend that is skipped prints no case."""
     times: dict[str, float] = {}
     for line in all_lines_of(seen.stdout):
         if case := _CASE.match(line):

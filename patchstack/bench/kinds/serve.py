@@ -133,7 +133,7 @@ def make(name: str, values: Values) -> Workload:
 
 
 def beside(workload: Workload) -> Beside:
-    """The client beside the server: the same requests for both sides."""
+    """Return the client beside the server: the same requests for both sides."""
     reading = workload.reading
     plan = Plan(
         url=URL,
@@ -161,7 +161,7 @@ def beside(workload: Workload) -> Beside:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """The metrics of a run that is valid, or why it is not."""
+    """Return the metrics of a run that is valid, or why it is not."""
     content = record_of(seen)
     if isinstance(content, str):
         return content

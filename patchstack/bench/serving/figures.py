@@ -270,7 +270,7 @@ def _named(verb: str, unit: str, rows: Sequence[tuple[int, int | None, int]]) ->
 
 
 def _first(failed: Sequence[RequestRecord]) -> str:
-    """The most frequent failure."""
+    """Return the most frequent failure."""
     counts: dict[str, int] = {}
     for one in failed:
         counts[one.failure] = counts.get(one.failure, 0) + 1
@@ -278,7 +278,7 @@ def _first(failed: Sequence[RequestRecord]) -> str:
 
 
 def _steady(record: ServeRecord, streams: Sequence[Stream], asked: Asked) -> Steady | None:
-    """The steady window; None in an open loop, where no number of streams is kept."""
+    """Return the steady window; None in an open loop, where no number of streams is kept."""
     if asked.arrivals == "burst":
         return steady(streams, len(record.requests))
     if asked.open_loop:
@@ -304,13 +304,13 @@ def _wall(streams: Sequence[Stream]) -> float | None:
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    """The sum, None if any is not known."""
+    """Return the sum, None if any is not known."""
     known = [one for one in values if one is not None]
     return sum(known) if values and len(known) == len(values) else None
 
 
 def _known(values: Sequence[int | None]) -> int | None:
-    """The sum of those that are known, None if none is."""
+    """Return the sum of those that are known, None if none is."""
     known = [one for one in values if one is not None]
     return sum(known) if known else None
 

@@ -92,8 +92,8 @@ _ERROR_DIRECTIVE = re.compile(r"\s*\d+ \|\s*#\s*error\b")
 
 
 def first_diagnostic(lines: Sequence[str], *, styles: Iterable[Style] = tuple(Style)) -> Diagnostic | None:
-    """The first error among the lines, or None. CMake's errors come before all: what is above one in CMake's output
-    did not end it."""
+    """Return the first error among the lines, or None. CMake's errors come before all: what is above one in CMake's
+    output did not end it."""
     wanted = set(styles)
     if Style.CMAKE in wanted:
         for at, line in enumerate(lines):
@@ -137,7 +137,8 @@ def _gnu(lines: Sequence[str], at: int) -> Diagnostic | None:
 
 
 def _context_start(lines: Sequence[str], at: int) -> int:
-    """Where the lines that lead to an error begin: what included, what instantiated, with the lines quoted for it."""
+    """Return where the lines that lead to an error begin: what included, what instantiated, with the lines quoted for
+    it."""
     start = begin = at
     while begin > 0 and (_CONTEXT_LINE.match(lines[begin - 1]) or _QUOTED.match(lines[begin - 1])):
         begin -= 1
@@ -239,7 +240,7 @@ def _any(lines: Sequence[str], at: int) -> Diagnostic | None:
 
 
 def _plain(style: Style, lines: Sequence[str], at: int, message: str, block: Sequence[str] = ()) -> Diagnostic:
-    """A complaint that names no place."""
+    """Return a complaint that names no place."""
     shown = block or [lines[at], *_after(lines, at)]
     return Diagnostic(style=style, at=at, message=message.strip(), sites=(), block=excerpt(shown))
 

@@ -155,7 +155,7 @@ class Failure:
 
 
 def find_failure(log: Iterable[str], *, source: str = "", build: str = "") -> Failure:
-    """The first real error in the lines of a log of a build that failed.
+    """Return the first real error in the lines of a log of a build that failed.
 
     `source` and `build` are the absolute paths that the compilers saw of the source's root and of CMake's directory.
     Warnings are not errors, and what jobs that succeeded printed is not looked at. A log without any error that is
@@ -224,7 +224,7 @@ def _kind(found: Diagnostic, job: JobOutput, places: _Places) -> FailureKind:
 
 
 def _subject(found: Diagnostic, job: JobOutput, places: _Places, kind: FailureKind) -> str | None:
-    """The source file that the failing command compiled, or that the linker complains about."""
+    """Return the source file that the failing command compiled, or that the linker complains about."""
     compiled = _compiled(job, places)
     if compiled is not None:
         return compiled
@@ -239,7 +239,7 @@ def _subject(found: Diagnostic, job: JobOutput, places: _Places, kind: FailureKi
 
 
 def _compiled(job: JobOutput, places: _Places) -> str | None:
-    """The file of the source that a compiler's command line is for."""
+    """Return the file of the source that a compiler's command line is for."""
     match = _COMPILED.search(job.command)
     if match is None:
         return None
@@ -266,9 +266,9 @@ class _Places:
     build: str
 
     def resolve(self, path: str) -> tuple[str, bool]:
-        """A path as the compiler wrote it, relative to the source's root where it is in there, and whether it is. A
-        relative one is the source's own (tools are run with whole paths, or below the root), unless it leads up: then
-        it starts from CMake's directory."""
+        """Return a path as the compiler wrote it, relative to the source's root where it is in there, and whether it
+        is. A relative one is the source's own (tools are run with whole paths, or below the root), unless it leads up:
+        then it starts from CMake's directory."""
         if path.startswith("../") and self.build:
             path = posixpath.join(self.build, path)
         path = posixpath.normpath(path)

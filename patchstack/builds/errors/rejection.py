@@ -53,8 +53,8 @@ class Origin:
 
 
 def who_wrote(objects: Objects, base_tree: str, steps: Sequence[BlameStep], path: str, line: int) -> Origin | None:
-    """The origin of a line (from 1) of a file in the last tree; None if that tree has no such file or line (a file
-    that the build made). What `git blame` says, with git's own default options.
+    """Return the origin of a line (from 1) of a file in the last tree; None if that tree has no such file or line (a
+    file that the build made). What `git blame` says, with git's own default options.
 
     Raises `MissingError` if objects are not available, or git cannot say.
     """
@@ -87,7 +87,7 @@ def who_wrote_each(
 
 
 def _find_blob(objects: Objects, tree: str, path: str) -> str | None:
-    """The id of a file's content; None if there is no such file."""
+    """Return the id of a file's content; None if there is no such file."""
     *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
     for folder in folders:
         entry = next(((mode, oid) for mode, other, oid in objects.tree(tree) if other == folder), None)
@@ -116,7 +116,7 @@ class _History:
         self._head = parent
 
     def blame(self, path: str, blob: str, numbers: Sequence[int]) -> list[tuple[int, Origin]]:
-        """The origins of lines of a file that has them, in order."""
+        """Return the origins of lines of a file that has them, in order."""
         self._keep_object(blob)
         ranges = [f"-L{number},{number}" for number in numbers]
         said = self._git("blame", "--porcelain", *ranges, self._head, "--", path)
@@ -146,7 +146,7 @@ class _History:
         return origins
 
     def _touched(self, path: str) -> tuple[str, ...]:
-        """The patches that changed a file, followed through its renames."""
+        """Return the patches that changed a file, followed through its renames."""
         said = self._git("log", "--follow", "-M", "--format=%H", self._head, "--", path)
         return tuple(self._steps[oid].label for oid in reversed(said.decode().split()) if oid in self._steps)
 
@@ -195,12 +195,12 @@ class _History:
 
 
 def _parents(path: bytes) -> list[bytes]:
-    """The directories a path is in, each with a slash after it."""
+    """Return the directories a path is in, each with a slash after it."""
     return [path[: at + 1] for at, character in enumerate(path) if character == 0x2F]
 
 
 def _unquoted(name: bytes) -> bytes:
-    """A name as git prints it, without its C-style quoting."""
+    """Return a name as git prints it, without its C-style quoting."""
     if not name.startswith(b'"'):
         return name
 
@@ -215,7 +215,7 @@ _FEW = 4
 
 
 def explain(log: bytes, source: Source, plan: Plan, layout: Layout) -> Rejection:
-    """Why a build failed, where that is the source's doing.
+    """Return why a build failed, where that is the source's doing.
 
     Raises what says that it is not: `NotJudged` (no memory, or no known error), `OutOfSpace`, `MissingError` (a toolkit
     too old), `NotHeldError` (the build wants the network, which it does not get).
@@ -269,7 +269,7 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
 
 
 def _origin(failure: Failure, source: Source) -> tuple[str | None, str]:
-    """The patch that wrote the line, and the same in words."""
+    """Return the patch that wrote the line, and the same in words."""
     if not source.steps or source.base_tree is None:
         return None, "not a series: no patch to name"
     if failure.file is None:

@@ -57,7 +57,7 @@ _NAME = re.compile(r"(?:sm_?|compute_)?([0-9]{1,2})\.?([0-9])([af])?(?:-(real|vi
 
 
 def parse_arch(text: str) -> Architecture:
-    """The architecture a user means by `121`, `12.1`, `sm_121`, `121a` or `121a-real`.
+    """Return the architecture a user means by `121`, `12.1`, `sm_121`, `121a` or `121a-real`.
 
     Raises `UsageError` for one that is not known, or that would not be machine code (`-virtual` is PTX).
     """
@@ -79,7 +79,7 @@ def parse_arch(text: str) -> Architecture:
 
 
 def toolkit_complaint(architecture: Architecture, cuda: tuple[int, int]) -> str | None:
-    """Why a toolkit of that version cannot build for it, or None if it can."""
+    """Return why a toolkit of that version cannot build for it, or None if it can."""
     has = f"{cuda[0]}.{cuda[1]}"
     if cuda < architecture.since:
         need = f"{architecture.since[0]}.{architecture.since[1]}"

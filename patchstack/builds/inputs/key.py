@@ -43,7 +43,7 @@ class Key:
 
 
 def build_key(source: Source, plan: Plan, toolchain: Toolchain, processor: str | None = None) -> Key:
-    """The key of a build.
+    """Return the key of a build.
 
     The tree, the definitions, the architecture, the targets, the platform and the toolchain are in it, and the
     `processor` for code made for it alone. The names of series and variant, the number of jobs, limits, and where the

@@ -219,7 +219,7 @@ def _elsewhere(platform: str) -> str:
 def _native(
     cmake: Mapping[str, Setting[str]], compile_: Mapping[str, Setting[str]], about: About, platform: Setting[str]
 ) -> bool:
-    """Whether anything asks for code made for the machine that builds. Raises `UsageError` if that is not the
+    """Return whether anything asks for code made for the machine that builds. Raises `UsageError` if that is not the
     machine that runs it."""
     asked = [
         f"{name}={setting.value} ({setting.origin})"
@@ -252,7 +252,7 @@ def _unlimited(about: About) -> Setting[int | None]:
 
 
 def _recipe(request: Request, variant: Variant) -> str | None:
-    """The recipe of the image. It makes the image that is named beside it, and no other."""
+    """Return the recipe of the image. It makes the image that is named beside it, and no other."""
     recipe, image = variant.recipe, variant.image
     if recipe is None or image is None or request.image is not None:
         return None

@@ -71,7 +71,7 @@ class Source:
 
 
 def series_source(config: SeriesConfig, cache: Cache, *, at: int | str | None = None) -> Source:
-    """The tree of a series, or of its patches up to `at`, a number or name (0: the pin), verified on the way.
+    """Return the tree of a series, or of its patches up to `at`, a number or name (0: the pin), verified on the way.
 
     Raises what verify raises, `NotHeldError` if a patch on the way does not apply, `ConfigError` for a number or
     name that no patch has.
@@ -118,7 +118,8 @@ def _verdict(verification: Verification) -> str:
 
 
 def directory_source(directory: Path) -> Source:
-    """The files of a directory: of a git work tree those that are tracked or not ignored, of another all but `.git`.
+    """Return the files of a directory: of a git work tree those that are tracked or not ignored, of another all but
+    `.git`.
 
     Raises `UsageError` for what is not a directory, holds nothing, or has a file that a tree cannot hold.
     """

@@ -55,8 +55,8 @@ def local_digest(root: Path, memory: Path) -> str:
 
 
 def engine_digest(engine: Engine, root: str, image: str, platform: str, memory: Path) -> str:
-    """The same digest, of a directory on the engine's machine, computed there in a container of an image that has
-    `find` and `sha256sum`. Raises what `Engine.run` raises, `MissingError` if it cannot be read."""
+    """Return the same digest, of a directory on the engine's machine, computed there in a container of an image that
+    has `find` and `sha256sum`. Raises what `Engine.run` raises, `MissingError` if it cannot be read."""
 
     def ask(script: str) -> str:
         said = bytearray()
@@ -135,8 +135,8 @@ _HOST_PROGRAMS = ("c++", "cc", "cmake", "ninja", "ccache")
 
 
 def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) -> Toolchain:
-    """The toolchain of an image, with the toolkit of the plan if it has one. `memory` is a directory of ours where
-    digests and versions are kept.
+    """Return the toolchain of an image, with the toolkit of the plan if it has one. `memory` is a directory of ours
+    where digests and versions are kept.
 
     Raises `MissingError` if a tool does not exist, or is too old for the architecture.
     """
@@ -169,7 +169,7 @@ def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) 
 
 
 def host_toolchain(plan: Plan, nvcc: Path | None, memory: Path) -> Toolchain:
-    """The toolchain of this machine: the compilers' own files and versions, and the CUDA toolkit around `nvcc`.
+    """Return the toolchain of this machine: the compilers' own files and versions, and the CUDA toolkit around `nvcc`.
 
     The C library's and system's headers are not in its digest: only a container image pins those.
     """
@@ -213,7 +213,7 @@ def _without_ccache(versions: Mapping[str, str]) -> dict[str, str]:
 
 
 def toolkit_place(plan: Plan) -> str | None:
-    """Where a job sees the toolkit that the plan names; None for a plan without one, or without CUDA."""
+    """Return where a job sees the toolkit that the plan names; None for a plan without one, or without CUDA."""
     if plan.toolkit is None or not plan.cuda:
         return None
     return IMAGE_TOOLKIT if plan.engine.isolated else plan.toolkit.value
@@ -227,7 +227,7 @@ def toolkit_paths(plan: Plan) -> tuple[EnginePath, ...]:
 
 
 def _ask(engine: Engine, image: Image, plan: Plan) -> dict[str, str]:
-    """The versions an image's tools print."""
+    """Return the versions an image's tools print."""
     said = bytearray()
     place = toolkit_place(plan)
     job = Job(
@@ -268,7 +268,7 @@ def _check(toolchain: Toolchain, plan: Plan, where: str, tools: str, hint: str) 
 
 
 def _compiler_parts(compiler: str) -> list[Path]:
-    """The files that turn source into machine code: the driver, and the programs it calls."""
+    """Return the files that turn source into machine code: the driver, and the programs it calls."""
     found = [Path(compiler).resolve()]
     for part in ("cc1", "cc1plus", "as", "ld", "collect2"):
         said = run([compiler, f"-print-prog-name={part}"], timeout=60).stdout.decode().strip()

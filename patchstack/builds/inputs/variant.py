@@ -70,7 +70,7 @@ class Variants:
         return tuple(name for name, layers in self._layers.items() if not layers[-1].abstract)
 
     def get(self, name: str) -> Variant:
-        """The variant of that name. Raises `UsageError` if none exists to build, `ConfigError` for one that
+        """Return the variant of that name. Raises `UsageError` if none exists to build, `ConfigError` for one that
         extends what does not exist, or itself."""
         if name not in self._layers or self._layers[name][-1].abstract:
             near = difflib.get_close_matches(name, self.names(), 1)
@@ -79,7 +79,7 @@ class Variants:
         return self._flatten(name, self._lineage(name))
 
     def for_arch(self, architecture: Architecture) -> Variant:
-        """The variant for an architecture; if none is written, one made from `cuda`. Raises `UsageError` if
+        """Return the variant for an architecture; if none is written, one made from `cuda`. Raises `UsageError` if
         several are."""
         found = []
         for name in self.names():
@@ -130,7 +130,7 @@ class Variants:
 
 
 def builders_directory() -> Path:
-    """Where the recipes and `variants.yaml` are: in the installed package, or beside it in a checkout."""
+    """Return where the recipes and `variants.yaml` are: in the installed package, or beside it in a checkout."""
     package = Path(patchstack.__file__).parent
     return next(
         (place for place in (package / "builders", package.parent / "builders") if (place / "variants.yaml").is_file()),
@@ -139,5 +139,5 @@ def builders_directory() -> Path:
 
 
 def load_variants(own: Iterable[VariantConfig] = ()) -> Variants:
-    """The shipped variants with a workspace's over them."""
+    """Return the shipped variants with a workspace's over them."""
     return Variants(read_variants_file(builders_directory() / "variants.yaml"), own)

@@ -67,7 +67,7 @@ Raises `MissingError` (`ProgramTimeout`, `EngineLost`) where it could not be run
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """Names for a message, not too many. They are a build's, so what does not print is escaped."""
+    """Return names for a message, not too many. They are a build's, so what does not print is escaped."""
     shown = [plain(name) for name in names[:most]]
     if len(names) > most:
         return f"{', '.join(shown)} and {len(names) - most} more"
@@ -75,5 +75,5 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 
 
 def plain(text: str) -> str:
-    """A text that a terminal prints as it is."""
+    """Return a text that a terminal prints as it is."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

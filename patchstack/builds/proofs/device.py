@@ -60,7 +60,7 @@ class Cuobjdump:
 
 
 def find_cuobjdump() -> Cuobjdump | None:
-    """The cuobjdump of this machine, where `find_cuda_tool` finds one; None if there is none."""
+    """Return the cuobjdump of this machine, where `find_cuda_tool` finds one; None if there is none."""
     program = find_cuda_tool("cuobjdump", os.environ, TOOLKITS)
     if program is None:
         return None
@@ -72,8 +72,8 @@ def find_cuobjdump() -> Cuobjdump | None:
 
 
 def machine_code(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
-    """The architectures (`121a`) that a file has machine code for, one an entry, relocatable device code included.
-    Raises `Undumped`."""
+    """Return the architectures (`121a`) that a file has machine code for, one an entry, relocatable device code
+    included. Raises `Undumped`."""
     found = []
     for entry in _ELF_ENTRY.findall(_ask(disassembler, ("-all", "--list-elf"), file)):
         match = _ARCHITECTURE.search(entry)
@@ -84,24 +84,24 @@ def machine_code(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
 
 
 def ptx(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
-    """The architectures (`sm_90`, or the whole entry where it names none) that a file has PTX for, relocatable device
-    code included. Raises `Undumped`."""
+    """Return the architectures (`sm_90`, or the whole entry where it names none) that a file has PTX for, relocatable
+    device code included. Raises `Undumped`."""
     entries = _PTX_ENTRY.findall(_ask(disassembler, ("-all", "--list-ptx"), file))
     return tuple(f"sm_{match[1]}" if (match := _ARCHITECTURE.search(entry)) else entry.strip() for entry in entries)
 
 
 def has_fp4_instructions(architecture: str) -> bool:
-    """Whether FP4 matrix products are OMMA instructions there (`120a`, `121a` and their families)."""
+    """Return whether FP4 matrix products are OMMA instructions there (`120a`, `121a` and their families)."""
     return _FP4_ARCHITECTURE.match(architecture) is not None
 
 
 def fp4_instructions(disassembler: Disassembler, file: Path) -> dict[str, int]:
-    """How many OMMA instructions over E2M1 a file has, by architecture (`121a`). Raises `Undumped`."""
+    """Return how many OMMA instructions over E2M1 a file has, by architecture (`121a`). Raises `Undumped`."""
     return count_fp4(_ask(disassembler, ("-sass",), file).encode())
 
 
 def count_fp4(sass: bytes) -> dict[str, int]:
-    """The OMMA instructions over E2M1 in what `cuobjdump -sass` printed, by architecture."""
+    """Return the OMMA instructions over E2M1 in what `cuobjdump -sass` printed, by architecture."""
     counts: dict[str, int] = {}
     current = ""
     for match in _FP4_LINE.finditer(sass):
@@ -136,7 +136,7 @@ _NO_CUOBJDUMP = f"no cuobjdump here; hint: {HINT}"
 
 
 def device(survey: Survey, claim: Claim, dump: Disassembler | None, directory: Path) -> tuple[Proof, ...]:
-    """The proofs about device code. A build without CUDA has one: that there is none."""
+    """Return the proofs about device code. A build without CUDA has one: that there is none."""
     if not claim.architectures:
         return (_host_only(survey),)
     proofs = [_architectures(survey, claim, dump), _ptx(survey, dump)]
@@ -224,7 +224,7 @@ def _fp4(objects: list[Built], architectures: tuple[str, ...], dump: Disassemble
 
 
 def _fp4_objects(directory: Path) -> list[Built]:
-    """The object files whose names say that they are about FP4, the NVFP4 ones first."""
+    """Return the object files whose names say that they are about FP4, the NVFP4 ones first."""
     found = []
     for folder, _, files in os.walk(directory):
         for name in files:
@@ -236,7 +236,7 @@ def _fp4_objects(directory: Path) -> list[Built]:
 
 
 def _each(files: list[Built], ask: Callable[[Path], T]) -> tuple[dict[str, T], list[str]]:
-    """The answers, by file, and in words what could not be answered."""
+    """Return the answers, by file, and in words what could not be answered."""
     answers, failures = {}, []
     for file in files:
         try:
@@ -252,7 +252,7 @@ def _holds(file: Built) -> bool:
 
 
 def _unknown(survey: Survey) -> str | None:
-    """The files of which it cannot be told whether they hold device code, in words."""
+    """Return the files of which it cannot be told whether they hold device code, in words."""
     files = [file.name for file in survey.files if file.damage or (file.elf and file.elf.sections is None)]
     if not files:
         return None

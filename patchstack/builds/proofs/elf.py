@@ -111,7 +111,7 @@ def _section_headers(elf: ELFFile, size: int) -> list[Any]:
 
 
 def _section_names(elf: ELFFile, headers: list[Any]) -> list[tuple[str, Any]]:
-    """The sections that are in the file, each with its name."""
+    """Return the sections that are in the file, each with its name."""
     if not headers:
         return []
     index = elf.get_shstrndx()
@@ -136,7 +136,7 @@ def _segments(elf: ELFFile, size: int) -> list[Any]:
 
 
 def _dynamic(elf: ELFFile, segments: list[Any], size: int) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-    """The entries of RPATH and RUNPATH, the libraries of NEEDED, and DT_FLAGS_1."""
+    """Return the entries of RPATH and RUNPATH, the libraries of NEEDED, and DT_FLAGS_1."""
     layout = struct.Struct(("<" if elf.little_endian else ">") + ("QQ" if elf.elfclass == 64 else "II"))
     strings, paths, libraries, flags = None, [], [], 0
     for segment in segments:
@@ -166,7 +166,7 @@ def _dynamic(elf: ELFFile, segments: list[Any], size: int) -> tuple[tuple[str, .
 
 
 def _file_offset(segments: list[Any], address: int | None) -> int:
-    """Where in the file the byte of that address is."""
+    """Return where in the file the byte of that address is."""
     for segment in segments:
         if address is not None and segment["p_type"] == "PT_LOAD":
             within = address - segment["p_vaddr"]
@@ -197,6 +197,6 @@ def _read(elf: ELFFile, offset: int, length: int) -> bytes:
 
 
 def _string(table: bytes, offset: int) -> str:
-    """The string that begins there and ends at a NUL byte (or where the table does)."""
+    """Return the string that begins there and ends at a NUL byte (or where the table does)."""
     end = table.find(b"\0", offset, offset + _LONGEST_STRING)
     return table[offset : end if end >= 0 else offset + _LONGEST_STRING].decode("utf-8", "surrogateescape")

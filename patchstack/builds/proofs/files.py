@@ -55,7 +55,7 @@ class Survey:
         return tuple(file for file in self.files if file.elf is not None)
 
     def named(self, name: str) -> Built | None:
-        """The file of that name, or that a link of that name leads to."""
+        """Return the file of that name, or that a link of that name leads to."""
         return next((file for file in self.files if file.name == self.links.get(name, name)), None)
 
 
@@ -68,7 +68,8 @@ class Occurrence:
 
 
 def binaries(directory: Path) -> tuple[Binary, ...]:
-    """Every regular file below `bin` of a build's directory, in the order of their names; links are names of these.
+    """Return every regular file below `bin` of a build's directory, in the order of their names; links are names of
+    these.
 
     Raises `MissingError` if one cannot be read.
     """
@@ -91,7 +92,7 @@ def survey(directory: Path) -> Survey:
 
 
 def search(path: Path, wanted: Iterable[bytes]) -> dict[bytes, Occurrence]:
-    """The first place of each of the wanted byte strings that a file holds. Reads it once, in blocks.
+    """Return the first place of each of the wanted byte strings that a file holds. Reads it once, in blocks.
 
     Raises `MissingError` if it cannot be read.
     """
@@ -118,7 +119,7 @@ def search(path: Path, wanted: Iterable[bytes]) -> dict[bytes, Occurrence]:
 
 
 def _walk(top: Path) -> tuple[list[tuple[str, Path]], dict[str, str], list[str]]:
-    """The regular files below a directory, its links, and its problems. Follows no link."""
+    """Return the regular files below a directory, its links, and its problems. Follows no link."""
     found: list[tuple[str, Path]] = []
     links: dict[str, str] = {}
     problems: list[str] = []
@@ -147,7 +148,7 @@ def _walk(top: Path) -> tuple[list[tuple[str, Path]], dict[str, str], list[str]]
 
 
 def _target(link: Path, real_top: Path) -> str | None:
-    """The name below `real_top` of the regular file that a link leads to."""
+    """Return the name below `real_top` of the regular file that a link leads to."""
     try:
         real = link.resolve(strict=True)
     except (OSError, RuntimeError):  # a loop is a RuntimeError up to Python 3.12

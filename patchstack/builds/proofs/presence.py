@@ -15,7 +15,7 @@ _MOST = 6
 
 
 def wanted_paths(claim: Claim) -> tuple[str, ...]:
-    """The paths to look for; `/` and the like would be found in every file."""
+    """Return the paths to look for; `/` and the like would be found in every file."""
     return tuple(path.rstrip("/") for path in claim.machine_paths if len(path.rstrip("/")) > 1)
 
 
@@ -47,7 +47,7 @@ def paths(survey: Survey, claim: Claim, hits: Mapping[str, Mapping[str, Occurren
 
 
 def encoded(path: str) -> bytes:
-    """A path as it is in a file."""
+    """Return a path as it is in a file."""
     return os.fsencode(path)
 
 
@@ -118,7 +118,7 @@ def machine(survey: Survey, claim: Claim) -> Proof:
 
 
 def platform(claim: Claim) -> str:
-    """The platform without a variant (`linux/arm64/v8` is `linux/arm64`)."""
+    """Return the platform without a variant (`linux/arm64/v8` is `linux/arm64`)."""
     return "/".join(claim.platform.split("/")[:2])
 
 

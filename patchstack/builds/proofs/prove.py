@@ -43,8 +43,8 @@ def prove_build(
     run: Runner | None,
     not_run: str = "nothing to run the programs with was given",
 ) -> tuple[Proof, ...]:
-    """The proofs of a build: `exists`, `machine`, `runs`, `commit`, `cuda-arch`, `paths`; with CUDA also `cuda-ptx`,
-    and `fp4` where the source and the architecture have FP4 instructions. Always in that order.
+    """Return the proofs of a build: `exists`, `machine`, `runs`, `commit`, `cuda-arch`, `paths`; with CUDA also
+    `cuda-ptx`, and `fp4` where the source and the architecture have FP4 instructions. Always in that order.
 
     `cuobjdump` None: what device code there is stays INVALID. `run` None: the programs are not started, and `not_run`
     says why (`cannot run here: linux/arm64 programs on linux/amd64`).

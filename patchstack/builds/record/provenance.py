@@ -84,8 +84,8 @@ class Provenance:
 
 
 def pin(commit: str, *, tree: str | None = None, upstream: str | None = None) -> Resource:
-    """The pin as a material. `upstream` is a URL or a path: credentials are left out of it, and a path altogether (it
-    would only name the build machine)."""
+    """Return the pin as a material. `upstream` is a URL or a path: credentials are left out of it, and a path
+    altogether (it would only name the build machine)."""
     location = public_url(upstream) if upstream else None
     return Resource(
         name="pin",
@@ -95,20 +95,20 @@ def pin(commit: str, *, tree: str | None = None, upstream: str | None = None) ->
 
 
 def file(name: str, sha256: str, **notes: Json) -> Resource:
-    """A file as a material or a byproduct: a patch, a log."""
+    """Return a file as a material or a byproduct: a patch, a log."""
     return Resource(name=name, digest={"sha256": sha256}, notes=notes)
 
 
 def image(reference: str, digest: str, *, name: str = "image", **notes: Json) -> Resource:
-    """A container image as a material. `digest` is `sha256:…`; the reference is a note, since an engine's own image is
-    available nowhere."""
+    """Return a container image as a material. `digest` is `sha256:…`; the reference is a note, since an engine's own
+    image is available nowhere."""
     return Resource(
         name=name, digest={"sha256": digest.removeprefix("sha256:")}, notes={"reference": reference, **notes}
     )
 
 
 def public_url(url: str) -> str | None:
-    """A URL that may be in a public file: no user, no password, no query. None for a path of this machine."""
+    """Return a URL that may be in a public file: no user, no password, no query. None for a path of this machine."""
     if "://" not in url:
         match = _SCP_LIKE.match(url)
         return f"ssh://{match[1]}/{match[2].lstrip('/')}" if match else None
@@ -123,7 +123,7 @@ def public_url(url: str) -> str | None:
 
 
 def render(provenance: Provenance) -> bytes:
-    """The statement as JSON: keys sorted, two spaces, a newline at the end; the same bytes for the same build.
+    """Return the statement as JSON: keys sorted, two spaces, a newline at the end; the same bytes for the same build.
 
     Raises `UsageError` if it would not be a valid statement (no subject, a digest that is none, a time without a
     zone) and `MissingError` where in-toto-attestation is not installed.
@@ -213,7 +213,7 @@ def _descriptor(resource: Resource) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The same of dicts and lists, which is all that protobuf's Struct takes."""
+    """Return the same of dicts and lists, which is all that protobuf's Struct takes."""
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
@@ -222,7 +222,7 @@ def _plain(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """The same with 8 for 8.0: Struct has one kind of number."""
+    """Return the same with 8 for 8.0: Struct has one kind of number."""
     if isinstance(value, dict):
         return {key: _whole(each) for key, each in value.items()}
     if isinstance(value, list):

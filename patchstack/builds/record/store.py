@@ -57,11 +57,11 @@ class Store:
         self.root = root
 
     def find(self, key: str) -> Stored | None:
-        """The build of that key, if it was made."""
+        """Return the build of that key, if it was made."""
         return self._load(self.root / key)
 
     def named(self, prefix: str) -> Stored:
-        """The build whose key starts so. Raises `MissingError` for none, `UsageError` for several."""
+        """Return the build whose key starts so. Raises `MissingError` for none, `UsageError` for several."""
         found = [stored for stored in self.all() if stored.key.startswith(prefix)]
         if not found:
             raise NoSuchBuild(f"there is no build {prefix}", hint="patchstack build --list shows those that are here")
@@ -72,7 +72,7 @@ class Store:
         return found[0]
 
     def all(self) -> tuple[Stored, ...]:
-        """Every build, the newest first."""
+        """Return every build, the newest first."""
         if not self.root.is_dir():
             return ()
         found = [self._load(path) for path in self.root.iterdir() if _KEY.match(path.name)]
@@ -128,7 +128,7 @@ class Store:
         shutil.rmtree(stored.directory)
 
     def older_than(self, days: float) -> tuple[Stored, ...]:
-        """The builds that were last used more than so many days ago."""
+        """Return the builds that were last used more than so many days ago."""
         limit = time.time() - days * 86400
         return tuple(stored for stored in self.all() if (stored.directory / RECORD).stat().st_mtime < limit)
 

@@ -65,7 +65,7 @@ class Inputs:
 def build(
     inputs: Inputs, engine: Engine, store: Store, watch: Watch, *, again: bool = False, keep: bool = False
 ) -> tuple[Stored, bool]:
-    """The build of those inputs, and whether it already existed. `again` makes it in any case; `keep` leaves the
+    """Return the build of those inputs, and whether it already existed. `again` makes it in any case; `keep` leaves the
     work volume behind for a person to look into.
 
     A source that does not compile is a result too: its record's status is `rejected`, and it is not compiled again.
@@ -103,7 +103,7 @@ def build(
 
 
 def _usable(store: Store, key: Key, inputs: Inputs, watch: Watch) -> Stored | None:
-    """A stored build whose binaries are still what they were, with `judged_again`."""
+    """Return a stored build whose binaries are still what they were, with `judged_again`."""
     found = store.find(key.hex)
     if found is None:
         return None
@@ -160,7 +160,8 @@ def claim(inputs: Inputs, session: Session | None = None) -> Claim:
 
 
 def _has_fp4(source: Source) -> bool:
-    """Whether the source names FP4 matrix instructions (PTX ISA: `mma` with `kind::mxf4` or `kind::mxf4nvf4`)."""
+    """Return whether the source names FP4 matrix instructions (PTX ISA: `mma` with `kind::mxf4` or
+    `kind::mxf4nvf4`)."""
     return any(
         entry.data is not None and any(name in entry.data for name in _FP4) for entry in source.entries((".cu", ".cuh"))
     )

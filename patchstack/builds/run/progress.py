@@ -54,7 +54,7 @@ class ProgressReader:
         self._estimate = _Estimate()
 
     def feed(self, chunk: bytes, elapsed: float) -> tuple[Progress, ...]:
-        """The steps of a chunk that came `elapsed` seconds after the build began."""
+        """Return the steps of a chunk that came `elapsed` seconds after the build began."""
         return tuple(event for event in self.read(chunk, elapsed) if isinstance(event, Progress))
 
     def read(self, chunk: bytes, elapsed: float) -> tuple[Event, ...]:
@@ -71,7 +71,7 @@ class ProgressReader:
         return tuple(events)
 
     def finish(self, elapsed: float) -> tuple[Event, ...]:
-        """The event of a last line without a line break."""
+        """Return the event of a last line without a line break."""
         return self.read(b"\n", elapsed)
 
     def _keep(self, piece: bytes) -> None:
@@ -104,7 +104,7 @@ class _Estimate:
         self._steps: deque[tuple[int, float]] = deque()
 
     def after(self, done: int, total: int, elapsed: float) -> float | None:
-        """The seconds left when `done` of `total` steps are done."""
+        """Return the seconds left when `done` of `total` steps are done."""
         if self._steps and done < self._steps[-1][0]:
             # Another ninja began: a nested one (FetchContent), or the build after a new configuration.
             self._steps.clear()
@@ -133,8 +133,8 @@ class Pulse:
         self._printed: Progress | None = None
 
     def due(self, now: Progress, elapsed: float | None = None) -> bool:
-        """Whether the step is to be printed; if so, it counts as printed. `elapsed` is the time at hand, where that is
-        not the step's own."""
+        """Return whether the step is to be printed; if so, it counts as printed. `elapsed` is the time at hand, where
+        that is not the step's own."""
         if elapsed is not None:
             now = replace(now, elapsed=elapsed)
         due = worth_a_line(self._printed, now, seconds=self._seconds, share=self._share)
@@ -144,7 +144,7 @@ class Pulse:
 
 
 def worth_a_line(printed: Progress | None, now: Progress, *, seconds: float, share: float) -> bool:
-    """Whether a step is to be printed, given the last one that was."""
+    """Return whether a step is to be printed, given the last one that was."""
     if printed is None or now.done < printed.done:
         return True
     if now.done == printed.done:

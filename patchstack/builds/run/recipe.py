@@ -69,7 +69,7 @@ class Layout:
 
 
 def configure_command(plan: Plan, layout: Layout, key: str) -> tuple[str, ...]:
-    """The CMake call, after a check that the tools are there (exit 96 names those that are not)."""
+    """Return the CMake call, after a check that the tools are there (exit 96 names those that are not)."""
     tools = ["ccache"] if plan.ccache.value else []
     cmake = ["cmake", "-S", layout.source, "-B", layout.build, "-G", "Ninja"]
     cmake += [f"-D{name}={value}" for name, value in _cache(plan, layout, key).items()]
@@ -85,7 +85,7 @@ def build_command(plan: Plan, layout: Layout) -> tuple[str, ...]:
 
 
 def environment(plan: Plan, layout: Layout) -> dict[str, str]:
-    """The environment of both jobs."""
+    """Return the environment of both jobs."""
     found = {"LC_ALL": "C", "SOURCE_DATE_EPOCH": str(EPOCH), "NINJA_STATUS": "[%f/%t] ", "CLICOLOR": "0"}
     if plan.ccache.value:
         found |= {
@@ -133,8 +133,8 @@ def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
 
 
 def _quoted(flag: str) -> str:
-    """A flag as one word of a shell. In double quotes, where it needs any: CMake takes single ones off the ends of what
-    it keeps in its cache."""
+    """Return a flag as one word of a shell. In double quotes, where it needs any: CMake takes single ones off the ends
+    of what it keeps in its cache."""
     return flag if _SAFE.fullmatch(flag) else f'"{_SPECIAL.sub(_ESCAPED, flag)}"'
 
 

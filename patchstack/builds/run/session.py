@@ -121,7 +121,7 @@ class Session:
                 self.engine.put(self.cache.name, pack(()), image=self.image)
 
     def job(self, what: str, argv: tuple[str, ...], *, seconds: float | None = None, compiling: bool = True) -> Job:
-        """A job of this build."""
+        """Return a job of this build."""
         limits = Limits(
             memory=self.plan.memory.value,
             cpus=self.plan.cpus.value,
@@ -287,7 +287,7 @@ def open_session(
 
 
 def _nothing_in_bin(plan: Plan, log: Path) -> ConfigError:
-    """The error of a build that succeeded, and whose programs are not where they are collected."""
+    """Return the error of a build that succeeded, and whose programs are not where they are collected."""
     told = log.read_text(errors="replace").partition("patchstack: nothing in bin:")[2].replace("\r", "").split("\n")
     found = sorted(line.removeprefix("./") for line in told if line.startswith("./"))
     more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
@@ -301,7 +301,7 @@ def _nothing_in_bin(plan: Plan, log: Path) -> ConfigError:
 
 
 def out_of_memory(plan: Plan) -> NotJudged:
-    """The error of a build that ran out of memory."""
+    """Return the error of a build that ran out of memory."""
     memory = plan.memory.value
     limit = f" of {memory >> 20} MiB ({plan.memory.origin})" if memory else ""
     jobs = plan.jobs.value

@@ -33,7 +33,7 @@ class AbsentSettings:
 
 
 def read(node: Node) -> AbsentSettings | None:
-    """The settings of an entry; complaints go to the node."""
+    """Return the settings of an entry; complaints go to the node."""
     pattern, allow, example = read_pattern(node), read_sites(node, "allow"), node.text("example")
     if not allow and example is None:
         node.complain(None, "it needs allow: (places where the pattern may be) or example: (a text that it finds)")

@@ -50,7 +50,7 @@ class _TooMuch(Exception):
 
 
 def read(node: Node) -> CommandSettings | None:
-    """The settings of an entry; complaints go to the node."""
+    """Return the settings of an entry; complaints go to the node."""
     words = node.texts("run") if node.has("run", required=True) else ()
     besides, image = node.texts("with") or (), node.text("image")
     if not words or not words[0]:
@@ -117,7 +117,7 @@ def _content(view: View, file: TreeFile) -> bytes:
 
 
 def _argument(path: str) -> str:
-    """A path as an argument that is not an option."""
+    """Return a path as an argument that is not an option."""
     return f"./{path}" if path.startswith("-") else path
 
 
@@ -148,7 +148,7 @@ def _judged(settings: CommandSettings, view: View, outcome: Outcome, printed: by
 
 
 def _first(printed: bytes) -> tuple[str, ...]:
-    """The first lines, each cut to a width."""
+    """Return the first lines, each cut to a width."""
     head = printed[: 4 * _WIDTH * _SHOWN].decode("utf-8", "replace").splitlines()
     return tuple(line[:_WIDTH] for line in head[:_SHOWN])
 

@@ -27,7 +27,7 @@ class PresentSettings:
 
 
 def read(node: Node) -> PresentSettings | None:
-    """The settings of an entry; complaints go to the node."""
+    """Return the settings of an entry; complaints go to the node."""
     pattern = read_pattern(node)
     places, files = node.integer("at_least", default=1), node.integer("files_at_least", default=1)
     for key, number in (("at_least", places), ("files_at_least", files)):

@@ -36,7 +36,7 @@ class SitesSettings:
 
 
 def read(node: Node) -> SitesSettings | None:
-    """The settings of an entry; complaints go to the node."""
+    """Return the settings of an entry; complaints go to the node."""
     pattern, given, recorded = read_pattern(node), read_sites(node, "sites"), node.text("recorded")
     if given is not None and not given:
         node.complain("sites", "the recorded set is empty: a check of nothing")

@@ -131,7 +131,7 @@ def ab_command(
 
 
 def _named_sides(bin: Path | None, build: str | None, a: str | None, b: str | None) -> tuple[str, str]:  # noqa: A002
-    """The two sides. Raises `UsageError` if they are not named once each."""
+    """Return the two sides. Raises `UsageError` if they are not named once each."""
     both = str(bin) if bin is not None else build
     if bin is not None and build is not None:
         raise OptionConflict("give --bin or --build, not both")
@@ -238,8 +238,8 @@ class _Output:
 def _built(
     named: tuple[str | None, ...], workspace: Workspace | None, engine: str | None, *, dry_run: bool
 ) -> dict[str, str]:
-    """The keys of the sides that a series gives, by their texts. What is not here is built; in a dry run it is only
-    said, and the run ends, since no plan can be made without the programs."""
+    """Return the keys of the sides that a series gives, by their texts. What is not here is built; in a dry run it is
+    only said, and the run ends, since no plan can be made without the programs."""
     from patchstack.cli.proving import connected
     from patchstack.report.build import BuildScreen
     from patchstack.workflow.bench_sides import build_side, series_side, side_build

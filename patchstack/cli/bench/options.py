@@ -47,7 +47,7 @@ ComparisonArgument = Annotated[
 
 
 def kept_places() -> tuple[Path, Observations]:
-    """Where comparisons and their runs are kept."""
+    """Return where comparisons and their runs are kept."""
     from patchstack.evidence.store import Observations
 
     cache = cache_places()
@@ -55,7 +55,7 @@ def kept_places() -> tuple[Path, Observations]:
 
 
 def found_comparison(name: str | None) -> tuple[Path, Observations]:
-    """The directory of a comparison by the start of its name, or the newest, with where its runs are.
+    """Return the directory of a comparison by the start of its name, or the newest, with where its runs are.
 
     Raises `MissingError` if there is none, `UsageError` if several have that start.
     """

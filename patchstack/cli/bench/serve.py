@@ -152,7 +152,7 @@ class _Place:
 
 
 def _key(name: str | None) -> str:
-    """The API key of a variable. Raises `UsageError` if it is not set."""
+    """Return the API key of a variable. Raises `UsageError` if it is not set."""
     if name is None:
         return ""
     if not (key := os.environ.get(name, "")):

@@ -275,7 +275,7 @@ def _unspoken(inputs: Inputs, code: int, complaint: str) -> Annotation:
 
 
 def _by_hand(inputs: Inputs, workspace: Path, policy: str) -> tuple[str, ...]:
-    """The options of a series on another upstream commit than its pin."""
+    """Return the options of a series on another upstream commit than its pin."""
     config = _series(inputs, workspace, policy)
     return (
         *("--patches", str(config.patches), "--upstream", config.upstream, "--pin", inputs.upstream_commit),
@@ -305,7 +305,7 @@ def _ground(root: Path, workspace: Path) -> Checkout:
 
 
 def _directories(workspace: Path) -> Mapping[str, Path]:
-    """Where the series' patches are; nothing if the workspace cannot be used: the command itself says why."""
+    """Return where the series' patches are; nothing if the workspace cannot be used: the command itself says why."""
     from patchstack.workspace import read_workspace
 
     try:
@@ -323,7 +323,7 @@ def _temporary() -> Path:
 
 
 def _file(name: str) -> Path:
-    """A file that the runner reads. Raises `MissingError` if there is no runner."""
+    """Return a file that the runner reads. Raises `MissingError` if there is no runner."""
     path = os.environ.get(name)
     if not path:
         raise NoRunner(

@@ -64,7 +64,7 @@ class Event:
 
 
 def read_inputs(environment: Mapping[str, str]) -> Inputs:
-    """The inputs as the action's steps set them. Raises `UsageError` for what none can be."""
+    """Return the inputs as the action's steps set them. Raises `UsageError` for what none can be."""
 
     def text(name: str, default: str = "") -> str:
         return environment.get(f"PATCHSTACK_CI_{name}", "").strip() or default
@@ -98,7 +98,7 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
 
 
 def read_event(environment: Mapping[str, str]) -> Event:
-    """The event as the runner tells it. Raises `UsageError` if its file cannot be read."""
+    """Return the event as the runner tells it. Raises `UsageError` if its file cannot be read."""
     payload: Any = {}
     if path := environment.get("GITHUB_EVENT_PATH"):
         try:
@@ -116,8 +116,8 @@ def read_event(environment: Mapping[str, str]) -> Event:
 
 
 def arguments(inputs: Inputs, report: Path, *, policy: str = "", by_hand: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The command line of patchstack that the inputs ask for. `policy` is where the policy comes from, empty for the
-    checkout; `by_hand` are the options that describe the series where it is built on another commit than its pin.
+    """Return the command line of patchstack that the inputs ask for. `policy` is where the policy comes from, empty for
+    the checkout; `by_hand` are the options that describe the series where it is built on another commit than its pin.
 
     Raises `UsageError` for inputs that do not go together.
     """
@@ -146,8 +146,8 @@ def arguments(inputs: Inputs, report: Path, *, policy: str = "", by_hand: tuple[
 
 
 def handed_on(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the command: without what a program could talk to the runner with, or as the job, behind our
-    back."""
+    """Return the environment of the command: without what a program could talk to the runner with, or as the job,
+    behind our back."""
     return {
         name: value
         for name, value in environment.items()

@@ -105,7 +105,7 @@ def write_issue(directory: Path, issue: Issue) -> None:
 
 
 def given(files: Sequence[Path] | None) -> list[Report]:
-    """The documents of files, or of stdin. Raises `UsageError` if none exists."""
+    """Return the documents of files, or of stdin. Raises `UsageError` if none exists."""
     from patchstack.report.documents.read import read_documents
 
     documents: list[Report] = []
@@ -126,7 +126,7 @@ def _read(path: Path) -> str:
 
 
 def ground_of(documents: Sequence[Report], patches: Path | None, root: Path | None, workspace: Path | None) -> Checkout:
-    """Where the files of the documents' series are."""
+    """Return where the files of the documents' series are."""
     from patchstack.report.annotations import Checkout
     from patchstack.report.documents.read import subject_of
 

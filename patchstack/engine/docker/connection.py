@@ -70,7 +70,8 @@ def _over(dial: Callable[[], socket.socket]) -> Any:
 
 
 def _unix(path: str) -> socket.socket:
-    """A connection to a socket of this machine. (The SDK's own leaves the file descriptor open where it fails.)"""
+    """Return a connection to a socket of this machine. (The SDK's own leaves the file descriptor open where it
+    fails.)"""
     end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         end.connect(path)

@@ -43,7 +43,8 @@ class Attached:
         self._left = 0
 
     def read(self, deadline: float | None) -> bytes | None:
-        """The next piece of output (stdout and stderr alike), None at the end. `deadline` is on the monotonic clock.
+        """Return the next piece of output (stdout and stderr alike), None at the end. `deadline` is on the monotonic
+        clock.
 
         Raises `Late` past the deadline, `OSError` if the connection broke.
         """
@@ -63,7 +64,7 @@ class Attached:
             self._received += received
 
     def _frames(self) -> bytes:
-        """The contents of what was received of frames: each has its stream, its length, then that many bytes."""
+        """Return the contents of what was received of frames: each has its stream, its length, then that many bytes."""
         out = bytearray()
         at = 0
         while True:
@@ -201,8 +202,8 @@ def _lost(connection: Connection, job: Job, seconds: float, why: str) -> EngineL
 
 
 def fate(api: Any, name: str) -> tuple[int | None, bool]:
-    """The exit code of a container that has ended (None where it runs on, or nobody knows any more) and whether the
-    kernel killed in it for want of memory: as the engine's events tell, because the container removes itself."""
+    """Return the exit code of a container that has ended (None where it runs on, or nobody knows any more) and whether
+    the kernel killed in it for want of memory: as the engine's events tell, because the container removes itself."""
     for _ in range(20):
         try:
             if not api.inspect_container(name)["State"]["Running"]:

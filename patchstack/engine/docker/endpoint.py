@@ -52,7 +52,7 @@ class Endpoint:
         return urlsplit(self.url).path if self.scheme == "unix" else None
 
     def docker_arguments(self) -> tuple[str, ...]:
-        """The options by which the `docker` program reaches the same engine."""
+        """Return the options by which the `docker` program reaches the same engine."""
         if self.context is not None:
             return ("--context", self.context)
         given = self.certificates
@@ -62,8 +62,9 @@ class Endpoint:
 
 
 def resolve(spec: str, environment: Mapping[str, str] | None = None) -> Endpoint:
-    """The endpoint that a spec names, as the `docker` program would find it: for `docker`, what DOCKER_HOST says, else
-    the context of DOCKER_CONTEXT, else docker's current context, else the socket where an engine listens by default.
+    """Return the endpoint that a spec names, as the `docker` program would find it: for `docker`, what DOCKER_HOST
+    says, else the context of DOCKER_CONTEXT, else docker's current context, else the socket where an engine listens by
+    default.
 
     Raises `UsageError` for a spec of no known form and for a context that does not exist, `ConfigError` for docker
     configuration that cannot be read.
@@ -123,7 +124,7 @@ def _of_environment(environment: Mapping[str, str], config: Path) -> Certificate
 
 
 def contexts(config: Path) -> tuple[str, ...]:
-    """The names of the docker contexts in a docker configuration directory, `default` included."""
+    """Return the names of the docker contexts in a docker configuration directory, `default` included."""
     names = {str(_read(meta).get("Name", "")) for meta in (config / "contexts" / "meta").glob("*/meta.json")}
     return ("default", *sorted(names - {"", "default"}))
 

@@ -309,5 +309,5 @@ def _image(reference: str, found: dict[str, Any]) -> Image:
 
 
 def _matches(found: str, wanted: str) -> bool:
-    """Whether an image of one platform serves another: a variant counts where both name one."""
+    """Return whether an image of one platform serves another: a variant counts where both name one."""
     return all(one == other for one, other in zip(found.split("/"), wanted.split("/"), strict=False))

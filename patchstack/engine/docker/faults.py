@@ -51,7 +51,7 @@ class Faults:
         self.answered = False
 
     def last_words(self) -> str:
-        """The last line of what the connection's own program had to say, empty if it was content."""
+        """Return the last line of what the connection's own program had to say, empty if it was content."""
         return _last(self._complaint())
 
     @contextmanager
@@ -129,7 +129,7 @@ def refusal(status: int, words: str, doing: str) -> PatchstackError:
 
 
 def base_unavailable(words: str) -> str | None:
-    """Why a base image could not be had, in a phrase, where that is what a builder's words say."""
+    """Return why a base image could not be had, in a phrase, where that is what a builder's words say."""
     low = words.lower()
     if any(sign in low for sign in _UNREACHED) and ("registry" in low or "/v2/" in low or "lookup" in low):
         return "its registry cannot be reached"
@@ -139,7 +139,8 @@ def base_unavailable(words: str) -> str | None:
 
 
 def unavailable(endpoint: Endpoint, error: BaseException, complaint: str) -> PatchstackError:
-    """Why an engine never answered, and what to do about it. The host is offered if no other engine was named."""
+    """Return why an engine never answered, and what to do about it. The host is offered if no other engine was
+    named."""
     found = _unavailable(endpoint, error, complaint)
     if endpoint.spec == "docker":
         found.hint = f"{found.hint}; {ON_THE_HOST}" if found.hint else ON_THE_HOST

@@ -30,9 +30,9 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:(:[-+])([^}]*))?\})")
 
 
 def base_image(text: str, args: Mapping[str, str]) -> str | None:
-    """The image that the last stage of a Dockerfile is based on, through other stages if need be, as it names it; None
-    for `scratch`, and if there is no FROM. `args` are the build's arguments; those that FROM may use are declared
-    before the first one (Dockerfile reference, "Understand how ARG and FROM interact")."""
+    """Return the image that the last stage of a Dockerfile is based on, through other stages if need be, as it names
+    it; None for `scratch`, and if there is no FROM. `args` are the build's arguments; those that FROM may use are
+    declared before the first one (Dockerfile reference, "Understand how ARG and FROM interact")."""
     values: dict[str, str] = {}
     stages: dict[str, str] = {}
     last = ""
@@ -140,7 +140,7 @@ def _labels(connection: Connection, base: str | None) -> dict[str, str]:
 
 
 def failure(tag: str, base: str | None, progress: Progress) -> PatchstackError:
-    """Why an image could not be built, from what the builder said."""
+    """Return why an image could not be built, from what the builder said."""
     words = progress.error.strip()
     if any(sign in words.lower() for sign in NO_SPACE):
         return refusal(500, words, f"build the image {tag}")
@@ -182,7 +182,7 @@ def _with_the_engine(
 
 
 def engine_event(event: dict[str, Any], progress: Progress) -> bytes:
-    """One message of the engine's builder: what to show of it."""
+    """Return one message of the engine's builder: what to show of it."""
     if "error" in event:
         progress.error = str(event["error"])
         return b""
@@ -195,7 +195,7 @@ def engine_event(event: dict[str, Any], progress: Progress) -> bytes:
 
 
 def _buildx() -> str | None:
-    """The docker program, if it has a buildx that can tell its progress to programs."""
+    """Return the docker program, if it has a buildx that can tell its progress to programs."""
     if (program := shutil.which("docker")) is None:
         return None
     told = run([program, "buildx", "version"], env=_environment(), timeout=30)
@@ -253,8 +253,8 @@ def events(lines: Iterable[bytes]) -> Iterator[dict[str, Any] | str]:
 
 
 def buildx_event(event: dict[str, Any], progress: Progress, seen: dict[str, str]) -> bytes:
-    """One message of BuildKit (its `SolveStatus`): what to show of it. `seen` holds the steps that have begun, by
-    digest."""
+    """Return one message of BuildKit (its `SolveStatus`): what to show of it. `seen` holds the steps that have begun,
+    by digest."""
     shown = b""
     for vertex in event.get("vertexes") or ():
         digest, name = str(vertex.get("digest")), str(vertex.get("name") or "")

@@ -23,8 +23,8 @@ def own_label() -> str:
 
 
 def is_dead(label: str, *, silent: float = 0.0) -> bool:
-    """Whether the process of an owner label is one of this machine's, and has surely ended. `silent` is how long it has
-    given no sign of life, in seconds. Labels of earlier versions have no place."""
+    """Return whether the process of an owner label is one of this machine's, and has surely ended. `silent` is how long
+    it has given no sign of life, in seconds. Labels of earlier versions have no place."""
     found = _LABEL.fullmatch(label)
     if found is None or found["host"] != os.uname().nodename:
         return False

@@ -77,8 +77,8 @@ def _within(path: str, parent: str) -> bool:
 
 
 def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside: str | None = None) -> dict[str, Any]:
-    """The body of the Docker Engine API's `POST /containers/create` for a job under its lifeline. `beside` is the name
-    of a container whose loopback it shares, and nothing else of it."""
+    """Return the body of the Docker Engine API's `POST /containers/create` for a job under its lifeline. `beside` is
+    the name of a container whose loopback it shares, and nothing else of it."""
     limits = job.limits
     host: dict[str, Any] = {
         "AutoRemove": True,

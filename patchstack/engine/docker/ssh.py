@@ -22,7 +22,7 @@ _OPTIONS = {"ConnectTimeout": "30", "ServerAliveInterval": "20", "ServerAliveCou
 
 
 def arguments(url: str) -> tuple[str, ...]:
-    """The command that connects to the engine of `ssh://[USER@]HOST[:PORT][/SOCKET]`; what is not given is for
+    """Return the command that connects to the engine of `ssh://[USER@]HOST[:PORT][/SOCKET]`; what is not given is for
     ~/.ssh/config to say."""
     parts = urlsplit(url)
     options = [option for name, value in _OPTIONS.items() for option in ("-o", f"{name}={value}")]
@@ -41,7 +41,7 @@ class Tunnel:
         self._children: list[tuple[Child, IO[bytes]]] = []
 
     def open(self) -> socket.socket:
-        """A new connection. Raises `MissingError` if there is no ssh program; that ssh failed is seen only when
+        """Return a new connection. Raises `MissingError` if there is no ssh program; that ssh failed is seen only when
         reading from it."""
         self._reap()
         ours, theirs = socket.socketpair()

@@ -83,7 +83,7 @@ def _place(entries: tarfile.TarFile, info: tarfile.TarInfo, directory: Path) -> 
 
 
 def _is_directory(path: Path) -> bool:
-    """Whether it is a directory itself, not a link to one."""
+    """Return whether it is a directory itself, not a link to one."""
     return path.is_dir() and not path.is_symlink()
 
 
@@ -99,7 +99,7 @@ def _leads_out(parent: PurePosixPath, link: str) -> bool:
 
 
 def get(directory: Path, path: str) -> Iterator[bytes]:
-    """A file or directory below `directory` as a tar stream, its last component included in the names.
+    """Return a file or directory below `directory` as a tar stream, its last component included in the names.
 
     Raises `MissingError`, at once, if it does not exist or the way to it leads through a link, and `UsageError` for a
     path that is not below the directory.
@@ -174,7 +174,7 @@ def _remove(directory: Path) -> None:
 
 
 def out_of_space(directory: Path) -> OutOfSpace:
-    """The error for a full disk under a directory of ours."""
+    """Return the error for a full disk under a directory of ours."""
     return OutOfSpace(
         f"the disk that holds {directory} is full", hint="make room there, or let PATCHSTACK_CACHE name another place"
     )

@@ -106,7 +106,7 @@ class HostJob:
         self._pump.join(timeout=5)
 
     def _own(self) -> int | None:
-        """The job's own process; None if it does not start within a second. Those before it ignore SIGTERM."""
+        """Return the job's own process; None if it does not start within a second. Those before it ignore SIGTERM."""
         deadline = time.monotonic() + 1
         while True:
             pid: int | None = self._child.pid
@@ -202,8 +202,8 @@ def _pump(child: Child, source: int, output: Output, deadline: float | None) -> 
 
 
 def _over(child: Child) -> bool:
-    """Whether the job's first process has ended. It is not reaped: its number, which is the session's, must not become
-    somebody else's before the session has ended."""
+    """Return whether the job's first process has ended. It is not reaped: its number, which is the session's, must not
+    become somebody else's before the session has ended."""
     return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 

@@ -56,7 +56,7 @@ class OperatorSettings:
     tries: int = 3
 
     def test(self, ops: Sequence[str], what: str) -> Invocation:
-        """A run of the tests of some operators or cases."""
+        """Return a run of the tests of some operators or cases."""
         return self._invocation(what, ("test", "-b", self.backend, "-o", ",".join(ops), "-j", "1"))
 
     def support(self) -> Invocation:
@@ -107,7 +107,7 @@ def digest_of(names: Iterable[str]) -> str:
 
 
 def case_list(names: Iterable[str]) -> CaseList:
-    """A list with its names."""
+    """Return a list with its names."""
     ordered = tuple(sorted(names))
     return CaseList(count=len(ordered), sha256=digest_of(ordered), names=ordered)
 
@@ -123,7 +123,7 @@ def compared(names: Sequence[str], reference: CaseList) -> Coverage:
 
 
 def read_case_list(path: Path) -> CaseList:
-    """A file with a full name a line; blank lines and lines that start with `#` are left out.
+    """Return a file with a full name a line; blank lines and lines that start with `#` are left out.
 
     Raises `MissingError` if it cannot be read, `ConfigError` for one that has no cases.
     """
@@ -146,12 +146,12 @@ def read_case_list(path: Path) -> CaseList:
 
 
 def is_digest(text: str) -> bool:
-    """Whether a text can be the digest of a list."""
+    """Return whether a text can be the digest of a list."""
     return _DIGEST.match(text) is not None
 
 
 def op_problem(name: str) -> str | None:
-    """Why a name cannot be an operator's or a case's; None if it can."""
+    """Return why a name cannot be an operator's or a case's; None if it can."""
     if not name.strip() or name != name.strip():
         return f"{name!r} is no operator"
     if "(" not in name and "," in name:
@@ -249,7 +249,7 @@ ALONE = Setting[int](
 
 
 def settings_of(values: Values) -> OperatorSettings:
-    """The settings that values make."""
+    """Return the settings that values make."""
     one, ops = values[OP], values[OPS]
     if values.chosen(OP) == values.chosen(OPS) or (values.chosen(OPS) and not ops):
         values.complain("", "op names the operator, or ops several of them")
@@ -323,7 +323,7 @@ def judgement_of_cases(
     alone: Sequence[FailureRate] = (),
     attempts: Sequence[Attempt] = (),
 ) -> Judgement:
-    """The verdict over a run that can be judged."""
+    """Return the verdict over a run that can be judged."""
     coverage = compared(tested.ran, settings.cases) if settings.cases is not None else Coverage()
     wrong, unclear = _complaints(settings, seen, tested, coverage, supported, alone)
     told = wrong + unclear if wrong or unclear else _praise(settings, tested, coverage)
@@ -410,7 +410,7 @@ def _details(
 
 
 def _tested_well(settings: OperatorSettings) -> Complete:
-    """Whether a run of the tests can be judged: the backend was tested, and the output agrees with itself."""
+    """Return whether a run of the tests can be judged: the backend was tested, and the output agrees with itself."""
 
     def complaint(seen: Observation) -> str | None:
         if b"failed to allocate tensors" in seen.stdout:

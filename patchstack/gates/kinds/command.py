@@ -58,7 +58,7 @@ EXIT = Setting[int](name="exit", form=Whole(0, 255), default=0, metavar="N", hel
 
 
 def settings_of(values: Values) -> CommandSettings:
-    """The settings that values make."""
+    """Return the settings that values make."""
     settings = CommandSettings(
         program=program_of(values), must=values[MUST], must_not=values[MUST_NOT], exit=values[EXIT]
     )
@@ -115,7 +115,7 @@ def complete(settings: CommandSettings) -> Complete:
 
 
 def judgement_of_runs(settings: CommandSettings, runs: Sequence[Observed]) -> Judgement:
-    """The verdict of the runs: one, or several where a line that must be there was not."""
+    """Return the verdict of the runs: one, or several where a line that must be there was not."""
     attempts = tuple(attempt for one in runs for attempt in one.attempts)
     seen = [one.observation for one in runs if one.observation is not None]
     if not settings.must:
@@ -146,7 +146,7 @@ def judgement_of_runs(settings: CommandSettings, runs: Sequence[Observed]) -> Ju
 
 
 def missing_of(wanted: Sequence[str], seen: Observation) -> tuple[str, ...]:
-    """The patterns that are found in no line of a run."""
+    """Return the patterns that are found in no line of a run."""
     lines = all_lines_of(seen.stdout, seen.stderr)
     return tuple(text for text in wanted if not any(re.search(text, line) for line in lines))
 
@@ -177,7 +177,7 @@ def _fault(settings: CommandSettings, seen: Observation) -> Fault | None:
 
 
 def _doubtful(settings: CommandSettings, seen: Observation) -> bool:
-    """Whether another run may tell more: all is well but for a line that may have been lost."""
+    """Return whether another run may tell more: all is well but for a line that may have been lost."""
     if settings.program.sentinel is not None or _contradiction(settings, seen) is not None:
         return False
     return bool(missing_of(settings.must, seen))

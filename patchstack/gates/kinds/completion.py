@@ -152,7 +152,7 @@ SAME_AS = Setting[str | None](
 
 
 def state_of(name: str, values: Values, env: Environment = ()) -> TranscriptState:
-    """One state, or what a gate without states says of its only one."""
+    """Return one state, or what a gate without states says of its only one."""
     expect, transcript = values[EXPECT], values[TRANSCRIPT]
     return TranscriptState(
         name=name,
@@ -187,7 +187,7 @@ RUNS = Setting[int](
 
 
 def settings_of(values: Values) -> CompletionSettings:
-    """The settings that values make."""
+    """Return the settings that values make."""
     prompting = prompting_of(values)
     alone, states = state_of("", values), values[STATES]
     if states is not None and (alone.expect or alone.transcript or alone.same_as):
@@ -263,7 +263,7 @@ def run(settings: CompletionSettings, runner: Observer) -> Judgement:
 
 
 def _changed(settings: CompletionSettings, seen: Sequence[StateRuns]) -> list[Changed]:
-    """The states whose transcript is a different one, each with what it was compared with."""
+    """Return the states whose transcript is a different one, each with what it was compared with."""
     by_name = {state.name: state for state in settings.states}
     own = settings.prompting.env
     found = []
@@ -282,7 +282,7 @@ def _changed(settings: CompletionSettings, seen: Sequence[StateRuns]) -> list[Ch
 
 
 def gives(settings: CompletionSettings, state: TranscriptState, runner: Observer) -> str | None:
-    """Why a build is not the one that a state's reference is of; None if it gives that transcript."""
+    """Return why a build is not the one that a state's reference is of; None if it gives that transcript."""
     if state.expect is None:
         return None
     tried = runner.observe(
@@ -297,7 +297,7 @@ def gives(settings: CompletionSettings, state: TranscriptState, runner: Observer
 
 
 def invocation(settings: CompletionSettings, state: TranscriptState) -> Invocation:
-    """The run of a state."""
+    """Return the run of a state."""
     return settings.prompting.completion().invocation(f"completion {state.name}".strip(), state.env)
 
 
@@ -334,7 +334,7 @@ def _observed(settings: CompletionSettings, state: TranscriptState, runner: Obse
 
 
 def _decoded(seen: Observation) -> int | None:
-    """How many tokens were decoded after the first, as the tool's own counters say; None if they do not."""
+    """Return how many tokens were decoded after the first, as the tool's own counters say; None if they do not."""
     counts = [int(found.group(1)) for line in lines_of(seen.stderr) if (found := _DECODED.search(line))]
     return counts[-1] if counts else None
 
@@ -346,9 +346,9 @@ NO_REFERENCE = "no reference yet: gate record"
 
 
 def judgement_of_states(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement:
-    """The verdict of all states. Details: `states`, each with digests, sizes and the transcript where it is text; and
-    `changed`, the states whose transcript is not the reference's (for these, KL evidence is due). `pinned`: the models
-    are known to be the ones of their digests."""
+    """Return the verdict of all states. Details: `states`, each with digests, sizes and the transcript where it is
+    text; and `changed`, the states whose transcript is not the reference's (for these, KL evidence is due). `pinned`:
+    the models are known to be the ones of their digests."""
     targets = {one.state.same_as for one in seen if one.state.same_as is not None}
     by_name = {one.state.name: one for one in seen}
     verdicts = [
@@ -384,8 +384,8 @@ def judgement_of_states(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement
 
 
 def verdict_of_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, compared: bool) -> StateVerdict:
-    """The verdict of one state. `other` is the state it is compared with; `compared`: some state is compared with it,
-    and so it needs no reference of its own."""
+    """Return the verdict of one state. `other` is the state it is compared with; `compared`: some state is compared
+    with it, and so it needs no reference of its own."""
     state, observations = seen.state, seen.observations
     faults = [fault.reason for one in observations if (fault := fault_of(one, pinned=pinned)) is not None]
     if faults:
@@ -430,7 +430,7 @@ def parted(seen: StateRuns, all_seen: Sequence[StateRuns]) -> Parted | None:
 
 
 def _sole(seen: StateRuns) -> bytes | None:
-    """The one transcript of a state; None if it has none, or several."""
+    """Return the one transcript of a state; None if it has none, or several."""
     found = {one.stdout for one in seen.observations if one.code == 0}
     return next(iter(found)) if len(found) == 1 else None
 
@@ -456,7 +456,7 @@ def _expectation(state: TranscriptState) -> str:
 
 
 def _table(pairs: Sequence[tuple[str, str]]) -> str:
-    """A value for each state, for a column: alone, or with the state's name."""
+    """Return a value for each state, for a column: alone, or with the state's name."""
     if len(pairs) == 1:
         return pairs[0][1]
     return " ".join(f"{name}={value}" for name, value in pairs if value)

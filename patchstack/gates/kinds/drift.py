@@ -58,7 +58,7 @@ CONTEXTS_SETTING = Setting[tuple[int, ...]](
 
 
 def settings_of(values: Values) -> DriftSettings:
-    """The settings that values make."""
+    """Return the settings that values make."""
     contexts = values[CONTEXTS_SETTING]
     settings = DriftSettings(kl=kl.compared(values, context=contexts[0]), contexts=contexts)
     values.complain_all(("contexts", problem) for problem in settings_problems(settings))
@@ -128,7 +128,7 @@ def growth(checked: Sequence[kl.Checked]) -> str | None:
 
 
 def table_of(judgement: Judgement) -> JudgementTable:
-    """A row a context: context, verdict, positions, mean, 99.9 % and maximum of the divergences, same top."""
+    """Return a row a context: context, verdict, positions, mean, 99.9 % and maximum of the divergences, same top."""
     contexts = judgement.details.get("contexts")
     rows = []
     for one in contexts if isinstance(contexts, list) else ():

@@ -120,7 +120,7 @@ _PROMPTED = (SWITCHED_PROMPT, SERVER, *(one for one in (TOKENS, *LOADING) if one
 
 
 def settings_of(values: Values) -> EngagedSettings:
-    """The settings that values make: those of a program, or of a prompt, and the switch."""
+    """Return the settings that values make: those of a program, or of a prompt, and the switch."""
     program, questions = switched(values)
     settings = EngagedSettings(
         program=program,
@@ -136,8 +136,8 @@ def settings_of(values: Values) -> EngagedSettings:
 
 
 def switched(values: Values) -> tuple[Program, tuple[Question, ...]]:
-    """The program that a switch is tried on, and what it is asked if it is a server: one with arguments of its own, or
-    one of llama.cpp's with a prompt. Complaints go to the values."""
+    """Return the program that a switch is tried on, and what it is asked if it is a server: one with arguments of its
+    own, or one of llama.cpp's with a prompt. Complaints go to the values."""
     if values.chosen(OTHER_PROGRAM):
         program, args = (values.written(name).rstrip(":") for name in ("program", "args"))
         why = f"not allowed with {program}; use {args}"
@@ -157,7 +157,7 @@ def switched(values: Values) -> tuple[Program, tuple[Question, ...]]:
 
 
 def chosen(prompting: Prompting, *, server: bool) -> Program:
-    """The program that a prompt is given to."""
+    """Return the program that a prompt is given to."""
     return prompting.server(1) if server else prompting.completion()
 
 
@@ -197,7 +197,7 @@ def run(settings: EngagedSettings, runner: Observer) -> Judgement:
 
 
 def judgement_of_marks(settings: EngagedSettings, on: Observed, off: Observed) -> Judgement:
-    """The verdict of both runs."""
+    """Return the verdict of both runs."""
     attempts = (*on.attempts, *off.attempts)
     expected = f"on: {settings.at_least} or more; off: 0"
     for name, run_ in (("on", on), ("off", off)):
@@ -230,7 +230,7 @@ def judgement_of_marks(settings: EngagedSettings, on: Observed, off: Observed) -
 
 
 def marks_of(settings: EngagedSettings, seen: Observation) -> Marks:
-    """The lines of a run that have the mark."""
+    """Return the lines of a run that have the mark."""
     if settings.brings:
         streams = [seen.files.get(settings.brings[0], b"")]
     else:

@@ -177,7 +177,7 @@ LIMITS = (MEAN_LIMIT, SAME_TOP_LIMIT, CALIBRATE, RUN_SECONDS, TRIES)
 
 
 def settings_of(values: Values) -> KlSettings:
-    """The settings that values make."""
+    """Return the settings that values make."""
     settings = compared(values, context=values[CONTEXT])
     complain_of_shape(values, settings)
     complain_of_equal_sides(values, settings)
@@ -215,7 +215,7 @@ def compared(values: Values, *, context: int) -> KlSettings:
 
 
 def measured_by(values: Values, base: Side, test: Side, *, context: int) -> KlSettings:
-    """How two sides are compared: `TEXT`, `SHAPE` and `LIMITS`."""
+    """Return how two sides are compared: `TEXT`, `SHAPE` and `LIMITS`."""
     batch = values[BATCH]
     ubatch = values[UBATCH]
     comparison = Comparison(
@@ -234,7 +234,7 @@ def measured_by(values: Values, base: Side, test: Side, *, context: int) -> KlSe
 
 
 def args_problem(args: tuple[str, ...]) -> str | None:
-    """Why arguments cannot be added to those of the gate; None if they can."""
+    """Return why arguments cannot be added to those of the gate; None if they can."""
     own = [text for text in args if text.partition("=")[0] in _OURS]
     return f"{', '.join(own)}: the gate sets it" if own else None
 
@@ -258,7 +258,7 @@ def base_of(settings: KlSettings, runner: Observer) -> Iterator[Observer]:
 
 
 def judgement_of(settings: KlSettings, checked: Checked) -> Judgement:
-    """A comparison as the judgement of a gate."""
+    """Return a comparison as the judgement of a gate."""
     statistics = checked.measured.statistics
     return Judgement(
         verdict=checked.verdict,
@@ -297,7 +297,7 @@ def check(settings: KlSettings, runner: Observer, base_runner: Observer) -> Chec
 
 
 def verdict_of_measurement(measured: Measured, limits: Limits) -> tuple[Verdict, str]:
-    """The verdict over a measurement, and why."""
+    """Return the verdict over a measurement, and why."""
     found = measured.statistics
     if found is None:
         return (Verdict.FAIL if measured.failed else Verdict.INVALID), measured.fault
@@ -327,14 +327,14 @@ def calibrated(noise: Statistics, factor: float, positions: int) -> Limits:
 
 
 def too_noisy(noise: Statistics, limits: Limits) -> str | None:
-    """Why nothing can be told from a comparison on this machine; None if it can."""
+    """Return why nothing can be told from a comparison on this machine; None if it can."""
     if noise.finite and noise.mean < limits.mean and noise.same_top >= limits.same_top:
         return None
     return f"the base differs from itself by as much as is asked about: {figures(noise)}"
 
 
 def figures(found: Statistics) -> str:
-    """A measurement in short."""
+    """Return a measurement in short."""
     return (
         f"mean KLD {_shown(found.mean)} ± {_shown(found.mean_error)}, "
         f"same top {found.same_top:g} ± {found.same_top_error:g} %"
@@ -386,7 +386,7 @@ def _shown(value: float) -> str:
 
 
 def _nothing(noise: Measured) -> Measured:
-    """A comparison that was not made."""
+    """Return a comparison that was not made."""
     return Measured(context=noise.context, statistics=None, fault=noise.fault, failed=noise.failed, kept=noise.kept)
 
 

@@ -120,7 +120,8 @@ def answered(count: int, *, pinned: bool) -> Complete:
 
 
 def read_answers(body: bytes) -> tuple[SlotAnswer, ...] | None:
-    """The answers of `/completion`: an object for one prompt, a list of them for several. None for anything else."""
+    """Return the answers of `/completion`: an object for one prompt, a list of them for several. None for anything
+    else."""
     try:
         document = json.loads(body)
         answers = document if isinstance(document, list) else [document]
@@ -131,7 +132,7 @@ def read_answers(body: bytes) -> tuple[SlotAnswer, ...] | None:
 
 
 def judgement_of_parallel(states: Sequence[tuple[str, ParallelRuns]]) -> Judgement:
-    """The verdict over all states."""
+    """Return the verdict over all states."""
     found = [(name, seen, *verdict_of_parallel(seen)) for name, seen in states]
     verdicts = [verdict for _, _, verdict, _, _ in found]
     overall = worst(verdicts)
@@ -175,7 +176,7 @@ def verdict_of_parallel(seen: ParallelRuns) -> tuple[Verdict, str, dict[str, Jso
 
 
 def part(expected: SlotAnswer, actual: SlotAnswer) -> Parting | None:
-    """Where an answer parts from another; None if they are of the same tokens."""
+    """Return where an answer parts from another; None if they are of the same tokens."""
     for position, (one, other) in enumerate(zip_longest(expected.steps, actual.steps)):
         if one is None or other is None:
             return Parting(
@@ -222,7 +223,8 @@ def _shift(one: TokenStep, other: TokenStep) -> float:
 
 
 def _answer(one: Mapping[str, Any]) -> SlotAnswer:
-    """An answer's tokens, with the two best where they are told. Raises what a document of another shape raises."""
+    """Return an answer's tokens, with the two best where they are told. Raises what a document of another shape
+    raises."""
     told = one.get("completion_probabilities") or []
     steps = []
     for token, best in zip_longest([int(token) for token in one["tokens"]], told):

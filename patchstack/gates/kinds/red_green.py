@@ -86,7 +86,7 @@ RED_EXIT = Setting[int | None](
 
 
 def settings_of(values: Values) -> RedGreenSettings:
-    """The settings that values make."""
+    """Return the settings that values make."""
     return RedGreenSettings(
         program=program_of(values),
         without=values[WITHOUT],
@@ -131,7 +131,7 @@ def complete(settings: RedGreenSettings) -> Complete:
 
 
 def judgement_of_colours(settings: RedGreenSettings, green: Observed, red: Observed) -> Judgement:
-    """The verdict of both runs."""
+    """Return the verdict of both runs."""
     attempts = (*green.attempts, *red.attempts)
     with_code = (
         colour(settings, green.observation) if green.observation is not None else TestColour(told=complaint_of(green))

@@ -142,7 +142,8 @@ DRAFT = Setting[Model](
 
 
 def settings_of(values: Values) -> RollbackSettings:
-    """The settings that values make. `checks` are by default `program`, and `speculative` if its settings are given."""
+    """Return the settings that values make. `checks` are by default `program`, and `speculative` if its settings are
+    given."""
     speculates = values.chosen(SPECULATIVE) or values.chosen(DRAFT)
     said = values[CHECKS_SETTING]
     checks = said if said is not None else ("program", "speculative") if speculates else ("program",)
@@ -198,7 +199,7 @@ def settings_problems(settings: RollbackSettings, checks: Sequence[str]) -> list
 def rollback_program(
     name: str, model: Model, *, layers: int = 99, attention: str = "on", context: int = 4096
 ) -> Program:
-    """The test program on a model. `-fit off`: else sizes follow the memory that is free."""
+    """Return the test program on a model. `-fit off`: else sizes follow the memory that is free."""
     args = ("-m", f"{{model:{model.name}}}", "-ngl", str(layers), "-fa", attention, "-c", str(context))
     return Program(name=name, args=(*args, "-fit", "off"), models=(model,))
 
@@ -207,7 +208,7 @@ def rollback_program(
 
 
 def run(settings: RollbackSettings, runner: Observer) -> Judgement:
-    """Every check that the settings have; the worst of them counts."""
+    """Return every check that the settings have; the worst of them counts."""
     findings = []
     if settings.program is not None:
         findings.append(_run_program(settings.program, settings.says, runner))
@@ -266,8 +267,8 @@ def _run_reuse(settings: RollbackSettings, prompting: Prompting, runner: Observe
 
 
 def speculating(settings: RollbackSettings, prompting: Prompting) -> Program:
-    """The server that speculates. A draft model alone does not make it: `--spec-type` does, at llama.cpp of June 2026
-    (common/arg.cpp), so it is named where the settings do not."""
+    """Return the server that speculates. A draft model alone does not make it: `--spec-type` does, at llama.cpp of June
+    2026 (common/arg.cpp), so it is named where the settings do not."""
     program = prompting.server(1)
     args: tuple[str, ...] = settings.speculative
     if settings.draft is not None:
@@ -288,7 +289,8 @@ def _question(prompting: Prompting, *, cache: bool) -> Question:
 
 
 def verdict_of_program(seen: Observation, says: str, *, pinned: bool) -> tuple[Verdict, str]:
-    """A test program's exit code and words: a mismatch that it tells of is a FAIL, a test that it skips INVALID."""
+    """Return a test program's exit code and words: a mismatch that it tells of is a FAIL, a test that it skips
+    INVALID."""
     lines = [line.strip() for line in (seen.stderr + b"\n" + seen.stdout).decode("utf-8", "replace").splitlines()]
     if denied := next((line for line in lines if _DENIES.search(line)), None):
         return Verdict.FAIL, denied[:300]
@@ -367,7 +369,7 @@ def _reuse(verdict: Verdict, reason: str, asked: ServerAnswers, where: Divergenc
 
 
 def _skipped(seen: Observation) -> bool:
-    """Whether a program says that it skipped: trying again would not help."""
+    """Return whether a program says that it skipped: trying again would not help."""
     return seen.code == 0 and bool(_SKIPS.search(seen.stderr.decode("utf-8", "replace")))
 
 

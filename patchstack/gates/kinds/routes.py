@@ -92,7 +92,7 @@ EXPECT_OFF = Setting[tuple[Expectation, ...]](
 
 
 def settings_of(values: Values) -> RoutesSettings:
-    """The settings that values make: those of a program, or of a prompt, the switch, and what is expected."""
+    """Return the settings that values make: those of a program, or of a prompt, the switch, and what is expected."""
     program, questions = switched(values)
     settings = RoutesSettings(
         program=program,
@@ -136,7 +136,7 @@ def run(settings: RoutesSettings, runner: Observer) -> Judgement:
 
 
 def judgement_of_routes(settings: RoutesSettings, on: Observed, off: Observed) -> Judgement:
-    """The verdict of both runs."""
+    """Return the verdict of both runs."""
     attempts = (*on.attempts, *off.attempts)
     expected = "; ".join(f"on: {one.text}" for one in settings.expect)
     expected += "".join(f"; off: {one.text}" for one in settings.expect_off) or "; off: otherwise"

@@ -136,7 +136,7 @@ SAME_AS = Setting[str | None](
 
 
 def state_of(name: str, values: Values, env: Environment = (), same_as: str | None = None) -> TokensState:
-    """One state, or what a gate without states says of its only one."""
+    """Return one state, or what a gate without states says of its only one."""
     filed = values[EXPECT_FILE]
     return TokensState(
         name=name,
@@ -181,7 +181,7 @@ PROBABILITIES = Setting[int](
 
 
 def settings_of(values: Values) -> TokensSettings:
-    """The settings that values make."""
+    """Return the settings that values make."""
     prompting = prompting_of(values)
     alone, states = state_of("", values), values[STATES]
     if states is not None and alone.reference is not None:
@@ -240,7 +240,7 @@ def run(settings: TokensSettings, runner: Observer) -> Judgement:
 def _changed(
     settings: TokensSettings, findings: Sequence[StateFinding], asked: Mapping[str, ServerAnswers]
 ) -> list[Changed]:
-    """The states whose ids are others, each with what it was compared with."""
+    """Return the states whose ids are others, each with what it was compared with."""
     own = settings.prompting.env
     envs = {state.name: as_environment(own, state.env) for state in settings.states}
     found = []
@@ -257,7 +257,7 @@ def _changed(
 
 
 def gives(settings: TokensSettings, state: TokensState, runner: Observer) -> str | None:
-    """Why a build is not the one that a state's reference is of; None if it gives those ids."""
+    """Return why a build is not the one that a state's reference is of; None if it gives those ids."""
     if state.reference is None:
         return None
     asked = ask_servers(

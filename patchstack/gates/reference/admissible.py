@@ -75,7 +75,7 @@ def _own(judgement: Judgement, state: str) -> list[Any]:
 
 
 def _problem(gate: Gate, state: str, because: Judged, runner: Observer) -> str | None:
-    """Why a gate does not show that the model of a state is the same; None if it does."""
+    """Return why a gate does not show that the model of a state is the same; None if it does."""
     other, judgement = because
     if other.name == gate.name:
         return "a gate is no evidence for itself"

@@ -101,7 +101,7 @@ MEASURED = Setting[Values | None](
 
 
 def measure_of(values: Values, prompting: Prompting) -> Measure | None:
-    """How `kl` of a gate has the model measured: what the kind `kl` has, without models and environments."""
+    """Return how `kl` of a gate has the model measured: what the kind `kl` has, without models and environments."""
     own = values[MEASURED]
     if own is None:
         return None
@@ -130,7 +130,7 @@ def gathered(measure: Measure, changed: Sequence[Changed], runner: Observer) -> 
 
 
 def with_evidence(judgement: Judgement, found: Sequence[Evidence]) -> Judgement:
-    """A judgement, with what was measured beside it. Its verdict stays."""
+    """Return a judgement, with what was measured beside it. Its verdict stays."""
     if not found:
         return judgement
     told = [
@@ -146,8 +146,8 @@ def with_evidence(judgement: Judgement, found: Sequence[Evidence]) -> Judgement:
 
 
 def still_the_same(judgement: Judgement) -> bool:
-    """Whether all that does not hold is that transcripts changed, and of each it was shown that the model is the same
-    as the one of the build that gives the reference."""
+    """Return whether all that does not hold is that transcripts changed, and of each it was shown that the model is the
+    same as the one of the build that gives the reference."""
     states, measured = judgement.details.get("states"), judgement.details.get("kl")
     if not isinstance(states, list) or not isinstance(measured, list):
         return False
@@ -161,7 +161,7 @@ def still_the_same(judgement: Judgement) -> bool:
 
 
 def as_environment(*parts: Environment) -> Environment:
-    """One environment of several, later ones over earlier ones."""
+    """Return one environment of several, later ones over earlier ones."""
     return tuple(sorted(merged(*parts).items()))
 
 

@@ -60,13 +60,13 @@ def changed(found: Sequence[RecordedReference]) -> tuple[RecordedReference, ...]
 
 
 def state_of(reference: RecordedReference) -> str:
-    """The name of the state that a reference is of."""
+    """Return the name of the state that a reference is of."""
     return reference.keys[1] if len(reference.keys) > 2 else ""
 
 
 def base_of(settings: object, build: str | None) -> RecordedReference | None:
-    """The build that the next change is measured against, for a gate that says how to (`kl`): the one that gives the
-    references now. None for a gate that does not, and for programs that are not of a stored build."""
+    """Return the build that the next change is measured against, for a gate that says how to (`kl`): the one that gives
+    the references now. None for a gate that does not, and for programs that are not of a stored build."""
     if (
         build is None
         or not isinstance(settings, completion.CompletionSettings | tokens.TokensSettings)
@@ -116,13 +116,13 @@ def write_references(path: Path, suite: str, gate: str, found: Sequence[Recorded
 
 
 def _indented(text: str) -> bool:
-    """Whether the file indents its lists below their keys."""
+    """Return whether the file indents its lists below their keys."""
     match = re.search(r"^( *)gates:[^\n]*\n(?: *#[^\n]*\n)*( *)- ", text, re.MULTILINE)
     return match is not None and len(match.group(2)) > len(match.group(1))
 
 
 def _transcript(state: Mapping[str, Any]) -> RecordedReference | None:
-    """The digest of a state's one transcript; none for a state that is only compared with another."""
+    """Return the digest of a state's one transcript; none for a state that is only compared with another."""
     if state["md5"] is None or (state["same_as"] is not None and state["expected"] is None):
         return None
     old = state["expected"]

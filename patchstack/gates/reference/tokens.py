@@ -22,7 +22,7 @@ class TokenReference:
 
 
 def reference_of(value: object) -> TokenReference | str:
-    """A reference as it is written: a list of ids, or their digest; else a text with what is wrong."""
+    """Return a reference as it is written: a list of ids, or their digest; else a text with what is wrong."""
     if isinstance(value, str):
         right = len(value) == 64 and set(value) <= set("0123456789abcdef")
         return (
@@ -37,7 +37,7 @@ def reference_of(value: object) -> TokenReference | str:
 
 
 def reference_in(path: Path) -> TokenReference | str:
-    """The reference in a file, a JSON list of ids; else a text with what is wrong."""
+    """Return the reference in a file, a JSON list of ids; else a text with what is wrong."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -47,7 +47,7 @@ def reference_in(path: Path) -> TokenReference | str:
 
 
 def combined(given: TokenReference | None, filed: TokenReference | None) -> TokenReference | str | None:
-    """One reference of a digest and a file, which must belong together; else a text with what is wrong."""
+    """Return one reference of a digest and a file, which must belong together; else a text with what is wrong."""
     if given is not None and filed is not None and given.sha256 != filed.sha256:
         return f"the ids of the file are not those of the digest: theirs is {filed.sha256}"
     return filed or given
@@ -120,7 +120,7 @@ EXPECT_FILE = Setting[Filed | None](
 
 
 def reference_of_values(values: Values) -> TokenReference | None:
-    """The reference that `EXPECT` and `EXPECT_FILE` make together."""
+    """Return the reference that `EXPECT` and `EXPECT_FILE` make together."""
     filed = values[EXPECT_FILE]
     whole = combined(values[EXPECT], filed.reference if filed is not None else None)
     if isinstance(whole, str):

@@ -23,10 +23,6 @@ from patchstack.llama.client.door import Door, NoRun, Reply, open_door
 from patchstack.llama.client.plan import KEY_VARIABLE, Plan, Target, target_of
 from patchstack.llama.client.prompts import NoPrompt, Prompts, make_prompts, request_body
 from patchstack.llama.client.watch import SelfWatch, open_descriptors, raise_descriptors
-<<<<<<< HEAD
-from patchstack.llama.client.wire import BadAnswer
-=======
->>>>>>> 61320ca (Gates ask servers with the client of bench serve, from a second container that has Python)
 
 SETTLE = 5.0
 """Seconds that counters may take until they have what was made."""
@@ -161,33 +157,7 @@ class Client:
     async def _ask(self, method: str, path: str, body: object = None, *, timeout: float = 60.0) -> Reply:
         """What came of one request beside the run."""
         data = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
-<<<<<<< HEAD
-        over: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
-
-        def done(one: Exchange) -> None:
-            if not over.done():
-                over.set_result(one)
-
-        exchange = Exchange(self._wire(method, self.target.prefix + path, data), done)
-        try:
-            await asyncio.wait_for(self._connected(exchange, over), timeout)
-        except TimeoutError:
-            exchange.fail("no answer in time")
-        reader, found = exchange.reader, bytearray().join(part for _, part in exchange.parts)
-        try:
-            for _, piece in exchange.pieces[len(exchange.parts) :]:
-                found += reader.feed(piece)
-            reader.close()
-        except BadAnswer as error:
-            return 0, b"", exchange.failure or str(error)
-        return reader.status, bytes(found), exchange.failure
-
-    async def _connected(self, exchange: Exchange, over: asyncio.Future[Exchange]) -> None:
-        await connect(exchange, self._address, self._secure, self.target.host)
-        await over
-=======
         return await self._door.ask(method, self.target.prefix + path, data, timeout=timeout)
->>>>>>> 61320ca (Gates ask servers with the client of bench serve, from a second container that has Python)
 
     # Requests
 

@@ -110,7 +110,7 @@ def _gpu(row: list[str], reasons: int | None) -> GpuState:
 
 
 def _reasons(said: Reply | None) -> dict[str, int]:
-    """The bit mask of each GPU by its index."""
+    """Return the bit mask of each GPU by its index."""
     found = {}
     for row in rows(said, 1) or ():
         with contextlib.suppress(ValueError):

@@ -30,8 +30,8 @@ _BY_NAME = (
 
 
 def classify(name: str, capability: str | None) -> GpuClass:
-    """The class of a GPU: by its compute capability (CUDA C++ Programming Guide, compute capabilities), and where
-    datacenter and consumer chips share one, or none is told, by its name."""
+    """Return the class of a GPU: by its compute capability (CUDA C++ Programming Guide, compute capabilities), and
+    where datacenter and consumer chips share one, or none is told, by its name."""
     if capability is None:
         return next((kind for pattern, kind in _BY_NAME if pattern.search(name)), GpuClass.UNKNOWN)
     if capability in ("12.0", "12.1"):
@@ -44,7 +44,7 @@ def classify(name: str, capability: str | None) -> GpuClass:
 
 
 def of_all(classes: list[GpuClass]) -> GpuClass:
-    """The class of a machine with GPUs of these."""
+    """Return the class of a machine with GPUs of these."""
     if not classes:
         return GpuClass.NONE
     return classes[0] if len(set(classes)) == 1 else GpuClass.MIXED

@@ -126,22 +126,23 @@ def process_here(owner: Owner) -> str | None:
 
 
 def taken_line(owner: Owner) -> str:
-    """The first line of a taken lock, but for the time at its end."""
+    """Return the first line of a taken lock, but for the time at its end."""
     return f"{_MARK}{_word(owner.user)}@{_word(owner.host)}:{owner.pid}:{_word(owner.purpose)}"
 
 
 def free_line(owner: Owner | None) -> str:
-    """The first line of a lock let go, but for the time at its end."""
+    """Return the first line of a lock let go, but for the time at its end."""
     return f"FREE released-by-patchstack{'-' + _word(owner.purpose) if owner is not None else ''}"
 
 
 def record_line(owner: Owner) -> str:
-    """The second line of a taken lock."""
+    """Return the second line of a taken lock."""
     return one_line({"schema": SCHEMA, **{name: getattr(owner, name) for name in Owner.__slots__}})
 
 
 def read_owner(text: str) -> tuple[Owner, Sign] | None:
-    """The owner and its last sign of life in a file of patchstack's; None if it is not such a file, or not whole."""
+    """Return the owner and its last sign of life in a file of patchstack's; None if it is not such a file, or not
+    whole."""
     lines = text.splitlines()
     if len(lines) != 3 or not lines[0].startswith(_MARK):
         return None
@@ -183,7 +184,7 @@ def holder_of(file: File, now: Now, *, tokens: Collection[str], stale: float, un
 
 
 def _gone(owner: Owner, sign: Sign, file: File, now: Now, *, stale: float, unchanged: float) -> str | None:
-    """Why an owner is gone; None if it is not."""
+    """Return why an owner is gone; None if it is not."""
     if sign.boot and now.boot and sign.boot != now.boot:
         return "the machine was started anew since"
     process = process_here(owner)
@@ -237,7 +238,7 @@ def _since(owner: Owner, now: Now) -> str:
 
 
 def _told(text: str, now: Now) -> str:
-    """How old a line with a time at its end is."""
+    """Return how old a line with a time at its end is."""
     last = re.search(r"\b(\d{10})\s*$", text)
     seconds = now.epoch - int(last[1]) if last else -1.0
     return f" for {seconds / 60:.0f} min" if seconds >= 0 else ""

@@ -84,7 +84,7 @@ class Preflight:
 
 
 def allowed(names: tuple[str, ...]) -> frozenset[str]:
-    """Names of checks as a user gives them. Raises `UsageError` for one that is none."""
+    """Return names of checks as a user gives them. Raises `UsageError` for one that is none."""
     for name in names:
         if name not in NAMES:
             near = difflib.get_close_matches(name, NAMES, 1)
@@ -128,7 +128,7 @@ def preflight(
 def preflight_checks(
     machine: Hardware, activity: Activity, holders: tuple[Holder, ...], wanted: Wanted, *, own: str
 ) -> tuple[Check, ...]:
-    """The checks on what was seen. `own` is the owner label of this process's containers."""
+    """Return the checks on what was seen. `own` is the owner label of this process's containers."""
     checks = [_containers(activity, wanted, own), _cpu(activity, wanted)]
     if wanted.gpu:
         checks = [_gpu(machine), *(_running(machine, activity, wanted) if machine.gpus else ()), *checks]

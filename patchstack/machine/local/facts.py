@@ -212,7 +212,7 @@ def _gpus(env: Mapping[str, str]) -> tuple[tuple[Gpu, ...] | None, str]:
 
 
 def read_gpus(said: str) -> tuple[Gpu, ...]:
-    """The GPUs in the comma-separated lines of nvidia-smi; a line of another form is none."""
+    """Return the GPUs in the comma-separated lines of nvidia-smi; a line of another form is none."""
     rows = [[field.strip() for field in line.split(",")] for line in said.splitlines()]
     return tuple(
         Gpu(name=row[0], capability=row[1], driver=row[2], memory=row[3]) for row in rows if len(row) == 4 and row[0]
@@ -220,7 +220,7 @@ def read_gpus(said: str) -> tuple[Gpu, ...]:
 
 
 def _contexts(env: Mapping[str, str]) -> tuple[tuple[str, ...], str, str]:
-    """The names of docker's contexts, where `docker` leads, and what is wrong with docker's configuration."""
+    """Return the names of docker's contexts, where `docker` leads, and what is wrong with docker's configuration."""
     from patchstack.engine.docker.endpoint import contexts, resolve
 
     config = Path(env.get("DOCKER_CONFIG") or Path(env.get("HOME") or Path.home()) / ".docker")

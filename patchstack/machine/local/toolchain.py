@@ -35,21 +35,21 @@ class Tool:
     found_by: str
 
     def at_least(self, *wanted: int) -> bool:
-        """Whether its version is that one or a newer one; False if it is not known."""
+        """Return whether its version is that one or a newer one; False if it is not known."""
         numbers = tuple(int(number) for number in re.findall(r"\d+", self.version))
         return bool(numbers) and numbers >= wanted
 
 
 def find_tool(name: str, env: Mapping[str, str]) -> Tool | None:
-    """A program on the PATH of an environment; None if there is none, or none that starts."""
+    """Return a program on the PATH of an environment; None if there is none, or none that starts."""
     found = shutil.which(name, path=env.get("PATH", _DEFAULT_PATH))
     return _tool(name, Path(found), "PATH", env) if found else None
 
 
 def find_nvcc(env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | None:
-    """The CUDA compiler that CMake would take: what CUDACXX names, else the one on PATH; else that of a toolkit that
-    CUDA_HOME or CUDA_PATH names, or of one below the roots: `cuda` before `cuda-13.0` before `cuda-12.9`. None where
-    there is none.
+    """Return the CUDA compiler that CMake would take: what CUDACXX names, else the one on PATH; else that of a toolkit
+    that CUDA_HOME or CUDA_PATH names, or of one below the roots: `cuda` before `cuda-13.0` before `cuda-12.9`. None
+    where there is none.
 
     Raises `MissingError` if CUDACXX names something that cannot be run: CMake would fail over it as well.
     """
@@ -66,8 +66,9 @@ def find_nvcc(env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | N
 
 
 def find_cuda_tool(name: str, env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | None:
-    """A program of the CUDA toolkit (`cuobjdump`): on PATH, of the toolkit that CUDA_HOME or CUDA_PATH names, of one
-    below the roots, or of a Python package (`nvidia-cuda-cuobjdump`) that this Python has; None if there is none."""
+    """Return a program of the CUDA toolkit (`cuobjdump`): on PATH, of the toolkit that CUDA_HOME or CUDA_PATH names, of
+    one below the roots, or of a Python package (`nvidia-cuda-cuobjdump`) that this Python has; None if there is
+    none."""
     on_path = find_tool(name, env)
     if on_path is not None:
         return on_path
@@ -80,8 +81,8 @@ def find_cuda_tool(name: str, env: Mapping[str, str], roots: Sequence[Path] = RO
 
 
 def toolkit_root(nvcc: Tool, env: Mapping[str, str]) -> Path:
-    """The directory of the toolkit that an nvcc belongs to, as nvcc itself says: it may be a script that calls another,
-    or a link. Raises `MissingError` if it does not say."""
+    """Return the directory of the toolkit that an nvcc belongs to, as nvcc itself says: it may be a script that calls
+    another, or a link. Raises `MissingError` if it does not say."""
     finished = run([str(nvcc.path), "--dryrun", "-x", "cu", "-c", os.devnull], env=_environment(env), timeout=_SECONDS)
     said = _TOP.search(finished.stderr.decode("utf-8", "replace"))
     root = Path(said[1].strip()).resolve() if said else None
@@ -119,7 +120,7 @@ def _age(toolkit: Path) -> tuple[int, ...]:
 
 
 def _tool(name: str, path: Path, found_by: str, env: Mapping[str, str]) -> Tool | None:
-    """The program at a path, asked for its version; None if it cannot be started."""
+    """Return the program at a path, asked for its version; None if it cannot be started."""
     try:
         finished = run([str(path), "--version"], env=_environment(env), timeout=_SECONDS)
     except (MissingError, OSError):
@@ -130,8 +131,8 @@ def _tool(name: str, path: Path, found_by: str, env: Mapping[str, str]) -> Tool 
 
 
 def read_version(said: str) -> str:
-    """The version in what `--version` prints; empty if there is none. CUDA's tools print a copyright's years and a
-    build's date before it; compilers print their packager's version first, in parentheses."""
+    """Return the version in what `--version` prints; empty if there is none. CUDA's tools print a copyright's years and
+    a build's date before it; compilers print their packager's version first, in parentheses."""
     if match := _CUDA_VERSION.search(said):
         return match[2] or match[1]
     first = (said.strip().splitlines() or [""])[0]

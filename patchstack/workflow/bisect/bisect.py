@@ -48,7 +48,7 @@ class SearchResult:
 
 
 def next_point(good: int, bad: int, said: Mapping[int, PointState]) -> int | SearchResult:
-    """The point to try next between a good and a bad end, or the answer. Both ends are tried first.
+    """Return the point to try next between a good and a bad end, or the answer. Both ends are tried first.
 
     The middle of what is left is tried; where it was skipped, the nearest that was not. A point is the first bad one if
     it is bad and the one before it good; with skipped ones between the two it may be any of them.
@@ -74,8 +74,8 @@ def next_point(good: int, bad: int, said: Mapping[int, PointState]) -> int | Sea
 
 
 def comes_and_goes(said: Mapping[int, PointState]) -> tuple[int, int] | None:
-    """A bad point with a good one after it: then there is more than one place where good turns bad, and the answer is
-    only one of them."""
+    """Return a bad point with a good one after it: then there is more than one place where good turns bad, and the
+    answer is only one of them."""
     bad = [point for point, one in said.items() if one is PointState.BAD]
     good = [point for point, one in said.items() if one is PointState.GOOD]
     if bad and good and min(bad) < max(good):
@@ -128,7 +128,7 @@ class Builder(Protocol):
     """Makes the build of a point, for the command to use."""
 
     def build(self, point: Point, tree: str) -> Path | NoTree:
-        """The directory of its binaries, or in words why there are none: the point is then skipped."""
+        """Return the directory of its binaries, or in words why there are none: the point is then skipped."""
         ...
 
 
@@ -258,8 +258,8 @@ class _Trial:
 
 
 def _found(command: Sequence[str]) -> tuple[str, ...]:
-    """The command, its program found from where we are, as it runs in another directory; a relative path that leads
-    nowhere here is taken for a program of the tree. Raises `UsageError`."""
+    """Return the command, its program found from where we are, as it runs in another directory; a relative path that
+    leads nowhere here is taken for a program of the tree. Raises `UsageError`."""
     if not command:
         raise BadValue("--run is empty", hint="--run 'make test', say")
     program = shutil.which(command[0])

@@ -100,7 +100,7 @@ class TreeDirectory:
                 parent.mkdir()
 
     def _reached(self, path: bytes) -> bool:
-        """Whether a path leads through directories alone."""
+        """Return whether a path leads through directories alone."""
         return all(parent.is_dir() and not parent.is_symlink() for parent in map(self._full, _parents(path)))
 
 

@@ -54,9 +54,9 @@ class Row:
 
 
 def row_of(config: SeriesConfig, cache: Cache, to: str | None, *, good: str | None, bad: str | None) -> Row:
-    """The patches of a series between two of them, by number or name, or with `to` upstream's commits to that ref.
-    Raises what `upstream_row` raises; `NotHeldError` for a patch that does not apply, `ConfigError` for a number or
-    name that no patch has, `UsageError` for a good one that is not before the bad one."""
+    """Return the patches of a series between two of them, by number or name, or with `to` upstream's commits to that
+    ref. Raises what `upstream_row` raises; `NotHeldError` for a patch that does not apply, `ConfigError` for a number
+    or name that no patch has, `UsageError` for a good one that is not before the bad one."""
     if to is not None:
         return upstream_row(config, cache, to)
     proven = _applied(config, cache)
@@ -64,7 +64,7 @@ def row_of(config: SeriesConfig, cache: Cache, to: str | None, *, good: str | No
 
 
 def _series_row(config: SeriesConfig, proven: VerifiedSeries) -> Row:
-    """The pin, and the tree after every patch."""
+    """Return the pin, and the tree after every patch."""
     trees = _trees(proven)
     points = [Point(name="the pin", subject=proven.sources.base.subject, number=0)]
     for row in proven.verification.rows:
@@ -83,8 +83,8 @@ def _series_row(config: SeriesConfig, proven: VerifiedSeries) -> Row:
 
 
 def upstream_row(config: SeriesConfig, cache: Cache, to: str) -> Row:
-    """The upstream commits from the pin to a ref, each with the series on top: merged three-way, patch by patch, when
-    its tree is asked for. Raises what opening upstream raises, `UsageError` if there is no commit between."""
+    """Return the upstream commits from the pin to a ref, each with the series on top: merged three-way, patch by patch,
+    when its tree is asked for. Raises what opening upstream raises, `UsageError` if there is no commit between."""
     proven = _applied(config, cache)
     objects, base = proven.sources.objects, proven.sources.base
     target = open_target(cache, config.upstream, base, to, objects)
@@ -107,7 +107,7 @@ def upstream_row(config: SeriesConfig, cache: Cache, to: str) -> Row:
 
 
 def _between(row: Row, series: Series, good: str | None, bad: str | None) -> Row:
-    """A row of a series from one patch to another (0: the pin), each a number or a name."""
+    """Return a row of a series from one patch to another (0: the pin), each a number or a name."""
     first = series.place_of(good) + 1 if good is not None else 0
     last = series.place_of(bad) + 1 if bad is not None else len(row.points) - 1
     if first >= last:
@@ -133,12 +133,12 @@ def _applied(config: SeriesConfig, cache: Cache) -> VerifiedSeries:
 
 
 def _trees(proven: VerifiedSeries) -> list[str]:
-    """The pin's tree and that after every patch."""
+    """Return the pin's tree and that after every patch."""
     return [proven.verification.base_tree, *(row.tree for row in proven.verification.rows if row.tree is not None)]
 
 
 def _on_top(picker: Picker, trees: Sequence[str], labels: Sequence[str], onto: str) -> str | NoTree:
-    """The series, merged onto another tree."""
+    """Return the series, merged onto another tree."""
     for label, before, after in zip(labels, trees, trees[1:], strict=False):
         merged = picker.merge(before, after, onto)
         if merged.tree is None:
@@ -162,7 +162,7 @@ class KeyedBuilds:
     offline: bool
 
     def build(self, point: Point, tree: str) -> Path | NoTree:
-        """The directory of a point's binaries, made now or found."""
+        """Return the directory of a point's binaries, made now or found."""
         source = with_absent(Source(label=f"{point.name} {point.subject}", tree=tree, objects=self.objects))
         inputs = prepare(
             Request(),

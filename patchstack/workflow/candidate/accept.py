@@ -63,7 +63,7 @@ class AcceptStep:
 
 
 def step_line(step: AcceptStep, seconds: float) -> str:
-    """A step for people, as it comes out, with the time that it took."""
+    """Return a step for people, as it comes out, with the time that it took."""
     source = f"; {step.source.words}" if step.source is not None else ""
     return f"{step.verdict:<7}  {step.name}: {step.detail}{source} ({clock(seconds)})"
 
@@ -101,7 +101,7 @@ class Terms:
 
 
 def alike(candidates: Sequence[Candidate], ledger: Ledger) -> tuple[Likeness, ...]:
-    """The rejected decisions that the candidates resemble: a warning, nothing more."""
+    """Return the rejected decisions that the candidates resemble: a warning, nothing more."""
     rejected = [one for one in ledger.read() if one.outcome is Outcome.REJECTED]
     return tuple(likeness for one in candidates for likeness in resembling(one, rejected))
 
@@ -177,7 +177,7 @@ def _switches(brings: Brings) -> Iterator[AcceptStep]:
 
 
 def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
-    """The series as it is mirrors the fork up to the candidate's parent."""
+    """Return the series as it is mirrors the fork up to the candidate's parent."""
     base = way.sources.base
     if not has_patches(way.config.patches):
         verdict = Verdict.PASS if way.before.oid == base.oid else Verdict.FAIL
@@ -330,7 +330,7 @@ def of_the_next(suite: Suite, judgement: Judgement, referring: Observer) -> Judg
 
 
 def _referring_to(build: Stored, ready: Runner) -> Runner:
-    """The runner, for gates whose references are of that build, and whose test programs come from it."""
+    """Return the runner, for gates whose references are of that build, and whose test programs come from it."""
     programs = programs_of(build, isolated=ready.about.isolated)
     return ready.within(dataclasses.replace(ready.context, reference=programs, judge=programs))
 
@@ -365,7 +365,7 @@ def _gate_step(gate: Gate, judgement: Judgement, which: str, key: str, others: M
 def _new_gate_step(
     new: NewGate, judgement: Judgement, which: str, key: str, others: Mapping[str, Programs]
 ) -> AcceptStep:
-    """A step of a gate that comes with the candidate. Its evidence says what the gate itself gave."""
+    """Return a step of a gate that comes with the candidate. Its evidence says what the gate itself gave."""
     step = _gate_step(new.gate, judgement, which, key, others)
     verdict, detail = outcome(which, judgement)
     return dataclasses.replace(

@@ -41,7 +41,8 @@ class CandidateRange:
         return self.new[-1]
 
     def source(self, commit: Commit) -> Source:
-        """The tree of a commit of the fork as something to build; its steps are the fork's commits up to there."""
+        """Return the tree of a commit of the fork as something to build; its steps are the fork's commits up to
+        there."""
         steps = []
         for one in (*self.fork.commits,) if commit.oid != self.sources.base.oid else ():
             label = f"fork commit {one.oid[:12]} ({one.subject})"
@@ -65,7 +66,7 @@ class CandidateRange:
 
 @task("reading the candidate")
 def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRange:
-    """The commits that REF means: one commit, or a range `A..B` of the fork's branch.
+    """Return the commits that REF means: one commit, or a range `A..B` of the fork's branch.
 
     Raises `UsageError` for a series without a fork of its own on this machine, a range that is empty or not on the
     branch; `NotHeldError` for merges.
@@ -112,8 +113,8 @@ def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRa
 
 
 def described(way: CandidateRange) -> tuple[Candidate, ...]:
-    """The new commits as the ledger keeps them: with diff, files and symbols. The diffs have the form of the series: of
-    one that keeps none of upstream's text, the ledger keeps none either."""
+    """Return the new commits as the ledger keeps them: with diff, files and symbols. The diffs have the form of the
+    series: of one that keeps none of upstream's text, the ledger keeps none either."""
     directories = way.sources.objects.directories
     anchored = way.config.anchored
     with formatting(
@@ -143,7 +144,7 @@ def described(way: CandidateRange) -> tuple[Candidate, ...]:
 
 
 def _changed_paths(objects: Objects, before: Commit, after: Commit) -> tuple[str, ...]:
-    """The paths that differ between two commits, sorted; of a rename both."""
+    """Return the paths that differ between two commits, sorted; of a rename both."""
     # Of the trees, not of the patch: a patch's text leaves names open (` b/` in one, quotes), and its message may quote
     # another diff.
     changes = compare_trees(objects, before.tree, after.tree)
@@ -151,7 +152,7 @@ def _changed_paths(objects: Objects, before: Commit, after: Commit) -> tuple[str
 
 
 def ledger_directory(root: Path) -> Path:
-    """Where a workspace's decisions are."""
+    """Return where a workspace's decisions are."""
     if not root.is_dir():
         raise NoSuchBuild(f"{root} is no directory")
     return root / "ledger"

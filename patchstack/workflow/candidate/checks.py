@@ -48,5 +48,5 @@ def checked_candidates(way: CandidateRange, engine: OpenEngine) -> Iterator[Chec
 
 
 def touched_numbers(touched: dict[int | None, frozenset[str]]) -> list[int]:
-    """The numbers of patches whose files are known."""
+    """Return the numbers of patches whose files are known."""
     return [number for number in touched if number is not None]

@@ -157,7 +157,7 @@ def _drawn(
     observations: Observations,
     planned: BuildPlan | None,
 ) -> tuple[list[Drawn], list[str]]:
-    """The comparisons that are the one asked for, the newest first; and why others of the workload are not."""
+    """Return the comparisons that are the one asked for, the newest first; and why others of the workload are not."""
     found: list[Drawn] = []
     other: list[str] = []
     files = (_files(built[0]), _files(built[1]))
@@ -198,7 +198,8 @@ def _outcome(directory: Path, plan: Plan, demand: Demand, observations: Observat
 
 
 def _inputs(directory: Path, built: Sequence[Stored], plan: Plan | None = None) -> dict[str, dict[str, Any]]:
-    """The inputs of builds by key: of the two at hand, of those in the store, and of those the comparison brought."""
+    """Return the inputs of builds by key: of the two at hand, of those in the store, and of those the comparison
+    brought."""
     found = read_builds(directory)
     for one in built:
         found[one.key] = dict(one.record.inputs)
@@ -210,7 +211,7 @@ def _inputs(directory: Path, built: Sequence[Stored], plan: Plan | None = None) 
 
 
 def _files(stored: Stored) -> Mapping[str, str]:
-    """The digests of the files of a build."""
+    """Return the digests of the files of a build."""
     return programs_of(stored, isolated=False).loaded().all()
 
 

@@ -83,7 +83,7 @@ def _optional(inputs: Inputs) -> tuple[str, ...]:
 
 
 def _disassembles(inputs: Inputs, machine: ProvingMachine) -> bool:
-    """Whether cuobjdump is here, or in the toolkit where the build is made."""
+    """Return whether cuobjdump is here, or in the toolkit where the build is made."""
     plan = inputs.plan
     if find_cuobjdump() is not None:
         return True

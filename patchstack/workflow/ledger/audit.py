@@ -137,7 +137,7 @@ def _compared(
 
 
 def _invocation(record: Record, given: Material, models: Mapping[str, Path]) -> Invocation:
-    """The run that a record is of. Raises `MissingError` for a model or input that is not here."""
+    """Return the run that a record is of. Raises `MissingError` for a model or input that is not here."""
     parts = record.ingredients
     contents = {hashlib.sha256(path.read_bytes()).hexdigest(): path for path in given.root.rglob("*") if path.is_file()}
     inputs, there = {}, []
@@ -165,7 +165,7 @@ def _invocation(record: Record, given: Material, models: Mapping[str, Path]) -> 
 
 
 def _kept_files(record: Record) -> list[str]:
-    """The kept files that a run reads: they are in its arguments, and it does not make them."""
+    """Return the kept files that a run reads: they are in its arguments, and it does not make them."""
     named = [text[len("{kept:") : -1] for text in record.ingredients["args"] if text.startswith("{kept:")]
     return [name for name in named if name not in record.ingredients["keeps"]]
 
@@ -187,7 +187,7 @@ def _blobs(seen: Observation) -> dict[str, bytes]:
 
 
 def models_here(workspace_models: Mapping[str, Model]) -> dict[str, Path]:
-    """The models of a workspace that are on this machine, by the SHA-256 of their content."""
+    """Return the models of a workspace that are on this machine, by the SHA-256 of their content."""
     found = {}
     for model in workspace_models.values():
         path = Path(model.path)

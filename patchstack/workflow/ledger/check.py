@@ -184,7 +184,7 @@ def _facts(workspace: Workspace, cache: Cache, wrong: list[str]) -> tuple[dict[s
 
 
 def _replaced(decisions: Sequence[Decision], counts: Mapping[str, Decision]) -> dict[str, str]:
-    """Which decision took the place of each that does not count any more."""
+    """Return which decision took the place of each that does not count any more."""
     return {
         one.id: counts[one.commits[-1]].id
         for one in decisions
@@ -193,7 +193,7 @@ def _replaced(decisions: Sequence[Decision], counts: Mapping[str, Decision]) -> 
 
 
 def _undecided(facts: Mapping[str, SeriesFacts], counts: Mapping[str, Decision]) -> tuple[str, ...]:
-    """The patches without a decision that accepts them."""
+    """Return the patches without a decision that accepts them."""
     return tuple(
         f"{name}/{patch.file}"
         for name, one in facts.items()
@@ -203,7 +203,7 @@ def _undecided(facts: Mapping[str, SeriesFacts], counts: Mapping[str, Decision])
 
 
 def _check_unnamed(decisions: Sequence[Decision], kept: Evidence, wrong: list[str]) -> tuple[str, ...]:
-    """The records that no decision names, each checked as well."""
+    """Return the records that no decision names, each checked as well."""
     named = {one.sha256 for one in named_records(decisions).values()}
     for decision in decisions:
         records = decision.evidence.get("records") if decision.format > 1 else None

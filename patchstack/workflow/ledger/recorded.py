@@ -16,7 +16,7 @@ from patchstack.evidence.store import Evidence
 
 
 def in_ci() -> bool:
-    """Whether this runs in CI: there, files of the repository are a stranger's."""
+    """Return whether this runs in CI: there, files of the repository are a stranger's."""
     return os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 
 

@@ -48,7 +48,7 @@ def find_signers(given: str, root: Path) -> Signers:
 
 
 def _is_checked_out(top: Path, ref: str) -> bool:
-    """Whether a ref is a name of what is checked out: HEAD, or its branch."""
+    """Return whether a ref is a name of what is checked out: HEAD, or its branch."""
     if ref in ("", "@") or ref.upper().startswith(("HEAD", "@{")):
         return True
     head = git.read(top, "rev-parse", "--symbolic-full-name", "HEAD")

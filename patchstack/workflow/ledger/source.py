@@ -131,7 +131,7 @@ def _check_patch(candidate: Candidate, patch: LockedPatch, directory: Path, foun
 
 
 def _other_variant(name: str, inputs: Mapping[str, Any], variants: Variants) -> str:
-    """How the inputs of a build differ from its variant in the workspace; empty if they do not."""
+    """Return how the inputs of a build differ from its variant in the workspace; empty if they do not."""
     try:
         variant = variants.get(name)
     except PatchstackError:

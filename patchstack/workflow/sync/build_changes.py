@@ -124,7 +124,7 @@ def _text(objects: Objects, change: PathChange, side: str, unread: list[str]) ->
 
 
 def _settings(texts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Every option with its default and file; the first file that has it counts."""
+    """Return every option with its default and file; the first file that has it counts."""
     found: dict[str, tuple[str, str]] = {}
     for file, text in texts.items():
         for pattern in (_OPTION, _CACHED):

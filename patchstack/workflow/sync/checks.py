@@ -49,8 +49,8 @@ ProvingOf = Callable[[], AbstractContextManager[Proving]]
 
 
 def interrupted(state: SyncState) -> Mapping[str, Any] | None:
-    """The checks of an `--accept` that they stopped, or that was killed at them: `verdict` (None while there is none)
-    and `steps`. None where no accept was begun, or the branch is a different one since."""
+    """Return the checks of an `--accept` that they stopped, or that was killed at them: `verdict` (None while there is
+    none) and `steps`. None where no accept was begun, or the branch is a different one since."""
     if state.phase is not Phase.READY or state.report is None:
         return None
     found: Mapping[str, Any] | None = state.report.get("checks")
@@ -132,7 +132,7 @@ def environment_of(work: SyncWorkspace, state: SyncState) -> dict[str, str]:
 
 
 def _branch(work: SyncWorkspace, state: SyncState, objects: Objects) -> CandidateRange:
-    """The new branch as candidates on the new pin."""
+    """Return the new branch as candidates on the new pin."""
     base = objects.commit(state.to)
     repository, fork = made_branch(state, objects, base)
     return CandidateRange(

@@ -185,7 +185,7 @@ def _how(stages: frozenset[int], moved_to: str | None, *, at_pin: bool) -> str:
 
 
 def _ranked(commits: Sequence[_Commit], regions: Sequence[Region]) -> list[Mover]:
-    """The commits whose lines collide, those with most of them first, the earlier of two that are alike."""
+    """Return the commits whose lines collide, those with most of them first, the earlier of two that are alike."""
     taken = {line for one in regions for line in _only(one.base, one.ours)}
     brought = {line for one in regions for line in _only(one.ours, one.base)}
     found = []
@@ -209,7 +209,7 @@ def _ranked(commits: Sequence[_Commit], regions: Sequence[Region]) -> list[Mover
 
 
 def _only(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
-    """The telling lines of one side that the other has not: a lone brace says nothing of where it comes from."""
+    """Return the telling lines of one side that the other has not: a lone brace says nothing of where it comes from."""
     there = set(other)
     return (line.strip() for line in one if line not in there and len(line.strip()) > 2)
 
@@ -255,7 +255,7 @@ def _parsed(shown: str) -> Iterator[_Commit]:
 
 
 def _moved_to(tree: SyncTree, path: str, pin: str, to: str) -> str | None:
-    """The name upstream gave a file that it renamed, as git sees it."""
+    """Return the name upstream gave a file that it renamed, as git sees it."""
     options = ("--first-parent", "-1", "--format=%H", "--diff-filter=D", "--no-renames")
     gone = tree.log(*options, f"{pin}..{to}", "--", f":(literal){path}").decode().strip()
     if not gone:
@@ -267,7 +267,7 @@ def _moved_to(tree: SyncTree, path: str, pin: str, to: str) -> str | None:
 
 
 def _touches(objects: Objects, item: Item, path: str, colliding: Counter[str]) -> bool:
-    """Whether a patch's own change has lines in a file that collide now."""
+    """Return whether a patch's own change has lines in a file that collide now."""
     for change in compare_trees(objects, item.before, item.tree):
         if change.path.decode("utf-8", "surrogateescape") == path:
             changed = _lines(objects, change.path, change.old) ^ _lines(objects, change.path, change.new)
@@ -283,7 +283,7 @@ def _text(path: Path) -> str:
 
 
 def landed_in(objects: Objects, tree: SyncTree, item: Item, pin: str, to: str) -> Mover | None:
-    """The upstream commit that brought what a patch does, where one has at least half of its lines."""
+    """Return the upstream commit that brought what a patch does, where one has at least half of its lines."""
     scores: Counter[str] = Counter()
     movers: dict[str, Mover] = {}
     total = 0
@@ -299,6 +299,6 @@ def landed_in(objects: Objects, tree: SyncTree, item: Item, pin: str, to: str) -
 
 
 def _lines(objects: Objects, path: bytes, entry: tuple[int, str] | None) -> set[str]:
-    """The telling lines of a file, without indentation."""
+    """Return the telling lines of a file, without indentation."""
     lines = content(objects, entry, path).decode("utf-8", "replace").split("\n")
     return {line.strip() for line in lines if len(line.strip()) > 2}

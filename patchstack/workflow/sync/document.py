@@ -213,7 +213,7 @@ def _typed(values: Mapping[str, Any], kind: type[T]) -> T:
 
 
 def counts(state: SyncState) -> dict[str, int]:
-    """How many patches had which fate, and of those on the branch how many are changed."""
+    """Return how many patches had which fate, and of those on the branch how many are changed."""
     found = {fate.value: sum(item.fate is fate for item in state.items) for fate in Fate}
     changes = changes_of(state)
     for kind in (Kind.UNCHANGED, Kind.CONTEXT, Kind.CHANGED):

@@ -49,8 +49,8 @@ def finish(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState
 
 
 def plan_series(work: SyncWorkspace, state: SyncState, objects: Objects, base: Commit, directory: Path) -> ExportPlan:
-    """The series that the new branch makes of the one in a directory. Every patch keeps its number and its id: which
-    commit is which patch is known, and not guessed."""
+    """Return the series that the new branch makes of the one in a directory. Every patch keeps its number and its id:
+    which commit is which patch is known, and not guessed."""
     repository, fork = made_branch(state, objects, base)
     same = {
         item.number: item.result
@@ -72,7 +72,7 @@ def plan_series(work: SyncWorkspace, state: SyncState, objects: Objects, base: C
 
 
 def made_branch(state: SyncState, objects: Objects, base: Commit) -> tuple[Repository, ForkHistory]:
-    """The sync's repository, and its branch's commits above the new pin."""
+    """Return the sync's repository, and its branch's commits above the new pin."""
     repository = Repository.open(state.worktree, Path(state.worktree))
     return repository, read_fork(repository, state.head, base, objects, branch=state.branch)
 

@@ -54,7 +54,8 @@ def refuse_parking(work: SyncWorkspace, parking: Parking) -> None:
 
 
 def parked_name(branch: str, parking: Parking, fork: Repository | None) -> str:
-    """The new branch's name: the fork's, with what was done to which patch, and a count if the fork has that name."""
+    """Return the new branch's name: the fork's, with what was done to which patch, and a count if the fork has that
+    name."""
     name = f"{_MARK.sub('', branch)}-with{'' if parking.back else 'out'}-{parking.number:04d}"
     count = 1
     while (
@@ -69,7 +70,7 @@ def _named(name: str, count: int) -> str:
 
 
 def with_parking(work: SyncWorkspace, state: SyncState, items: Sequence[Item], objects: Objects) -> tuple[Item, ...]:
-    """The patches on their way, without the one that is parked, or with the one that comes back at its place.
+    """Return the patches on their way, without the one that is parked, or with the one that comes back at its place.
 
     Raises `MissingError` if the trees of that one's commit are not available.
     """
@@ -98,7 +99,7 @@ def _parked(lock: Lock | None, number: int) -> ParkedPatch:
 
 
 def _trees(work: SyncWorkspace, state: SyncState, parked: ParkedPatch, objects: Objects) -> tuple[str, str]:
-    """The trees around a parked commit, which is put into the sync's repository if only the lock has it."""
+    """Return the trees around a parked commit, which is put into the sync's repository if only the lock has it."""
     if object_id("commit", parked.object) != parked.commit:
         raise ObjectUnreadable(f"the lock's commit object of {parked.file} is not {parked.commit[:12]}")
     if not objects.has(parked.commit):

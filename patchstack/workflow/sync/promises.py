@@ -42,7 +42,7 @@ def tell_checks(work: SyncWorkspace, items: Iterable[Item], objects: Objects) ->
 
 
 def checks_at_end(work: SyncWorkspace, state: SyncState, objects: Objects) -> list[dict[str, Any]]:
-    """Every check on the trees of the new branch, as the report keeps them."""
+    """Return every check on the trees of the new branch, as the report keeps them."""
     checks = read_promises(work.config)
     if not checks:
         return []

@@ -121,13 +121,13 @@ class SyncState:
         return self.items[place] if place is not None else None
 
     def with_item(self, place: int, **changes: Any) -> SyncState:
-        """The same with one patch changed."""
+        """Return the same with one patch changed."""
         items = list(self.items)
         items[place] = replace(items[place], **changes)
         return replace(self, items=tuple(items))
 
     def rewound(self, place: int) -> SyncState:
-        """The same with the patches from a place on still to come; those that were left out stay so."""
+        """Return the same with the patches from a place on still to come; those that were left out stay so."""
         items = [
             replace(item, fate=Fate.PENDING, result=None, remembered=(), by_hand=False, reason="")
             if at >= place and item.fate in (Fate.PICKED, Fate.LANDED)
@@ -139,7 +139,8 @@ class SyncState:
 
 
 def places_of(items: Sequence[Item], names: Sequence[str]) -> list[int]:
-    """The places of patches by their numbers or, for commits without a patch, by the beginning of the commit's id.
+    """Return the places of patches by their numbers or, for commits without a patch, by the beginning of the commit's
+    id.
 
     Raises `UsageError` for names that no patch has, or more than one."""
     found = set()
@@ -177,7 +178,7 @@ def _fields(value: SyncState | Item) -> dict[str, Any]:
 
 
 def load_state(directory: Path) -> SyncState | None:
-    """The state kept in a directory, or None if there is none. Raises `ConfigError` for one that is not ours."""
+    """Return the state kept in a directory, or None if there is none. Raises `ConfigError` for one that is not ours."""
     path = directory / FILE_NAME
     try:
         document = json.loads(path.read_bytes())

@@ -105,7 +105,7 @@ def _files(count: int) -> str:
 
 
 def opened(work: SyncWorkspace, state: SyncState) -> Objects:
-    """The objects of a sync under way: its repository has, or borrows, all of them."""
+    """Return the objects of a sync under way: its repository has, or borrows, all of them."""
     objects = Objects()
     objects.add_directory(tree_of(state).git_dir / "objects", state.worktree)
     objects.fetch = fetch_into_cache(objects, work.cache, _sources(work))
@@ -220,7 +220,7 @@ def _proposed(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSt
 
 
 def without_landed(state: SyncState) -> SyncState:
-    """The same without the patches that have landed, each with the reason."""
+    """Return the same without the patches that have landed, each with the reason."""
     for place, item in enumerate(state.items):
         if item.commit in (state.landed or {}) and item.fate not in LEFT_OUT:
             state = state.with_item(place, fate=Fate.DROPPED, result=None, reason=(state.landed or {})[item.commit])
@@ -327,7 +327,7 @@ def resolved(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSta
 
 
 def _fork_of_patches(work: SyncWorkspace, proven: VerifiedSeries) -> tuple[ForkHistory, Repository]:
-    """A series without a fork: its commits, made from lock or patches, in a repository for the moment."""
+    """Return a series without a fork: its commits, made from lock or patches, in a repository for the moment."""
     config, objects, base = work.config, proven.sources.objects, proven.sources.base
     directory = work.directory / "commits"
     shutil.rmtree(directory, ignore_errors=True)
@@ -356,7 +356,7 @@ def _take_objects(own: Repository, work: SyncWorkspace, state: SyncState) -> Non
 
 
 def _sources(work: SyncWorkspace) -> list[str | Path]:
-    """Where missing contents may be had."""
+    """Return where missing contents may be had."""
     return [remote.source for _, remote in _remotes(work)]
 
 

@@ -307,7 +307,7 @@ def _place(work: SyncWorkspace, worktree: Path | None, branch: str) -> Path:
 
 
 def _proven(work: SyncWorkspace) -> VerifiedSeries:
-    """The series as it is, which must hold: what is synced is the fork, and the patches follow it."""
+    """Return the series as it is, which must hold: what is synced is the fork, and the patches follow it."""
     proven = prove_and_keep(work.config, work.cache)
     found = proven.verification
     merged = proven.sources.fork is not None and proven.sources.fork.merges

@@ -49,8 +49,8 @@ def open_target(cache: Cache, upstream: str, pin: Commit, to: str, objects: Obje
 def patches_of(
     series: Series, lock: Lock | None, commits: Sequence[Commit], rows: Sequence[Row], *, in_order: bool
 ) -> dict[str, PatchFile]:
-    """Which patch each commit is: the one verify matched with it, else the one the lock says, else the only one of its
-    subject. `in_order`: the commits were made from the patches, one of each."""
+    """Return which patch each commit is: the one verify matched with it, else the one the lock says, else the only one
+    of its subject. `in_order`: the commits were made from the patches, one of each."""
     if in_order:
         return {commit.oid: patch for commit, patch in zip(commits, series.patches, strict=True)}
     by_file = {patch.file: patch for patch in series.patches}
@@ -66,7 +66,7 @@ def patches_of(
 
 
 def items_of(commits: Sequence[tuple[Commit, str]], patches: Mapping[str, PatchFile]) -> tuple[Item, ...]:
-    """The fork's commits, each with the tree before it, as patches on their way."""
+    """Return the fork's commits, each with the tree before it, as patches on their way."""
     return tuple(
         Item(
             commit=commit.oid,
@@ -83,7 +83,7 @@ def items_of(commits: Sequence[tuple[Commit, str]], patches: Mapping[str, PatchF
 def in_one_line(
     objects: Objects, tree: SyncTree, fork: ForkHistory, pin: Commit, to: str
 ) -> tuple[list[tuple[Commit, str]], list[str]]:
-    """The fork's own commits, oldest first, each with the tree before it, and notes on what merges lose.
+    """Return the fork's own commits, oldest first, each with the tree before it, and notes on what merges lose.
 
     A fork without merges gives its commits. One with merges gives those of all its branches without the merges; what a
     merge itself changed is in no commit, and is told.
@@ -104,7 +104,7 @@ def in_one_line(
 
 
 def series_digest(directory: Path) -> str:
-    """A digest of a series' patches and lock: whether anyone has changed them meanwhile."""
+    """Return a digest of a series' patches and lock: whether anyone has changed them meanwhile."""
     digest = hashlib.sha256()
     for path in sorted(directory.iterdir()):
         if is_patch(path.name) or path.name == FILE_NAME:
@@ -113,7 +113,7 @@ def series_digest(directory: Path) -> str:
 
 
 def paths_made(objects: Objects, item: Item) -> list[bytes]:
-    """The files that a commit makes."""
+    """Return the files that a commit makes."""
     return [change.path for change in compare_trees(objects, item.before, item.tree) if change.old is None]
 
 
@@ -127,7 +127,7 @@ def contents(objects: Objects, items: Sequence[Item]) -> Iterator[str]:
 
 
 def paths_touched(objects: Objects, items: Sequence[Item]) -> set[bytes]:
-    """The files that the patches change, by their names before."""
+    """Return the files that the patches change, by their names before."""
     return {
         change.path
         for item in items
@@ -137,7 +137,7 @@ def paths_touched(objects: Objects, items: Sequence[Item]) -> set[bytes]:
 
 
 def own_branch(series: Series, lock: Lock | None, fork_ref: str | None) -> str:
-    """The name of the fork's branch, or of the series if it has none."""
+    """Return the name of the fork's branch, or of the series if it has none."""
     name = (fork_ref or (lock.branch if lock else "") or series.name).removeprefix("refs/heads/")
     if name == "HEAD" or re.fullmatch(r"[0-9a-f]{40}", name):
         name = series.name
@@ -145,7 +145,7 @@ def own_branch(series: Series, lock: Lock | None, fork_ref: str | None) -> str:
 
 
 def synced_name(branch: str, to: str) -> str:
-    """The new branch's name: the fork's, without the mark of an earlier sync, and the new pin's."""
+    """Return the new branch's name: the fork's, without the mark of an earlier sync, and the new pin's."""
     return f"{re.sub(r'-sync-[0-9a-f]{9}$', '', branch)}-sync-{to[:9]}"
 
 

@@ -45,11 +45,11 @@ class SyncWorkspace:
         return self.directory / "export" / "patches"
 
     def state(self) -> SyncState | None:
-        """Where the sync of this series stands, or None if none is under way."""
+        """Return where the sync of this series stands, or None if none is under way."""
         return load_state(self.directory)
 
     def the_state(self) -> SyncState:
-        """The same. Raises `UsageError` if none is under way."""
+        """Return the same. Raises `UsageError` if none is under way."""
         state = self.state()
         if state is None:
             raise SyncNotReady(
@@ -89,5 +89,5 @@ class SyncWorkspace:
 
 
 def tree_of(state: SyncState) -> SyncTree:
-    """The repository of a sync."""
+    """Return the repository of a sync."""
     return SyncTree(Path(state.worktree), state.branch)

@@ -187,7 +187,7 @@ class SyncTree:
             lock.unlink(missing_ok=True)
 
     def _at_work(self) -> bool:
-        """Whether a git that we started works here: one that outlived a killed run."""
+        """Return whether a git that we started works here: one that outlived a killed run."""
         ours = f"GIT_WORK_TREE={self.directory}".encode()
         return any(ours in environment for _, environment in environments())
 
@@ -200,7 +200,7 @@ class SyncTree:
         return oid
 
     def unmerged(self) -> tuple[tuple[str, frozenset[int]], ...]:
-        """The paths in conflict, with their stages."""
+        """Return the paths in conflict, with their stages."""
         found: dict[str, set[int]] = {}
         for entry in self._git("ls-files", "--unmerged", "-z").split(b"\0"):
             if entry:
@@ -249,7 +249,7 @@ class SyncTree:
         return Resolved(tree=tree, message=self._git("cat-file", "commit", now).partition(b"\n\n")[2])
 
     def hand_made(self, head: str) -> bool:
-        """Whether somebody committed above a commit, or added changes to it without a conflict left."""
+        """Return whether somebody committed above a commit, or added changes to it without a conflict left."""
         if self.head() != head:
             return True
         return not self.unmerged() and not self._run("diff-index", "--quiet", "HEAD").ok
@@ -263,15 +263,15 @@ class SyncTree:
         return name
 
     def kept(self) -> list[str]:
-        """The refs that `keep` made."""
+        """Return the refs that `keep` made."""
         return self._git("for-each-ref", "--format=%(refname)", KEPT).decode().split()
 
     def staged(self, stage: int, path: str) -> bytes:
-        """One side of a file in conflict."""
+        """Return one side of a file in conflict."""
         return self._git("cat-file", "blob", f":{stage}:{path}")
 
     def as_patch(self, commit: str) -> bytes:
-        """A commit as a patch file."""
+        """Return a commit as a patch file."""
         return self._git("format-patch", "--stdout", "--full-index", "--binary", "-1", commit)
 
     def remember(self) -> None:
@@ -279,18 +279,18 @@ class SyncTree:
         self._run("rerere")
 
     def head(self) -> str:
-        """The commit that is checked out."""
+        """Return the commit that is checked out."""
         return self._git("rev-parse", "--verify", "HEAD").decode().strip()
 
     def head_or_none(self) -> str | None:
-        """The same; None if the repository is gone."""
+        """Return the same; None if the repository is gone."""
         return self.head() if self.git_dir.is_dir() else None
 
     def tree_of(self, commit: str) -> str:
         return self._git("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
 
     def has(self, commit: str, path: str) -> bool:
-        """Whether a commit has a file of that name."""
+        """Return whether a commit has a file of that name."""
         return bool(self._git("--literal-pathspecs", "ls-tree", "-z", commit, "--", path))
 
     def own_commits(self, head: str, *without: str) -> Iterator[tuple[str, str]]:
@@ -305,7 +305,7 @@ class SyncTree:
                 yield commit, parents[0]
 
     def changes_of_its_own(self, merge: str) -> list[str]:
-        """The files in which a merge is like none of its parents."""
+        """Return the files in which a merge is like none of its parents."""
         shown = self._git("diff-tree", "--cc", "--name-only", "--no-commit-id", "-r", "-z", merge)
         return [path.decode("utf-8", "replace") for path in shown.split(b"\0") if path]
 
@@ -324,7 +324,7 @@ class SyncTree:
         return {commit: patch_id for patch_id, commit in (line.split() for line in told)}
 
     def left_over(self) -> bool:
-        """Whether the work tree holds anything beside the branch's files."""
+        """Return whether the work tree holds anything beside the branch's files."""
         return bool(self._git("status", "--porcelain", "--ignored").strip())
 
     def remove(self) -> None:
@@ -373,7 +373,7 @@ class SyncTree:
 
 
 def rewritten(raw: bytes, tree: str, parent: str, message: bytes | None = None) -> bytes:
-    """A commit object with another tree and parent. A signature is of the old one, and goes."""
+    """Return a commit object with another tree and parent. A signature is of the old one, and goes."""
     head, _, body = raw.partition(b"\n\n")
     kept = []
     skipping = False
