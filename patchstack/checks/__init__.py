@@ -1,1 +1,1 @@
-"""What a patch promises of the source, looked at on any tree: kinds of checks, and what runs them."""
+"""Checks of what a patch promises about the source, on any tree: the kinds of checks, and the code that runs them."""

@@ -1,4 +1,4 @@
-"""A bound on the time that a piece of work takes in this process: for patterns, which may search for ever."""
+"""A time limit for work in this process: a search for a pattern may never end."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from types import FrameType
 
 
 class TookTooLong(Exception):
-    """The work was not done within its time."""
+    """The work did not finish within its time limit."""
 
 
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Raise `TookTooLong` in what is done inside after so many seconds, a search of `re` included.
+    """Raise `TookTooLong` in the body after so many seconds, even during a search with `re`.
 
-    Python's `re` looks for signals while it searches. A signal reaches the main thread alone: elsewhere there is no
-    bound. A timer that is running already is set again with what is left of it.
+    Python's `re` checks for signals while it searches. Signals reach only the main thread, so other threads have no
+    limit. If a timer is already running, it is restarted with its remaining time.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,7 +1,7 @@
-"""A program on this machine without network, that can write in one directory and its home alone.
+"""Run a program on this machine without network. It can write only to one directory and its home.
 
-Linux namespaces of an unprivileged user do it, through util-linux: a network without interfaces, and mounts of which
-all but two are read-only. What is set up says so in its first line: without that, nothing that was printed counts.
+It uses the Linux namespaces of an unprivileged user, through util-linux: a network without interfaces, and mounts of
+which all but two are read-only. The setup prints a first line when it is complete. Without that line, no output counts.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ exec unshare --user -- "$@"
 
 
 class Cage:
-    """What is put around a program's arguments. `place` is the directory that it runs in."""
+    """The sandbox around a program. `place` is the directory that the program runs in."""
 
     def __init__(self, place: str) -> None:
         self._place = place
 
     def around(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the command line that runs a program in there."""
+        """Return the command line that runs a program in the sandbox."""
         names = ("unshare", "--user", "--map-root-user", "--net", "--mount", "--ipc", "--")
         return (*names, "/bin/sh", "-c", _SETUP, "sh", self._place, f"{_LINE} {secrets.token_hex(4)}", *argv)
 
     @staticmethod
     def opened(printed: bytes) -> tuple[bool, bytes]:
-        """Return whether the program was started in there, and what it printed itself."""
+        """Return whether the program was started in the sandbox, and the output of the program itself."""
         head, _, rest = printed.partition(b"\n")
         return head.startswith(_LINE.encode()), rest

@@ -1,4 +1,4 @@
-"""Checks as the documents of `verify`, `lint` and `canary` have them."""
+"""Checks in the documents of `verify`, `lint` and `canary`."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class CheckEntry(Part, frozen=True, kw_only=True):
 
 
 def check_entries(rows: Iterable[CheckRow]) -> tuple[CheckEntry, ...]:
-    """Checks as a document lists them."""
+    """Return checks in the form of a document."""
     return tuple(map(check_entry, rows))
 
 
 def check_entry(row: CheckRow) -> CheckEntry:
-    """Return one check and what it found."""
+    """Return one check and its result in the form of a document."""
     check, found = row.check, row.found
     return CheckEntry(
         name=check.name,
@@ -70,15 +70,15 @@ def check_entry(row: CheckRow) -> CheckEntry:
 
 
 def place_entry(place: Place) -> PlaceEntry:
-    """Return a place as a document has it."""
+    """Return a place in the form of a document."""
     return PlaceEntry(path=place.path, line=place.line, name=place.name)
 
 
 def site_entry(site: Site) -> SiteEntry:
-    """Return a site as a document has it."""
+    """Return a site in the form of a document."""
     return SiteEntry(path=site.path, name=site.name)
 
 
 def shown(path: Path) -> str:
-    """Return a workspace file as documents name it."""
+    """Return the name of a workspace file in documents."""
     return path.as_posix()

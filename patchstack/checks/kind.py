@@ -1,4 +1,4 @@
-"""What a kind of check is, and what it gets to look at."""
+"""The definition of a kind of check, and the files that it gets."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What a check looks at: the files that its globs select on one tree, by path, and those that it needs also.
+    """The input of a check: the files of one tree that its globs select, by path, and the additional files that it
+    needs.
 
-    `engine` opens the engine that commands run on; it raises what opening one raises.
+    `engine` opens the engine that commands run on, and raises the errors of opening it.
     """
 
     name: str
@@ -33,10 +34,10 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[S]):
-    """A kind of check. mypy holds that what `read` makes of an entry is what `judge` takes.
+    """A kind of check. mypy checks that `judge` takes the type that `read` returns.
 
-    `read` complains to the node. `needs` are globs of files that a check needs besides those it looks at. `seconds` is
-    what a check may take on one tree unless it says so itself.
+    `read` reports complaints to the node. `needs` are globs of files that a check needs in addition to those it judges.
+    `seconds` is the default time limit of a check on one tree.
     """
 
     name: str

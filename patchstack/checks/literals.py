@@ -1,4 +1,4 @@
-"""Texts of which a pattern needs one: a content that has none of them need not be searched."""
+"""Literal texts that a pattern needs. A file that contains none of them need not be searched."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def needed_texts(pattern: re.Pattern[str]) -> tuple[bytes, ...]:
-    """Texts of which at least one is in every text that a pattern matches; empty if that is not known.
+    """Return texts such that every match of the pattern contains at least one of them; empty if they are not known.
 
-    It reads what Python's parser makes of the pattern. That is not a documented interface: what it does not know, or
-    cannot read, gives no texts, and then contents are searched as they are.
+    It reads the output of Python's pattern parser, which is not a documented interface. For a pattern that it does not
+    understand, it returns no texts, and all contents are searched.
     """
     if pattern.flags & (re.IGNORECASE | re.VERBOSE):
         return ()
@@ -26,7 +26,7 @@ def needed_texts(pattern: re.Pattern[str]) -> tuple[bytes, ...]:
 
 
 def _alternatives(sequence: Iterable[Any]) -> list[tuple[str, ...]]:
-    """Of each part of a sequence, texts of which one is needed."""
+    """Return, for each part of a sequence, the texts of which one is needed."""
     found: list[tuple[str, ...]] = []
     run = ""
     for operation, argument in sequence:
@@ -47,5 +47,5 @@ def _alternatives(sequence: Iterable[Any]) -> list[tuple[str, ...]]:
 
 
 def _best(found: list[tuple[str, ...]]) -> tuple[str, ...] | None:
-    """Return the texts that are rarest: those whose shortest is longest."""
+    """Return the texts that are probably the rarest: those whose shortest text is the longest."""
     return max(found, key=lambda texts: min(map(len, texts)), default=None)

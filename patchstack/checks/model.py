@@ -1,4 +1,4 @@
-"""What a check is, and what it finds on a tree."""
+"""A check, and its result on a tree."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from patchstack.verdict import Verdict
 
 NO_FUNCTION = "(file)"
-"""The name of a place that is in no function."""
+"""The name of a place outside any function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Site:
-    """A file and the function in which a pattern is found there; with what its group caught, if it has one."""
+    """A file and the function in which a pattern is found, with the text of the pattern's group if it has one."""
 
     path: str
     name: str
@@ -50,10 +50,10 @@ class TreeFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a check found on one tree.
+    """The result of a check on one tree.
 
-    `places` are what speaks against it: lines that must not be there, or that are new. `new` and `lost` are sites that
-    differ from the recorded ones; `sites` are all places of a check that records its sites. `output` are the first
+    `places` are the lines that break the check: lines that must not exist, or that are new. `new` and `lost` are sites
+    that differ from the recorded ones. `sites` are all places of a check that records its sites. `output` is the first
     lines that a command printed.
     """
 
@@ -68,12 +68,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check of a series, as `patchstack.yaml` has it.
+    """One check of a series in `patchstack.yaml`.
 
-    `patch` is the number of its patch; None for a check of the whole series. `files` are globs; empty stands for the
-    files that the patch touches. `at_patch` says that the tree after the patch is looked at, not the last one;
-    `on_upstream` that it is upstream alone, to tell whether a patch can go: such a check promises nothing. `seconds` is
-    what it may take on one tree. `file` and `line` are where it is written. `settings` are its kind's.
+    `patch` is the number of its patch; None for a check of the whole series. `files` are globs; empty selects the files
+    that the patch touches. With `at_patch`, the check judges the tree after its patch instead of the last tree. With
+    `on_upstream`, it judges upstream alone, to show whether a patch can be dropped; such a check promises nothing.
+    `seconds` is the time limit on one tree. `file` and `line` locate the check. `settings` are those of its kind.
     """
 
     name: str
@@ -90,18 +90,18 @@ class Check:
 
     @property
     def of(self) -> str:
-        """Whose promise it is: a patch's number, or `series`."""
+        """The owner of the check: a patch's number, or `series`."""
         return "series" if self.patch is None else f"{self.patch:04d}"
 
     @property
     def at(self) -> str:
-        """The tree that it looks at: `upstream`, `patch` or `series`."""
+        """The tree that it judges: `upstream`, `patch` or `series`."""
         return "upstream" if self.on_upstream else "patch" if self.at_patch else "series"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRow:
-    """A check and what it found on a tree; `tree` is None if there is no tree to look at."""
+    """A check and its result on a tree; `tree` is None if there is no tree to judge."""
 
     check: Check
     found: Found
@@ -113,4 +113,4 @@ class CheckRow:
 
 
 Sites = Mapping[str, tuple[str, ...]]
-"""Names of sites by the paths of their files."""
+"""The names of sites, by the paths of their files."""

@@ -1,4 +1,4 @@
-"""The checks of a series, as `patchstack.yaml` has them: the one place that reads them."""
+"""Read the checks of a series from `patchstack.yaml`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SERIES = "series"
 
 
 def read_checks(config: SeriesConfig) -> tuple[Check, ...]:
-    """Return the checks of a series, in the order of the file. Raises `ConfigError` with every complaint, each by
+    """Return the checks of a series, in the order of the file. Raises `ConfigError` with every complaint and its
     line."""
     problems: list[str] = []
     found: list[Check] = []
@@ -32,7 +32,8 @@ def read_checks(config: SeriesConfig) -> tuple[Check, ...]:
 
 
 def read_promises(config: SeriesConfig) -> tuple[Check, ...]:
-    """Return the same without those that look at upstream alone: these only tell whether a patch can go."""
+    """Return the checks of a series without those that judge upstream alone, which only show whether a patch can be
+    dropped."""
     return tuple(check for check in read_checks(config) if not check.on_upstream)
 
 
@@ -52,7 +53,7 @@ def _read(node: Node) -> Check | None:
         node.complain("files", "globs of files; without the key, the files that the patch touches")
     seconds = parse_time(time) if time is not None else None
     if time is not None and not seconds:
-        node.complain("time", f"{time!r} is no time: 10s or 5m")
+        node.complain("time", f"{time!r} is not a time such as 10s or 5m")
     if kind_name is None or kind_name not in KINDS:
         if kind_name is not None:
             node.complain("kind", f"{kind_name!r} is none of {', '.join(KINDS)}")

@@ -1,4 +1,4 @@
-"""The kinds of checks that exist: an explicit list. A kind is imported when it is asked for."""
+"""The kinds of checks: an explicit list. A kind is imported on first use."""
 
 from __future__ import annotations
 

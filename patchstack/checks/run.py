@@ -1,4 +1,4 @@
-"""Run checks on trees. What a check found is kept by the contents it looked at: equal files are not looked at again."""
+"""Run checks on trees. Results are cached by the contents judged, so equal files are not judged again."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OpenEngine = Callable[[], Engine]
 
 
 def no_engine() -> Engine:
-    """Raise `MissingError`: there is no engine to run commands on."""
+    """Raise `MissingError`: no engine was named to run commands on."""
     raise EngineNotNamed("no engine was named for commands", hint="--engine host, or docker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesTrees:
-    """The trees that a series gives: the last, and the one after each patch by its number. `absent` says of patches
-    that were not applied why not, by their numbers."""
+    """The trees of a series: the last one, and the one after each patch by its number. `absent` has the reasons why
+    patches were not applied, by their numbers."""
 
     last: str
     after: Mapping[int, str]
@@ -55,7 +55,7 @@ def trees_of(links: Sequence[Link]) -> SeriesTrees:
 
 
 def touched_paths(patches: Sequence[PatchFile]) -> dict[int | None, frozenset[str]]:
-    """Return the files that each patch touches by its number, and those of all patches for None."""
+    """Return the files that each patch touches, by its number; the key None has those of all patches."""
     found: dict[int | None, frozenset[str]] = {None: frozenset()}
     for patch in patches:
         paths = frozenset(path.decode("utf-8", "surrogateescape") for path in named_paths(patch.data or b""))
@@ -66,14 +66,14 @@ def touched_paths(patches: Sequence[PatchFile]) -> dict[int | None, frozenset[st
 
 
 def _unmatched(globs: Sequence[str], files: tuple[TreeFile, ...]) -> str:
-    """Return which globs select nothing, in words; empty if each selects a file."""
+    """Return a sentence on the globs that select nothing; empty if each selects a file."""
     without = [glob for glob in globs if not any(matching(file.path, [glob]) for file in files)]
     return f"no file matches {', '.join(without)}" if without else ""
 
 
 class Checker:
-    """Runs the checks of one series. `touched` are the files of its patches; `engine` opens the engine for commands,
-    once, when one is needed."""
+    """Runs the checks of one series. `touched` are the files of its patches. `engine` opens the engine for commands,
+    once, when it is first needed."""
 
     def __init__(self, objects: Objects, touched: Mapping[int | None, frozenset[str]], engine: OpenEngine) -> None:
         self._objects = objects
@@ -85,16 +85,16 @@ class Checker:
         self._engine: Engine | None = None
         self._known: dict[tuple[str, tuple[TreeFile, ...], tuple[TreeFile, ...]], Found] = {}
         self.judged = 0
-        """How many times files were looked at: less than the number of questions if contents came again."""
+        """How often files were judged: less than the number of calls if contents were repeated."""
 
     def rows(self, checks: Sequence[Check], trees: SeriesTrees) -> tuple[CheckRow, ...]:
-        """Return every check on the tree that it looks at."""
+        """Return the result of every check on its tree."""
         with task("running checks") as this:
             each = counted(checks, this, len(checks), lambda check: check.name)
             return tuple(self.row(check, trees) for check in each)
 
     def row(self, check: Check, trees: SeriesTrees) -> CheckRow:
-        """Return one check on the tree that it looks at. INVALID if its patch is not in the series, or not applied."""
+        """Return the result of one check on its tree: INVALID if its patch is not in the series, or was not applied."""
         number = check.patch
         if number is not None and number not in trees.after:
             why = trees.absent.get(number, f"the series has no patch {number:04d}")
@@ -103,7 +103,7 @@ class Checker:
         return CheckRow(check=check, found=self.judge(check, tree), tree=tree)
 
     def judge(self, check: Check, tree: str) -> Found:
-        """What a check finds on a tree. What keeps it from being judged makes it INVALID."""
+        """Return the result of a check on a tree: INVALID if it cannot be judged."""
         kind = kind_of(check.kind)
         needs = kind.needs(check.settings)
         try:
@@ -140,7 +140,7 @@ class Checker:
             seconds=check.seconds,
             engine=self._opened,
         )
-        if kind.name == "command":  # the engine holds its limit
+        if kind.name == "command":  # the engine enforces its time limit
             return kind.judge(check.settings, view)
         try:
             with at_most(check.seconds):
@@ -156,7 +156,7 @@ class Checker:
         return self._engine
 
     def close(self) -> None:
-        """Let go of the engine, if it was opened."""
+        """Close the engine if it was opened."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None

@@ -1,4 +1,4 @@
-"""Where a pattern is found in the contents of files: each content is searched once, whatever trees it is in."""
+"""Search the contents of files for a pattern. Each content is searched once, even if many trees have it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from patchstack.checks.model import Place, TreeFile
 from patchstack.checks.scopes import scope_at
 from patchstack.git.objects import Objects
 
-_KEPT = 64 << 20  # bytes of contents that are kept
-_LOOKED_AT = 8000  # bytes in which git looks for a NUL to tell a binary file
+_KEPT = 64 << 20  # bytes of contents in the cache
+_LOOKED_AT = 8000  # git looks for a NUL in so many bytes to detect a binary file
 
 
 class MatchesNothing(Exception):
-    """A pattern matched an empty text: it could be found everywhere."""
+    """A pattern matched the empty text, so it would be found everywhere."""
 
 
 class Scanner:
-    """Searches contents, and remembers what it found in each."""
+    """Searches contents, and remembers the results."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -31,7 +31,7 @@ class Scanner:
         self._size = 0
 
     def places(self, pattern: re.Pattern[str], files: Iterable[TreeFile]) -> tuple[Place, ...]:
-        """Return every place, by file and line. Raises `MissingObject` if a content is not available,
+        """Return every place, by file and line. Raises `MissingObject` if a content is not available, and
         `MatchesNothing`."""
         return tuple(
             Place(path=file.path, line=line, name=name)
@@ -52,7 +52,8 @@ class Scanner:
         return found
 
     def _content(self, oid: str, path: str) -> bytes:
-        """Return a content; those used last are kept, as the next check often looks at the same."""
+        """Return a content. The most recently used ones are cached, because the next check often reads the same
+        ones."""
         content = self._contents.get(oid)
         if content is not None:
             self._contents.move_to_end(oid)
@@ -65,8 +66,7 @@ class Scanner:
 
 
 def _searched(pattern: re.Pattern[str], content: bytes) -> tuple[tuple[int, str], ...]:
-    """Return the lines (from 1) at which a pattern is found in a content, each with its site's name; none in a binary
-    file."""
+    """Return the lines (from 1) of a content that match, each with the name of its site; none for a binary file."""
     if b"\0" in content[:_LOOKED_AT]:
         return ()
     text = content.decode("utf-8", "replace")
@@ -90,7 +90,7 @@ def _searched(pattern: re.Pattern[str], content: bytes) -> tuple[tuple[int, str]
 
 
 def _start(match: re.Match[str], *, grouped: bool) -> int:
-    """Return where a match is: at its group if that caught something, else at its first character that is not a
+    """Return the position of a match: its group if that captured something, else its first character that is not
     blank."""
     if grouped:
         return match.start(1)
@@ -99,5 +99,5 @@ def _start(match: re.Match[str], *, grouped: bool) -> int:
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Return a pattern as checks use it: `^` and `$` hold at each line. Raises `re.error`."""
+    """Return a compiled pattern in which `^` and `$` match at each line. Raises `re.error`."""
     return re.compile(pattern, re.MULTILINE)

@@ -1,9 +1,9 @@
-"""The function that a line of a source text is in, by indentation, as git finds it for its hunk headers.
+"""Find the function around a line of source text by indentation, as git does for its hunk headers.
 
-git takes the nearest line above that begins with a letter in the first column. So does this, and goes on where that
-line opens a class or namespace: to the nearest line of a lesser indentation that opens a function in it. Nothing is
-parsed, so unbalanced braces of `#if` branches do no harm. The limits: the text must be indented as people do; a body
-in the first column is in no function; macros that expand to a function's head are not seen.
+git takes the nearest line above that begins with a letter in the first column. So does this module. If that line opens
+a class or namespace, it takes the nearest line of smaller indentation that opens a function inside. Nothing is parsed,
+so unbalanced braces in `#if` branches do no harm. The limits: the text must be indented in the usual way; a body in the
+first column belongs to no function; macros that expand to the head of a function are not recognized.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def scope_at(lines: Sequence[str], line: int) -> str:
 
 
 def _around(lines: Sequence[str], line: int) -> list[int]:
-    """Return the lines around a line, innermost first: the line itself, then each above of a lesser indentation."""
+    """Return the lines that enclose a line, innermost first: the line itself, then each line above with a smaller
+    indentation."""
     found = [line]
     text = lines[line]
     limit = _indent(text) + (1 if _continues(text) else 0)
@@ -78,9 +79,9 @@ def _around(lines: Sequence[str], line: int) -> list[int]:
 
 
 def _opened(lines: Sequence[str], at: int) -> tuple[str, bool] | None:
-    """What a line opens: its name, and whether functions are to be looked for in it. None if it opens nothing."""
+    """Return the name of what a line opens, and whether it can contain functions; None if it opens nothing."""
     text = lines[at].strip()
-    # A head may go on in the next lines; what follows it decides between a declaration and a definition.
+    # A head may continue on the next lines; the text after it tells a declaration from a definition.
     if not text or text.startswith(_ASIDE) or text.startswith("}") or _continues(text) or text.endswith(";"):
         return None
     kind = _OPENS.match(text)
@@ -109,7 +110,7 @@ def _is_function(text: str, kind: re.Match[str]) -> bool:
 
 
 def _continues(text: str) -> bool:
-    """Return whether a line goes on with what the lines above began."""
+    """Return whether a line continues the lines above."""
     stripped = text.lstrip()
     return stripped.startswith(_CONTINUES) and not stripped.startswith("::")
 

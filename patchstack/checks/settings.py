@@ -1,4 +1,4 @@
-"""Settings that several kinds of checks have, read from an entry of `patchstack.yaml`."""
+"""Read the settings that several kinds of checks have in `patchstack.yaml`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ _NOWHERE = "it matches an empty text, and so is found everywhere: a check that c
 
 
 def read_pattern(node: Node) -> re.Pattern[str] | None:
-    """Return the `pattern:` of an entry. Complains about one that is not a pattern, or matches an empty text."""
+    """Return the `pattern:` of an entry. Complains about a text that is not a pattern, or that matches the empty
+    text."""
     text = node.text("pattern", required=True)
     if text is None:
         return None
     try:
         pattern = compiled(text)
     except (re.error, OverflowError, RecursionError) as error:
-        node.complain("pattern", f"{text[:80]!r} is no pattern: {error}")
+        node.complain("pattern", f"{text[:80]!r} is not a pattern: {error}")
         return None
     if pattern.search("") is not None:
         node.complain("pattern", _NOWHERE)
@@ -47,8 +48,8 @@ def read_sites(node: Node, key: str) -> Sites | None:
 
 
 def is_named(place: Place, named: Sites) -> bool:
-    """Return whether a place is among named ones: globs of files, each with the names of functions; none stand for
-    all."""
+    """Return whether a place is among the named ones: globs of files, each with names of functions (no names: all
+    functions)."""
     return any(
         matching(place.path, [glob]) is not None and (not names or place.name in names) for glob, names in named.items()
     )
@@ -60,6 +61,6 @@ def numbered(count: int, what: str) -> str:
 
 
 def places_told(places: tuple[Place, ...], most: int = 3) -> str:
-    """Return the first places for a sentence."""
+    """Return the first places, as text for a sentence."""
     told = ", ".join(f"{one.path}:{one.line} ({one.name})" for one in places[:most])
     return told + (f" and {len(places) - most} more" if len(places) > most else "")

@@ -1,4 +1,4 @@
-"""The files of a tree that globs or paths select. Directories that did not change are not listed again."""
+"""Select files of a tree by globs or paths. Directories that did not change are not listed again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WILD = re.compile(r"[*?\[]")
 
 
 class Selection:
-    """Which files are meant: by globs, or by their very paths."""
+    """A selection of files, by globs or by exact paths."""
 
     def __init__(self, *, globs: Collection[str] = (), paths: Collection[str] = ()) -> None:
         self._globs = tuple(globs)
@@ -26,19 +26,18 @@ class Selection:
         self.key = (self._globs, self._paths)
 
     def matches(self, path: str) -> bool:
-        """Return whether a file is meant."""
+        """Return whether a file is selected."""
         return path in self._paths or (bool(self._globs) and matching(path, self._globs) is not None)
 
     def may_hold(self, directory: str) -> bool:
-        """Return whether a file below a directory may be meant."""
+        """Return whether a file below a directory may be selected."""
         return directory in self._below or any(
             not root or root.startswith(f"{directory}/") or f"{directory}/".startswith(root) for root in self._roots
         )
 
 
 def _root(glob: str) -> str:
-    """Return the directory, with a slash at its end, below which everything lies that a glob matches; empty for the
-    tree."""
+    """Return the directory that contains every match of a glob, with a trailing slash; empty for the whole tree."""
     body = glob.rstrip("/")
     if "/" not in body:
         return ""
@@ -57,8 +56,7 @@ class TreeFiles:
         self._entries: dict[str, tuple[tuple[int, str, str], ...]] = {}
 
     def select(self, tree: str, selection: Selection) -> tuple[TreeFile, ...]:
-        """Return the regular files of a tree that are meant, by path. Raises `MissingObject` if a directory is
-        missing."""
+        """Return the selected regular files of a tree, by path. Raises `MissingObject` if a directory is missing."""
         return self._below(tree, "", selection.key, selection.matches, selection.may_hold)
 
     def _below(
@@ -79,7 +77,7 @@ class TreeFiles:
         return listed
 
     def _directory(self, oid: str) -> tuple[tuple[int, str, str], ...]:
-        """Return the entries of one directory: mode, name and id. Each check asks for the same ones."""
+        """Return the entries of one directory: mode, name and id. Cached, because each check asks for the same ones."""
         found = self._entries.get(oid)
         if found is None:
             listed = self._objects.tree(oid)

@@ -1,1 +1,1 @@
-"""What was observed, by key, and what was decided because of it."""
+"""Observations by key, and the decisions that rest on them."""

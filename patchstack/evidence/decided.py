@@ -1,7 +1,7 @@
-"""What the evidence of a decision says, as values: its steps, and what its candidates bring.
+"""Read the evidence of a decision as values: its steps, and the gates and switches of its candidates.
 
-Evidence is JSON that anyone could have written. What is not of the form that `accept` writes is left out here;
-`ledger --check` finds what is missing then.
+Evidence is JSON that anyone could have written. Entries that are not of the form that `accept` writes are left out
+here; `ledger --check` reports them as missing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from patchstack.evidence.origin import Origin, Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedStep:
-    """One thing that had to hold. `verdict` is a word (`held` in decisions that have none); `source` is where its
-    observations came from, if it has any."""
+    """One condition that had to hold. `verdict` is a word (`held` in decisions without verdicts); `source` is the
+    source of its observations, if it has any."""
 
     name: str
     verdict: str
@@ -26,7 +26,7 @@ class DecidedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroughtGate:
-    """A gate that a commit brings: `named` as its message names it, and the suite and gate that are meant."""
+    """A gate that a commit adds: `named` is its name in the commit message; `suite` and `gate` are what that means."""
 
     commit: str
     named: str
@@ -41,7 +41,7 @@ class BroughtGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnprovenSwitch:
-    """The switches of a commit that no gate shows."""
+    """The switches of a commit that no gate proves."""
 
     commit: str
     switches: tuple[str, ...]
@@ -49,7 +49,7 @@ class UnprovenSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedBrings:
-    """What the candidates bring: gates, and switches without a gate, accepted for a `reason`."""
+    """The additions of the candidates: gates, and switches without a gate, accepted for a `reason`."""
 
     gates: tuple[BroughtGate, ...] = ()
     unproven: tuple[UnprovenSwitch, ...] = ()
@@ -70,7 +70,8 @@ def decided_steps(evidence: Mapping[str, Any]) -> tuple[DecidedStep, ...]:
 
 
 def decided_brings(evidence: Mapping[str, Any]) -> DecidedBrings | None:
-    """Return what the candidates of a decision bring; None if the decision does not say, as older ones do not."""
+    """Return the additions of the candidates of a decision; None if the decision does not list them, as older ones do
+    not."""
     brings = evidence.get("brings")
     if not isinstance(brings, Mapping):
         return None

@@ -1,6 +1,6 @@
-"""The key of an observation: one digest of everything that can change what is seen.
+"""The key of an observation: one digest of everything that can change the result.
 
-The scheme has a version, which is part of every key. A record of an older scheme is never taken for one of this scheme.
+The version of the scheme is part of every key, so a record of an older scheme is never taken for a current one.
 Scheme 1 counted every file of the build as one digest, and its records do not hold what their key was made from.
 """
 
@@ -18,11 +18,10 @@ SCHEMA = "patchstack.observation-key/2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:
-    """What a run is made of. `programs` are the files that the program may load, itself among them, with their digests
-    (see `observe.loaded`); `args` still name models and inputs by their names, whose digests are in `models` and
-    `inputs`; `env` is the whole environment asked for; `requests` are what a server is asked, as JSON; `hardware` says
-    what it runs on (GPU, driver, platform); `kind` is the gate kind with its version; `salt` makes a repetition one of
-    its own."""
+    """The inputs of a run. `programs` are the files that the program may load, including itself, with their digests
+    (see `observe.loaded`). `args` refer to models and inputs by name; `models` and `inputs` have the digests. `env` is
+    the whole requested environment. `requests` are the requests to a server, as JSON. `hardware` is the GPU, driver and
+    platform. `kind` is the gate kind with its version. `salt` gives a repetition a different key."""
 
     programs: Mapping[str, str]
     program: str
@@ -38,15 +37,15 @@ class Ingredients:
     salt: str
 
     def document(self) -> dict[str, Any]:
-        """Return them as JSON, the form that a record holds and the key is made of."""
+        """Return them as JSON, the form that is in a record and that the key is computed from."""
         return {"schema": SCHEMA, **asdict(self)}
 
 
 def observation_key(ingredients: Ingredients) -> str:
-    """64 hexadecimal digits: SHA-256 of the canonical JSON of the ingredients."""
+    """Return 64 hexadecimal digits: the SHA-256 of the canonical JSON of the ingredients."""
     return key_of(ingredients.document())
 
 
 def key_of(document: Mapping[str, Any]) -> str:
-    """Return the key that follows from ingredients as a record holds them."""
+    """Return the key of the ingredients in a record."""
     return hashlib.sha256(canonical(document)).hexdigest()

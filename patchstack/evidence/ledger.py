@@ -1,7 +1,7 @@
-"""The ledger: candidates accepted and rejected, and why. One file a decision, named by its content.
+"""The ledger: candidates accepted and rejected, and why. Each decision is one file, named by its content.
 
-A decision of format 2 names every record of its evidence with its digest, and holds what the verdicts are drawn from:
-they can be drawn again from the repository alone. One of format 1 does not; its outputs were not kept.
+A decision of format 2 names every record of its evidence with its digest, and contains the input of the verdicts, so
+they can be drawn again from the repository alone. A decision of format 1 does not; its outputs were not kept.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME = re.compile(r"([0-9a-f]{40})\.json\Z")
 
 
 class Outcome(StrEnum):
-    """What was decided."""
+    """The result of a decision."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -37,8 +37,8 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A fork commit that was decided on. `symbols` are the functions, macros and switches its lines are about, `files`
-    the paths it changes (of a rename both), `diff` its patch as text."""
+    """A fork commit that was decided on. `symbols` are the functions, macros and switches in its changed lines. `files`
+    are the paths it changes (both paths of a rename). `diff` is its patch as text."""
 
     commit: str
     subject: str
@@ -51,9 +51,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A decision on one or more commits. `made` is RFC 3339 in UTC; `why` is a person's reason; `evidence` is what it
-    rests on, as JSON (see `docs/reference/gate-json.md`). `supersedes` are the ids of earlier decisions on the same
-    commits that this one takes the place of. `format` is 1 or 2."""
+    """A decision on one or more commits. `made` is RFC 3339 in UTC; `why` is a person's reason. `evidence` is the basis
+    of the decision, as JSON (see `docs/reference/gate-json.md`). `supersedes` are the ids of earlier decisions on the
+    same commits that this one replaces. `format` is 1 or 2."""
 
     outcome: Outcome
     series: str
@@ -67,7 +67,7 @@ class Decision:
 
     @property
     def content(self) -> bytes:
-        """The canonical content, which names the decision and is what a signature is over."""
+        """The canonical content: its digest names the decision, and signatures sign it."""
         return canonical(_document(self), ascii=False)
 
     @property
@@ -81,7 +81,7 @@ class Decision:
         return hashlib.sha256(self.content).hexdigest()[:40]
 
     def says(self, words: Iterable[str]) -> bool:
-        """Return whether every word occurs in subjects, reason, tags, files or symbols, in any case."""
+        """Return whether every word occurs in subjects, reason, tags, files or symbols, ignoring case."""
         texts = [self.why, *self.tags, self.series, str(self.outcome)]
         for one in self.candidates:
             texts += [one.subject, one.commit, *one.files, *one.symbols]
@@ -96,15 +96,15 @@ class Ledger:
         self.directory = directory
 
     def write(self, decision: Decision) -> Path:
-        """Write a decision down, whole or not at all; the same decision twice is one file."""
+        """Write a decision atomically. Writing the same decision twice gives one file."""
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / f"{decision.id}.json"
         replace_file(path, indented(_document(decision), ascii=False))
         return path
 
     def read(self) -> tuple[Decision, ...]:
-        """Return every decision, the newest first. Raises `ConfigError` with all files that are damaged, or are not
-        what their names say."""
+        """Return every decision, the newest first. Raises `ConfigError` with all files that are damaged, or whose
+        content does not match their name."""
         found, problems = self.look()
         if problems:
             raise LedgerUntrusted(
@@ -113,7 +113,7 @@ class Ledger:
         return found
 
     def look(self) -> tuple[tuple[Decision, ...], tuple[str, ...]]:
-        """Return every decision that is what its name says, the newest first; and what is wrong with the other
+        """Return every decision whose content matches its name, newest first, and what is wrong with the other
         files."""
         found, problems = [], []
         for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
@@ -132,7 +132,8 @@ class Ledger:
         return tuple(sorted(found, key=lambda one: (one.made, one.id), reverse=True)), tuple(problems)
 
     def named(self, start: str) -> Decision:
-        """Return the decision whose id starts so. Raises `MissingError` for none, `UsageError` for several."""
+        """Return the decision whose id starts with `start`. Raises `MissingError` for none, `UsageError` for
+        several."""
         found = [one for one in self.read() if one.id.startswith(start)]
         if not found:
             raise NoSuchDecision(f"the ledger has no decision {start}", hint="patchstack ledger lists them")
@@ -142,10 +143,10 @@ class Ledger:
 
 
 def counting(decisions: Iterable[Decision]) -> dict[str, Decision]:
-    """Return which decision counts for each commit: the newest that no other of the commit supersedes.
+    """Return the decision that counts for each commit: the newest that no other decision on the commit supersedes.
 
-    A decision supersedes only one that is older and on the same commits: what an older one says of its successors, or a
-    decision on other commits says, changes nothing.
+    A decision can supersede only an older one on the same commits. A claim about a newer decision, or about one on
+    other commits, has no effect.
     """
     given = sorted(decisions, key=lambda one: (one.made, one.id))
     known = {one.id: one for one in given}
@@ -159,11 +160,12 @@ def counting(decisions: Iterable[Decision]) -> dict[str, Decision]:
 
 
 def named_records(decisions: Iterable[Decision]) -> dict[str, NamedRecord]:
-    """Return the records that decisions of format 2 name, by key; one that several name is the newest decision's."""
+    """Return the records that decisions of format 2 name, by key. A record that several name belongs to the newest of
+    them."""
     found: dict[str, NamedRecord] = {}
     for decision in sorted(decisions, key=lambda one: (one.made, one.id)):
         records = decision.evidence.get("records", {}) if decision.format > 1 else {}
-        name = decision.id  # made of the whole content
+        name = decision.id  # computed from the whole content
         for key, digest in records.items() if isinstance(records, Mapping) else ():
             found[str(key)] = NamedRecord(decision=name, sha256=str(digest))
     return found
@@ -171,8 +173,8 @@ def named_records(decisions: Iterable[Decision]) -> dict[str, NamedRecord]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedBy:
-    """The decision that took a patch in: its id and its file. `switch_unproven` is why a switch of the patch came
-    without a gate that shows it; empty if none did."""
+    """The decision that accepted a patch: its id and its file. `switch_unproven` is the reason why a switch of the
+    patch has no gate that proves it; empty if there is no such switch."""
 
     id: str
     path: Path
@@ -180,8 +182,8 @@ class AcceptedBy:
 
 
 def accepted_patches(directory: Path, patches: Path) -> dict[str, AcceptedBy]:
-    """Return which decision of a ledger took each patch of an exported series in, by file. Commits that were not
-    accepted, or were rewritten since, have none."""
+    """Return the decision that accepted each patch of an exported series, by file. Commits that were not accepted, or
+    were rewritten since, have no decision."""
     decisions = {
         commit: decision
         for commit, decision in counting(Ledger(directory).read()).items()
@@ -209,7 +211,7 @@ def _document(decision: Decision) -> dict[str, Any]:
     old = values.pop("format") == 1
     if old:
         del values["supersedes"]
-    # Through JSON once: tuples are lists there, and the id must not depend on which of both it was.
+    # Convert through JSON once: tuples become lists, so the id does not depend on which of the two it was.
     found: dict[str, Any] = json.loads(json.dumps({"schema": OLD_SCHEMA if old else SCHEMA, **values}))
     return found
 

@@ -1,4 +1,4 @@
-"""Where an observation comes from: it was made now, or recalled from this machine's cache, or is recorded evidence."""
+"""The source of an observation: made now, recalled from this machine's cache, or recorded evidence."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where an observation comes from. `made` is when it was made, RFC 3339 in UTC (empty: now). `decision` is the id
-    of the decision that names it, if it is recorded evidence."""
+    """Where an observation comes from. `made` is the time, RFC 3339 in UTC (empty: now). `decision` is the id of the
+    decision that names it, for recorded evidence."""
 
     origin: Origin = Origin.OBSERVED
     made: str = ""
@@ -28,7 +28,7 @@ class Source:
 
     @property
     def words(self) -> str:
-        """Where it comes from, for people."""
+        """The source, for people."""
         when = self.made[:16].replace("T", " ") or "nobody knows when"
         match self.origin:
             case Origin.OBSERVED:
@@ -41,12 +41,12 @@ class Source:
 
 
 NOW = Source()
-"""The source of what is observed now."""
+"""The source of observations that are made now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedRecord:
-    """A record as a decision names it: the decision's id, and the SHA-256 of the record's file."""
+    """A record that a decision names: the decision's id, and the SHA-256 of the record's file."""
 
     decision: str
     sha256: str
@@ -76,7 +76,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The observations that count as known: those of this machine's cache, then recorded evidence (None: none
+    """The known observations: first those of this machine's cache, then recorded evidence (None: no recorded evidence
     counts)."""
 
     cache: Observations

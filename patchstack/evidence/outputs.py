@@ -1,6 +1,6 @@
-"""Outputs of observations, by content: a gzip file each, named by the SHA-256 of what is in it.
+"""Outputs of observations, by content: one gzip file for each, named by the SHA-256 of the uncompressed content.
 
-Runs that print the same share a file. `zcat FILE | sha256sum` gives its name.
+Runs that print the same output share a file. `zcat FILE | sha256sum` gives its name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from patchstack.files.regular import read_regular
 
 SUFFIX = ".gz"
 LARGEST = 4 << 30
-"""Of a kept output, packed, in bytes."""
+"""The largest compressed output that is read, in bytes."""
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -25,11 +25,12 @@ class Outputs:
         self.directory = directory
 
     def path(self, digest: str) -> Path:
-        """Return the file of that content. The digest comes from a record: only the last part of a path counts."""
+        """Return the file of that content. The digest comes from a record, which is untrusted, so only its last path
+        component is used."""
         return self.directory / f"{Path(digest).name}{SUFFIX}"
 
     def keep(self, content: bytes) -> str:
-        """Keep content, if it is not kept yet, and return its digest."""
+        """Store content if it is not stored yet, and return its digest."""
         digest = hashlib.sha256(content).hexdigest()
         if self.read(digest, len(content)) is None:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -38,7 +39,7 @@ class Outputs:
         return digest
 
     def read(self, digest: str, size: int) -> bytes | None:
-        """Return the content of that digest and size in bytes; None if it is missing or something else.
+        """Return the content of that digest and size in bytes; None if it is missing or does not match.
 
         No more than `size` bytes are unpacked: the file is untrusted input.
         """

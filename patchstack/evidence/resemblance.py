@@ -1,4 +1,4 @@
-"""Has it been tried? How much a candidate is like one that was decided on before."""
+"""How much a candidate resembles one that was decided on before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from patchstack.evidence.ledger import Candidate, Decision
 
 ALIKE = 0.3
-"""From here on a person should look."""
+"""From this share on, a person should look."""
 _WORD = re.compile(r"[a-z][a-z0-9_]{2,}")
 _SYMBOL = re.compile(
     r"#\s*define\s+(\w+)|\b(?:struct|class|enum)\s+(\w+)|getenv\(\s*\"(\w+)\"|\b([A-Za-z_]\w{3,})\s*(?:<[^<>()]*>)?\s*\("
@@ -21,7 +21,7 @@ _MOST = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Likeness:
-    """A decision that a candidate resembles, from 0 to 1, and by what in words."""
+    """A decision that a candidate resembles: the share from 0 to 1, and the reason in words."""
 
     decision: Decision
     share: float
@@ -29,8 +29,8 @@ class Likeness:
 
 
 def symbols_of(diff: str) -> tuple[str, ...]:
-    """What the changed lines of a diff are about, sorted: functions called or defined, macros, types, environment
-    switches. A heuristic over text: it is for finding, not for proving."""
+    """Return the symbols in the changed lines of a diff, sorted: functions called or defined, macros, types,
+    environment switches. It is a text heuristic for searching and proves nothing."""
     found: set[str] = set()
     for line in diff.splitlines():
         if not line.startswith(("+", "-")) or line.startswith(("+++", "---")):
@@ -41,7 +41,7 @@ def symbols_of(diff: str) -> tuple[str, ...]:
 
 
 def resembling(candidate: Candidate, decisions: Iterable[Decision]) -> tuple[Likeness, ...]:
-    """Return the decisions that a candidate is alike to, the likest first.
+    """Return the decisions that a candidate resembles, the closest first.
 
     The share is 1 for the same patch-id, else the weighted Jaccard index of symbols (0.6), files (0.25) and words of
     the subject (0.15).

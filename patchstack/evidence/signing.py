@@ -1,11 +1,11 @@
-"""Signatures of decisions, in the format and through the program that git uses: `ssh-keygen -Y`.
+"""Signatures of decisions, made with `ssh-keygen -Y`, the program and format that git uses.
 
-What is signed is the canonical content of a decision, which holds the digest of every record, and these hold the
-digests of their outputs. It also names upstream, pin, series and commits, so a signature of another repository's
-decision says nothing of this one's. The namespace is our own: a signature of a commit, or of anything else, does not
-count as one of a decision.
+A signature covers the canonical content of a decision. The content has the digest of every record, and the records have
+the digests of their outputs. The content also names upstream, pin, series and commits, so a signature from another
+repository does not fit here. The namespace is specific to patchstack: the signature of a commit, or of anything else,
+does not count as that of a decision.
 
-Signatures lie beside the decision, `ID.DIGEST.sig`: several people can sign one.
+Signatures are stored next to the decision as `ID.DIGEST.sig`, so several people can sign one decision.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LARGEST = 64 << 10  # bytes of a signature
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signers:
-    """A list of allowed signers, as `ssh-keygen` reads it (see ALLOWED SIGNERS in its manual), and where it is from, in
+    """A list of allowed signers, as `ssh-keygen` reads it (see ALLOWED SIGNERS in its manual), and its source in
     words."""
 
     content: bytes
@@ -40,9 +40,9 @@ class Signers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """A signature of a decision. `problem` is why it is none, or does not count; None if it counts. `by` is the signer
-    as the list of allowed signers names them; empty if that is not known. `broken`: it is not a signature over this
-    content at all, whoever made it."""
+    """A signature of a decision. `problem` is the reason why it does not count; None if it counts. `by` is the name of
+    the signer in the list of allowed signers; empty if it is not known. `broken` means that it is not a signature over
+    this content, whoever made it."""
 
     path: Path
     by: str = ""
@@ -58,7 +58,7 @@ class Signature:
 def sign(decision: Decision, directory: Path, key: Path) -> Path:
     """Sign a decision with a private key, or a public one whose private key an agent holds; return the file.
 
-    Raises `UsageError` for a decision of format 1 or a key that does not sign, `MissingError` without ssh-keygen.
+    Raises `UsageError` for a decision of format 1 or a key that cannot sign, and `MissingError` without ssh-keygen.
     """
     if decision.format < 2:
         raise SigningRefused(
@@ -77,10 +77,10 @@ def sign(decision: Decision, directory: Path, key: Path) -> Path:
 
 
 def signatures(decision: Decision, directory: Path, signers: Signers | None) -> tuple[Signature, ...]:
-    """Return the signatures of a decision, each compared with its content and the list; without a list none counts.
+    """Return the signatures of a decision, checked against its content and the list; without a list none counts.
 
-    The time that counts is when the decision was made, as a commit's is for git: a key that expired later still counts.
-    Raises `MissingError` if there is a signature and no ssh-keygen.
+    Keys must be valid at the time of the decision, as for git's commits, so a key that expired later still counts.
+    Raises `MissingError` if there is a signature but no ssh-keygen.
     """
     pattern = re.compile(rf"{decision.id}\.[0-9a-f]{{16}}\.sig\Z")
     paths = sorted(path for path in directory.glob("*.sig") if pattern.match(path.name))
@@ -88,7 +88,7 @@ def signatures(decision: Decision, directory: Path, signers: Signers | None) -> 
 
 
 def strays(directory: Path, known: Iterator[str]) -> tuple[Path, ...]:
-    """Return the signature files that are of no decision."""
+    """Return the signature files that belong to no decision."""
     ids = set(known)
     found = sorted(directory.glob("*.sig")) if directory.is_dir() else []
     return tuple(path for path in found if path.name.partition(".")[0] not in ids)

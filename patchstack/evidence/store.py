@@ -1,7 +1,8 @@
-"""Observations on disk: a JSON file each, with all that the key was made from. Outputs lie in a directory of their own.
+"""Observations on disk: one JSON file for each, with everything that the key was computed from. Outputs have a separate
+directory.
 
-`Observations` is a cache: its files are named by key, and a newer observation replaces an older one. `Evidence` is for
-what decisions rest on: its files are named by content, and none is ever replaced.
+`Observations` is a cache: its files are named by key, and a newer observation replaces an older one. `Evidence` holds
+the basis of decisions: its files are named by content, and none is ever replaced.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from patchstack.files.regular import read_regular
 SCHEMA = "patchstack.observation/2"
 OLD_SCHEMA = "patchstack.observation/1"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_MOST = 512 << 20  # bytes of one output that are unpacked
+_MOST = 512 << 20  # the largest uncompressed output, in bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """An observation as it is kept. `ingredients` are what its key follows from, as JSON (see `key.Ingredients`);
-    `blobs` are its outputs by name (`stdout`, `reply-0`, `file:base.txt`); `facts` all else, as JSON."""
+    """An observation as it is stored. `ingredients` are the input of its key, as JSON (see `key.Ingredients`). `blobs`
+    are its outputs by name (`stdout`, `reply-0`, `file:base.txt`). `facts` are all other values, as JSON."""
 
     key: str
     ingredients: Mapping[str, Any]
@@ -39,18 +40,18 @@ class Record:
     blobs: Mapping[str, bytes]
 
     def follows(self) -> bool:
-        """Return whether the key follows from the ingredients."""
+        """Return whether the key matches the ingredients."""
         return key_of(self.ingredients) == self.key
 
 
 class BadRecord(NotHeldError):
-    """A record that is not what its name says, or that lacks an output. The message begins with what is wrong."""
+    """A record that does not match its name, or that lacks an output. The message begins with the problem."""
 
     code = "PS0719"
 
 
 class Observations:
-    """Observations by key, below a directory; their outputs below another."""
+    """Observations by key below one directory, and their outputs below another."""
 
     def __init__(self, directory: Path, outputs: Path) -> None:
         self.directory = directory
@@ -65,7 +66,7 @@ class Observations:
         return record if record.key == key else None
 
     def keep(self, record: Record) -> Path:
-        """Write a record, whole or not at all, and return its file."""
+        """Write a record atomically, and return its file."""
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self._path(record.key)
         replace_file(path, _encoded(record, self.outputs))
@@ -78,7 +79,7 @@ class Observations:
 class Evidence:
     """The records below a directory, by content: `records/SHA256.json`, and `outputs/SHA256.gz`.
 
-    Digests come from decisions, which are untrusted: what is not a digest is not found.
+    Digests come from decisions, which are untrusted. A text that is not a digest is not found.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -97,7 +98,7 @@ class Evidence:
         return digest
 
     def read(self, digest: str) -> Record:
-        """Return the record of that digest, with everything in it compared with its digests. Raises `BadRecord`."""
+        """Return the record of that digest after checking every digest in it. Raises `BadRecord`."""
         try:
             if _DIGEST.fullmatch(digest) is None:
                 raise BadRecord("is not named by a digest")
@@ -109,20 +110,19 @@ class Evidence:
         return _decoded(content, self.outputs)
 
     def digests(self) -> Iterator[str]:
-        """Return the names of all records, sorted, whatever is in them."""
+        """Return the names of all records, sorted, without reading them."""
         return _names(self.records, ".json")
 
     def output_digests(self) -> Iterator[str]:
-        """Return the names of all outputs, sorted, whatever is in them."""
+        """Return the names of all outputs, sorted, without reading them."""
         return _names(self.outputs.directory, SUFFIX)
 
     def old_keys(self) -> Iterator[str]:
-        """Return the keys of all records of format 1, sorted: these keep neither all outputs nor what their key was
-        made from."""
+        """Return the keys of all records of format 1, sorted. These lack some outputs and the input of their key."""
         return _names(self.directory, ".json")
 
     def old_problem(self, key: str) -> str | None:
-        """Return what is wrong with a record of format 1, as far as it can be told; None if nothing is."""
+        """Return what is wrong with a record of format 1, as far as this can be checked; None if nothing is."""
         try:
             document = json.loads(read_regular(self.directory / f"{key}.json"))
             if document["schema"] != OLD_SCHEMA or document["key"] != key:
@@ -139,7 +139,7 @@ class Evidence:
 
 
 def _encoded(record: Record, outputs: Outputs) -> bytes:
-    """Return the file of a record, whose outputs are kept first."""
+    """Return the content of a record's file. Stores the outputs first."""
     document = {
         "schema": SCHEMA,
         "key": record.key,

@@ -1,1 +1,2 @@
-"""Statistics of comparisons by coin-ordered pairs: numbers in, numbers out. Knows no programs, machines or files."""
+"""Statistics for comparisons by pairs in random order. Pure functions of numbers, without programs, machines or
+files."""

@@ -1,4 +1,4 @@
-"""The coin e-process: how strongly wins of n fair tosses speak against the coin being fair, at any time.
+"""The coin e-process: how strongly k wins in n tosses speak against a fair coin, at any time.
 
 The e-value of k wins in n tosses is the likelihood of the wins, mixed uniformly over every winning chance p from 1/2 to
 1, against that of p = 1/2:
@@ -6,8 +6,8 @@ The e-value of k wins in n tosses is the likelihood of the wins, mixed uniformly
     E(n, k) = 2^(n+1) · ∫ p^k (1−p)^(n−k) dp, p from 1/2 to 1.
 
 If each toss is won with a chance of at most 1/2 given all before it, E is a supermartingale that starts at 1. By
-Ville's inequality it ever reaches 1/alpha with a probability of at most alpha, however often one looks. The integral is
-an incomplete beta function of whole numbers, and those are sums of binomial coefficients:
+Ville's inequality, the probability that it ever reaches 1/alpha is at most alpha, however often one looks. The integral
+is an incomplete beta function of whole numbers, and those are sums of binomial coefficients:
 
     E(n, k) = Σ C(n+1, j) / ((n+1) · C(n, k)), j from 0 to k.
 
@@ -51,8 +51,8 @@ def least_tosses(alpha: float) -> int:
 
 @functools.cache
 def _of(n: int) -> tuple[float, ...]:
-    """E of 0 to n wins in n tosses. Each binomial coefficient is made from the one before: tables of all n up to 1000
-    take a quarter of a second."""
+    """Return E for 0 to n wins in n tosses. Each binomial coefficient is computed from the one before, so the tables of
+    all n up to 1000 take 0.25 s."""
     below, ways, next_ways, found = 0, 1, 1, []
     for k in range(n + 1):
         below += next_ways

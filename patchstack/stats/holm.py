@@ -1,4 +1,4 @@
-"""Holm's procedure: which of several statements hold at once, with one error rate for the whole family."""
+"""Holm's procedure: find the statements that hold together, with one error rate for the whole family."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 def holm(e_values: Mapping[Name, float], alpha: float) -> frozenset[Name]:
-    """Return the statements that hold: the chance that any of them is false is at most alpha, whatever depends on what.
+    """Return the statements that hold: the chance that any is false is at most alpha, under any dependence.
 
     `e_values` has the largest e-value so far of each; its inverse is the p-value. The largest must reach
     `len(e_values) / alpha`, the next one less of them, and so on. Source: Holm, "A simple sequentially rejective

@@ -1,4 +1,4 @@
-"""What pairs of a side against itself tell of a machine."""
+"""The noise of a machine, from pairs that compare a side with itself."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-_NORMAL = 1.4826  # from the median absolute deviation to the standard deviation of a normal distribution
+_NORMAL = 1.4826  # converts the median absolute deviation to the standard deviation of a normal distribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """The noise of pairs, as logarithms of a ratio: the deviation of one pair, by its median absolute deviation; what
-    running second does, in the median; and how much the latter is like that of the pair before (-1 to 1, None for fewer
+    """The noise of pairs, as logarithms of a ratio: the deviation of one pair, from the median absolute deviation; the
+    median effect of running second; and the autocorrelation of that effect from pair to pair (-1 to 1, None for fewer
     than four pairs or no spread)."""
 
     deviation: float
@@ -22,7 +22,7 @@ class Noise:
 
 
 def noise_of(xs: Sequence[float], coins: Sequence[int]) -> Noise:
-    """Return the noise of x = ln(B/A) of pairs of one side, with their coins. Raises `ValueError` for no pairs."""
+    """Return the noise of pairs of one side, from their x = ln(B/A) and coins. Raises `ValueError` for no pairs."""
     if not xs or len(xs) != len(coins):
         raise ValueError("each pair has a coin, and there is one at least")
     middle = median(xs)
@@ -35,7 +35,7 @@ def noise_of(xs: Sequence[float], coins: Sequence[int]) -> Noise:
 
 
 def _autocorrelation(values: Sequence[float]) -> float | None:
-    """Of neighbours, about the mean."""
+    """Return the correlation of neighbours about the mean."""
     if len(values) < 4:
         return None
     mean = sum(values) / len(values)

@@ -1,9 +1,9 @@
-"""What the pairs of one row show, at every look: e-values of statements, the estimate and its interval.
+"""The result of the pairs of one row at every look: e-values of statements, the estimate and its interval.
 
-Let the effect be b. Then x − b is what the machine did to the run of B against that of A, and running second explains
-its sign but for the coin: sign(x − b − s·v) is a fair coin given everything before the pair, whatever the machine does,
-if the machine does not know the coin. A statement "the effect is above b" wins a pair if x − s·v > b; a tie counts
-against it. Its e-value is that of `coin`. The statement is shown once the e-value has reached 1/alpha at any look.
+Let the effect be b. Then x − b is the influence of the machine on the run of B relative to that of A. Given everything
+before the pair, sign(x − b − s·v) is a fair coin, whatever the machine does, as long as the machine does not know the
+coin. A statement "the effect is above b" wins a pair if x − s·v > b; a tie counts against it. Its e-value is that of
+`coin`. The statement is proven once its e-value has reached 1/alpha at any look.
 """
 
 from __future__ import annotations

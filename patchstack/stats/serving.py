@@ -1,6 +1,6 @@
-"""What a user of a server feels: times of streams in, latencies and rates out. docs/guides/serve.md has the formulas.
+"""Compute latencies and rates of a server from the times of its streams. docs/guides/serve.md has the formulas.
 
-Times are whole nanoseconds since the run began, of one clock. Tokens are the server's own numbers.
+Times are whole nanoseconds since the run began, from one clock. Token counts are the server's own.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from statistics import fmean
 
 NS = 1_000_000_000
 STEADY_TOKENS = 20
-"""A steady window has so many tokens a stream at least,"""
+"""The least tokens per stream in a steady window."""
 STEADY_SHARE = 0.25
-"""and is so much of the wall time."""
+"""The least share of the wall time that a steady window covers."""
 _TAILS = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _LEAST = {"p50": 1, "p90": 10, "p99": 100}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """A request that was answered. `start` is what its latencies count from: `sent`, or in open loop the planned time.
-    `times` are those of the chunks with content, one at least; `counts` are the tokens that the server said it had made
-    by each of them (None: it did not say). `ended` is the end of the answer. `tokens` and `prompt` are the server's
-    (None: it did not say)."""
+    """A request that was answered. Latencies count from `start`: `sent`, or in an open loop the planned time. `times`
+    are those of the chunks with content, at least one. `counts` are the tokens that the server reported at each of them
+    (None: not reported). `ended` is the end of the answer. `tokens` and `prompt` are the server's token counts (None:
+    not reported)."""
 
     start: int
     sent: int
@@ -36,22 +36,22 @@ class Stream:
 
     @property
     def ttft(self) -> int:
-        """Time to the first token: first content less start, in ns."""
+        """Time to the first token: first content minus start, in ns."""
         return self.times[0] - self.start
 
     @property
     def e2e(self) -> int:
-        """The last content less start, in ns."""
+        """The last content minus start, in ns."""
         return self.times[-1] - self.start
 
     @property
     def queued(self) -> int:
-        """How long it waited in the client: sent less start, in ns."""
+        """The time it waited in the client: sent minus start, in ns."""
         return self.sent - self.start
 
     @property
     def decoding(self) -> int:
-        """The last content less the first, in ns."""
+        """The last content minus the first, in ns."""
         return self.times[-1] - self.times[0]
 
     @property
@@ -66,8 +66,8 @@ class Stream:
 
     @property
     def made(self) -> tuple[int, ...] | None:
-        """The tokens that came with each chunk: as the server counted on, or one each if there are as many chunks as
-        tokens. None if it is not known."""
+        """The tokens that came with each chunk: from the server's counts, or one each if there are as many chunks as
+        tokens. None if they are not known."""
         known = [count for count in self.counts if count is not None]
         if len(known) == len(self.times):
             found = (known[0], *(later - earlier for earlier, later in pairwise(known)))
@@ -76,8 +76,8 @@ class Stream:
 
     @property
     def token_gaps(self) -> tuple[float, ...] | None:
-        """Inter-token latencies (ITL), in ns: each gap over the tokens that came with it, once for each of them. None
-        if the tokens of a chunk are not known."""
+        """Inter-token latencies (ITL), in ns: each gap divided by the tokens that came with it, once for each token.
+        None if the tokens of a chunk are not known."""
         made = self.made
         if made is None:
             return None
@@ -86,7 +86,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Values summed up. A percentile is None if there are too few values for it: ten for p90, a hundred for p99."""
+    """A summary of values. A percentile is None if there are too few values: p90 needs ten, p99 a hundred."""
 
     mean: float
     p50: float | None
@@ -97,7 +97,7 @@ class Spread:
 
 
 def spread(values: Sequence[float], unit: float = 1.0) -> Spread | None:
-    """Return values summed up, each divided by `unit`; None for no values. Percentiles are interpolated linearly."""
+    """Return a summary of values, each divided by `unit`; None for no values. Percentiles are interpolated linearly."""
     if not values:
         return None
     ordered = sorted(value / unit for value in values)
@@ -117,7 +117,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notebook:
-    """The row of the notebook's client, by its names. Rates are tokens a second, times seconds.
+    """The row of the notebook's client, with its names. Rates are in tokens per second, times in seconds.
 
     `decode_agg_tps` counts the tokens that were made while other streams were in prefill, over a window that begins
     when the last prefill ends: it can exceed what the streams ever made together.
@@ -166,8 +166,8 @@ def notebook(streams: Sequence[Stream]) -> Notebook | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steady:
-    """The window in which all streams decode: its bounds in ns, the tokens in it, and the rate in tokens a second.
-    `problem` says why the rate means nothing, empty if it does."""
+    """The window in which all streams decode: its bounds in ns, its tokens, and the rate in tokens per second.
+    `problem` is the reason why the rate means nothing; empty if it is valid."""
 
     begin: int
     end: int
@@ -177,10 +177,10 @@ class Steady:
 
 
 def steady(streams: Sequence[Stream], at_once: int) -> Steady:
-    """Return the steady window of streams of which `at_once` are in flight, in the order in which they were sent.
+    """Return the steady window of streams in the order in which they were sent. `at_once` of them are in flight.
 
-    It begins with the last first token of the streams that were sent first, and ends when a stream ends that no other
-    replaces: in a burst, with the first end. Tokens count that came after its begin, up to its end.
+    The window begins when the last of the streams that were sent first has its first token. It ends when a stream ends
+    that no other replaces: in a burst, at the first end. Tokens count that arrive after its begin, up to its end.
     """
     if len(streams) < at_once or at_once < 1:
         return Steady(begin=0, end=0, tokens=0, rate=None, problem=f"fewer than {at_once} streams were answered")
@@ -204,14 +204,13 @@ def steady(streams: Sequence[Stream], at_once: int) -> Steady:
 
 
 def meets(stream: Stream, slo: Mapping[str, float]) -> bool:
-    """Return whether a stream keeps every bound in ms: of `ttft`, `tpot` and `e2e`. An unknown value keeps none."""
+    """Return whether a stream meets every bound in ms, for `ttft`, `tpot` and `e2e`. An unknown value meets none."""
     own = {"ttft": stream.ttft, "tpot": stream.tpot, "e2e": stream.e2e}
     return all((value := own[name]) is not None and value <= bound * 1e6 for name, bound in slo.items())
 
 
 def in_flight(streams: Sequence[Stream]) -> tuple[tuple[int, int, int], ...]:
-    """Return how many streams were waiting for their first token and how many decoded, at each time at which that
-    changed."""
+    """Return how many streams waited for their first token and how many decoded, at each time when this changed."""
     changes: dict[int, list[int]] = {}
     for one in streams:
         for time, waiting, decoding in ((one.sent, 1, 0), (one.times[0], -1, 1), (one.times[-1], 0, -1)):

@@ -1,14 +1,14 @@
-"""What running second does to a run, predicted from earlier pairs alone.
+"""Predict the effect of running second from earlier pairs alone.
 
 A pair is x = ln(B/A) with its coin s: +1 if B ran second, −1 if A did. On a machine where the second run of a pair is
-slower, x is too low for s = +1 and too high for s = −1. If the effect of running second is predictable it can be taken
-off: x − s·v. The statement about x stays a fair coin as long as v comes from earlier pairs alone (see `sequence`), so a
-bad prediction costs power and never validity.
+slower, x is too low for s = +1 and too high for s = −1. If the effect v of running second is predictable, it can be
+subtracted: x − s·v. The sign remains a fair coin as long as v comes from earlier pairs alone (see `sequence`), so a bad
+prediction costs power but never validity.
 
-Five predictions compete: none (0), the median of what running second did, and what it did 1, 2 or 4 pairs back, for
-machines with a period. The one that erred least so far is taken; the first `UNTOUCHED` pairs are taken as they are.
-Each prediction has an estimate of the effect of its own, from the same earlier pairs: what running second did to a pair
-can only be told after the effect is taken off.
+Five predictions compete: none (0), the median effect of running second, and its effect 1, 2 or 4 pairs back, for
+machines with a period. The one with the smallest error so far is used; the first `UNTOUCHED` pairs are used unchanged.
+Each prediction has its own estimate of the effect of B, from the same earlier pairs, because the effect of running
+second on a pair is known only after that is subtracted.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ UNTOUCHED = 4
 
 
 def without_slot(xs: Sequence[float], coins: Sequence[int]) -> list[float]:
-    """Return each x less s·v, with v as the pairs before it predict it. Values of a prefix do not change with more
-    pairs. Raises `ValueError` unless there is one coin, +1 or −1, for each x."""
+    """Return each x minus s·v, where v is predicted from the pairs before it. More pairs do not change earlier values.
+    Raises `ValueError` unless there is one coin, +1 or −1, for each x."""
     if len(xs) != len(coins) or any(coin not in (1, -1) for coin in coins):
         raise ValueError("each pair has a coin, +1 or -1")
     everything: list[float] = []
@@ -55,7 +55,8 @@ def _predictions(
     by_coin: dict[int, list[float]],
     middles: dict[int, list[float]],
 ) -> list[tuple[float, float]]:
-    """Return the effect and what running second does, as each prediction has them before the pair of that index."""
+    """Return, for each prediction, the estimated effect and the effect of running second before the pair of that
+    index."""
     middle = _median(everything)
     found = [(middle, 0.0)]
     if by_coin[1] and by_coin[-1]:

@@ -7,9 +7,9 @@
       allow:
         src/llama-kv-cache.cpp: [llama_kv_cache::remove_cell]
 
-`allow` names files by globs, each with the functions in which the pattern may be; an empty list stands for the whole
-file. If the pattern is in none of them, it finds nothing any more, and the check is INVALID. A check without `allow`
-has an `example:` that its pattern finds: else nothing shows that it can fail.
+`allow` names files by globs, each with the functions in which the pattern may be; an empty list allows the whole file.
+If the pattern is in none of these places, it no longer finds anything, and the check is INVALID. A check without
+`allow` needs an `example:` that its pattern matches, to show that the check can fail.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read(node: Node) -> AbsentSettings | None:
 
 
 def judge(settings: AbsentSettings, view: View) -> Found:
-    """PASS if the pattern is in no other places, and still in one that may have it, if there are such."""
+    """Return PASS if the pattern occurs only in allowed places, and in at least one of them if there are any."""
     found = view.scanner.places(settings.pattern, view.files)
     outside = tuple(one for one in found if not is_named(one, settings.allow))
     if outside:

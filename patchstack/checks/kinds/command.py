@@ -9,9 +9,9 @@
       image: tools:1
       time: 60s
 
-The program runs on the engine, without a shell and without network, in a directory that holds the files which `files`
-and `with` select, at their paths in the tree. It gets the paths of `files` as its last arguments. What it cannot see
-cannot change its answer: so the same contents need not be judged again. Exit code 0 is PASS, 1 FAIL, any other INVALID.
+The program runs on the engine, without a shell and without network. Its directory holds the files that `files` and
+`with` select, at their paths in the tree. The paths of `files` are its last arguments. Nothing else can change its
+answer, so the same contents need not be judged again. Exit code 0 is PASS, 1 FAIL, any other INVALID.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NOT_FOUND = 127
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
-    """The program with its arguments, globs of files that it needs also, and the image that it runs in."""
+    """The program with its arguments, the globs of additional files that it needs, and the image that it runs in."""
 
     run: tuple[str, ...]
     besides: tuple[str, ...]
@@ -46,7 +46,7 @@ class CommandSettings:
 
 
 class _TooMuch(Exception):
-    """The program printed more than it may."""
+    """The program printed more than the limit."""
 
 
 def read(node: Node) -> CommandSettings | None:
@@ -60,7 +60,7 @@ def read(node: Node) -> CommandSettings | None:
 
 
 def judge(settings: CommandSettings, view: View) -> Found:
-    """Run the program, and judge by its exit code. What keeps it from running makes it INVALID."""
+    """Run the program, and judge by its exit code. Return INVALID if it cannot run."""
     printed = bytearray()
 
     def output(block: bytes) -> None:
@@ -107,7 +107,7 @@ def _carried_out(settings: CommandSettings, view: View, engine: Engine, output: 
 
 
 def _entries(view: View) -> Iterator[Entry]:
-    """The files in the directory, each once."""
+    """Yield the files for the directory, each once."""
     for file in sorted({*view.files, *view.others}, key=lambda one: one.path):
         yield Entry(path=file.path, data=_content(view, file), executable=bool(file.mode & 0o100))
 

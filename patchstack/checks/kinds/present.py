@@ -37,7 +37,7 @@ def read(node: Node) -> PresentSettings | None:
 
 
 def judge(settings: PresentSettings, view: View) -> Found:
-    """PASS if the pattern is found often enough."""
+    """Return PASS if the pattern is found often enough."""
     found = view.scanner.places(settings.pattern, view.files)
     files = len({one.path for one in found})
     told = f"found in {numbered(len(found), 'place')} of {numbered(files, 'file')}"

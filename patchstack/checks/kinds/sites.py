@@ -1,4 +1,4 @@
-"""Kind `sites`: the places where a pattern is found are the recorded ones.
+"""Kind `sites`: a pattern is found exactly at the recorded places.
 
     - name: kv-cache-classes
       patch: 13
@@ -9,8 +9,9 @@
       sites:
         src/llama-kv-cache.h: [llama_kv_cache]
 
-A site is a file and the function in which the pattern is found. What the pattern's group catches belongs to the site,
-so one function may have several. `patchstack verify --record NAME --why TEXT` writes `sites` and `recorded`.
+A site is a file and the function in which the pattern is found. The text that the pattern's group captures is part of
+the site, so one function may have several sites. `patchstack verify --record NAME --why TEXT` writes `sites` and
+`recorded`.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ def read(node: Node) -> SitesSettings | None:
 
 
 def listed(given: Sites | None) -> frozenset[Site] | None:
-    """Sites of a mapping of paths to names."""
+    """Return the sites of a mapping of paths to names."""
     if given is None:
         return None
     return frozenset(Site(path=path, name=name) for path, names in given.items() for name in names)
 
 
 def judge(settings: SitesSettings, view: View) -> Found:
-    """PASS if the sites are those that are recorded."""
+    """Return PASS if the sites are the recorded ones."""
     places = view.scanner.places(settings.pattern, view.files)
     now = {one.site for one in places}
     if settings.sites is None:
