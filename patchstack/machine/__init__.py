@@ -1,1 +1,1 @@
-"""The machine that a build or a gate runs on: what it has, and what it lacks."""
+"""The machine that a build or a gate runs on: its hardware, its tools, and what is missing."""

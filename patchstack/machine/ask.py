@@ -1,7 +1,8 @@
-"""How a machine is asked: a program and its arguments go there, its exit code and all it printed come back.
+"""Run small programs on the machine that has the GPU, and get their exit code and output.
 
-The machine that has the GPU may be this one, one behind ssh, or one of which only a Docker engine is known. What is
-asked is the same everywhere (small POSIX sh scripts), and what is done with the answers never knows the way they came.
+The machine may be this one, one that is reached over ssh, or one of which only a Docker engine is known. The programs
+are the same everywhere (small POSIX sh scripts), and the code that reads the answers does not depend on the way they
+came.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from patchstack.process import ProgramTimeout, clean_environment, run
 from patchstack.tasks import task
 
 Ask = Callable[[Sequence[str]], tuple[int, str]]
-"""Runs a program on the machine: its exit code, and its stdout and stderr as one text. Raises `MissingError` if the
-machine or the program does not exist, or did not answer in time. May be called from any thread."""
+"""Run a program on the machine. Return its exit code, and its stdout and stderr as one text. Raises `MissingError` if
+the machine or the program does not exist, or did not answer in time. May be called from any thread."""
 
 SECONDS = 90.0
 _MOST = 8 << 20
@@ -27,22 +28,22 @@ _MOST = 8 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a GPU's lock is, on the machine that has the GPU: a directory. `~/` is the home of the user there.
-    `if_there`: it counts only where somebody already keeps an owner file in it."""
+    """The directory of a GPU's lock, on the machine that has the GPU. `~/` is the home of the user there. With
+    `if_there`, it counts only if it already has an owner file."""
 
     path: str
     if_there: bool = False
 
 
 PLACES = (Place(path="/tmp/patchstack-gpu.lock"), Place(path="~/gpu_bench_lock", if_there=True))  # noqa: S108  (to be found by all)
-"""Ours, which every user of a machine meets in, and the one that benchmark scripts by hand agree on: a directory whose
+"""patchstack's directory, shared by all users of a machine, and the one that hand-written benchmark scripts use: its
 file `owner` says `FREE released-by-NAME EPOCH`, or who has the GPU."""
 _IN_CONTAINERS = Volume(name="patchstack-gpu-lock", target="/lock")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How the machine of an engine is asked, and where its GPU's lock is. `how` says it in words."""
+    """How to run programs on the machine of an engine, and where its GPU's lock is. `how` says it in words."""
 
     ask: Ask
     places: tuple[Place, ...]
@@ -50,7 +51,7 @@ class Reach:
 
 
 def here(*, env: Mapping[str, str] | None = None, seconds: float = SECONDS) -> Ask:
-    """Asks this machine. `env` is added to the cleaned environment."""
+    """Return a function that asks this machine. `env` is added to the cleaned environment."""
 
     def ask(argv: Sequence[str]) -> tuple[int, str]:
         finished = run(argv, env=clean_environment(env), timeout=seconds)
@@ -60,8 +61,8 @@ def here(*, env: Mapping[str, str] | None = None, seconds: float = SECONDS) -> A
 
 
 def over_ssh(url: str, *, seconds: float = SECONDS) -> Ask:
-    """Asks the machine of `ssh://[USER@]HOST[:PORT]` with the ssh program. Any login shell will do: the command line
-    travels on stdin, to a /bin/sh."""
+    """Return a function that asks the machine of `ssh://[USER@]HOST[:PORT]` with the ssh program. Any login shell
+    works: the command line goes to a /bin/sh on stdin."""
     from patchstack.engine.docker.ssh import arguments
 
     command = (*arguments(url)[:-1], "/bin/sh")
@@ -89,8 +90,8 @@ def through(
     volumes: tuple[Volume, ...] = (),
     seconds: float = SECONDS,
 ) -> Ask:
-    """Asks from inside a container of an engine: what a container sees of its machine. Every question gets an engine of
-    its own from `open_engine`, since an engine is used from one thread."""
+    """Return a function that asks from inside a container of an engine, which sees only part of its machine. Every call
+    opens its own engine with `open_engine`, because an engine must be used from one thread."""
 
     def ask(argv: Sequence[str]) -> tuple[int, str]:
         said = bytearray()
@@ -119,8 +120,8 @@ def through(
 
 @task("reaching the machine")
 def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | None = None, gpus: bool = True) -> Reach:
-    """Return how to ask the machine of an engine: directly where it is this one, with ssh where the engine is,
-    else from inside a container. `open_another` opens the same engine once more.
+    """Return how to ask the machine of an engine: directly if it is this one, over ssh if the engine is reached over
+    ssh, else from inside a container. `open_another` opens the same engine once more.
 
     Raises `UsageError` if it takes a container and no image is named.
     """
@@ -143,7 +144,7 @@ def reach(engine: Engine, open_another: Callable[[], Engine], *, image: str | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What one part of a script gave."""
+    """The output and exit code of one part of a script."""
 
     code: int
     text: str
@@ -167,19 +168,19 @@ part() {
 
 
 def ask_parts(ask: Ask, script: str, *args: str) -> dict[str, Reply]:
-    """Run a script that begins with `PART` and ends with `part done :`, and give its parts by name. What a login prints
-    around it is dropped. Raises `MissingError` for an answer that is not whole."""
+    """Run a script that begins with `PART` and ends with `part done :`, and return its parts by name. Text that a login
+    prints around it is dropped. Raises `MissingError` for an incomplete answer."""
     nonce = f"@@{secrets.token_hex(8)}"
     code, text = ask(("/bin/sh", "-c", script, "sh", nonce, *args))
     parts = read_parts(text, nonce)
     if "done" not in parts:
         told = " ".join(text.replace(nonce, "").split())[-300:]
-        raise EngineRefused(f"the machine's answer is not whole (exit code {code}){': ' if told else ''}{told}")
+        raise EngineRefused(f"the machine's answer is incomplete (exit code {code}){': ' if told else ''}{told}")
     return parts
 
 
 def read_parts(text: str, nonce: str) -> dict[str, Reply]:
-    """Return the parts of what such a script printed; one without its end is none."""
+    """Return the parts in the output of such a script. A part without its end is left out."""
     found: dict[str, Reply] = {}
     for piece in text.split(f"\n{nonce} begin ")[1:]:
         name, _, rest = piece.partition("\n")

@@ -1,4 +1,4 @@
-"""What hardware a machine has, told by itself: read from the probe's parts. Decides only."""
+"""The hardware of a machine, read from the parts of the probe. Pure functions."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _LISTED = re.compile(r"^GPU (\d+): (.*?)(?: \(UUID: ([^)]+)\))?\s*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU. `memory` is in bytes, None if it has none of its own (a GB10 shares the machine's); `capability` is
-    like `12.1`, None if an old driver does not tell; `power_limit` is in watts; `mig` are the profiles of its
-    instances (`1g.10gb`), `mig_mode` whether it is cut into such at all."""
+    """A GPU. `memory` is in bytes, None if it has no memory of its own (a GB10 shares the machine's). `capability`
+    looks like `12.1`, None if an old driver does not report it. `power_limit` is in watts. `mig` are the profiles of
+    its MIG instances (`1g.10gb`); `mig_mode` says whether MIG is on."""
 
     index: int
     name: str
@@ -50,9 +50,9 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """A machine. `platform` is as containers name it; `cpu` the processor's model; `memory` is in bytes; `boot` names
-    this start of the machine; `contained` is what it is seen from inside of (`docker`), None for a machine itself.
-    `gpu_problem` says why nothing is known of GPUs though there may be some."""
+    """A machine. `platform` is named as for containers. `cpu` is the processor's model. `memory` is in bytes. `boot` is
+    the boot id. `contained` is the kind of container it is seen from (`docker`), None if it is seen directly.
+    `gpu_problem` is the reason why GPUs could not be listed although there may be some."""
 
     host: str
     platform: str
@@ -75,12 +75,12 @@ class Hardware:
 
     @property
     def conclusions(self) -> tuple[str, ...]:
-        """What may be concluded for a GB10 from results of this machine."""
+        """The conclusions for a GB10 from results of this machine."""
         return conclusions(self.kind, frozenset(gpu.capability for gpu in self.gpus if gpu.capability is not None))
 
     def identity(self) -> str:
-        """Return one line that is the same where results are comparable, for the keys of observations: platform,
-        processor, driver, GPUs with capability and MIG instances. A GPU that cannot be read is said to be so."""
+        """Return one line for the keys of observations, equal on machines with comparable results: platform, processor,
+        driver, GPUs with capability and MIG instances. A GPU that cannot be read is named as such."""
         if self.gpu_problem:
             gpus = ["gpu unreadable"]
         elif not self.gpus:
@@ -97,7 +97,7 @@ def hardware(ask: Ask) -> Hardware:
 
 
 def read_hardware(parts: Parts) -> Hardware:
-    """Return the hardware in the probe's parts."""
+    """Return the hardware in the parts of a probe."""
     system, _, rest = _line(parts, "kernel").partition(" ")
     release, _, machine = rest.partition(" ")
     gpus, problem = read_gpus(parts)
@@ -118,8 +118,8 @@ def read_hardware(parts: Parts) -> Hardware:
 
 
 def read_gpus(parts: Parts) -> tuple[tuple[Gpu, ...], str]:
-    """Return the GPUs, and why nothing is known of them though there may be some: a driver that exists and does not
-    answer is not the absence of a GPU."""
+    """Return the GPUs, and the reason why they could not be listed although there may be some: a driver that does not
+    answer does not mean that there is no GPU."""
     smi = parts.get("smi")
     if smi is None or not smi.ok:
         module = parts.get("driver")
@@ -171,7 +171,7 @@ def _instances(listed: Reply | None) -> Mapping[int, tuple[str, ...]]:
 
 
 def _complaint(said: Reply | None) -> str:
-    """Return why nvidia-smi gave no rows, in words, and what to do. Its exit codes: nvidia-smi(1), RETURN VALUE."""
+    """Return why nvidia-smi printed no rows, in words, and what to do. Exit codes: nvidia-smi(1), RETURN VALUE."""
     if said is None:
         return "nvidia-smi was not asked"
     words = " ".join(said.text.split())[:300]

@@ -1,8 +1,8 @@
-"""What a machine says of itself, in one question: its processor, its GPUs, and what is running on them.
+"""Ask a machine for its processor, its GPUs and their activity, with one script.
 
 Sources of the formats: `nvidia-smi --help-query-gpu` and `--help-query-compute-apps`, proc(5), docker-ps(1). A field
 that a GPU does not have is `[N/A]` or `[Not Supported]`; a field that nvidia-smi does not know fails the whole query,
-which is why what older drivers lack is asked for apart.
+so fields that older drivers lack have a separate query.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from patchstack.machine.ask import PART, Ask, Reply, ask_parts
 
 GPU_FIELDS = ("index", "uuid", "driver_version", "memory.total", "compute_cap", "power.limit", "mig.mode.current")
-"""Asked with `name` at the end, which may hold anything."""
+"""Queried with `name` at the end, which may contain anything."""
 GPU_FIELDS_OF_OLD = ("index", "uuid", "driver_version", "memory.total")
 STATE_FIELDS = ("index", "utilization.gpu", "memory.used", "temperature.gpu", "power.draw", "pstate", "clocks.sm")
 APP_FIELDS = ("gpu_uuid", "pid", "used_memory")
@@ -53,7 +53,7 @@ part smi test -n "$smi"
 if [ -n "$smi" ]
 then
     part gpus query gpu=@GPU@,name
-    case $code in 124 | 137) smi= ;; esac  # one that hangs is not asked again
+    case $code in 124 | 137) smi= ;; esac  # do not ask a hanging nvidia-smi again
 fi
 if [ -n "$smi" ]
 then
@@ -100,13 +100,13 @@ SCRIPT = (
     .replace("@STATE@", ",".join(STATE_FIELDS))
     .replace("@APPS@", ",".join(APP_FIELDS))
 )
-"""For `/bin/sh -c`: prints the parts named here. It writes nothing."""
+"""For `/bin/sh -c`: prints the parts above. It writes nothing."""
 
 Parts = Mapping[str, Reply]
 
 
 def probe(ask: Ask, *, state: bool = False) -> Parts:
-    """What the machine says, by part. With `state` also what is running there, which takes half a second more.
+    """Return the answers of the machine, by part. With `state` also its activity, which takes 0.5 s more.
 
     Raises `MissingError` if the machine does not answer, or not to the end.
     """
@@ -114,13 +114,13 @@ def probe(ask: Ask, *, state: bool = False) -> Parts:
 
 
 def rows(said: Reply | None, fields: int) -> list[list[str]] | None:
-    """Return the rows of a query of that many fields and one more, which may hold commas; None where nvidia-smi did not
-    answer with rows. `[N/A]`, `[Not Supported]` and their like are left as they are; see `number`."""
+    """Return the rows of a query with that many fields and one more, which may contain commas; None if nvidia-smi did
+    not answer with rows. `[N/A]`, `[Not Supported]` and their like are left as they are; see `number`."""
     if said is None or not said.ok:
         return None
     found = []
     for line in filter(None, map(str.strip, said.text.splitlines())):
-        if line.startswith("WARNING:"):  # of a corrupted infoROM, beside the rows
+        if line.startswith("WARNING:"):  # a corrupted infoROM; the rows are still valid
             continue
         row = [field.strip() for field in line.split(",", fields)]
         if len(row) != fields + 1:

@@ -1,1 +1,1 @@
-"""Run a build's programs and keep what they did. Knows no verdicts, no gates and no llama.cpp."""
+"""Run the programs of a build and keep observations of them. Independent of verdicts, gates and llama.cpp."""

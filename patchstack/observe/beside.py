@@ -1,7 +1,6 @@
-"""A server and the program that asks it from beside: two jobs of one engine that share a loopback and nothing else.
+"""A server and its client: two jobs of one engine that share a loopback interface and nothing else.
 
-The server's image need hold nothing but the server. Both are gone on every way out: each hangs on a lifeline of its
-own.
+The server's image needs only the server. Both jobs end in every case, because each has its own lifeline.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from patchstack.observe.layout import remove_leftovers
 from patchstack.observe.protocol import OUTPUTS, Beside
 
 PORT = 8080
-"""In a container every port is free: its loopback is its own."""
+"""In a container every port is free, because it has its own loopback interface."""
 _LOOK = 0.25
 _GRACE = 15.0
 _TARGET = "/patchstack/client"
 Hear = Callable[[str], None]
-"""Gets each line that the program beside prints."""
+"""Called with each line that the client prints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What came of the program beside: how it ended, the lines that it printed, and the files that it left.
-    `server_ended`: the server was gone before it; `stopped`: the user ended it."""
+    """The result of the client: how it ended, the lines that it printed, and the files that it left. `server_ended`:
+    the server ended first. `stopped`: the user ended the client."""
 
     outcome: Outcome
     said: str
@@ -81,7 +80,7 @@ def listens_at(server: Running, *, isolated: bool, seconds: float) -> str | None
 
 
 def port_for(*, isolated: bool) -> str:
-    """Return the port that a server is told: on a host the kernel picks a free one."""
+    """Return the port for a server: on a host the kernel picks a free one."""
     return str(PORT) if isolated else "0"
 
 
@@ -95,11 +94,11 @@ def ask(
     image: str | None = None,
     seconds: float | None = None,
 ) -> Asked:
-    """Run the program beside a server to its end, and return what it left. `address` takes the place of `{address}` in
-    its files; `image` is for containers, and must have Python; past `seconds` it is ended. A server that ends first
-    gives it `grace` seconds to see that.
+    """Run the client of a server to its end, and return the result. `address` replaces `{address}` in its files.
+    `image` is for containers, and must have Python. The client is ended after `seconds`. If the server ends first, the
+    client gets `grace` seconds to notice.
 
-    Ctrl-C ends a program that is stoppable, which may still write what it has: `stopped` then says so. A second one is
+    Ctrl-C ends a client that is stoppable. It may still write its results, and `stopped` is true. A second Ctrl-C is
     raised.
     """
     if not isinstance(engine, RunsServers):
@@ -137,7 +136,7 @@ def ask(
 def _followed(
     client: Running, server: Running | None, seconds: float | None, beside: Beside
 ) -> tuple[Outcome, bool, bool]:
-    """Wait for the end of the client. A server that ends before gives it a moment to see that."""
+    """Wait for the end of the client. If the server ends first, the client gets a moment to notice."""
     deadline = None if seconds is None else time.monotonic() + seconds
     ended, stopped = False, False
     while True:
@@ -158,7 +157,7 @@ def _followed(
 
 
 def _brought(engine: Engine, volume: Volume, names: tuple[str, ...], image: str | None) -> Iterator[tuple[str, bytes]]:
-    """The files that a program left; those that it did not are left out."""
+    """Yield the files that a program left. Missing ones are left out."""
     for name in names:
         with contextlib.suppress(MissingError), tempfile.TemporaryDirectory(prefix="patchstack-") as directory:
             unpack(engine.get(volume.name, name, image=image), Path(directory), OUTPUTS)

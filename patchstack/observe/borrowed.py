@@ -1,4 +1,4 @@
-"""A build with one program of another build: so that a candidate is judged by a test program that it did not bring."""
+"""Combine a build with one program of another build, so that the candidate does not provide its own test program."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from patchstack.observe.layout import Programs
 
 @contextlib.contextmanager
 def with_program(programs: Programs, name: str, other: Programs) -> Iterator[Programs]:
-    """Give a build's files with one program taken from another build; they last as long as the block.
+    """Yield a build's files with one program taken from another build. They exist only during the block.
 
-    Raises `MissingError` if the other build lacks the program, or if the program cannot be taken: its libraries are
-    linked into it, or are not all here.
+    Raises `MissingError` if the other build lacks the program, or if the program cannot be used: its libraries are
+    linked into it, or some are missing.
     """
     if name not in other.names():
         raise NotInBuild(f"the other build has no {name}")
@@ -34,7 +34,7 @@ def with_program(programs: Programs, name: str, other: Programs) -> Iterator[Pro
         place.mkdir()
         for one in sorted(programs.names() - {name}):
             _linked(programs.directory / one, place / one)
-        # A copy: a program looks for its libraries beside the file that it really is.
+        # A copy, because a program looks for its libraries next to its real file.
         shutil.copy2((other.directory / name).resolve(), place / name)
         stamps = tuple(key for key in (other.key, programs.key) if key is not None)
         yield replace(programs, directory=place, key=None, stamps=stamps)

@@ -1,9 +1,9 @@
 """Settings of a kind of check or workload, each declared once. The reader of `patchstack.yaml`, the command line and
-the reference derive from it.
+the reference are derived from the declaration.
 
-A kind lists its settings as `Setting`s. What a value may be is said by its form: a class below, or one of a kind's own.
-Where the values come from (an entry of a suite, or options) is known to `Values` alone, and so are the words of a
-complaint: a line of `patchstack.yaml`, or the name of an option.
+A kind lists its settings as `Setting`s. The form of a setting (a class below, or one of the kind) says which values are
+valid. Only `Values` knows whether values come from a suite or from options, so only it writes complaints: with a line
+of `patchstack.yaml`, or with the name of an option.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 Models = Mapping[str, Model]
-"""Models by the names that suites and `{model:NAME}` give them."""
+"""Models by their names in suites and in `{model:NAME}`."""
 Problems = Iterable[tuple[str, str]]
-"""What is wrong with settings: each with the name of the setting."""
+"""Problems of settings: the name of a setting and a text."""
 
 NO_MODEL = Model(name="", path="")
-"""The value of a model that is not given."""
+"""The value if no model is given."""
 
 
 class Refused(ValueError):
-    """An option's value that a form does not take. The text says why."""
+    """A form does not accept an option's value. The text says why."""
 
 
 class Form(Protocol[T_co]):
-    """How the value of a setting is written, in a suite and on the command line."""
+    """The format of a setting's value, in a suite and on the command line."""
 
     @property
     def written(self) -> str:
-        """The value in a suite, in words for the reference."""
+        """The format in a suite, in words for the reference."""
         ...
 
     @property
     def option(self) -> Any:
-        """The type that the command line parses an option to; a list for one that may be repeated."""
+        """The type of the parsed option; a list for an option that may be repeated."""
         ...
 
     def read(self, node: Node, name: str, models: Models) -> T_co | None:
-        """Return the value of a suite's entry, which has the key. Complains to the node; None after that."""
+        """Return the value from a suite's entry that has the key; None after a complaint to the node."""
         ...
 
     def convert(self, given: Any, name: str, models: Models) -> T_co:
-        """Return the value of an option. Raises `Refused`, or an error of the family with words of its own."""
+        """Return the value of an option. Raises `Refused`, or a `PatchstackError` with its own message."""
         ...
 
 
@@ -74,10 +74,10 @@ class Form(Protocol[T_co]):
 class Setting(Generic[T]):
     """One setting of a kind.
 
-    `default` is its value if it is not given; `help` says what it does, in one sentence; `unit` is what a number
-    counts. `required`: without it there is a complaint. `in_suite` and `on_command_line` say where it exists. On the
-    command line it is `flag` (by default its name) and a value shown as `metavar`; `option_required` and
-    `option_default` are for an option that differs in that from the suite's key.
+    `default` is its value if it is not given. `help` describes it in one sentence. `unit` is the unit of a number. A
+    missing `required` setting is a complaint. `in_suite` and `on_command_line` say where it exists. On the command line
+    it is `flag` (by default its name) with a value shown as `metavar`. `option_required` and `option_default` are for
+    an option that differs from the suite's key.
     """
 
     name: str
@@ -99,12 +99,12 @@ class Setting(Generic[T]):
 
     @property
     def must_be_given(self) -> bool:
-        """Whether the command line asks for the option."""
+        """Whether the command line requires the option."""
         return self.required if self.option_required is None else self.option_required
 
     @property
     def shown_default(self) -> object:
-        """The value that the command line starts from and shows; None for a setting that has no single word for it."""
+        """The default that the command line shows; None for a setting whose default is not a single word."""
         value = self.default if self.option_default is None else self.option_default
         return value if isinstance(value, int | float | str) and value != "" else None
 
@@ -133,11 +133,11 @@ class Values:
         return cast(T, self._found.get(setting.name, setting.default))
 
     def chosen(self, setting: Setting[Any]) -> bool:
-        """Return whether the user wrote it: in a suite, or as an option of another value than its default."""
+        """Return whether the user set it: in a suite, or as an option with a value other than the default."""
         return setting.name in self._chosen
 
     def complain(self, name: str, text: str) -> None:
-        """Complain about a setting, unless its value was complained of already; about all of them for no name."""
+        """Complain about a setting, unless its value already has a complaint. An empty name means all settings."""
         if name not in self._complained:
             self._complain(name or None, text)
 
@@ -151,7 +151,7 @@ class Values:
             self.complain(name, text)
 
     def unused(self, settings: Sequence[Setting[Any]], why: str) -> None:
-        """Complain about those that a suite's entry has without effect. Options are let pass."""
+        """Complain about settings in a suite's entry that have no effect. Options are not checked."""
         for setting in settings if self.node is not None else ():
             if self.chosen(setting):
                 self.complain(setting.name, why)
@@ -187,15 +187,16 @@ def read_values(node: Node, settings: Sequence[Setting[Any]], models: Models) ->
 def values_of_options(
     settings: Sequence[Setting[Any]], options: Mapping[str, Any]
 ) -> tuple[Values, Callable[[], None]]:
-    """Return the values of options, by the names of their settings; and what raises `UsageError` with every complaint,
-    to be called when all have been made. Raises what a form's `convert` raises."""
+    """Return the values of options, by the names of their settings, and a function that raises `UsageError` with every
+    complaint, to be called at the end. Raises the errors of the forms' `convert`."""
     flags = {setting.name: setting.option_name for setting in settings if setting.on_command_line}
     problems: list[str] = []
     found: dict[str, object] = {}
     complained: set[str] = set()
     models: dict[str, Model] = {}
     given = [one for one in settings if one.on_command_line and options.get(one.name) not in (None, [], ())]
-    for setting in sorted(given, key=lambda one: not isinstance(one.form, ModelName)):  # arguments name them
+    # Models first, because arguments name them.
+    for setting in sorted(given, key=lambda one: not isinstance(one.form, ModelName)):
         try:
             value = setting.form.convert(options[setting.name], setting.name, models)
         except Refused as error:
@@ -253,7 +254,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A number for which `holds` is true. `problem` says what it is not, after the value."""
+    """A number for which `holds` is true. `problem` is the message if it is false; it follows the value."""
 
     written: str
     holds: Callable[[float], bool]
@@ -284,7 +285,7 @@ def positive(most: float) -> Number:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text, for which `check` says what is wrong with it."""
+    """A text. `check` returns what is wrong with it."""
 
     written: str = "text"
     check: Callable[[str], str | None] = lambda text: None
@@ -339,7 +340,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A regular expression that must be found, or a word that stands for something else (`words`)."""
+    """A regular expression that must be found, or one of the special words in `words`."""
 
     words: tuple[str, ...] = ()
     option: Any = str
@@ -359,7 +360,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Regular expressions that must be found; one alone needs no list."""
+    """Regular expressions that must be found. A single one needs no list."""
 
     written: str = "a regular expression, or a list of them"
     option: Any = list[str]
@@ -395,7 +396,7 @@ class Variables:
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """A model: one of the workspace's in a suite, a file as an option."""
+    """A model: in a suite one of the workspace, as an option a file."""
 
     written: str = "a name of `models:`"
     option: Any = Path
@@ -439,7 +440,7 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """The content of a file, beside the workspace file or named on the command line."""
+    """The content of a file that is next to the workspace file or named on the command line."""
 
     written: str = "a file, beside the workspace file"
     option: Any = Path
@@ -478,7 +479,7 @@ class BuildName:
 
 @dataclass(frozen=True, slots=True)
 class BuildDirectory(BuildName):
-    """A build, which the command line takes as a directory alone."""
+    """A build; on the command line only a directory."""
 
     option: Any = Path
 
@@ -488,7 +489,7 @@ class BuildDirectory(BuildName):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A mapping with settings of its own, for suites alone."""
+    """A mapping with its own settings, only for suites."""
 
     settings: tuple[Setting[Any], ...]
     written: str = "a mapping"
@@ -508,8 +509,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named(Generic[T]):
-    """A mapping of names to mappings with settings of their own, for suites alone. `make` makes a value of a name and
-    the settings below it."""
+    """A mapping of names to mappings with their own settings, only for suites. `make` makes a value from a name and the
+    settings below it."""
 
     settings: tuple[Setting[Any], ...]
     make: Callable[[str, Values], T]

@@ -1,4 +1,4 @@
-"""The machine that gates run on: what it is, whether it is fit to be judged on, and that its GPU is ours meanwhile."""
+"""Check that a machine is fit for gates, and lock its GPU during them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from patchstack.machine.hardware import hardware
 
 
 class NotFit(PatchstackError):
-    """The machine is not fit: what would be seen there could not be judged."""
+    """The machine is not fit: results from it could not be judged."""
 
     code = "PS0716"
     exit_code = Exit.INVALID
@@ -32,11 +32,11 @@ def fit_machine(
     wait: float,
     tell: Callable[[str], None],
 ) -> Iterator[str]:
-    """What the machine is, in one line for the keys of observations. For programs that use GPUs, they are locked for
-    the time of the block, and the machine must be calm but for the checks in `allow`.
+    """Yield the identity of the machine, one line for the keys of observations. For programs that use GPUs, the GPUs
+    are locked during the block, and the machine must pass all checks except those in `allow`.
 
-    Raises `NotFit` if it is not, `GpuTaken` if somebody has the GPU and keeps it, `MissingError` where the
-    machine does not answer.
+    Raises `NotFit` if it does not, `GpuTaken` if somebody keeps the GPU, and `MissingError` if the machine does not
+    answer.
     """
     permitted = allowed(tuple(allow))
     reached = reach(engine, open_another, image=image, gpus=gpus)

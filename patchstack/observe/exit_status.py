@@ -1,4 +1,4 @@
-"""What an exit code says: the run can be judged, the build is at fault, or something else is."""
+"""Interpret an exit code: the run can be judged, the build is at fault, or something else is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from patchstack.observe.protocol import Observation, Observed
 
 _CRASHES = (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
-_NOT_STARTED = (126, 127)  # what a shell, env and the dynamic loader exit with
+_NOT_STARTED = (126, 127)  # the exit codes of a shell, env and the dynamic loader
 
 _MEMORY = re.compile(r"out of memory|std::bad_alloc|(failed|unable) to allocate|cudaMalloc failed", re.IGNORECASE)
 _LOADER = re.compile(r"error while loading shared libraries|symbol lookup error|version `[^']+' not found")
@@ -18,7 +18,7 @@ _MODEL = re.compile(
     r"(failed to|error) load(ing)? model|corrupted or incomplete|invalid magic|failed to open GGUF", re.IGNORECASE
 )
 _CAUSES = (
-    # In this order: what was asserted says more than that something was.
+    # The most informative first: the failed assertion says more than the message that one failed.
     re.compile(r"^\S+:\d+: .*\S"),
     re.compile(r"GGML_ASSERT|CUDA error|Assertion .* failed|terminate called|what\(\):"),
     re.compile(r"^(#\d+ |\[0x)|\(\+0x[0-9a-f]+\)"),
@@ -30,8 +30,8 @@ _STAMP = re.compile(r"^[\d.]+ [IWED] ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A run that did not end well. `by_build`: its build is to blame; if not, nobody can say who is. `unexplained`: it
-    ended by its own doing, without a word of why."""
+    """A run that failed. `by_build`: the build caused it; otherwise the cause is not known. `unexplained`: the program
+    exited by itself without an error message."""
 
     by_build: bool
     reason: str
@@ -39,14 +39,14 @@ class Fault:
 
 
 def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault | None:
-    """What is wrong with how a run ended; None for exit code 0. Judged before anything that it printed: a crash leaves
-    its backtrace on stdout.
+    """Return what is wrong with the end of a run; None for exit code 0. It is judged before the output, because a crash
+    leaves its backtrace on stdout.
 
-    A crash is the build's fault, and so is an error that the program names. Not its fault: a signal from elsewhere,
-    memory that does not exist, a program that cannot start or does not know its arguments, and a model that cannot be
-    loaded, unless the model is `pinned`: known to be the one of its digest. An error without a word may have lost the
-    word (see `sentinel`), so it is nobody's fault yet. With `stdout` its words there count as well: a test's do, a
-    model's transcript may hold any.
+    A crash is the build's fault, and so is an error with a message. These are not: a signal from elsewhere, lack of
+    memory, a program that cannot start or does not know its arguments, and a model that cannot be loaded, unless the
+    model is `pinned`: its digest was checked. The message of an error may have been lost (see `sentinel`), so an error
+    without a message is not judged yet. With `stdout`, messages there count as well, as for a test; the transcript of a
+    model may contain any text.
     """
     if seen.code == 0:
         return None
@@ -69,25 +69,25 @@ def fault_of(seen: Observation, *, pinned: bool, stdout: bool = False) -> Fault 
 
 
 def refused_arguments(seen: Observation) -> str | None:
-    """Return the line with which a program refuses its arguments, an unknown switch among them; None if it does not."""
+    """Return the line with which a program rejects its arguments, such as an unknown switch; None if it does not."""
     if seen.code == 0 or seen.code > 128 or seen.code in _NOT_STARTED:
         return None
     return _first(_lines(seen.stderr), _USAGE)
 
 
 def complaint_of(run: Observed) -> str:
-    """Return why none of the tries of a run could be judged: of their complaints the last one that names a cause."""
+    """Return why none of the tries of a run could be judged: the last complaint that names a cause."""
     told = [attempt.complaint for attempt in run.attempts if attempt.complaint is not None]
     return next((one for one in reversed(told) if not one.endswith(_SILENT)), run.complaint)
 
 
 def crashed(code: int) -> bool:
-    """Return whether an exit code is that of a crash: a signal that a program raises by its own doing."""
+    """Return whether an exit code means a crash: a signal that the program itself caused."""
     return code - 128 in _CRASHES
 
 
 def cause_of_crash(seen: Observation) -> str:
-    """Return the line that tells most of a crash: the assertion, else the first frame, else the last words. A backtrace
+    """Return the most informative line of a crash: the assertion, else the first frame, else the last line. A backtrace
     may be on stdout."""
     lines = [*_lines(seen.stderr), *_lines(seen.stdout)]
     return next((line for pattern in _CAUSES if (line := _first(lines, pattern))), None) or _last(lines)

@@ -1,7 +1,8 @@
-"""From a build to the programs that are run: a stored build, or a different one beside the one at hand.
+"""Find the programs of a build: a stored build, or one that is named in a suite.
 
-Another build is what a test fails without, or what a base is made with. It is named by its key (8 digits or more of it,
-for a stored build) or by the directory of its programs; a directory whose name could be a key is written `./NAME`.
+A suite names another build for a test that must fail there, or for the base of a KL comparison. The name is its key (8
+or more digits of it, for a stored build) or the directory of its programs; a directory whose name could be a key is
+written `./NAME`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ _KEY = re.compile(r"[0-9a-f]{8,64}\Z")
 
 
 def chosen_build(store: Store, key: str) -> Stored:
-    """Return the build of that key, or of the start of it.
+    """Return the build whose key starts with `key`.
 
-    Raises `MissingError` if there is none, `NotHeldError` for a source that did not compile.
+    Raises `MissingError` if none exists, and `NotHeldError` for a source that did not compile.
     """
     stored = store.named(key)
     if not stored.record.built:
@@ -32,12 +33,12 @@ def chosen_build(store: Store, key: str) -> Stored:
 
 
 def engine_of(stored: Stored) -> str:
-    """Return the engine a build was made on, as `--engine` names it."""
+    """Return the engine that a build was made on, in the form of `--engine`."""
     return stored.record.engine.spec
 
 
 def programs_of(stored: Stored, *, isolated: bool, image: str | None = None) -> Programs:
-    """Return the programs of a build, for an engine that runs containers or does not."""
+    """Return the programs of a build, for an engine with containers (`isolated`) or without."""
     record = stored.record
     toolkit = record.options.toolkit.value if record.arch and record.options.toolkit else None
     built_in = record.options.image.digest if record.options.image else None
@@ -59,21 +60,21 @@ def programs_of(stored: Stored, *, isolated: bool, image: str | None = None) -> 
 
 
 def read_build(node: Node, key: str, *, required: bool = False) -> str | None:
-    """Return a build as a suite names it: a key as it is, a directory taken from that of the workspace file."""
+    """Return the name of a build in a suite: a key unchanged, a directory relative to that of the workspace file."""
     text = node.text(key, required=required)
     return text if text is None or _KEY.match(text) else located(text, node.path.parent)
 
 
 def shown(build: str | Programs) -> str:
-    """Return a build as it is named in words."""
+    """Return the name of a build for messages."""
     if isinstance(build, Programs):
         return build.name or str(build.directory)
     return build[:12] if _KEY.match(build) else build
 
 
 def named_programs(build: str, like: Programs, *, builds: Path | None, isolated: bool) -> Programs:
-    """Return the programs of another build: one of those kept in `builds`, or of a directory, which is then run as
-    `like` is. Raises `MissingError` if there is no such build, `NotHeldError` for one that did not compile."""
+    """Return the programs of another build: one of those in `builds`, or a directory, which is then run like `like`.
+    Raises `MissingError` if the build does not exist, and `NotHeldError` if it did not compile."""
     if _KEY.match(build):
         if builds is None:
             raise NoSuchBuild(f"there is no build {shown(build)}: no builds are kept here")

@@ -1,4 +1,4 @@
-"""Observations as they are kept, and as they are read back."""
+"""Convert observations to records and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from patchstack.observe.protocol import Invocation, Observation, Reply
 def record_of(
     seen: Observation, invocation: Invocation, ingredients: Ingredients, kept: Mapping[str, int | None]
 ) -> Record:
-    """Return the record that keeps an observation. `kept` are the sizes of files on the engine, in bytes."""
+    """Return the record of an observation. `kept` are the sizes of files on the engine, in bytes."""
     facts: dict[str, Any] = {
         "ending": str(seen.ending),
         "code": seen.code,
@@ -34,7 +34,7 @@ def record_of(
 
 
 def observation_of(record: Record, source: Source) -> Observation | None:
-    """Return the observation that a record keeps; None if it does not hold one."""
+    """Return the observation of a record; None if it is not one."""
     facts, blobs = record.facts, record.blobs
     try:
         return Observation(

@@ -1,4 +1,4 @@
-"""Where a gate's programs, models and files are, as a job sees them."""
+"""The paths of a gate's programs, models and files, as a job sees them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
-    """The files of a build that gates run. `directory` is its `bin` on this machine; `image` is what containers of it
-    run in, `platform` what it was built for, `gpus` whether it wants them; `library_path` is where libraries are that
-    it does not bring (a CUDA toolkit's), as a job sees it, and `paths` what a container must be given for that. `key`
-    is that of a stored build, which its programs may carry, and `stamps` are other keys that they may carry; `name`
-    says in words what it is."""
+    """The files of a build that gates run. `directory` is its `bin` on this machine. `image` is the container image,
+    `platform` the target platform; `gpus` says whether it uses GPUs. `library_path` is the path of libraries that are
+    not in the build (a CUDA toolkit's), as a job sees it; `paths` are the mounts that a container needs for it. `key`
+    is that of a stored build, which its programs may contain; `stamps` are other keys that they may contain. `name`
+    describes it in words."""
 
     directory: Path
     platform: str
@@ -41,7 +41,7 @@ class Programs:
     name: str = ""
 
     def names(self) -> frozenset[str]:
-        """What is below `bin`."""
+        """The names below `bin`."""
         if not self.directory.is_dir():
             raise NoSuchBuild(
                 f"there are no programs: {self.directory} is no directory", hint="--bin names a build's bin"
@@ -49,12 +49,12 @@ class Programs:
         return frozenset(path.name for path in self.directory.iterdir() if path.is_file())
 
     def loaded(self) -> LoadedFiles:
-        """Return the reader of which files a program may load."""
+        """Return the object that finds the files a program may load."""
         stamps = (*self.stamps, *((self.key,) if self.key is not None else ()))
         return LoadedFiles(self.directory, self.names(), stamps)
 
     def digest(self) -> str:
-        """SHA-256 over the names and contents of all of them, in hex."""
+        """Return the SHA-256 over the names and contents of all files, in hex."""
         whole = hashlib.sha256()
         for name in sorted(self.names()):
             with (self.directory / name).open("rb") as file:
@@ -62,7 +62,7 @@ class Programs:
         return whole.hexdigest()
 
     def entries(self) -> Iterator[Entry]:
-        """The files to send, below `bin/`; links stay links."""
+        """Yield the files to send, below `bin/`. Links remain links."""
         yield Entry(path="bin")
         for name in sorted(self.names()):
             path = self.directory / name
@@ -73,7 +73,7 @@ class Programs:
 
 
 def uses_gpu(directory: Path) -> bool:
-    """Return whether a directory of programs has GPU code in it: in any program or library, as a section of its own."""
+    """Return whether a directory of programs contains GPU code: a section of any program or library."""
     for path in directory.iterdir() if directory.is_dir() else ():
         if path.is_file() and not path.is_symlink():
             try:
@@ -87,8 +87,8 @@ def uses_gpu(directory: Path) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """Paths as a job sees them. `run` is the directory of the run at hand, `work` the one in it that the program may
-    write in."""
+    """Paths as a job sees them. `run` is the directory of the current run, `work` the directory in it that the program
+    may write to."""
 
     bin: str
     run: str
@@ -101,7 +101,7 @@ class Paths:
         return f"{self.run}/work"
 
     def resolve(self, text: str, invocation: Invocation) -> str:
-        """Return an argument with paths for its placeholders. Raises `UsageError` for one that stands for nothing."""
+        """Return an argument with paths for its placeholders. Raises `UsageError` for an unknown placeholder."""
 
         def path(match: re.Match[str]) -> str:
             kind, name = match.group(1), match.group(2) or ""
@@ -119,7 +119,7 @@ class Paths:
 
 
 def volumes() -> tuple[Volume, Volume]:
-    """Return the volume of a runner, and the one of kept files."""
+    """Return the volume of a runner, and the volume of kept files."""
     return (
         Volume(name=volume_name("patchstack-gate"), target=_WORK),
         Volume(name="patchstack-kept", target=_KEPT),
@@ -127,12 +127,13 @@ def volumes() -> tuple[Volume, Volume]:
 
 
 def remove_leftovers(engine: Engine) -> None:
-    """Remove the volumes of runs, and of programs beside servers, whose process was killed."""
+    """Remove the volumes of runs, and of clients of servers, whose process was killed."""
     sweep(engine, "patchstack-(?:gate|client)")
 
 
 def mounted(models: tuple[Model, ...], *, isolated: bool) -> tuple[dict[str, str], tuple[EnginePath, ...]]:
-    """Return where a job sees models: on the host where they are; in a container below `/models`, read-only."""
+    """Return the paths at which a job sees models: their own paths on the host, below `/models` (read-only) in a
+    container."""
     places, mounts = {}, []
     for index, model in enumerate(models):
         path = str(Path(model.path).expanduser())
@@ -146,7 +147,7 @@ def mounted(models: tuple[Model, ...], *, isolated: bool) -> tuple[dict[str, str
 
 
 def run_entries(invocation: Invocation) -> Iterator[Entry]:
-    """The files of one run: its inputs, and the empty directory it may write in."""
+    """Yield the files of one run: its inputs, and the empty directory that it may write to."""
     for directory in ("run", "run/inputs", "run/work", "run/out", "run/out/files"):
         yield Entry(path=directory)
     for name in (*invocation.inputs, *invocation.keeps, *invocation.brings):

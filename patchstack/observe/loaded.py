@@ -1,15 +1,15 @@
-"""Which files of a build a program may load, and their digests: what the key of an observation counts of a build.
+"""The files of a build that a program may load, with their digests. The key of an observation includes only these.
 
-A program loads the libraries that it names (`NEEDED`), and those name others. ggml also loads backends while it runs,
-and any program can load a library whose name it holds or makes up. So these count as loaded as well:
+A program loads the libraries that it names (`NEEDED`), and those name others. ggml also loads backends at run time, and
+any program can load a library by a name that it contains or computes. So these count as loaded as well:
 
 - `libggml-*`: backends, which ggml looks for beside the program;
 - a library whose name occurs in a file that is loaded;
-- a library that no file of the build names: it can only be there to be loaded while a program runs;
+- a library that no file of the build names: it can only be meant to be loaded at run time;
 - every file that is neither a program nor a library.
 
-Other programs, and libraries that only other programs name, do not count. Of a program that is no ELF file (a script)
-nothing is known: every file counts.
+Other programs, and libraries that only other programs name, do not count. For a program that is not an ELF file (a
+script), every file counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PIECE = 1 << 22
 
 
 class LoadedFiles:
-    """The files of a directory of programs, read once. `stamps` are the build keys that programs carry."""
+    """The files of a directory of programs, read once. `stamps` are the build keys that programs contain."""
 
     def __init__(self, directory: Path, names: Iterable[str], stamps: Iterable[str] = ()) -> None:
         self._directory = directory
@@ -36,7 +36,7 @@ class LoadedFiles:
         self._digests: dict[Path, str] = {}
 
     def by(self, program: str) -> dict[str, str]:
-        """Return the files that a program may load, itself among them, with their digests."""
+        """Return the files that a program may load, including itself, with their digests."""
         return {name: self.digest(name) for name in sorted(self._loaded(program))}
 
     def all(self) -> dict[str, str]:
@@ -44,7 +44,7 @@ class LoadedFiles:
         return {name: self.digest(name) for name in sorted(self._names)}
 
     def borrowable(self, program: str, others: Iterable[str]) -> bool:
-        """Return whether a program can run with libraries of those names: it needs some of this build's, and all
+        """Return whether a program can run with libraries of those names: it needs some of this build, and all of them
         exist."""
         elf = self._read().get(program)
         needed = [one for one in elf.needed if one in self._names] if elf is not None else []
@@ -53,8 +53,8 @@ class LoadedFiles:
     def digest(self, name: str) -> str:
         """Return the SHA-256 of a file's content, in hex.
 
-        The build's key and the linker's build id count as zeros: both change with any change of the source, and a
-        library that is otherwise the same does the same.
+        The build's key and the linker's build id count as zeros. Both change with any change of the source, but a
+        library that is otherwise the same behaves the same.
         """
         path = (self._directory / name).resolve()
         if path not in self._digests:
@@ -68,7 +68,7 @@ class LoadedFiles:
             return self._names
         libraries = {name for name, elf in elves.items() if elf is not None and not elf.program}
         named = {one for elf in elves.values() if elf is not None for one in elf.needed if one in self._names}
-        # By content: a library often has several names, and programs name one of them.
+        # By content, because a library often has several names and programs use one of them.
         needed = {self.digest(name) for name in named}
         start = {program, *(name for name in self._names if elves.get(name) is None)}
         start |= {name for name in libraries if name.startswith("libggml-") or self.digest(name) not in needed}
@@ -85,12 +85,12 @@ class LoadedFiles:
         return frozenset(found)
 
     def _mentioned(self, path: Path, libraries: Iterable[str]) -> set[str]:
-        """Return the libraries whose names a file holds."""
+        """Return the libraries whose names a file contains."""
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return {name for name in libraries if content.find(name.encode() + b"\0") >= 0}
 
     def _read(self) -> Mapping[str, Elf | None]:
-        """Return what each file says of itself; None for one that is no ELF file, or cannot be read as one."""
+        """Return the ELF headers of each file; None for a file that is not ELF or cannot be read as ELF."""
         if self._elves is None:
             self._elves = {name: _elf(self._directory / name) for name in self._names}
         return self._elves
@@ -101,7 +101,7 @@ def _elf(path: Path) -> Elf | None:
         return read_elf(path)
     except DamagedElf:
         return None
-    except MissingError:  # no pyelftools: nothing is known of any file, so every file counts
+    except MissingError:  # without pyelftools no file can be read, so every file counts
         return None
 
 

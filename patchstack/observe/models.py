@@ -1,4 +1,4 @@
-"""The models of a workspace, as gates and workloads name them."""
+"""The models of a workspace, by the names that gates and workloads use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_models(workspace: Workspace, problems: list[str]) -> dict[str, Model]:
         place = Path(path or ".").expanduser()
         found[name] = Model(
             name=name,
-            path=str((workspace.root / place).absolute()),  # a path that is absolute stays what it is
+            path=str((workspace.root / place).absolute()),  # an absolute path is not changed
             sha256=digest,
             what=one.text("what") or "",
         )

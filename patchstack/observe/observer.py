@@ -1,7 +1,7 @@
-"""What a check sees of the programs that it runs: an observer, in the context of the check.
+"""The interface through which a check runs programs: an observer, in the context of the check.
 
-A check (a gate, a comparison) gets at programs only through an `Observer`, which keeps observations: asking again for
-what is known runs nothing, and whoever asks draws the verdict again from the kept observation.
+A check (a gate, a comparison) runs programs only through an `Observer`, which keeps observations. A known observation
+is returned without a run, and the check draws its verdict from it again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from patchstack.tasks import task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """Who asks, and what the runs may use.
+    """The check that asks, and what its runs may use.
 
-    `kind` is the kind of check with its version (`kl/1`). `gpu`: programs that use GPUs get them; if not, GPUs are
-    hidden from them. `reference` is the build whose output the references of the checks are, if that is known, and
-    `judge` the build that a test program is taken from, so that what is judged does not bring its own judge. Neither is
-    part of a key.
+    `kind` is the kind of check with its version (`kl/1`). `gpu`: programs that use GPUs get them; otherwise GPUs are
+    hidden. `reference` is the build that the references of the checks were taken from, if it is known. `judge` is the
+    build that a test program is taken from, so that a candidate does not provide its own test. Neither is part of a
+    key.
     """
 
     kind: str
@@ -33,44 +33,45 @@ class RunContext:
 
 
 class Observer(Protocol):
-    """A build's programs, ready to be run where the build runs, with observations kept. `Runner` is the real one."""
+    """The programs of a build, ready to run. Observations are kept. `Runner` is the real implementation."""
 
     @property
     def context(self) -> RunContext:
-        """What all that is observed through this has in common."""
+        """The context of all observations through this observer."""
         ...
 
     def within(self, context: RunContext) -> Self:
-        """Return the same programs, observed in another context."""
+        """Return an observer of the same programs in a different context."""
         ...
 
     def beside(self, build: str | Programs) -> OtherBuild:
-        """Another build's programs in the same context, but without its reference. To be closed by the caller.
+        """Return the programs of another build in the same context, without its reference. The caller closes it.
 
         A build is named by its key or by the directory of its programs (see `other_build`). Raises `MissingError` if
-        there is no such build, or if it wants a GPU that this one does not have; `NotHeldError` for one that did not
+        there is no such build, or if it needs a GPU and this one does not; `NotHeldError` for one that did not
         compile.
         """
         ...
 
     def judged_with(self, program: str, judge: Programs) -> OtherBuild:
-        """These libraries with one program of another build, in the same context. To be closed by the caller.
+        """Return these libraries with one program of another build, in the same context. The caller closes it.
 
-        It may be the very same program. Raises `MissingError` if the other build lacks it, or if it cannot be taken:
-        its libraries are linked into it, or are not all here.
+        The programs may be identical. Raises `MissingError` if the other build lacks the program, or if it cannot be
+        used: its libraries are linked into it, or some are missing.
         """
         ...
 
     def build_digest(self) -> str:
-        """SHA-256 of the programs, names and contents: equal for two builds that could not be told apart."""
+        """Return the SHA-256 of the names and contents of the programs. It is equal for two indistinguishable
+        builds."""
         ...
 
     def observe(self, invocation: Invocation, *, complete: Complete, tries: int = 3, salt: str = "") -> Observed:
-        """What the invocation gives: as kept from before, else run now, up to `tries` times until it is complete.
+        """Return the observation of the invocation: a kept one, else from up to `tries` runs until one is complete.
 
-        `salt` makes an observation of its own of a repetition (`run 2`). A run that ends out of memory, out of time or
-        with too much output is never complete, whatever `complete` says. Raises what the engine raises, and
-        `MissingError` for a program or model that does not exist, or a model that is not the one of its digest.
+        `salt` makes a repetition (`run 2`) a different observation. A run that exceeds memory, time or output limits is
+        never complete, whatever `complete` returns. Raises the engine's errors, and `MissingError` for a program or
+        model that does not exist, or a model that does not match its digest.
         """
         ...
 
@@ -83,7 +84,7 @@ class Observer(Protocol):
         ...
 
     def digest_of(self, model: Model) -> str:
-        """Return the sha256 of a model's content, remembered while its size and time stay."""
+        """Return the sha256 of a model's content, cached while its size and time do not change."""
         ...
 
     def programs(self) -> frozenset[str]:
@@ -104,18 +105,19 @@ class OtherBuild(Observer, Protocol):
 
 
 def one_try(number: int, tries: int) -> AbstractContextManager[object]:
-    """Show, of several tries, which one runs; the first needs no word."""
+    """Show the number of a repeated try in the progress. The first try is not shown."""
     return task(f"try {number} of {tries}") if number > 1 else contextlib.nullcontext()
 
 
 class Settled(str):
-    """A complaint that another try would not change: a text that is too short, a backend that is not in the build."""
+    """A complaint that another try would not change: a text is too short, or the build lacks a backend."""
 
     __slots__ = ()
 
 
 def retry(runner: Observer, invocation: Invocation, complete: Complete, *, tries: int, salt: str = "") -> Observed:
-    """As `Observer.observe`, but a complaint that is `Settled` ends the tries. What is complained about is not kept."""
+    """Observe as `Observer.observe` does, but end the tries at a `Settled` complaint. Observations with a complaint are
+    not kept."""
     attempts: list[Attempt] = []
     for number in range(1, max(1, tries) + 1):
         with one_try(number, tries):

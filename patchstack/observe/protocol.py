@@ -1,4 +1,4 @@
-"""A program run (invocation), what it gave (observation), and the tries that it took."""
+"""The run of a program (invocation), its result (observation), and the tries that it took."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from patchstack.engine.protocol import Ending
 from patchstack.evidence.origin import NOW, Origin, Source
 
 OUTPUTS = Bounds(size=1 << 30, entries=10_000)
-"""What one run may bring back; it is read into memory."""
+"""The most bytes that one run may return; they are read into memory."""
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model file on the engine's machine. `sha256` is of its content (None: not known yet, and found out before it is
-    used); `what` says in words what it is."""
+    """A model file on the engine's machine. `sha256` is of its content (None: not known yet; it is computed before
+    use). `what` describes it in words."""
 
     name: str
     path: str
@@ -31,14 +31,14 @@ class Model:
 class Invocation:
     """One run of one of the build's programs.
 
-    `program` is its name below `bin/`. In `args` stand for paths, as the job will see them: `{model:NAME}` a model of
-    `models`, `{input:NAME}` a file of `inputs`, `{kept:NAME}` a file that outlives the run (a KL base), `{work}` the
-    directory the run may write in, which is empty before and gone after. `env` is the whole environment: only what is
-    named here and what every job gets (PATH, HOME, LC_ALL, where libraries are) is set. stdin is closed. `keeps` are
-    the names of kept files that the run makes. `brings` are files of `{work}` to bring back. `beside` makes the
-    program a server, which runs as long as the program beside it does. `requests` are what that program asks, one after
-    the other, if that is all that it does: they are in the key, and the program is not.
-    `seconds` is wall time for all of it; more than `output` bytes on a stream end the run.
+    `program` is its name below `bin/`. Placeholders in `args` become paths of the job: `{model:NAME}` a model of
+    `models`, `{input:NAME}` a file of `inputs`, `{kept:NAME}` a file that outlives the run (a KL base), and `{work}`
+    the directory that the run may write to, which is empty at the start and removed at the end. `env` is the whole
+    environment: only these variables and those of every job (PATH, HOME, LC_ALL, the library path) are set. stdin is
+    closed. `keeps` are the names of kept files that the run makes. `brings` are files of `{work}` to bring back.
+    `beside` makes the program a server, which runs as long as its client does. `requests` are what the client asks, in
+    order, if it does nothing else: then they are in the key, and the client is not. `seconds` limits the wall time of
+    all of it. More than `output` bytes on a stream end the run.
     """
 
     what: str
@@ -65,13 +65,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """A Python program that asks a server from beside it.
+    """A Python program that is the client of a server.
 
-    `files` are in its directory; `{address}` in them is replaced by the server's `HOST:PORT`. In `args`, those of the
-    interpreter, `{here}` is that directory. `env` is left out of the key and may hold what must not be kept. `brings`
-    are files that it leaves. `image` is for containers and must have Python (None: see `client_image`). `flags` tell
-    the server where to listen; `{port}` is replaced by the port. `stoppable`: Ctrl-C ends the program, which may still
-    leave what it has; otherwise it is raised. A server that ends first gives it `grace` seconds to see that."""
+    `files` are in its directory; `{address}` in them is replaced by the server's `HOST:PORT`. In `args` (of the
+    interpreter), `{here}` is that directory. `env` is not part of the key and may contain secrets. `brings` are files
+    that it leaves. `image` is for containers and must have Python (None: see `client_image`). `flags` tell the server
+    where to listen; `{port}` is replaced by the port. If `stoppable`, Ctrl-C ends the program, which may still leave
+    its results; otherwise it is raised. If the server ends first, the program gets `grace` seconds to notice."""
 
     what: str
     args: tuple[str, ...]
@@ -86,7 +86,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the server answered. `status` 0 is not an answer: the connection failed or broke."""
+    """The answer of a server. `status` 0 means that there is none: the connection failed or broke."""
 
     status: int
     body: bytes
@@ -94,9 +94,9 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What a run gave. `key` names it: the digest of all that can change it. `code` is the exit code (128 + signal
-    where a signal ended it); `overflowed`: a stream was longer than allowed, and the run was ended; `lost`: what it
-    gave could not all be written down. `files` are what was asked to be brought. `source` says where it comes from."""
+    """The result of a run. `key` is the digest of everything that can change it. `code` is the exit code (128 + signal
+    if a signal ended it). `overflowed`: a stream exceeded its limit, and the run was ended. `lost`: some output could
+    not be written. `files` are the requested files. `source` is where the observation comes from."""
 
     key: str
     ending: Ending
@@ -112,14 +112,14 @@ class Observation:
 
     @property
     def recalled(self) -> bool:
-        """Whether it was known, and nothing was run."""
+        """Whether the result was already known and nothing was run."""
         return self.source.origin is not Origin.OBSERVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try of an invocation. `complaint` is why it could not be judged; None for the one that can. `source` says
-    where the observation comes from; `seconds` is the time of the run that made it."""
+    """One try of an invocation. `complaint` is the reason why it cannot be judged; None if it can. `source` is where
+    the observation comes from; `seconds` is the time of the run that made it."""
 
     what: str
     key: str
@@ -130,22 +130,23 @@ class Attempt:
 
     @property
     def recalled(self) -> bool:
-        """Whether the observation was known, and nothing was run."""
+        """Whether the observation was already known and nothing was run."""
         return self.source.origin is not Origin.OBSERVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What came of trying: the observation that can be judged, or None after so many tries; and the tries."""
+    """The tries of an invocation, and the observation that can be judged; None if no try gave one."""
 
     observation: Observation | None
     attempts: tuple[Attempt, ...]
 
     @property
     def complaint(self) -> str:
-        """Why the last try could not be judged."""
+        """The reason why the last try could not be judged."""
         return (self.attempts[-1].complaint or "") if self.attempts else "nothing was run"
 
 
 Complete = Callable[[Observation], str | None]
-"""Why an observation cannot be judged (a sentinel that does not exist), or None if it can. What cannot is not kept."""
+"""Returns why an observation cannot be judged (a missing sentinel), or None if it can. Only observations that can be
+judged are kept."""

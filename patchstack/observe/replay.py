@@ -1,7 +1,7 @@
-"""Answer a gate's questions from records alone: nothing is run, and the gate draws its verdict again.
+"""Answer a gate from records alone. Nothing is run, and the gate draws its verdict again.
 
-A record answers an invocation if all that the invocation says is in it, and if every file that its program may have
-loaded is one of the build at hand. What it ran on is in the record too, but nobody can tell from here whether it did.
+A record answers an invocation if it contains everything that the invocation says, and if every file that its program
+may have loaded is one of the given build. The record also names the machine, but that cannot be checked here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SOURCE = Source(origin=Origin.RECORDED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBuilds:
-    """The files of builds with their digests: by the name that a gate calls them by, a key or a path below `root`."""
+    """The files of builds with their digests, by the name that a gate uses: a key, or a path below `root`."""
 
     root: Path
     files: Mapping[str, Mapping[str, str]]
@@ -47,8 +47,8 @@ class RecordedBuilds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """An `Observer` that answers from records. `files` are those of the build that is judged, with their digests.
-    `borrows` says whether a program of another build ran with its libraries: that cannot be told from records."""
+    """An `Observer` that answers from records. `files` are those of the judged build, with their digests. `borrows`
+    says whether a program of another build ran with its libraries, because records do not contain that."""
 
     records: Sequence[Record]
     files: Mapping[str, str]
@@ -63,7 +63,7 @@ class Replay:
         self.close()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def within(self, context: RunContext) -> Self:
         return replace(self, context=context)
@@ -145,7 +145,7 @@ class Replay:
 
 
 def invocation_parts(ingredients: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ingredients that an invocation gives: without the build's files and what it ran on."""
+    """Return the ingredients that come from an invocation, without the build's files and the hardware."""
     return {name: value for name, value in ingredients.items() if name not in ("schema", "programs", "hardware")}
 
 

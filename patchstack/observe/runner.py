@@ -1,4 +1,4 @@
-"""A build's programs on an engine, ready to be run for gates; what they were seen to do is kept."""
+"""Run a build's programs on an engine for gates, and keep the observations."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _HASHING = 3600.0
 
 
 class Runner:
-    """Runs a build's programs on an engine and keeps what they did: an `Observer`.
+    """An `Observer` that runs a build's programs on an engine.
 
-    `context` is what the runs have in common; it is never changed: `within` gives a view of the same runner with
-    a different one. Volumes are made at the first run and removed by `close`. `observations` is this machine's cache of
-    observations, `recorded` the recorded evidence that counts as well (None: none does), `memory` where digests of
-    models are kept, `builds` where other builds are. `hardware` is the machine, in one line.
+    `context` is the context of all runs. It never changes: `within` returns a view of the same runner with a different
+    one. Volumes are made at the first run and removed by `close`. `observations` is this machine's cache of
+    observations. `recorded` is the recorded evidence that counts as well (None: none does). `memory` is where digests
+    of models are cached, `builds` where other builds are stored. `hardware` is the machine, in one line.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Runner:
         self.close()
 
     def close(self) -> None:
-        """Remove what the runs left on the engine; kept files stay."""
+        """Remove the files that the runs left on the engine. Kept files remain."""
         self._station.close()
         self._held.close()
 
@@ -96,7 +96,7 @@ class Runner:
         return self._station.about
 
     def within(self, context: RunContext) -> Self:
-        """This runner, with another context for what is run through it. Closing one closes both."""
+        """Return this runner with a different context. Closing one closes both."""
         view = copy.copy(self)
         view._context = context
         return view
@@ -133,7 +133,7 @@ class Runner:
 
     @property
     def others(self) -> Mapping[str, Programs]:
-        """The other builds that were asked for through this runner, by how they were named."""
+        """Return the other builds that were used through this runner, by the names that were given."""
         return self._station.others
 
     def build_digest(self) -> str:
@@ -185,7 +185,7 @@ class Runner:
         return Observed(observation=None, attempts=tuple(attempts))
 
     def look(self, invocation: Invocation) -> Observation:
-        """What the invocation gives now. It is run in any case, and not kept."""
+        """Run the invocation in any case and return its observation, which is not kept."""
         key = observation_key(self._ingredients(invocation, ""))
         return self._station.run(invocation, key, gpu=self.context.gpu)
 
@@ -235,7 +235,7 @@ class Runner:
             raise ModelMissing(f"model {model.name} cannot be read on the engine's machine: {model.path}")
         return words[2]
 
-    # What is known
+    # The known observations
 
     def _recalled(self, key: str) -> Observation | None:
         record = self.observations.find(key)
@@ -251,8 +251,8 @@ class Runner:
 
 
 def _digests(invocation: Invocation) -> dict[str, str]:
-    """Return the digests of all files that a run is given, by their names; those of a program beside it are told apart. One
-    that only asks requests is left out: the requests say all that it asks."""
+    """Return the digests of all input files of a run, by their names. Names of a client's files have a different
+    form. A client that only asks requests is left out, because the requests say all that it asks."""
     files = dict(invocation.inputs)
     if invocation.beside is not None and not invocation.requests:
         files |= {f"beside {name}": data for name, data in invocation.beside.files.items()}
@@ -261,7 +261,7 @@ def _digests(invocation: Invocation) -> dict[str, str]:
 
 
 def _incomplete(seen: Observation, invocation: Invocation) -> str | None:
-    """Return why a run cannot be judged, whatever was run."""
+    """Return why a run cannot be judged, for any program."""
     if seen.ending is Ending.TIMED_OUT:
         return f"it took over {invocation.seconds:g} s and was ended"
     if seen.ending is Ending.OUT_OF_MEMORY:

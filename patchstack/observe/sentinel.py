@@ -1,4 +1,4 @@
-"""Whether a program printed all that it had to print: a line that it prints last, the sentinel, is in its output."""
+"""Check that a program's output is complete: it contains the sentinel, a line that the program prints last."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def lines_of(stream: bytes) -> list[str]:
-    """Return the lines of a stream, without colours; a last one that was not ended is left out: it may be half of
-    one."""
+    """Return the complete lines of a stream, without colours. A last line without a line break may be cut off and is
+    left out."""
     return [line.rstrip("\r") for line in _plain(stream).split("\n")[:-1]]
 
 

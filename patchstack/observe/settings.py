@@ -1,4 +1,4 @@
-"""Settings that several gate kinds have in common, read from YAML: environments, patterns, programs, limits."""
+"""Read settings that several gate kinds share from YAML: environments, patterns, programs, limits."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Environment = tuple[tuple[str, str], ...]
 """Names and values, sorted by name."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_OURS = ("PATH", "HOME", "LC_ALL")  # every job has them, from the engine
+_OURS = ("PATH", "HOME", "LC_ALL")  # the engine sets these for every job
 _MODEL = re.compile(r"\{model:([^{}]*)\}")
 _PATH = re.compile(r"\{(?:model|input|kept|work)(?::[^{}]*)?\}")
 
 
 def environment(node: Node, key: str = "env") -> Environment:
-    """Return a mapping of names to texts or whole numbers. `true`, `1.0` and `0x10` are complained about: what a
-    program gets is text, and YAML keeps no text of them."""
+    """Return a mapping of names to texts or whole numbers. Complains about `true`, `1.0` and `0x10`, because a program
+    gets text and YAML does not keep their spelling."""
     child = node.mapping(key)
     found = {}
     for name in child.node if child is not None else ():
@@ -44,7 +44,7 @@ def variable_problem(name: str) -> str | None:
 
 
 def merged(*parts: Environment) -> dict[str, str]:
-    """Return one environment of several, later ones over earlier ones."""
+    """Merge environments into one. Later ones override earlier ones."""
     return {name: value for part in parts for name, value in part}
 
 
@@ -62,12 +62,12 @@ def bounded(node: Node, key: str, *, default: int, least: int, most: int) -> int
 
 
 def _zero(value: object) -> bool:
-    """Return whether a value was written as `0`: ruamel gives that as a number with a width, like `007`."""
+    """Return whether a value was written as `0`, which ruamel returns as a number with a width, like `007`."""
     return isinstance(value, int) and type(value) is not bool and value == 0 and getattr(value, "_width", 0) == 1
 
 
 def pattern(node: Node, key: str, *, default: str | None = None, required: bool = False) -> str | None:
-    """Return a regular expression, as Python has them."""
+    """Return a Python regular expression."""
     text = node.text(key, required=required)
     if text is not None and (problem := pattern_problem(text)):
         node.complain(key, problem)
@@ -108,7 +108,7 @@ def model(node: Node, models: Mapping[str, Model], key: str = "model") -> Model:
 
 
 def unknown_model(name: str, models: Iterable[str]) -> str:
-    """Return the complaint about a model that is none."""
+    """Return the complaint about an unknown model."""
     known = list(models)
     near = difflib.get_close_matches(name, known, 1)
     return f"there is no model {name!r}" + (
@@ -132,6 +132,6 @@ def models_named(args: Iterable[str]) -> tuple[str, ...]:
 
 
 def placeholder_problem(text: str) -> str | None:
-    """Return why a text cannot be an argument as it is: what looks like a path's placeholder would become a path."""
+    """Return why a text cannot be used literally as an argument: it contains a placeholder that would become a path."""
     found = _PATH.search(text)
     return f"{found.group(0)} would be replaced with a path" if found else None

@@ -1,4 +1,4 @@
-"""A build's programs on an engine: what is sent, the job of a run, and what the run leaves."""
+"""A build's programs on an engine: send files, run the job, and collect the results."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _OVERFLOW = 153  # 128 + SIGXFSZ: a stream reached the limit on file sizes
 _STOPPED_WITHIN = 30.0
 _DYING = 0.3
 
-# stdout and stderr go to files: an engine gives both as one stream, and a digest is of stdout alone. The limit on what
-# is written ends programs that print without end; it is left out where the run makes files that are kept, which may be
-# large. Exit 97: the program does not exist.
+# stdout and stderr go to files, because an engine returns both as one stream and a digest covers only stdout. The limit
+# on file sizes ends programs that print forever. It is not set if the run makes kept files, which may be large. Exit
+# 97: the program does not exist.
 _RUN = """
 run=$1 limit=$2 brings=$3 program=$4
 shift 4
@@ -37,7 +37,7 @@ echo "$?" >"$run/out/code"
 for name in $brings; do [ ! -f "$name" ] || cp "$name" "$run/out/files/"; done
 """
 
-# A server's output goes to files too. Its core, and what it prints without end, are nobody's.
+# The output of a server goes to files too. It writes no core, and its output is limited.
 _SERVE = """
 ulimit -c 0
 ulimit -f "$1"
@@ -47,8 +47,8 @@ exec "$@" >"$0/stdout" 2>"$0/stderr" </dev/null
 
 
 class Station:
-    """A build's programs on an engine, in volumes that are made at the first run; all views of a runner share it.
-    `memory` is a directory where it is kept which images have Python."""
+    """A build's programs on an engine, in volumes that are made at the first run. All views of a runner share it.
+    `memory` is a directory that records which images have Python."""
 
     def __init__(self, engine: Engine, programs: Programs, memory: Path) -> None:
         self.engine = engine
@@ -62,20 +62,20 @@ class Station:
         self._digest: str | None = None
 
     def digest(self) -> str:
-        """SHA-256 of the programs, computed once."""
+        """Return the SHA-256 of the programs, computed once."""
         if self._digest is None:
             self._digest = self.programs.digest()
         return self._digest
 
     def close(self) -> None:
-        """Remove what the runs left; kept files stay."""
+        """Remove the files that the runs left. Kept files remain."""
         if self.sent:
             self.sent = False
             self.engine.remove(self.volume.name)
 
     def size_of(self, kept: str) -> int | None:
         """Return the size of a kept file in bytes; None if it does not exist."""
-        # Not the head of a stream from the engine: one that is not read to its end keeps the engine busy.
+        # Do not read only the head of a stream from the engine: an unfinished stream keeps the engine busy.
         said = bytearray()
         job = Job(
             what="size",
@@ -90,11 +90,11 @@ class Station:
         return int(size) if outcome.ok and kind.startswith("regular") and size.isdigit() else None
 
     def without(self, *, gpu: bool) -> str:
-        """Return what the key of an observation says if a build that uses GPUs gets none."""
+        """Return the text in the key of an observation for a build that uses GPUs but gets none."""
         return " without GPUs" if self.programs.gpus and not gpu else ""
 
     def run(self, invocation: Invocation, key: str, *, gpu: bool) -> Observation:
-        """Run an invocation and return what it gave, under that key. `gpu`: programs that use GPUs get them."""
+        """Run an invocation and return its observation under that key. `gpu`: programs that use GPUs get them."""
         doing(f"{invocation.what}, sending")
         if invocation.beside is not None:
             ran = self._served(invocation, invocation.beside, gpu=gpu)
@@ -108,7 +108,7 @@ class Station:
             return self._seen(invocation, key, outcome, found / "out")
 
     def _served(self, invocation: Invocation, beside: Beside, *, gpu: bool) -> ServerRun:
-        """Run the program as a server, and the one that asks it beside it."""
+        """Run the program as a server, together with its client."""
         paths = self._prepared(invocation)
         engine = self.engine
         if not isinstance(engine, RunsServers):
@@ -138,7 +138,7 @@ class Station:
     def _asked(
         self, invocation: Invocation, beside: Beside, engine: Engine, server: Running, image: str | None
     ) -> Asked | None:
-        """Run the program beside a server; None if the server ended before it listened, or never did."""
+        """Run the client; return None if the server ended before it listened, or never listened."""
         seconds = invocation.seconds / 2 if invocation.requests else invocation.seconds
         address = listens_at(server, isolated=self.about.isolated, seconds=seconds)
         if address is not None:
@@ -166,7 +166,7 @@ class Station:
         return replace(job, argv=argv, limits=replace(job.limits, seconds=None))
 
     def _prepared(self, invocation: Invocation) -> Paths:
-        """Send what is needed, and say where it is."""
+        """Send the files of the run, and return their paths."""
         image = self.programs.image
         if not self.sent:
             self.sent = True
@@ -182,7 +182,7 @@ class Station:
         return Paths(bin=own, run=f"{place}/run", kept=kept, models=places, mounts=mounts)
 
     def _emptied(self) -> None:
-        """Remove what an earlier run left."""
+        """Remove the files of an earlier run."""
         job = Job(
             what="clear",
             argv=("rm", "-rf", f"{self.engine.place(self.volume)}/run"),
@@ -237,7 +237,7 @@ class Station:
 
 
 def _shown(line: str, invocation: Invocation) -> str:
-    """What the program beside a server says that it does."""
+    """Return the line that shows what the client does."""
     word, _, number = line.partition(" ")
     if invocation.requests and word == "asking" and number.isdigit():
         return f"request {number} of {len(invocation.requests)}"

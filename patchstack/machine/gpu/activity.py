@@ -1,4 +1,5 @@
-"""What is going on at a machine: read from the probe's parts. Decides only; None is what could not be read."""
+"""The activity on a machine, read from the parts of the probe. Pure functions; None means that a value could not be
+read."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ _REASONS = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
-"""Those that take clocks away for heat or for want of power. The others are somebody's setting, or nothing to do; the
-power cap is where a GPU under load should be, and some are at it when idle."""
+"""The reasons that lower clocks because of heat or lack of power. The others are settings, or idleness. The power cap
+is normal for a GPU under load, and some GPUs are at it when idle."""
 _CAP = 0x4
 
 
@@ -31,9 +32,9 @@ class App:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """A GPU now. `load` is in percent, `memory` in MiB, `temperature` in degrees Celsius, `power` in watts; `slowed`
-    are the reasons, of heat or power, why its clocks are down, None if they are not told; `capped`: it is at its
-    power limit."""
+    """The state of a GPU. `load` is in percent, `memory` in MiB, `temperature` in degrees Celsius, `power` in watts;
+    `slowed` are the reasons (heat or power) why its clocks are low, None if they are not reported. `capped` means that
+    it is at its power limit."""
 
     index: int
     load: float | None
@@ -46,7 +47,7 @@ class GpuState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """A container that runs. `owner` and `job` are the labels that patchstack gives to its own."""
+    """A running container. `owner` and `job` are the labels of patchstack's own containers."""
 
     id: str
     name: str
@@ -57,8 +58,9 @@ class Container:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What is going on. `busy` is how many CPUs were busy in the last half second, `load` the load average of the last
-    minute; `containers_problem` says why containers cannot be listed, with `containers` None."""
+    """The activity on a machine. `busy` is the number of CPUs that were busy in the last half second, `load` the load
+    average of the last minute. If containers cannot be listed, `containers` is None and `containers_problem` is the
+    reason."""
 
     contained: str | None
     cpus: int | None
@@ -71,7 +73,7 @@ class Activity:
 
 
 def read_activity(parts: Parts) -> Activity:
-    """What is going on, in the parts of a probe with state."""
+    """Return the activity in the parts of a probe with state."""
     contained = parts.get("contained")
     inside = contained.text.strip() if contained is not None else ""
     cpus = parts["cpus"].text.strip() if "cpus" in parts else ""
@@ -126,7 +128,8 @@ def _apps(said: Reply | None) -> tuple[App, ...] | None:
 
 
 def _busy(parts: Parts, cpus: int | None) -> float | None:
-    """proc(5), /proc/stat: user nice system idle iowait irq softirq steal, in ticks."""
+    """Return the busy CPUs. The fields of /proc/stat (proc(5)): user nice system idle iowait irq softirq steal, in
+    ticks."""
     before, after = (_ticks(parts.get(name)) for name in ("stat", "stat_later"))
     if before is None or after is None or cpus is None or sum(after) <= sum(before):
         return None

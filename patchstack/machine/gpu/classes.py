@@ -1,4 +1,4 @@
-"""What kind of GPU a machine has, and what results from there say about a GB10. Decides only."""
+"""The class of a machine's GPU, and what its results prove about a GB10. Pure functions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _BY_NAME = (
 
 
 def classify(name: str, capability: str | None) -> GpuClass:
-    """Return the class of a GPU: by its compute capability (CUDA C++ Programming Guide, compute capabilities), and
-    where datacenter and consumer chips share one, or none is told, by its name."""
+    """Return the class of a GPU: by its compute capability (CUDA C++ Programming Guide, compute capabilities), or by
+    its name if datacenter and consumer chips share a capability or it is not known."""
     if capability is None:
         return next((kind for pattern, kind in _BY_NAME if pattern.search(name)), GpuClass.UNKNOWN)
     if capability in ("12.0", "12.1"):
@@ -44,7 +44,7 @@ def classify(name: str, capability: str | None) -> GpuClass:
 
 
 def of_all(classes: list[GpuClass]) -> GpuClass:
-    """Return the class of a machine with GPUs of these."""
+    """Return the class of a machine whose GPUs have these classes."""
     if not classes:
         return GpuClass.NONE
     return classes[0] if len(set(classes)) == 1 else GpuClass.MIXED
@@ -58,9 +58,10 @@ _NO_DIGESTS = "transcript digests and op totals taken on a GB10 are no reference
 
 
 def conclusions(kind: GpuClass, capabilities: frozenset[str]) -> tuple[str, ...]:
-    """What may be concluded for a GB10 from results of a GPU of that class; sentences, the most weighty first.
+    """Return what may be concluded for a GB10 from results of a GPU of that class, as sentences, the most important
+    first.
 
-    That 12.x alone has the FP4 kernels is ggml's `BLACKWELL_MMA_AVAILABLE` (ggml-cuda/common.cuh).
+    Source for "only 12.x has the FP4 kernels": ggml's `BLACKWELL_MMA_AVAILABLE` (ggml-cuda/common.cuh).
     """
     if kind is GpuClass.GB10_OR_WORKSTATION_BLACKWELL:
         if capabilities == {"12.1"}:

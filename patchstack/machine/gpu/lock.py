@@ -1,8 +1,9 @@
-"""One run at a time on a GPU: a lock on the machine that has it, whoever asks and from where.
+"""One run at a time on a GPU: a lock on the machine that has it, for every user and every client.
 
-The lock is a directory with an owner file (see `lockfile`), read and changed by one small script that is run through
-`ask`. A change is made only where the file is still the one that was judged, under a flock(2) that the kernel lets go
-of when the script ends, so that two never both get it. Its owner writes a sign of life every few seconds.
+The lock is a directory with an owner file (see `lock_record`), which a small script reads and changes through `ask`.
+The script changes the file only if it is still the one that was judged, and holds a flock(2) meanwhile, which the
+kernel releases when the script ends. So two processes never both get the lock. The owner writes a heartbeat every few
+seconds.
 """
 
 from __future__ import annotations
@@ -115,19 +116,19 @@ fi
 part done :
 """
 )
-"""For `/bin/sh -c`. `look PLACE…` writes nothing; `change PLACE DIGEST FIRST SECOND` replaces the owner file where its
-digest (cksum(1)) is still that one: exit code 3 where it is not, 5 if it cannot be done."""
+"""For `/bin/sh -c`. `look PLACE…` writes nothing. `change PLACE DIGEST FIRST SECOND` replaces the owner file if its
+digest (cksum(1)) is still that one. Exit code: 3 if the digest differs, 5 if the change cannot be made."""
 
 
 class GpuTaken(PatchstackError):
-    """Somebody else has the GPU. Nothing can be judged now."""
+    """Somebody else has the GPU, so nothing can be judged now."""
 
     code = "PS0717"
     exit_code = Exit.INVALID
 
 
 class LockLost(PatchstackError):
-    """The lock was taken from us, or no sign of life could be written for so long that it may have been."""
+    """The lock was taken from us, or no heartbeat could be written for so long that it may have been."""
 
     code = "PS0718"
     exit_code = Exit.INVALID
@@ -139,13 +140,13 @@ Tell = Callable[[str], None]
 def look(
     ask: Ask, places: tuple[Place, ...] = PLACES, *, tokens: Collection[str] = (), stale: float = STALE
 ) -> tuple[Holder, ...]:
-    """Who has the GPU, by every place that counts. `tokens` are ours. Writes nothing."""
+    """Return who has the GPU, for every place that counts. `tokens` are those of this process. Writes nothing."""
     files, now = _read(ask, places)
     return tuple(holder_of(file, now, tokens=(*tokens, *_inherited()), stale=stale) for file in files)
 
 
 def let_go_of(ask: Ask, holder: Holder) -> bool:
-    """Make a lock free that somebody else holds, or held; False if it is no longer as it was seen."""
+    """Release a lock that somebody else holds or held. Return False if it changed since it was read."""
     return _change(ask, holder.place, holder.digest, free_line(holder.owner), "") is not None
 
 
@@ -161,12 +162,11 @@ def gpu_lock(
     beat: float = BEAT,
     stale: float = STALE,
 ) -> Iterator[Held]:
-    """Have the GPU for the time of a `with`. An owner who is gone is taken over from; one who is not is waited for, up
-    to `wait` seconds, said every `every` seconds. `beat` is how often a sign of life is written: `ask` is called from a
-    thread for that. Below a process that has the lock already (see `TOKEN`) it is that lock.
+    """Hold the GPU's lock during a `with`. A lock whose owner is gone is taken over. A live owner is waited for, up to
+    `wait` seconds, with a message every `every` seconds. A heartbeat is written every `beat` seconds, for which a
+    thread calls `ask`. Below a process that already has the lock (see `TOKEN`), this is the same lock.
 
-    Raises `GpuTaken` if somebody has it and keeps it, `MissingError` if the machine does not answer or cannot
-    keep a lock.
+    Raises `GpuTaken` if somebody keeps it, and `MissingError` if the machine does not answer or cannot keep a lock.
     """
     held = Held(ask, this_process(secrets.token_hex(8), purpose), tell=tell, beat=beat, stale=stale)
     try:
@@ -177,7 +177,7 @@ def gpu_lock(
 
 
 class Held:
-    """A lock that this process has. `notes` say from whom it was taken over; `lost` why it is no longer ours."""
+    """A lock that this process has. `notes` say from whom it was taken over. `lost` is the reason why it was lost."""
 
     def __init__(self, ask: Ask, owner: Owner, *, tell: Tell | None, beat: float, stale: float) -> None:
         self.owner = owner
@@ -200,7 +200,7 @@ class Held:
         return self.owner.token
 
     def check(self) -> None:
-        """Raises `LockLost` if the GPU may have been somebody else's in the meantime."""
+        """Raise `LockLost` if somebody else may have had the GPU in the meantime."""
         if self._inherited and not any(holder.standing is Standing.OURS for holder in look(self._ask, self._places)):
             self.lost = "the lock that this ran under is gone"
         if self.lost is not None:
@@ -209,7 +209,7 @@ class Held:
             )
 
     def acquire(self, places: tuple[Place, ...], *, wait: float, every: float) -> None:
-        """As `gpu_lock` says."""
+        """Acquire the lock, as `gpu_lock` describes."""
         self._places = places
         began = told = time.monotonic()
         watched: dict[Place, tuple[str, float]] = {}
@@ -217,7 +217,7 @@ class Held:
         while not self._try(places, watched):
             seconds = time.monotonic() - began
             if self._quicker and self._quicker <= _QUICKER:
-                continue  # it changed between looking and taking: look again, whoever waits or not
+                continue  # it changed after it was read: read it again, even without a wait
             words = "; ".join(holder.words for holder in self._in_the_way)
             if seconds >= wait:
                 tried = f" (waited {seconds:.0f} s)" if wait else ""
@@ -233,7 +233,7 @@ class Held:
             self._thread.start()
 
     def release(self) -> None:
-        """Let go of the lock. Failing to is said, not raised: without a sign of life it ends by itself."""
+        """Release the lock. A failure is reported, not raised, because a lock without a heartbeat expires."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(timeout=10)
@@ -241,7 +241,7 @@ class Held:
         for place in reversed(list(self._digests)):
             try:
                 self._free(place)
-            except KeyboardInterrupt:  # once more, and then we go
+            except KeyboardInterrupt:  # try once more, then give up
                 self._free(place)
                 raise
             except (MissingError, OSError) as error:
@@ -251,7 +251,7 @@ class Held:
 
     def _free(self, place: Place) -> None:
         digest = self._digests[place]
-        # A change that was cut off may or may not have been made: what counts is whose token is in the file.
+        # An interrupted change may or may not have been made: the token in the file tells.
         for _ in range(3):
             if digest and _change(self._ask, place, digest, free_line(self.owner), "") is not None:
                 break
@@ -288,7 +288,7 @@ class Held:
             return True
         self.owner = replace(self.owner, since=now.epoch)
         for holder in holders:
-            self._digests[holder.place] = ""  # from here on it may be ours
+            self._digests[holder.place] = ""  # from now on the lock may be ours
             digest = _change(self._ask, holder.place, holder.digest, taken_line(self.owner), record_line(self.owner))
             if digest is None:  # somebody was quicker
                 del self._digests[holder.place]
@@ -302,7 +302,7 @@ class Held:
         return True
 
     def _live(self) -> None:
-        """Write a sign of life until the lock is released."""
+        """Write heartbeats until the lock is released."""
         good = time.monotonic()
         while not self._ended.wait(self._beat):
             try:
@@ -363,7 +363,7 @@ def _read(ask: Ask, places: tuple[Place, ...]) -> tuple[list[File], Now]:
 
 
 def _change(ask: Ask, place: Place, digest: str, first: str, second: str) -> str | None:
-    """Replace an owner file, and give its new digest; None if it is no longer the one of `digest`."""
+    """Replace an owner file, and return its new digest; None if the file no longer has `digest`."""
     said = ask_parts(ask, SCRIPT, "change", place.path, digest, first, second)["change"]
     if said.code == 3:
         return None
@@ -390,8 +390,8 @@ def _now(parts: dict[str, Reply]) -> Now:
 
 
 def end_below(token: str) -> None:
-    """Kill every program of ours under the lock of that token, however far down it was started, but this process.
-    Does nothing on a system without /proc."""
+    """Kill every program that runs under the lock of that token, at any depth, except this process. Does nothing on a
+    system without /proc."""
     mark = f"{TOKEN}={token}".encode()
     for pid, environment in processes.environments():
         if pid != os.getpid() and mark in environment:

@@ -1,8 +1,8 @@
-"""A GPU lock's owner file: how it is written, how it is read, and what its owner is: alive, gone, or not ours to say.
+"""The owner file of a GPU lock: how it is written and read, and whether its owner is alive, gone, or unknown.
 
-The file is `owner` in the lock's directory. Its first line is the one that people and their scripts have agreed on:
-`FREE released-by-NAME EPOCH` where nobody has the GPU, else who has it. patchstack adds a line of JSON that names the
-owner exactly, and one with its last sign of life, in the time of the machine that has the GPU. Decides only.
+The file is `owner` in the lock's directory. Its first line has the form that people's scripts use: `FREE
+released-by-NAME EPOCH` if nobody has the GPU, else who has it. patchstack adds a line of JSON that identifies the owner
+exactly, and a line with the last heartbeat, in the time of the machine that has the GPU. Pure functions.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from patchstack.machine.ask import Place
 
 SCHEMA = "patchstack.gpu-lock/1"
 ODD = "odd"
-"""The digest of what exists and is not a file, or one that we may not read: it is never taken for a dead owner's."""
+"""The digest of something that is not a file, or that we may not read: it is never taken for that of a dead owner."""
 _MARK = "patchstack:"
 _TOLERANCE = 5.0
 
 
 class Standing(StrEnum):
-    """FREE: nobody has it. OURS: this process does. LIVE: somebody does. DEAD: somebody did, and is gone. FOREIGN: an
-    owner who is not patchstack, of whom nobody can say whether he is gone. UNREADABLE: the file says nothing."""
+    """FREE: nobody has it. OURS: this process has it. LIVE: somebody has it. DEAD: somebody had it and is gone.
+    FOREIGN: the owner is not patchstack, so it is not known whether it is gone. UNREADABLE: the file cannot be read."""
 
     FREE = "free"
     OURS = "ours"
@@ -40,8 +40,8 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Who has (or wants) a GPU. `token` is one acquisition's own; `boot`, `namespace`, `pid` and `start` name a process
-    exactly: this start of its machine, its process namespace, its number there and when it began. `since` is in seconds
+    """Who has (or wants) a GPU. `token` is unique to one acquisition. `boot`, `namespace`, `pid` and `start` identify a
+    process: the boot of its machine, its process namespace, its number there and its start time. `since` is in seconds
     of the machine that has the GPU."""
 
     token: str
@@ -61,7 +61,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sign:
-    """The last sign of life: the machine's start, its time since then and its clock, in seconds."""
+    """The last heartbeat: the boot id of the machine, its uptime and its clock, in seconds."""
 
     boot: str
     uptime: float | None
@@ -70,7 +70,7 @@ class Sign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Now:
-    """The machine as the lock was read: its start, process namespace, time since the start, and clock."""
+    """The machine when the lock was read: its boot id, process namespace, uptime, and clock."""
 
     boot: str
     namespace: str
@@ -80,9 +80,9 @@ class Now:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """An owner file as it was read. `text` is None if there is none; `digest` is what a change is made against;
-    `modified` its time, in seconds; `process` is /proc/PID/stat of the process it names, empty if there is none such
-    on that machine, None if that cannot be told."""
+    """An owner file as it was read. `text` is None if there is no file. A change must name `digest`. `modified` is the
+    file's time, in seconds. `process` is /proc/PID/stat of the process that it names: empty if that machine has no such
+    process, None if this is not known."""
 
     place: Place
     text: str | None
@@ -93,7 +93,7 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """What an owner file means. `words` say it for people; `owner` where it is patchstack's."""
+    """The meaning of an owner file. `words` are for people. `owner` is set if the owner is patchstack."""
 
     place: Place
     standing: Standing
@@ -103,7 +103,7 @@ class Holder:
 
 
 def this_process(token: str, purpose: str) -> Owner:
-    """This process as an owner."""
+    """Return this process as an owner."""
     started = processes.stat(os.getpid())
     return Owner(
         token=token,
@@ -118,7 +118,7 @@ def this_process(token: str, purpose: str) -> Owner:
 
 
 def process_here(owner: Owner) -> str | None:
-    """/proc/PID/stat of an owner on this very machine, in this very namespace; None if it is elsewhere."""
+    """Return /proc/PID/stat of an owner on this machine and in this namespace; None if it is elsewhere."""
     me = this_process("", "")
     if not owner.boot or not owner.namespace or (owner.boot, owner.namespace) != (me.boot, me.namespace):
         return None
@@ -126,12 +126,12 @@ def process_here(owner: Owner) -> str | None:
 
 
 def taken_line(owner: Owner) -> str:
-    """Return the first line of a taken lock, but for the time at its end."""
+    """Return the first line of a taken lock, without the time at its end."""
     return f"{_MARK}{_word(owner.user)}@{_word(owner.host)}:{owner.pid}:{_word(owner.purpose)}"
 
 
 def free_line(owner: Owner | None) -> str:
-    """Return the first line of a lock let go, but for the time at its end."""
+    """Return the first line of a released lock, without the time at its end."""
     return f"FREE released-by-patchstack{'-' + _word(owner.purpose) if owner is not None else ''}"
 
 
@@ -141,8 +141,8 @@ def record_line(owner: Owner) -> str:
 
 
 def read_owner(text: str) -> tuple[Owner, Sign] | None:
-    """Return the owner and its last sign of life in a file of patchstack's; None if it is not such a file, or not
-    whole."""
+    """Return the owner and its last heartbeat from a file of patchstack; None if it is a different or incomplete
+    file."""
     lines = text.splitlines()
     if len(lines) != 3 or not lines[0].startswith(_MARK):
         return None
@@ -161,10 +161,12 @@ def read_owner(text: str) -> tuple[Owner, Sign] | None:
 
 
 def holder_of(file: File, now: Now, *, tokens: Collection[str], stale: float, unchanged: float = 0.0) -> Holder:
-    """What an owner file means. `tokens` are ours; after `stale` seconds without a sign of life an owner whose process
-    cannot be looked at is gone; `unchanged` is for how long we have seen the file as it is.
+    """Return the meaning of an owner file. `tokens` are those of this process. After `stale` seconds without a
+    heartbeat, an owner whose process cannot be inspected counts as gone. `unchanged` is how long we have seen the file
+    unchanged, in seconds.
 
-    A process that exists is alive however long it is silent; one that is not there is gone however short.
+    A process that exists is alive, however long its silence. A process that does not exist is gone, even without
+    silence.
     """
     if file.text is None or file.text.split(maxsplit=1)[:1] == ["FREE"]:
         words = "free" if file.text is None else f"free ({' '.join(file.text.split())[:120]})"
@@ -179,14 +181,14 @@ def holder_of(file: File, now: Now, *, tokens: Collection[str], stale: float, un
     if gone := _gone(owner, sign, file, now, stale=stale, unchanged=unchanged):
         return _holder(file, Standing.DEAD, f"{owner.called} had the GPU: {gone}", owner)
     silent = _age(sign, now)
-    note = f"; no sign of life for {silent:.0f} s, but its process is there" if silent and silent > stale else ""
+    note = f"; no sign of life for {silent:.0f} s, but its process exists" if silent and silent > stale else ""
     return _holder(file, Standing.LIVE, has + note, owner)
 
 
 def _gone(owner: Owner, sign: Sign, file: File, now: Now, *, stale: float, unchanged: float) -> str | None:
     """Return why an owner is gone; None if it is not."""
     if sign.boot and now.boot and sign.boot != now.boot:
-        return "the machine was started anew since"
+        return "the machine was restarted since then"
     process = process_here(owner)
     if (
         process is None
@@ -200,7 +202,7 @@ def _gone(owner: Owner, sign: Sign, file: File, now: Now, *, stale: float, uncha
         alive = seen is not None and seen.start == owner.start and not seen.ended
         return None if alive else f"its process {owner.pid} is gone"
     age = _age(sign, now)
-    if age is None or age < -_TOLERANCE:  # a clock that went back says nothing: what we saw ourselves does
+    if age is None or age < -_TOLERANCE:  # a clock that went back proves nothing, so use our own observation
         return f"no sign of life while we looked, for {unchanged:.0f} s" if unchanged > stale else None
     longest = max(age, unchanged)
     return f"no sign of life for {longest:.0f} s" if longest > stale else None
@@ -212,9 +214,9 @@ def _not_ours(file: File, now: Now, *, stale: float, unchanged: float) -> Holder
     if line and line.isprintable() and "�" not in line and not line.startswith(_MARK):
         words = f"{line[:160]!r} has the GPU, by {_owner_file(file.place)}{_told(text, now)}"
         return _holder(file, Standing.FOREIGN, words)
-    where = f"{_owner_file(file.place)} says nothing that can be read"
+    where = f"{_owner_file(file.place)} cannot be understood"
     if file.digest == ODD:
-        return _holder(file, Standing.UNREADABLE, f"{where}: it is no file, or may not be read")
+        return _holder(file, Standing.UNREADABLE, f"{where}: it is not a file, or may not be read")
     age = now.epoch - file.modified if file.modified is not None else -1.0
     longest = max(age, unchanged)
     if longest > stale:
@@ -223,8 +225,7 @@ def _not_ours(file: File, now: Now, *, stale: float, unchanged: float) -> Holder
 
 
 def _age(sign: Sign, now: Now) -> float | None:
-    """Seconds since a sign of life, by the time since the machine's start, which no clock change touches, else by its
-    clock."""
+    """Return the seconds since a heartbeat, by the uptime, which clock changes do not affect, else by the clock."""
     if sign.uptime is not None and now.uptime is not None and sign.boot == now.boot:
         return now.uptime - sign.uptime
     return now.epoch - sign.epoch
@@ -238,7 +239,7 @@ def _since(owner: Owner, now: Now) -> str:
 
 
 def _told(text: str, now: Now) -> str:
-    """Return how old a line with a time at its end is."""
+    """Return the age of a line that has a time at its end, in words."""
     last = re.search(r"\b(\d{10})\s*$", text)
     seconds = now.epoch - int(last[1]) if last else -1.0
     return f" for {seconds / 60:.0f} min" if seconds >= 0 else ""

@@ -1,6 +1,7 @@
-"""Is the machine fit to be judged on? Idle GPU, no containers but ours, calm CPUs, no throttling, and whose the GPU is.
+"""Check whether a machine is fit for measurements: idle GPU, no foreign containers, idle CPUs, no throttling, and the
+lock.
 
-A machine that is not fit makes a gate INVALID, never FAIL: what is checked here is the machine, not the build.
+An unfit machine makes a gate INVALID, never FAIL, because this checks the machine and not the build.
 """
 
 from __future__ import annotations
@@ -24,18 +25,19 @@ from patchstack.verdict import Verdict
 GPU_CHECKS = ("gpu", "gpu-apps", "gpu-load", "throttle", "lock")
 NAMES = (*GPU_CHECKS, "containers", "cpu-load")
 _SETTLING = ("gpu-apps", "gpu-load", "throttle", "cpu-load")
-"""What may be over in a moment: a profiler or a build that has just ended."""
+"""Checks that may soon pass, for example after a profiler or a build that has just ended."""
 _HIDDEN_MEMORY = 1024.0
-"""MiB on a GPU that are somebody's, where processes cannot be seen: a CUDA context alone takes a few hundred."""
+"""MiB in use on a GPU that mean a user exists, if processes cannot be seen. A CUDA context alone takes a few
+hundred."""
 _POLL = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a run asks of the machine. `gpu`: it runs on one. `allow` are names of checks that need not hold.
-    `apps` and `containers` are patterns (`*/Xorg`) of programs, and of containers by name or image, that may run. A GPU
-    may be `gpu_load` percent busy, and that share of the CPUs, `cpu_load`. `settle` is how long, in seconds, to wait
-    for what may be over in a moment."""
+    """The requirements of a run. `gpu`: it needs a GPU. `allow` are names of checks that need not hold. `apps` and
+    `containers` are patterns (`*/Xorg`) of programs, and of containers by name or image, that may run. `gpu_load` is
+    how busy a GPU may be, in percent; `cpu_load` is the share of the CPUs that may be busy. `settle` is how long to
+    wait for checks that may soon pass, in seconds."""
 
     gpu: bool = True
     allow: frozenset[str] = frozenset()
@@ -48,7 +50,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check: PASS, FAIL (it was seen not to hold) or INVALID (it could not be read). `words` say what was seen."""
+    """One check: PASS, FAIL (it was seen not to hold) or INVALID (it could not be read). `words` say what was found."""
 
     name: str
     verdict: Verdict
@@ -62,7 +64,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """All checks, the hardware they were made on, and how long it took to settle, in seconds."""
+    """All checks, the hardware, and how long it took to settle, in seconds."""
 
     checks: tuple[Check, ...]
     hardware: Hardware
@@ -74,22 +76,23 @@ class Preflight:
 
     @property
     def verdict(self) -> Verdict:
-        """What a gate's verdict is where the machine decides it: INVALID, never FAIL; PASS is: go on."""
+        """The verdict of a gate as far as the machine decides it: INVALID, never FAIL. PASS means that the gate can
+        run."""
         return Verdict.PASS if self.ok else Verdict.INVALID
 
     @property
     def reason(self) -> str:
-        """Why the machine is not fit, in one line; empty if it is."""
+        """The reason why the machine is not fit, in one line; empty if it is fit."""
         return "; ".join(f"{check.name}: {check.words}" for check in self.checks if not check.ok)
 
 
 def allowed(names: tuple[str, ...]) -> frozenset[str]:
-    """Return names of checks as a user gives them. Raises `UsageError` for one that is none."""
+    """Return the names of checks that a user gave. Raises `UsageError` for an unknown name."""
     for name in names:
         if name not in NAMES:
             near = difflib.get_close_matches(name, NAMES, 1)
             perhaps = f"perhaps you meant {near[0]}; " if near else ""
-            raise BadValue(f"{name!r} is no check of the machine", hint=f"{perhaps}there are: {', '.join(NAMES)}")
+            raise BadValue(f"{name!r} is not a check of the machine", hint=f"{perhaps}there are: {', '.join(NAMES)}")
     return frozenset(names)
 
 
@@ -102,7 +105,7 @@ def preflight(
     held: Held | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Preflight:
-    """Look at the machine until all holds, or what does not will not get better by waiting, or `wanted.settle` is over.
+    """Check the machine until all checks hold, or waiting cannot help, or `wanted.settle` is over.
 
     `held` is the lock that the caller has. Raises `MissingError` if the machine does not answer.
     """
@@ -128,7 +131,7 @@ def preflight(
 def preflight_checks(
     machine: Hardware, activity: Activity, holders: tuple[Holder, ...], wanted: Wanted, *, own: str
 ) -> tuple[Check, ...]:
-    """Return the checks on what was seen. `own` is the owner label of this process's containers."""
+    """Return the checks of the probed state. `own` is the owner label of this process's containers."""
     checks = [_containers(activity, wanted, own), _cpu(activity, wanted)]
     if wanted.gpu:
         checks = [_gpu(machine), *(_running(machine, activity, wanted) if machine.gpus else ()), *checks]
@@ -221,14 +224,15 @@ def _permitted(container: Container, wanted: Wanted) -> bool:
 
 
 def _called(container: Container) -> str:
-    """A job of another patchstack is said to be one; an image that has only an id is left out."""
+    """Return a container's name for people. A job of a different patchstack is marked as such; an image without a name
+    is left out."""
     if container.job:
         return f"{container.name} (a patchstack job: {container.job})"
     return container.name if container.image.startswith("sha256:") else f"{container.name} ({container.image})"
 
 
 def _cpu(activity: Activity, wanted: Wanted) -> Check:
-    """By what is busy now: the load average of a minute remembers the build that has just ended."""
+    """Check the current CPU load. The load average of one minute would still include a build that has just ended."""
     average = f"; load average {activity.load:g}" if activity.load is not None else ""
     busy = activity.busy if activity.busy is not None else activity.load
     if busy is None or activity.cpus is None:
@@ -256,7 +260,7 @@ def _may_settle(check: Check) -> bool:
 
 
 def _timed(checks: tuple[Check, ...], waited: float) -> tuple[Check, ...]:
-    """What was waited for says how long."""
+    """Return the checks, with the time waited added to those that were waited for."""
     return tuple(
         replace(check, words=f"{check.words} (after {waited:.0f} s)") if check.name in _SETTLING else check
         for check in checks

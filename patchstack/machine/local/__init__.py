@@ -1,1 +1,1 @@
-"""This machine's tools, and what `patchstack doctor` says about them."""
+"""The tools of this machine, and the checks of `patchstack doctor`."""

@@ -1,4 +1,4 @@
-"""Is all here that verify and build need? A verdict for each thing, and how to get what is missing."""
+"""Check that this machine has what verify and build need, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from patchstack.machine.local.toolchain import Tool
 
 GIT = (2, 32)
 CMAKE = (3, 18)
-"""The oldest that knows CUDA architectures."""
+"""The oldest CMake that knows CUDA architectures."""
 CUDA_121 = (12, 9)
 """CUDA Features Archive, 12.9: the first toolkit with a compiler target for sm_121."""
 _ROOM = 10 << 30
@@ -23,8 +23,8 @@ _APT = {"git": "git", "c++": "g++", "cmake": "cmake", "ninja": "ninja-build", "c
 
 
 class State(StrEnum):
-    """OK: it is here. MISSING: it is not (or too old), and something cannot be done without it. OPTIONAL: it is not,
-    and only something more needs it."""
+    """OK: it exists. MISSING: it is missing or too old, and something needs it. OPTIONAL: it is missing, and only extra
+    features need it."""
 
     OK = "ok"
     MISSING = "missing"
@@ -33,8 +33,8 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked for. `found` is what is here, in words; `use` what it is for; `get` how to get it,
-    where it is not here; `details` are single values for scripts."""
+    """One requirement. `found` is what was found, in words; `use` is its purpose; `get` is how to get it if it is
+    missing; `details` are single values for scripts."""
 
     group: str
     name: str
@@ -47,7 +47,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkup:
-    """All checks. `verify`: what it needs is here. `builds`: the specs of the engines that can build."""
+    """All checks. `verify`: everything that verify needs exists. `builds`: the specs of the engines that can build."""
 
     checks: tuple[Check, ...]
     verify: bool
@@ -59,7 +59,7 @@ class Checkup:
 
 
 def checkup_of(facts: Facts) -> Checkup:
-    """What the facts mean. Decides only."""
+    """Return the checks on these facts. A pure function."""
     git = facts.tools.get("git")
     proofs = all(facts.packages.get(name, False) for name in ("in_toto_attestation", "elftools"))
     able = tuple(engine.spec for engine in facts.engines if _can_build(engine, facts))
@@ -203,7 +203,7 @@ def _tools(facts: Facts, able: tuple[str, ...]) -> Iterator[Check]:
         ("c++", "builds on this machine (--engine host)"),
         ("cmake", "builds on this machine (--engine host)"),
         ("ninja", "builds on this machine (--engine host)"),
-        ("ccache", "builds on this machine that do not compile everything anew"),
+        ("ccache", "builds on this machine that do not compile everything again"),
     ):
         tool = facts.tools.get(name)
         if tool is not None and _usable(name, tool):
@@ -251,7 +251,7 @@ def _gpus(facts: Facts) -> Iterator[Check]:
     use = "running CUDA builds here"
     if not facts.gpus:
         found = facts.gpu_problem or ("nvidia-smi lists none" if facts.gpus is not None else "no nvidia-smi")
-        get = "where this machine has one, NVIDIA's driver: https://www.nvidia.com/drivers"
+        get = "if this machine has a GPU, NVIDIA's driver: https://www.nvidia.com/drivers"
         yield Check(group="gpu", name="gpu", state=State.OPTIONAL, found=found, use=use, get=get)
         return
     for number, gpu in enumerate(facts.gpus):
@@ -266,7 +266,7 @@ def _gpus(facts: Facts) -> Iterator[Check]:
 
 
 def _absent(name: str, facts: Facts) -> str:
-    """Not there, or there and hanging: a disk that is gone, a daemon that does not answer."""
+    """Say whether a tool was not found, or did not answer in time (a missing disk, a hanging daemon)."""
     return "no answer in time" if name in facts.late else "not found"
 
 

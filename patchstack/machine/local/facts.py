@@ -1,4 +1,4 @@
-"""What this machine has, asked all at once and within a time limit. Nothing is judged here, and nothing is written."""
+"""Collect facts about this machine, in parallel and within a time limit. Nothing is judged and nothing is written."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from patchstack.tasks import task
 
 PACKAGES = ("docker", "in_toto_attestation", "elftools")
 TOOLS = ("git", "c++", "cmake", "ninja", "ccache")
-_SECONDS = 12.0  # more than a tool is given to tell its version
-_ENGINE_SECONDS = 20.0  # one over ssh may take a while to answer
+_SECONDS = 12.0  # more than the limit of a version query
+_ENGINE_SECONDS = 20.0  # an engine over ssh may answer slowly
 _PROGRAM_SECONDS = 4.0
 _GPU_QUERY = "--query-gpu=name,compute_cap,driver_version,memory.total"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineReply:
-    """An engine that was asked what it is: `about`, or why it did not say, and what to do about that."""
+    """The answer of an engine: `about`, or why it did not answer, and what to do about that."""
 
     spec: str
     about: About | None = None
@@ -39,7 +39,7 @@ class EngineReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU as nvidia-smi tells it; `capability` as `12.1`, `memory` as it words it."""
+    """A GPU as nvidia-smi reports it: `capability` like `12.1`, `memory` with its unit."""
 
     name: str
     capability: str
@@ -49,10 +49,10 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What was found. `tools` has None for what is not here, `nvcc_problem` says why CUDACXX is wrong; `packages` says
-    which of `PACKAGES` can be imported, `installed` where more come from; `contexts` are docker's, `current` is where
-    `docker` leads and what says so; `gpu_problem` is why nvidia-smi, which is here, told nothing. Sizes are in bytes;
-    `late` names what did not answer in time."""
+    """The facts. `tools` has None for a missing tool. `nvcc_problem` says why CUDACXX is wrong. `packages` says which
+    of `PACKAGES` can be imported, `installed` where more come from. `contexts` are Docker's; `current` is the one that
+    `docker` uses, and the setting that selects it. `gpu_problem` is the reason why an existing nvidia-smi reported
+    nothing. Sizes are in bytes. `late` names what did not answer in time."""
 
     tools: Mapping[str, Tool | None]
     nvcc: Tool | None
@@ -81,10 +81,10 @@ Opener = Callable[[str], Engine]
 def gather(
     specs: Sequence[str], env: Mapping[str, str], *, cache: Path, open_engine: Opener, roots: Sequence[Path] = ROOTS
 ) -> Facts:
-    """Ask this machine and the engines of those specs. Takes as long as the slowest, and never much over 20 seconds.
+    """Ask this machine and the engines of those specs. Takes as long as the slowest one, and hardly more than 20 s.
 
-    `env` is the environment to look in (PATH, CUDACXX, DOCKER_HOST, …), `cache` our cache directory, `roots` are where
-    CUDA toolkits are installed. Raises `UsageError` for a spec that names no engine.
+    `env` is the environment to search (PATH, CUDACXX, DOCKER_HOST, …). `cache` is our cache directory. `roots` are the
+    directories where CUDA toolkits are installed. Raises `UsageError` for a spec that names no engine.
     """
     questions: dict[str, tuple[Callable[[], Any], float]] = {
         name: (lambda name=name: find_tool(name, env), _SECONDS)  # type: ignore[misc]
@@ -133,9 +133,9 @@ def gather(
 def ask_together(
     questions: Mapping[str, tuple[Callable[[], Any], float]],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Ask each question in a thread of its own, with its limit in seconds: the answers, and the names of those that did
-    not come in time. A thread that is late is left to itself; it ends with this process at the latest. What a question
-    raises, this raises."""
+    """Ask each question in its own thread, with its limit in seconds. Return the answers, and the names of those that
+    did not come in time. A late thread is abandoned; it ends with this process at the latest. Errors of a question are
+    raised."""
     answers: dict[str, Any] = {}
     raised: list[BaseException] = []
 
@@ -169,7 +169,7 @@ def _ask(spec: str, open_engine: Opener) -> EngineReply:
             engine.close()
     except PatchstackError as error:
         if isinstance(error, UsageError) and spec != "docker":
-            # What the user wrote is wrong. For `docker` it is docker's own configuration, and that is a finding.
+            # The user named a wrong engine. For `docker` the mistake is in Docker's configuration, which is a finding.
             raise
         return EngineReply(spec=spec, problem=error.message, hint=error.hint)
 
@@ -182,7 +182,7 @@ def _nvcc(env: Mapping[str, str], roots: Sequence[Path]) -> tuple[Tool | None, s
 
 
 def _program(args: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """What a program prints; None if it does not exist or fails."""
+    """Return the output of a program; None if it does not exist or fails."""
     place = shutil.which(args[0], path=env.get("PATH"))
     if place is None:
         return None
@@ -195,7 +195,7 @@ def _program(args: Sequence[str], env: Mapping[str, str]) -> str | None:
 
 
 def _buildx(env: Mapping[str, str]) -> str | None:
-    """Its version (`v0.17.1`)."""
+    """Return the version of buildx (`v0.17.1`)."""
     said = _program(["docker", "buildx", "version"], env)
     if not said:
         return None
@@ -212,7 +212,7 @@ def _gpus(env: Mapping[str, str]) -> tuple[tuple[Gpu, ...] | None, str]:
 
 
 def read_gpus(said: str) -> tuple[Gpu, ...]:
-    """Return the GPUs in the comma-separated lines of nvidia-smi; a line of another form is none."""
+    """Return the GPUs in the comma-separated lines of nvidia-smi. Lines of a different form are ignored."""
     rows = [[field.strip() for field in line.split(",")] for line in said.splitlines()]
     return tuple(
         Gpu(name=row[0], capability=row[1], driver=row[2], memory=row[3]) for row in rows if len(row) == 4 and row[0]
@@ -220,7 +220,8 @@ def read_gpus(said: str) -> tuple[Gpu, ...]:
 
 
 def _contexts(env: Mapping[str, str]) -> tuple[tuple[str, ...], str, str]:
-    """Return the names of docker's contexts, where `docker` leads, and what is wrong with docker's configuration."""
+    """Return the names of Docker's contexts, the one that `docker` uses, and what is wrong with Docker's
+    configuration."""
     from patchstack.engine.docker.endpoint import contexts, resolve
 
     config = Path(env.get("DOCKER_CONFIG") or Path(env.get("HOME") or Path.home()) / ".docker")
@@ -239,7 +240,7 @@ def _podman_socket(env: Mapping[str, str]) -> str | None:
 
 
 def _free(path: Path) -> int | None:
-    """Free bytes where a path is, or would be."""
+    """Return the free bytes on the disk of a path, which need not exist."""
     for place in (path, *path.absolute().parents):
         try:
             return shutil.disk_usage(place).free

@@ -1,4 +1,4 @@
-"""The programs of this machine that a build needs: where they are, by what they were found, and how old they are."""
+"""The programs of this machine that a build needs: their paths, how they were found, and their versions."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A program. `version` is what it says of itself (`13.0.88`), empty if it says nothing; `found_by` is what led
-    to it: `CUDACXX`, `PATH`, a directory, or a Python package."""
+    """A program. `version` is the one it prints (`13.0.88`), empty if it prints none. `found_by` is how it was found:
+    `CUDACXX`, `PATH`, a directory, or a Python package."""
 
     name: str
     path: Path
@@ -35,23 +35,23 @@ class Tool:
     found_by: str
 
     def at_least(self, *wanted: int) -> bool:
-        """Return whether its version is that one or a newer one; False if it is not known."""
+        """Return whether its version is at least that one; False if it is not known."""
         numbers = tuple(int(number) for number in re.findall(r"\d+", self.version))
         return bool(numbers) and numbers >= wanted
 
 
 def find_tool(name: str, env: Mapping[str, str]) -> Tool | None:
-    """Return a program on the PATH of an environment; None if there is none, or none that starts."""
+    """Return a program on the PATH of an environment; None if it does not exist or does not start."""
     found = shutil.which(name, path=env.get("PATH", _DEFAULT_PATH))
     return _tool(name, Path(found), "PATH", env) if found else None
 
 
 def find_nvcc(env: Mapping[str, str], roots: Sequence[Path] = ROOTS) -> Tool | None:
-    """Return the CUDA compiler that CMake would take: what CUDACXX names, else the one on PATH; else that of a toolkit
-    that CUDA_HOME or CUDA_PATH names, or of one below the roots: `cuda` before `cuda-13.0` before `cuda-12.9`. None
-    where there is none.
+    """Return the CUDA compiler that CMake would use: the one that CUDACXX names, else the one on PATH, else that of a
+    toolkit that CUDA_HOME or CUDA_PATH names, or of one below the roots (`cuda` before `cuda-13.0` before `cuda-12.9`).
+    None if there is none.
 
-    Raises `MissingError` if CUDACXX names something that cannot be run: CMake would fail over it as well.
+    Raises `MissingError` if CUDACXX names something that cannot be run: CMake would fail as well.
     """
     named = env.get("CUDACXX", "").strip()
     if named:
@@ -81,8 +81,8 @@ def find_cuda_tool(name: str, env: Mapping[str, str], roots: Sequence[Path] = RO
 
 
 def toolkit_root(nvcc: Tool, env: Mapping[str, str]) -> Path:
-    """Return the directory of the toolkit that an nvcc belongs to, as nvcc itself says: it may be a script that calls
-    another, or a link. Raises `MissingError` if it does not say."""
+    """Return the directory of the toolkit of an nvcc, as nvcc itself reports it, because nvcc may be a script or a
+    link. Raises `MissingError` if it does not report one."""
     finished = run([str(nvcc.path), "--dryrun", "-x", "cu", "-c", os.devnull], env=_environment(env), timeout=_SECONDS)
     said = _TOP.search(finished.stderr.decode("utf-8", "replace"))
     root = Path(said[1].strip()).resolve() if said else None
@@ -114,13 +114,13 @@ def _toolkits(root: Path) -> Iterable[Path]:
 
 
 def _age(toolkit: Path) -> tuple[int, ...]:
-    """`cuda` is what the machine's owner chose; then the newest."""
+    """Return a sort key: `cuda`, which the machine's owner chose, comes before the newest version."""
     numbers = tuple(int(number) for number in re.findall(r"\d+", toolkit.name))
     return numbers or (sys.maxsize,)
 
 
 def _tool(name: str, path: Path, found_by: str, env: Mapping[str, str]) -> Tool | None:
-    """Return the program at a path, asked for its version; None if it cannot be started."""
+    """Return the program at a path with its version; None if it cannot be started."""
     try:
         finished = run([str(path), "--version"], env=_environment(env), timeout=_SECONDS)
     except (MissingError, OSError):
@@ -131,8 +131,8 @@ def _tool(name: str, path: Path, found_by: str, env: Mapping[str, str]) -> Tool 
 
 
 def read_version(said: str) -> str:
-    """Return the version in what `--version` prints; empty if there is none. CUDA's tools print a copyright's years and
-    a build's date before it; compilers print their packager's version first, in parentheses."""
+    """Return the version in the output of `--version`; empty if there is none. CUDA's tools print a copyright's years
+    and a build's date before it; compilers print their packager's version first, in parentheses."""
     if match := _CUDA_VERSION.search(said):
         return match[2] or match[1]
     first = (said.strip().splitlines() or [""])[0]

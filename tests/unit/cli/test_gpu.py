@@ -77,7 +77,7 @@ def test_status_for_the_cpu_alone_asks_nothing_of_the_gpu(gpu: Gpu) -> None:
 
 def test_a_check_that_is_none_is_wrong_usage(gpu: Gpu) -> None:
     ran = gpu("status", "--allow", "cpu")
-    assert (ran.code, "'cpu' is no check of the machine" in ran.stderr) == (2, True)
+    assert (ran.code, "'cpu' is not a check of the machine" in ran.stderr) == (2, True)
 
 
 def test_a_command_has_the_gpu_to_itself_and_its_exit_code_is_ours(gpu: Gpu, tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_rows_keep_a_comma_in_a_name_and_refuse_what_is_none() -> None:
 
 
 def test_an_answer_that_is_cut_off_is_no_answer() -> None:
-    with pytest.raises(MissingError, match=r"the machine's answer is not whole \(exit code 1\): welcome"):
+    with pytest.raises(MissingError, match=r"the machine's answer is incomplete \(exit code 1\): welcome"):
         probe(lambda argv: (1, f"welcome\n{argv[4]} begin gpus\n0, GPU"))
 
 

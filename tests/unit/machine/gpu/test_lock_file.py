@@ -115,7 +115,7 @@ def test_a_change_waits_for_one_that_is_being_made(lock: Directory) -> None:
 )
 def test_a_file_that_says_nothing_is_waited_for_and_then_taken_over(lock: Directory, text: bytes) -> None:
     lock.written(text)
-    with pytest.raises(GpuTaken, match="says nothing that can be read"), gpu_lock(here(), "me", places=lock.places):
+    with pytest.raises(GpuTaken, match="cannot be understood"), gpu_lock(here(), "me", places=lock.places):
         pass
     lock.written(text, age=500)
     with gpu_lock(here(), "me", places=lock.places) as held:
@@ -125,7 +125,7 @@ def test_a_file_that_says_nothing_is_waited_for_and_then_taken_over(lock: Direct
 def test_a_file_from_the_future_that_says_nothing_is_watched(lock: Directory) -> None:
     lock.written(b"", age=-100_000)
     with gpu_lock(here(), "me", places=lock.places, stale=0.5, wait=30) as held:
-        assert "says nothing that can be read, and nobody has touched it for" in held.notes[0]
+        assert "cannot be understood, and nobody has touched it for" in held.notes[0]
 
 
 def test_an_owner_that_is_no_file_is_refused(lock: Directory) -> None:

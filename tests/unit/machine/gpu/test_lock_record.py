@@ -65,10 +65,10 @@ STAT = "42 (llama) bench) S " + " ".join(str(n) for n in range(4, 22)) + " 777 0
         ),
         (a_file(OWNER, at(900.0)), NOW, 0.0, Standing.LIVE, "has the GPU"),
         (a_file(OWNER, at(900.0)), NOW, 130.0, Standing.DEAD, "no sign of life while we looked"),
-        (a_file(OWNER, at(boot="before")), NOW, 0.0, Standing.DEAD, "the machine was started anew since"),
+        (a_file(OWNER, at(boot="before")), NOW, 0.0, Standing.DEAD, "the machine was restarted since then"),
         # The owner's process is one of the machine's own, and can be looked at.
         (a_file(THERE, at(), STAT), NOW, 0.0, Standing.LIVE, "has the GPU"),
-        (a_file(THERE, at(10.0), STAT), NOW, 0.0, Standing.LIVE, "no sign of life for 490 s, but its process is there"),
+        (a_file(THERE, at(10.0), STAT), NOW, 0.0, Standing.LIVE, "no sign of life for 490 s, but its process exists"),
         (a_file(THERE, at(), ""), NOW, 0.0, Standing.DEAD, "its process 42 is gone"),
         (a_file(THERE, at(), STAT.replace("777", "778")), NOW, 0.0, Standing.DEAD, "its process 42 is gone"),
         (a_file(THERE, at(), STAT.replace(" S ", " Z ")), NOW, 0.0, Standing.DEAD, "its process 42 is gone"),

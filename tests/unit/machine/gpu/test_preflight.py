@@ -186,7 +186,7 @@ def test_what_is_allowed_by_name_or_pattern_does_not_stop_a_run() -> None:
 
 
 def test_a_name_that_is_no_check_is_refused_with_a_guess() -> None:
-    with pytest.raises(UsageError, match="'cpu-laod' is no check of the machine") as raised:
+    with pytest.raises(UsageError, match="'cpu-laod' is not a check of the machine") as raised:
         allowed(("containers", "cpu-laod"))
     assert raised.value.hint == f"perhaps you meant cpu-load; there are: {', '.join(NAMES)}"
 

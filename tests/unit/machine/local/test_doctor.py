@@ -152,12 +152,12 @@ def test_a_machine_that_has_nothing_is_told_how_to_get_it() -> None:
         "systemctl --user enable --now podman.socket",
         "optional: patchstack[docker], for builds in containers: "
         "pip install 'patchstack[docker] @ file:///dist/patchstack-1.whl'",
-        "optional: ccache, for builds on this machine that do not compile everything anew: apt install ccache",
+        "optional: ccache, for builds on this machine that do not compile everything again: apt install ccache",
         "optional: nvcc, for CUDA builds on this machine (--engine host, or --toolkit): "
         "https://developer.nvidia.com/cuda-downloads; in containers it comes with the image",
         "optional: cuobjdump, for proofs of CUDA binaries: which GPUs they are for: "
         "pip install 'patchstack[cuda] @ file:///dist/patchstack-1.whl'",
-        "optional: gpu, for running CUDA builds here: where this machine has one, NVIDIA's driver: "
+        "optional: gpu, for running CUDA builds here: if this machine has a GPU, NVIDIA's driver: "
         "https://www.nvidia.com/drivers",
         "verify cannot run; builds can run nowhere",
     ]
