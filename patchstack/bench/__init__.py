@@ -1,1 +1,1 @@
-"""Compare two sides by pairs of runs, in an order given by a coin. Verdicts of speed are drawn here."""
+"""Compare two sides by pairs of runs in random order, and draw verdicts on speed."""

@@ -1,7 +1,7 @@
-"""A comparison with all its runs in one file: to take it to another machine, and for a decision to rest on.
+"""A comparison with all its runs in one file, for transport to another machine and as evidence of a decision.
 
-The file is a `patchstack.comparison/1` document. A comparison is drawn again from the outputs in it; every key must
-follow from its ingredients, and the key of a build from its inputs.
+The file is a `patchstack.comparison/1` document. The comparison is judged again from the outputs in it. Every key must
+match its ingredients, and the key of a build its inputs.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from patchstack.evidence.store import Observations, Record
 from patchstack.files.atomic import replace_file
 
 BUILDS = "builds.json"
-_MOST = 256 << 20  # bytes of a file that are unpacked
+_MOST = 256 << 20  # the largest uncompressed file, in bytes
 
 
 class BundledRun(Part, frozen=True, kw_only=True):
-    """The record of a run: its key, what that follows from, what else is known, and its outputs in base64."""
+    """The record of a run: its key, the ingredients of the key, other facts, and its outputs in base64."""
 
     key: str
     ingredients: dict[str, Any]
@@ -39,8 +39,8 @@ class BundledRun(Part, frozen=True, kw_only=True):
 
 
 class Bundle(Document, frozen=True, kw_only=True, tag="patchstack.comparison/1"):
-    """A comparison with the records of its pairs and runs. `builds` are the inputs of the builds that its sides are, by
-    their keys."""
+    """A comparison with the records of its pairs and runs. `builds` are the inputs of the builds of its sides, by their
+    keys."""
 
     plan: Plan
     pairs: tuple[PairRecord, ...]
@@ -49,10 +49,10 @@ class Bundle(Document, frozen=True, kw_only=True, tag="patchstack.comparison/1")
 
 
 def pack(directory: Path, observations: Observations, builds: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Return the file of a comparison. `builds` are the inputs of builds by key; those of its sides are taken, beside
-    those that the comparison brought here.
+    """Return the content of a comparison's file. `builds` are the inputs of builds by key. The file includes those of
+    its sides, and those that the comparison brought to this machine.
 
-    Raises `MissingError` for a run that is missing, and what `read_plan` and `read_record` raise.
+    Raises `MissingError` for a missing run, and the errors of `read_plan` and `read_record`.
     """
     plan = read_plan(directory)
     pairs: list[PairRecord] = []
@@ -77,15 +77,15 @@ def pack(directory: Path, observations: Observations, builds: Mapping[str, Mappi
 
 
 def unpack(content: bytes, comparisons: Path, observations: Observations) -> Path:
-    """Put a comparison with its runs where they are kept, and return its directory.
+    """Store a comparison with its runs, and return its directory.
 
-    A comparison of the same name that exists gets what it lacks. Raises `ConfigError` for a file that is none, that
-    was changed, or that differs from what exists.
+    If a comparison of that name exists, its missing runs are added. Raises `ConfigError` for a file that is not a
+    comparison, was changed, or differs from the stored comparison.
     """
     try:
         bundle = msgspec.json.decode(content, type=Bundle)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ComparisonDamaged(f"this is no comparison that patchstack packed: {error}") from error
+        raise ComparisonDamaged(f"this is not a comparison that patchstack packed: {error}") from error
     if not is_named(bundle.plan):
         raise ComparisonDamaged("the plan of this comparison was changed after it was made")
     for key, inputs in bundle.builds.items():
@@ -96,11 +96,11 @@ def unpack(content: bytes, comparisons: Path, observations: Observations) -> Pat
     for number, pair in enumerate(bundle.pairs, 1):
         there = read_record(bundle.plan, directory, number)
         if pair.number != number or there not in (None, pair):
-            raise ComparisonDamaged(f"pair {number} of {bundle.plan.comparison} is here already, and is another")
+            raise ComparisonDamaged(f"pair {number} of {bundle.plan.comparison} exists here with different content")
     for record in records:
         known = observations.find(record.key)
         if known is not None and known.blobs != record.blobs:
-            raise ComparisonDamaged(f"run {record.key[:12]} is here already, and printed something else")
+            raise ComparisonDamaged(f"run {record.key[:12]} exists here with different output")
         if known is None:
             observations.keep(record)
     write_plan(bundle.plan, comparisons)
@@ -112,7 +112,8 @@ def unpack(content: bytes, comparisons: Path, observations: Observations) -> Pat
 
 
 def _record(run: BundledRun, plan: Plan) -> Record:
-    """Return the record of a run. It must be of this comparison: others could be taken for runs that gates rest on."""
+    """Return the record of a run. It must belong to this comparison, because other records could replace those of
+    gates."""
     try:
         blobs = {name: base64.b64decode(text, validate=True) for name, text in run.outputs.items()}
     except (binascii.Error, ValueError) as error:
@@ -126,12 +127,13 @@ def _record(run: BundledRun, plan: Plan) -> Record:
 
 
 def read_packed(file: Path) -> bytes:
-    """Return the content of a file of `bench pack`. Raises `MissingError`, and `ConfigError` for another file."""
+    """Return the content of a file of `bench pack`. Raises `MissingError`, and `ConfigError` for a file of a different
+    kind."""
     try:
         with gzip.open(file) as stream:
             content = stream.read(_MOST + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ComparisonDamaged(f"{file} is no comparison that patchstack packed: {error}") from error
+        raise ComparisonDamaged(f"{file} is not a comparison that patchstack packed: {error}") from error
     except OSError as error:
         raise InputMissing(f"{file} cannot be read: {error.strerror}") from error
     if len(content) > _MOST:
@@ -140,7 +142,8 @@ def read_packed(file: Path) -> bytes:
 
 
 def read_builds(directory: Path) -> dict[str, dict[str, Any]]:
-    """Return the inputs of builds that a comparison brought here, by key. What does not give its key is left out."""
+    """Return the inputs of builds that a comparison brought to this machine, by key. Inputs that do not match their key
+    are left out."""
     try:
         found = msgspec.json.decode((directory / BUILDS).read_bytes(), type=dict[str, dict[str, Any]])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -149,7 +152,7 @@ def read_builds(directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def key_problem(key: str, inputs: Mapping[str, Any]) -> bool:
-    """Return whether the inputs are not those of the build of that key."""
+    """Return whether the inputs do not match the key of the build."""
     return hashlib.sha256(canonical(inputs)).hexdigest() != key
 
 

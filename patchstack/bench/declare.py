@@ -1,4 +1,4 @@
-"""Workloads by their names: those of `patchstack.yaml`, the presets, and any kind with settings of its own."""
+"""Workloads by name: those of `patchstack.yaml`, the presets, and any kind with settings from the command line."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from patchstack.workspace import Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A workload with the kind that reads it and the rows that are compared. `why` is the reason for its margins, and
-    `demand` what is asked of it, where `patchstack.yaml` says so."""
+    """A workload with the kind that reads it and the rows that are compared. `why` is the reason for its margins and
+    `demand` its demand, if `patchstack.yaml` has them."""
 
     kind: str
     workload: Workload
@@ -46,7 +46,7 @@ def read_workloads(workspace: Workspace) -> dict[str, Declared]:
             if kind:
                 near = difflib.get_close_matches(kind, KINDS, 1)
                 perhaps = f"; perhaps {near[0]}" if near else ""
-                one.complain("kind", f"{kind!r} is none of {', '.join(KINDS)}{perhaps}")
+                one.complain("kind", f"{kind!r} is not one of {', '.join(KINDS)}{perhaps}")
             continue
         before = len(problems)
         workload, rows = read_workload(KINDS[kind](), name, one, models)
@@ -61,8 +61,8 @@ def read_workloads(workspace: Workspace) -> dict[str, Declared]:
 def chosen_workload(name: str, workspace: Workspace | None, *, model: str | None, settings: Sequence[str]) -> Declared:
     """Return the workload of that name: of the workspace, a preset, or a kind with `settings` (NAME=VALUE).
 
-    `model` is a file, or the name of one of the workspace's models. Raises `UsageError` for a name or setting that is
-    none, and for settings of a workload that the workspace declares: those are policy.
+    `model` is a file, or the name of one of the workspace's models. Raises `UsageError` for an unknown name or setting,
+    and for settings of a workload that the workspace declares, because those are policy.
     """
     declared = read_workloads(workspace) if workspace is not None else {}
     if name in declared:
@@ -127,7 +127,7 @@ def _of_options(
 
 
 def model_file(model: str, workspace: Workspace | None) -> Path:
-    """Return the file of a model, of the workspace by its name or any."""
+    """Return the file of a model: one of the workspace by its name, or any file."""
     problems: list[str] = []
     models = read_models(workspace, problems) if workspace is not None else {}
     return Path(models[model].path) if model in models else Path(model)
@@ -147,7 +147,7 @@ def _arguments(key: str, text: str) -> list[str]:
 
 
 def _parsed(option: Any, key: str, text: str) -> Any:
-    """Return the value of a setting from its text."""
+    """Parse the value of a setting."""
     try:
         if option is bool:
             return {"true": True, "false": False}[text]

@@ -1,7 +1,7 @@
-"""The difference method: two lengths of the same run, so that what both share cancels. Decides only.
+"""The difference method: run two lengths of the same work, so that their common costs cancel. Pure functions.
 
 A run of g tokens for each of n sequences takes T = fixed + n·g/rate. Two lengths give n·(g2 − g1)/(T2 − T1), the rate
-of what the longer run has more. Prefill, loading and the ends of a run cancel.
+of the additional work. Prefill, loading and the ends of a run cancel.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 LEAST = 5
-"""The difference of times must be so many times its noise."""
+"""The least ratio of the time difference to its noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A rate in tokens per second, with the noise of T2 − T1 in seconds; `problem` says why it is INVALID, empty if it
-    is not. The rate is 0 for a longer run that took no longer."""
+    """A rate in tokens per second, with the noise of T2 − T1 in seconds; `problem` is the reason why it is INVALID;
+    empty if it is valid. The rate is 0 if the longer run took no longer."""
 
     rate: float
     seconds: float
@@ -39,8 +39,8 @@ def difference(
 ) -> Difference:
     """Return the rate from repeated times of both lengths, in seconds.
 
-    It is INVALID where T2 − T1 is not `LEAST` times its standard error. Raises `ValueError` for fewer than two times of
-    a length, since they tell no noise, and for times that are none.
+    It is INVALID if T2 − T1 is less than `LEAST` times its standard error. Raises `ValueError` for fewer than two times
+    of a length, because they give no noise, and for times that are not positive.
     """
     if min(len(shorter), len(longer)) < 2:
         raise ValueError("two runs of each length at least: one tells no noise")

@@ -1,4 +1,4 @@
-"""The machine's history: its reference runs, in one SQLite file of the cache. Losing it loses no verdict."""
+"""The reference runs of a machine over time, in one SQLite file of the cache. No verdict depends on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 SLOWER = 0.05
-"""A drop of the median by more than this is named."""
+"""A drop of the median by more than this share is reported."""
 _LEAST = 3
 """Runs on each side of a drop."""
 _TABLE = """
@@ -29,9 +29,9 @@ _COLUMNS = "at, machine, what, speed, clock, power, temperature, comparison, pai
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRun:
-    """A reference run: when (UTC, ISO 8601), on which machine, what ran (programs, model and shape, as a digest), its
-    speed in tokens per second, clock in MHz, power in watts and temperature in degrees Celsius under load if they are
-    told, and of which pair it is (`slot` 1 or 2)."""
+    """A reference run: its time (UTC, ISO 8601), machine, and workload (programs, model and shape, as a digest); its
+    speed in tokens per second; clock in MHz, power in watts and temperature in degrees Celsius under load if they are
+    known; and its pair (`slot` 1 or 2)."""
 
     at: str
     machine: str
@@ -47,7 +47,7 @@ class ReferenceRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """A machine that is slower since a run: the medians of what came before and after."""
+    """The run since which a machine is slower, with the medians before and after."""
 
     since: ReferenceRun
     before: float
@@ -78,13 +78,14 @@ def history(file: Path, machine: str | None = None) -> tuple[ReferenceRun, ...]:
 
 
 def usual_clock(runs: Sequence[ReferenceRun]) -> float | None:
-    """Return the machine's usual clock under load, in MHz: the median of its runs; None if too few told one."""
+    """Return the machine's usual clock under load, in MHz: the median of its runs; None if too few runs have a
+    clock."""
     clocks = [run.clock for run in runs if run.clock is not None]
     return median(clocks) if len(clocks) >= 2 * _LEAST else None
 
 
 def by_workload(runs: Sequence[ReferenceRun]) -> dict[tuple[str, str], tuple[ReferenceRun, ...]]:
-    """Return runs by machine and by what ran: only those of the same can be compared."""
+    """Return runs by machine and workload. Only runs of the same machine and workload are comparable."""
     found: dict[tuple[str, str], tuple[ReferenceRun, ...]] = {}
     for run in runs:
         found[run.machine, run.what] = (*found.get((run.machine, run.what), ()), run)
@@ -92,7 +93,8 @@ def by_workload(runs: Sequence[ReferenceRun]) -> dict[tuple[str, str], tuple[Ref
 
 
 def slower_since(runs: Sequence[ReferenceRun]) -> Drop | None:
-    """Return the run since which the machine is slower, if it is: where the medians before and after differ most.
+    """Return the run since which the machine is slower, if there is one: the point where the medians before and after
+    differ most.
 
     The runs must be of one machine and of one `what`, in the order of time.
     """
@@ -123,5 +125,5 @@ def _opened(file: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
     except (sqlite3.Error, OSError) as error:
         raise NoComparison(
             f"the history of this machine cannot be used: {file}: {error}",
-            hint="it is only a history: remove the file, and it begins anew",
+            hint="no verdict depends on it: remove the file to start a new one",
         ) from error

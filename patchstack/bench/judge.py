@@ -1,7 +1,7 @@
-"""The outcome of a comparison, drawn from its pairs alone. Decides only.
+"""The outcome of a comparison, drawn from its pairs alone. Pure functions.
 
-Looks are taken after each pair, in order. The first look at which the outcome is decided decides it, so the answer is
-the same whether the comparison is judged while it runs or drawn again later.
+There is a look after each pair, in order. The first look that can decide the outcome decides it, so the answer is the
+same during the comparison and later.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ MARGIN = 0.01
 GUARD_MARGIN = 0.03
 MOST_PAIRS = 48
 TOO_WIDE = 6
-"""An interval of a primary row that is wider than so many margins after all pairs says nothing."""
+"""If the interval of a primary row is wider than this many margins after all pairs, it proves nothing."""
 MOST_THROWN = 5
-"""At most one pair of so many may be thrown away."""
+"""At most one pair in this many may be thrown away."""
 
 
 class Outcome(StrEnum):
-    """What became of a comparison."""
+    """The outcome of a comparison."""
 
     KEEP = "keep"
     REJECT = "reject"
@@ -35,15 +35,16 @@ class Outcome(StrEnum):
 
 
 class Demand(StrEnum):
-    """What a user asks of a comparison."""
+    """The user's demand on a comparison."""
 
     KEEP = "keep"
     NOT_WORSE = "not-worse"
 
 
 class Statement(StrEnum):
-    """What pairs can show of a row. B is `FASTER` than A by more than the margin, `SLOWER` by more than the margin (for
-    a guard, by more than its guard margin), `BELOW` the margin, or `NOT_WORSE` than the guard margin."""
+    """The statements about a row that pairs can prove. B is `FASTER` than A by more than the margin, `SLOWER` by more
+    than the margin (for a guard, by more than its guard margin), `BELOW` the margin, or `NOT_WORSE` than the guard
+    margin."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -62,7 +63,7 @@ class Row:
     guard_margin: float = GUARD_MARGIN
 
     def bound(self, statement: Statement) -> float:
-        """Return ln(B/A) that the statement is about. Percentages become logarithms here and nowhere else."""
+        """Return the bound of the statement as ln(B/A). Percentages become logarithms only here."""
         if statement in (Statement.FASTER, Statement.BELOW):
             return math.log1p(self.margin)
         if statement is Statement.SLOWER and self.primary:
@@ -72,7 +73,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """How a comparison is judged: the chance of a false statement, the most pairs, and what is asked of it."""
+    """How a comparison is judged: the chance of a false statement, the most pairs, and the demand."""
 
     alpha: float = ALPHA
     most: int = MOST_PAIRS
@@ -81,8 +82,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A pair that ran: +1 if B ran second, -1 if A did; ln(B/A) of each row, larger is better. `thrown` says why the
-    pair does not count, empty if it does."""
+    """A pair that ran: +1 if B ran second, -1 if A did; ln(B/A) of each row, larger is better. `thrown` is the reason
+    why the pair does not count; empty if it counts."""
 
     coin: int
     ratios: Mapping[str, float]
@@ -91,9 +92,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowShown:
-    """What the pairs show of a row: the largest e-value of each statement so far, those that hold in the family of
-    all rows, estimate and interval as ln(B/A), how many pairs the statement nearest to being shown would take in all
-    (None: it is shown, or more pairs will not show it)."""
+    """The results of a row: the largest e-value of each statement so far, the statements that hold in the family of all
+    rows, estimate and interval as ln(B/A), and how many pairs in all the statement closest to its proof would need
+    (None: it is proven, or more pairs will not prove it)."""
 
     row: Row
     pairs: int
@@ -106,8 +107,8 @@ class RowShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The outcome, the reason in words, after how many pairs it was decided (None: it was not), how many pairs count
-    and were thrown away, and whether the demand is met (None: nothing was asked)."""
+    """The outcome, the reason in words, the number of pairs at the decision (None: undecided), how many pairs count and
+    were thrown away, and whether the demand is met (None: there is no demand)."""
 
     outcome: Outcome
     reason: str
@@ -120,7 +121,7 @@ class Judged:
 
 @dataclass(slots=True)
 class _Track:
-    """A row with the running e-values of its statements, one for each counted pair."""
+    """A row with the e-values of its statements after each counted pair."""
 
     row: Row
     evidence: Evidence
@@ -172,7 +173,7 @@ def judge(rows: Sequence[Row], rule: Rule, pairs: Sequence[Pair]) -> Judged:
 
 
 def _look(tracks: Sequence[_Track], rule: Rule, look: int, thrown: int, *, last: bool) -> tuple[Outcome, str]:
-    """Return the outcome after so many counted pairs; undecided if more may be run."""
+    """Return the outcome after `look` counted pairs; undecided if more may be run."""
     if thrown * MOST_THROWN > rule.most or (last and thrown * MOST_THROWN > look + thrown):
         were = "was" if thrown == 1 else "were"
         words = f"{thrown} of {_count(look + thrown)} {were} thrown away: the machine was not calm"
@@ -190,7 +191,7 @@ def _look(tracks: Sequence[_Track], rule: Rule, look: int, thrown: int, *, last:
 
 
 def _decision(tracks: Sequence[_Track], rule: Rule, look: int) -> tuple[Outcome, str] | None:
-    """Keep or reject, with the reason, if it is shown after so many counted pairs."""
+    """Return keep or reject with the reason, if either is proven after `look` counted pairs."""
     lost = _holding(tracks, Statement.SLOWER, rule, look)
     if lost:
         return Outcome.REJECT, ", ".join(_loss(track.row) for track in tracks if track.row.name in lost)
@@ -214,12 +215,12 @@ def _decision(tracks: Sequence[_Track], rule: Rule, look: int) -> tuple[Outcome,
 
 
 def _holding(tracks: Sequence[_Track], statement: Statement, rule: Rule, look: int) -> frozenset[str]:
-    """Return the rows of which the statement holds, with one error rate for all of them."""
+    """Return the rows for which the statement holds, with one error rate for all of them."""
     return holm({track.row.name: track.at(statement, look) for track in tracks}, rule.alpha)
 
 
 def _useless(track: _Track, rule: Rule) -> str:
-    """Return why all pairs together say nothing of a row; empty if they do."""
+    """Return why all pairs together prove nothing about a row; empty if they do."""
     interval = track.evidence.interval(rule.alpha)
     name = track.row.name
     if interval.low > interval.high:
@@ -231,7 +232,7 @@ def _useless(track: _Track, rule: Rule) -> str:
 
 
 def _met(tracks: Sequence[_Track], rule: Rule, look: int, outcome: Outcome) -> bool:
-    """Return whether the demand is met. What could not be judged meets none."""
+    """Return whether the demand is met. A comparison that could not be judged meets none."""
     if outcome in (Outcome.INVALID, Outcome.UNDECIDED):
         return False
     if rule.demand is Demand.KEEP:
@@ -269,7 +270,8 @@ def _shown(tracks: Sequence[_Track], rule: Rule, look: int) -> list[RowShown]:
 
 
 def _needed(track: _Track, rule: Rule, look: int, *, primaries: int) -> int | None:
-    """After how many pairs the first statement that would matter for the row is shown, if pairs go on as they did."""
+    """Return after how many pairs the first relevant statement about the row is proven, if the pairs continue as
+    before."""
     row, evidence = track.row, track.evidence
     wanted = {Statement.NOT_WORSE: rule.alpha}
     if row.primary:

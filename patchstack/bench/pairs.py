@@ -1,8 +1,8 @@
-"""Run the pairs of a plan, keep a record of each, and read them again.
+"""Run the pairs of a plan, write a record of each, and read the records.
 
-Every run is an observation of its own: its key has the comparison, the pair and the slot in it, so that a comparison
-never takes the runs of another, and one that was ended goes on with what ran. The record of a pair is written when its
-runs are done.
+Every run is a separate observation: its key includes the comparison, the pair and the slot. So a comparison never uses
+the runs of another one, and an interrupted comparison continues with its finished runs. The record of a pair is written
+after its runs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REFERENCES = ("reference 1", "reference 2")
 
 
 class NotJudged(PatchstackError):
-    """A run of a comparison cannot be used. What ran before is kept."""
+    """A run of a comparison cannot be used. Earlier runs are kept."""
 
     code = "PS0805"
     exit_code = Exit.INVALID
@@ -49,7 +49,7 @@ class NotJudged(PatchstackError):
 
 class RunRecord(Part, frozen=True, kw_only=True):
     """A run of a pair: `a`, `b`, `reference 1` or `reference 2`; the key of its observation, the sha256 of its output,
-    and the GPU during it (null: not sampled)."""
+    and the state of the GPU during the run (null: not sampled)."""
 
     slot: str
     key: str
@@ -58,7 +58,7 @@ class RunRecord(Part, frozen=True, kw_only=True):
 
 
 class PairRecord(Document, frozen=True, kw_only=True, tag="patchstack.bench-pair/1"):
-    """A pair that ran, in the order of its runs. `usual_clock` is the machine's usual clock when it ran, in MHz."""
+    """A pair that ran, with its runs in order. `usual_clock` is the machine's usual clock at that time, in MHz."""
 
     comparison: str
     number: int
@@ -70,8 +70,8 @@ class PairRecord(Document, frozen=True, kw_only=True, tag="patchstack.bench-pair
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRun:
-    """A pair with its figures: of both sides, and of its reference runs (empty: there are none). `thrown` says why it
-    does not count, empty if it does."""
+    """A pair with the figures of both sides and of its reference runs (empty: none). `thrown` is the reason why it does
+    not count; empty if it counts."""
 
     record: PairRecord
     figures: Mapping[str, Figures]
@@ -79,7 +79,7 @@ class PairRun:
     thrown: str
 
     def judged(self, plan: Plan) -> Pair:
-        """Return the pair as the judge takes it: ln(B/A) of each row, larger is better."""
+        """Return the pair in the form for the judge: ln(B/A) of each row, larger is better."""
         sign = 1 if plan.workload.better == "higher" else -1
         return Pair(
             coin=self.record.coin,
@@ -92,7 +92,7 @@ class PairRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """What runs the programs of both sides, and of the reference if there is one."""
+    """The observers of both sides, and of the reference if there is one."""
 
     a: Observer
     b: Observer
@@ -102,10 +102,10 @@ class Sides:
 def run_pairs(
     plan: Plan, directory: Path, sides: Sides, watch: Watch, *, usual_clock: float | None
 ) -> Iterator[PairRun]:
-    """Run the pairs of a plan from the first on, without end: the caller stops when it is decided.
+    """Yield the pairs of a plan without end, from the first on. The caller stops when the outcome is decided.
 
-    A pair whose runs are there is not run again. Raises `NotJudged` for a run that cannot be used, `ConfigError` for a
-    record that does not fit, and what the observers raise.
+    A pair whose runs exist is not run again. Raises `NotJudged` for a run that cannot be used, `ConfigError` for a
+    record that does not match the plan, and the errors of the observers.
     """
     number = 0
     while True:
@@ -162,14 +162,14 @@ def order(plan: Plan, coin: int) -> tuple[str, ...]:
 
 
 def salt(plan: Plan, number: int, slot: str) -> str:
-    """Return what makes a run one of its own: the comparison, the pair and the slot."""
+    """Return the salt that makes a run unique: the comparison, the pair and the slot."""
     return f"comparison {plan.comparison} pair {number} {slot}"
 
 
 def recorded_pairs(plan: Plan, directory: Path, observations: Observations) -> tuple[PairRun, ...]:
     """Read the pairs that ran, in order, from their records and observations. Runs nothing.
 
-    Raises `NotJudged` for a run that is missing, was changed, or is of something else than the plan.
+    Raises `NotJudged` for a run that is missing, was changed, or does not belong to the plan.
     """
     found: list[PairRun] = []
     loaded: dict[str, object] = {}
@@ -183,7 +183,7 @@ def recorded_pairs(plan: Plan, directory: Path, observations: Observations) -> t
             if kept is None or observation is None or _digest(observation) != run.output:
                 raise NotJudged(
                     f"run {run.slot} of pair {record.number} of {plan.comparison} is missing or was changed",
-                    hint="the comparison must be made anew: patchstack bench ab",
+                    hint="make a new comparison: patchstack bench ab",
                 )
             side = {A: plan.a, B: plan.b}.get(run.slot, plan.reference)
             assert side is not None
@@ -200,7 +200,7 @@ def recorded_pairs(plan: Plan, directory: Path, observations: Observations) -> t
 
 
 def read_record(plan: Plan, directory: Path, number: int) -> PairRecord | None:
-    """Read the record of a pair; None if it did not run. Raises `ConfigError` for one that does not fit the plan."""
+    """Read the record of a pair; None if the pair did not run. Raises `ConfigError` if it does not match the plan."""
     path = directory / pair_file(number)
     try:
         record = msgspec.json.decode(path.read_bytes(), type=PairRecord)
@@ -256,7 +256,8 @@ def _observed(
     read, judge_run = KINDS[workload.kind]().read, program.complete()
 
     def complete(seen: Observation) -> str | None:
-        """A run that ended well and lacks rows lost them: it is tried again. What a build did wrong can be told."""
+        """Return why a run must be tried again: for example, it exited with 0 but rows are missing. A run with an
+        error can be judged."""
         if (complaint := judge_run(seen)) is not None or seen.code != 0:
             return complaint
         figures = read(workload, seen)
@@ -312,10 +313,10 @@ def pair_count(directory: Path) -> int:
 
 
 def pair_key(plan: Plan) -> str:
-    """Return what names the pairs that take equally long."""
+    """Return the name under which the durations of such pairs are remembered."""
     return f"pair {plan.machine} {plan.workload.program} {plan.workload.args} {plan.reference is not None}"
 
 
 def judged_pairs(plan: Plan, runs: Sequence[PairRun]) -> list[Pair]:
-    """Return the pairs as the judge takes them."""
+    """Return the pairs in the form for the judge."""
     return [run.judged(plan) for run in runs]

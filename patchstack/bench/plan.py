@@ -1,4 +1,4 @@
-"""The plan of a comparison: all that is decided before the first run, and the file that keeps it."""
+"""The plan of a comparison: everything that is decided before the first run, and its file."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from patchstack.files.atomic import replace_file
 
 PLAN = "plan.json"
 WITHIN = 0.10
-"""By how much the two reference runs of a pair may differ."""
+"""The largest relative difference between the two reference runs of a pair."""
 
 
 class PlanSide(Part, frozen=True, kw_only=True):
-    """A side: what it is in words, the key of its build (null: programs of a directory), where its programs are, the
-    sha256 of them all, and its variables."""
+    """A side: its description, the key of its build (null: programs of a directory), the path of its programs, the
+    sha256 of all of them, and its variables."""
 
     label: str
     key: str | None
@@ -40,11 +40,11 @@ class PlanRow(Part, frozen=True, kw_only=True):
 
 
 class Plan(Document, frozen=True, kw_only=True, tag="patchstack.bench-plan/1"):
-    """A comparison, planned. `comparison` names it: the digest of all else. `seed` gives the coins.
+    """A planned comparison. Its name `comparison` is the digest of all other fields. `seed` determines the coins.
 
-    `reference` is run before each run with `reference_workload`, null if none is; the two of a pair may differ by
-    `reference_within`. `kind` is that of the workload, with its version. `unplanned` says what was decided after runs
-    were seen, empty for nothing.
+    `reference` runs `reference_workload` before each run (null: none). The two reference runs of a pair may differ by
+    `reference_within`. `kind` is that of the workload, with its version. `unplanned` lists what was decided after runs
+    were seen; empty for nothing.
     """
 
     comparison: str
@@ -68,14 +68,14 @@ class Plan(Document, frozen=True, kw_only=True, tag="patchstack.bench-plan/1"):
     unplanned: str
 
     def judged_rows(self) -> tuple[Row, ...]:
-        """Return the rows as the judge takes them."""
+        """Return the rows in the form for the judge."""
         return tuple(
             Row(name=one.name, primary=one.primary, margin=one.margin, guard_margin=one.guard_margin)
             for one in self.rows
         )
 
     def rule(self) -> Rule:
-        """Return the rule as the judge takes it."""
+        """Return the rule in the form for the judge."""
         return Rule(alpha=self.alpha, most=self.most, demand=Demand(self.demand) if self.demand else None)
 
     def coin(self, number: int) -> int:
@@ -85,12 +85,12 @@ class Plan(Document, frozen=True, kw_only=True, tag="patchstack.bench-plan/1"):
 
 
 def named(plan: Plan) -> Plan:
-    """Return a plan with its name: the first digits of the digest of all else."""
+    """Return a plan with its name: the first digits of the digest of all other fields."""
     return msgspec.structs.replace(plan, comparison=_name(plan))
 
 
 def is_named(plan: Plan) -> bool:
-    """Return whether a plan has the name that its content gives."""
+    """Return whether a plan's name matches its content."""
     return plan.comparison == _name(plan)
 
 

@@ -1,4 +1,4 @@
-"""Runs under a profiler: their times are the profiler's too, so no throughput is taken from them."""
+"""Detect runs under a profiler. Their times include the profiler's, so they give no throughput."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 VARIABLES = ("CUDA_INJECTION64_PATH", "CUDA_PROFILE", "COMPUTE_PROFILE", "NVTX_INJECTION64_PATH", "ROCP_TOOL_LIB")
 """Variables that load a profiler into a process."""
 PROFILERS = frozenset({"nsys", "ncu", "nvprof", "perf", "valgrind", "rocprof", "rocprofv3", "vtune"})
-"""Programs that run others under them."""
+"""Programs that profile other programs."""
 _LIBRARIES = re.compile(r"nsys|nsight|cupti|ncu|vtune|gprof|valgrind|rocprof", re.IGNORECASE)
 _PRINTED = re.compile(
     rb"^(?:==PROF== |==\d+== (?:NVPROF|Profiling|Callgrind|Cachegrind|Memcheck)|Generating '.*\.qdstrm'"

@@ -1,4 +1,4 @@
-"""The kinds of workload there are, and the presets: explicit lists."""
+"""The kinds of workload and the presets: explicit lists."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KINDS: Mapping[str, Callable[[], WorkloadKind]] = {
     "command": _command,
     "serve": _serve,
 }
-"""What imports each kind, by its name."""
+"""The functions that import each kind, by its name."""
 
 PRESETS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "prefill": ("batched", {"npp": "512,2048", "ntg": "4", "npl": "32"}),

@@ -1,4 +1,4 @@
-"""What `accept:` of `patchstack.yaml` asks of a candidate's speed, and whether a comparison is one that answers it."""
+"""The demands of `accept:` in `patchstack.yaml` on a candidate's speed, and the check that a comparison meets them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from patchstack.observe.settings import variable_problem
 from patchstack.workspace import Workspace
 
 _VARIANT = ("absent", "tree")
-"""What two builds of one variant may differ in."""
+"""The inputs in which two builds of one variant may differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchTerm:
-    """A comparison that a candidate needs: of which workload, with which variables of both sides, and the demand.
+    """A comparison that a candidate needs: the workload, the variables of both sides, and the demand.
 
-    `variant` is how the builds were made, if not as those that the gates run on (None)."""
+    `variant` is the variant of the builds; None means that of the gates' builds."""
 
     name: str
     declared: Declared
@@ -36,15 +36,15 @@ class BenchTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tied:
-    """What a comparison must be of: the trees before and of the candidate, and the keys of their builds if these are
-    the very builds (None: any two that differ in nothing but the tree)."""
+    """The required sides of a comparison: the trees before the candidate and of the candidate, and the keys of their
+    builds if exactly these are required (None: any two builds that differ only in the tree)."""
 
     trees: tuple[str, str]
     keys: tuple[str, str] | None
 
 
 def read_terms(workspace: Workspace) -> tuple[BenchTerm, ...]:
-    """Return what is asked of every candidate's speed. Raises `ConfigError` with every complaint and its line."""
+    """Return the demands on every candidate's speed. Raises `ConfigError` with every complaint and its line."""
     if workspace.accept is None:
         return ()
     problems: list[str] = []
@@ -79,9 +79,9 @@ def read_terms(workspace: Workspace) -> tuple[BenchTerm, ...]:
 
 
 def tie_problem(plan: Plan, tied: Tied, builds: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Return why a comparison is not of the build before and the candidate's; None if it is.
+    """Return why a comparison is not one of the build before the candidate with the candidate's build; None if it is.
 
-    `builds` are the inputs of builds by key. They give the key, so they cannot be those of another.
+    `builds` are the inputs of builds by key. The key is computed from them, so they cannot belong to a different build.
     """
     sides = (("A", plan.a, "the build before the candidate"), ("B", plan.b, "the candidate's build"))
     inputs = []
@@ -105,14 +105,14 @@ def tie_problem(plan: Plan, tied: Tied, builds: Mapping[str, Mapping[str, Any]])
 
 
 def term_problem(plan: Plan, term: BenchTerm) -> str | None:
-    """Return why a comparison is not the one that is asked for; None if it is."""
+    """Return why a comparison is not the required one; None if it is."""
     for letter, side in (("A", plan.a), ("B", plan.b)):
         if side.env != dict(term.env):
             return f"side {letter} ran with {_words(side)}, not {_of(term.env)}"
     if plan.noise:
         return "it measures a side against itself"
     if plan.unplanned:
-        return f"it was judged otherwise than planned: {plan.unplanned}"
+        return f"it was not judged as planned: {plan.unplanned}"
     if plan.alpha > ALPHA:
         return f"each of its statements may be wrong with a chance of {100 * plan.alpha:g}%, more than {100 * ALPHA:g}%"
     if not same_workload(plan.workload, term.declared.workload):
@@ -127,8 +127,7 @@ def term_problem(plan: Plan, term: BenchTerm) -> str | None:
 
 
 def same_workload(ran: Workload, declared: Workload) -> bool:
-    """Return whether a workload that ran is the declared one. Where its models lie does not matter, their digests
-    do."""
+    """Return whether a workload that ran is the declared one. Models are compared by digest, not by path."""
     if len(ran.models) != len(declared.models):
         return False
     for one, other in zip(ran.models, declared.models, strict=True):

@@ -1,7 +1,7 @@
 """The machine under load, and the rule that throws pairs away.
 
-The rule sees the two reference runs of a pair alone: neither the result, nor which side ran first, nor what was
-measured while a side ran. So a side that makes the machine hot or slow cannot have its own bad runs thrown away.
+The rule uses only the two reference runs of a pair, not the result, the order of the sides, or measurements during the
+sides' runs. So a side that makes the machine hot or slow cannot have its own bad runs thrown away.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from patchstack.machine.ask import Ask
 from patchstack.machine.probe import number
 
 LOW_CLOCK = 0.9
-"""A reference run whose clock is below this share of the machine's usual one was slowed."""
+"""A reference run was slowed if its clock is below this share of the machine's usual clock."""
 _LOADED = 50.0  # percent
 _EACH = 1.0  # seconds
 # nvml.h, nvmlClocksEventReasons: heat, power, and the brake of the power supply.
@@ -34,9 +34,9 @@ nvidia-smi --query-compute-apps=pid --format=csv,noheader
 
 
 class Watched(Part, frozen=True, kw_only=True):
-    """What was seen of the GPU during a run: how many samples, how many of them under load, and of those the medians of
-    clock in MHz and power in watts, the highest temperature in degrees Celsius, why clocks were held down, and the most
-    compute processes at once. Null for what the machine does not tell."""
+    """The GPU during a run: the number of samples, how many were under load, and of those the median clock in MHz,
+    median power in watts, highest temperature in degrees Celsius, reasons for low clocks, and the most compute
+    processes at once. Null if the machine does not report a value."""
 
     samples: int
     loaded: int
@@ -49,7 +49,7 @@ class Watched(Part, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A GPU at one moment; several are taken together: the lowest clock and the highest of the others."""
+    """The GPUs at one moment. For several GPUs: the lowest clock, and the highest of the other values."""
 
     clock: float | None
     power: float | None
@@ -61,7 +61,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Watch:
-    """Takes samples of a machine's GPUs while a run goes on. Without an `ask` nothing is sampled."""
+    """Samples a machine's GPUs during a run. Without an `ask` nothing is sampled."""
 
     ask: Ask | None
     each: float = _EACH
@@ -69,7 +69,7 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[Callable[[], Watched | None]]:
-        """Sample until the end of the block; what is yielded gives the summary after it."""
+        """Sample until the end of the block. Yield a function that returns the summary after the block."""
         if self.ask is None:
             yield lambda: None
             return
@@ -97,7 +97,7 @@ class Watch:
 
 
 def read_sample(text: str) -> Sample | None:
-    """Read what nvidia-smi printed: figures, reasons and processes; None if there are no figures."""
+    """Parse the output of nvidia-smi: figures, reasons and processes; None if there are no figures."""
     parts = [part.strip() for part in text.split("--\n")]
     rows = [[number(word) for word in line.split(",")] for line in parts[0].splitlines() if line.count(",") == 3]
     if not rows:
@@ -119,7 +119,7 @@ def read_sample(text: str) -> Sample | None:
 
 
 def summary(samples: Sequence[Sample]) -> Watched:
-    """Sum samples up. Clock and power are those under load: an idle GPU clocks down."""
+    """Summarize samples. Clock and power are those under load, because an idle GPU lowers its clock."""
     loaded = [one for one in samples if one.load is not None and one.load >= _LOADED]
 
     def middle(values: Sequence[float | None]) -> float | None:
@@ -146,7 +146,7 @@ def thrown(
     within: float,
     usual_clock: float | None,
 ) -> str:
-    """Return why a pair is thrown away, empty if it counts: from its two reference runs alone."""
+    """Return why a pair is thrown away, from its two reference runs alone; empty if it counts."""
     low, high = sorted(speeds)
     if high / low - 1 > within:
         return f"its reference runs differ by {100 * (high / low - 1):.0f}%"
@@ -154,5 +154,5 @@ def thrown(
         if usual_clock is not None and one.clock is not None and one.clock < LOW_CLOCK * usual_clock:
             return f"a reference run had {one.clock:g} MHz; {usual_clock:g} MHz are usual"
         if one.processes is not None and one.processes > 1:
-            return f"a reference run had company: {one.processes} compute processes"
+            return f"other programs used the GPU in a reference run: {one.processes} compute processes"
     return ""

@@ -1,4 +1,4 @@
-"""A workload: a program that is run once a measurement, and the figures that it prints."""
+"""A workload: a program that runs once for each measurement, and the figures that it prints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patchstack.observe.protocol import Beside, Model, Observation
 from patchstack.workspace.node import Node
 
 Figures = Mapping[str, float]
-"""The figures of a run by the names of their rows, all above zero."""
+"""The figures of a run by row name. All are above zero."""
 
 
 class WorkloadModel(Part, frozen=True, kw_only=True):
@@ -28,11 +28,11 @@ class WorkloadModel(Part, frozen=True, kw_only=True):
 
 
 class Workload(Part, frozen=True, kw_only=True):
-    """A workload, whole: a plan keeps it, and its figures can be read again from nothing else.
+    """A complete workload, as it is in a plan. It is sufficient to read the figures again.
 
-    `rows` are the names of all figures of a run, `unit` is theirs. `better` is `higher` or `lower`. `reading` is what
-    the kind needs to read the figures. `seconds` is wall time for a run; `tries` is how often a run that cannot be
-    judged is tried.
+    `rows` are the names of all figures of a run, `unit` is their unit. `better` is `higher` or `lower`. `reading` is
+    the data that the kind needs to read the figures. `seconds` limits the wall time of a run. `tries` is how often a
+    run that cannot be judged is tried.
     """
 
     name: str
@@ -63,20 +63,20 @@ class Workload(Part, frozen=True, kw_only=True):
 
 
 def workload_models(models: Sequence[Model]) -> tuple[WorkloadModel, ...]:
-    """Return models as a workload keeps them."""
+    """Return models in the form of a workload."""
     return tuple(WorkloadModel(name=one.name, path=one.path, sha256=one.sha256) for one in models)
 
 
 Read = Callable[[Workload, Observation], Figures | str]
-"""The figures of a run that ended well, or why they cannot be used."""
+"""Returns the figures of a successful run, or why they cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadKind:
-    """A kind of workload. `make` makes a workload of a name and values, and complains to the values; `read` reads its
-    figures. `reference` is the short workload of the same model that is run beside it, None if it has none: then the
-    workload itself serves on the reference build. `primary` are the patterns of the rows that decide by default.
-    `beside` makes the program a server, measured by the one that it gives."""
+    """A kind of workload. `make` makes a workload from a name and values, and complains to the values. `read` reads its
+    figures. `reference` returns the short reference workload of the same model; if None, the workload itself runs on
+    the reference build. `primary` are the patterns of the rows that decide by default. `beside` makes the program a
+    server, and returns the client that measures it."""
 
     name: str
     version: int
@@ -89,7 +89,7 @@ class WorkloadKind:
 
     @property
     def key(self) -> str:
-        """The kind as it goes into the key of an observation."""
+        """The name of the kind in the key of an observation."""
         return f"bench {self.name}/{self.version}"
 
 
@@ -118,16 +118,16 @@ GUARD_MARGIN_OF = Setting[float](
     help="What no loss may be above: 0.03 is 3%.",
 )
 DECIDING = (PRIMARY, GUARD, MARGIN_OF, GUARD_MARGIN_OF)
-"""Settings of every workload: which rows decide, and with which margins."""
+"""Settings of every workload: the rows that decide, and their margins."""
 
 
 def chosen_rows(kind: WorkloadKind, workload: Workload, values: Values) -> tuple[Row, ...]:
-    """Return the rows that are compared, in the workload's order. A pattern that matches no row is complained about."""
+    """Return the rows that are compared, in the workload's order. Complains about a pattern that matches no row."""
     primary, guard = values[PRIMARY] or kind.primary(workload), values[GUARD]
     for setting, patterns in ((PRIMARY, primary), (GUARD, guard)):
         for pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in workload.rows):
-                values.complain(setting.name, f"{pattern!r} is none of the rows {', '.join(workload.rows)}")
+                values.complain(setting.name, f"{pattern!r} is not one of the rows {', '.join(workload.rows)}")
     found = []
     for name in workload.rows:
         decides = any(fnmatchcase(name, pattern) for pattern in primary)

@@ -1,1 +1,1 @@
-"""Where jobs run. `protocol` says what an engine is; everything that runs jobs knows only that."""
+"""The engines that run jobs. Code that runs jobs uses only the interface in `protocol`."""

@@ -1,4 +1,4 @@
-"""Trees of files as tar streams: packed the same everywhere, unpacked as what they are: untrusted."""
+"""Trees of files as tar streams. Packing is deterministic, and unpacking treats the stream as untrusted."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import BinaryIO
 from patchstack.causes import UnsafeArchive
 
 OWNER = 1000
-"""The user and group id that jobs run as in a container, and that own what is sent there."""
+"""The user and group id of jobs in a container, and of the files that are sent there."""
 _BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A file (`data`, or `file` that has its content), a symbolic link (`link`, its target) or, with none of them, a
+    """A file (its content in `data` or in `file`), a symbolic link (its target in `link`) or, with none of them, a
     directory. `path` is relative."""
 
     path: str
@@ -30,9 +30,9 @@ class Entry:
 
 
 def pack(entries: Iterable[Entry], *, mtime: int = 0) -> Iterator[bytes]:
-    """A tar stream (pax) of the entries and of the directories they are in, all owned by `OWNER`, in blocks of about
-    1 MiB. `mtime` is every entry's time, in seconds since the epoch. The first entry is `.`, so that the directory it
-    is unpacked into belongs to `OWNER` too."""
+    """Yield a tar stream (pax) of the entries and of their directories, all owned by `OWNER`, in blocks of about 1 MiB.
+    `mtime` is the time of every entry, in seconds since the epoch. The first entry is `.`, so that the target directory
+    belongs to `OWNER` too."""
     buffer = io.BytesIO()
     made: set[str] = set()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -72,7 +72,7 @@ def pack(entries: Iterable[Entry], *, mtime: int = 0) -> Iterator[bytes]:
 
 
 def _taken(buffer: io.BytesIO) -> bytes:
-    """What is in a buffer, which is empty then."""
+    """Return the content of a buffer, and empty it."""
     taken = buffer.getvalue()
     buffer.seek(0)
     buffer.truncate()
@@ -80,7 +80,7 @@ def _taken(buffer: io.BytesIO) -> bytes:
 
 
 def whole_blocks(content: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield `size` bytes of a file and what fills the last block of a tar archive. Raises `MissingError` for a file
+    """Yield `size` bytes of a file and the padding of the last block in a tar archive. Raises `MissingError` for a file
     that became shorter."""
     left = size
     while left:
@@ -102,30 +102,31 @@ def _info(path: str, mtime: int, kind: bytes, mode: int) -> tarfile.TarInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What is brought from an engine at most: bytes of all files, and entries."""
+    """Limits on what is copied from an engine: bytes of all files, and entries."""
 
     size: int
     entries: int
 
     def check(self, size: int, entries: int) -> None:
-        """Raise `MissingError` for more than that."""
+        """Raise `MissingError` if the limits are exceeded."""
         if size > self.size:
-            raise UnsafeArchive(f"what was made is more than {self.size >> 20} MiB: not brought here")
+            raise UnsafeArchive(f"the job made more than {self.size >> 20} MiB, which are not copied here")
         if entries > self.entries:
-            raise UnsafeArchive(f"what was made is more than {self.entries} files: not brought here")
+            raise UnsafeArchive(f"the job made more than {self.entries} files, which are not copied here")
 
 
 def unpack(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path, ...]:
-    """Unpack regular files, directories, and symbolic links to a name in the same directory; give the files and links.
+    """Unpack regular files, directories, and symbolic links to a name in the same directory. Return the files and
+    links.
 
-    What a build made is untrusted: an entry of another kind, an absolute path, one through `..`, a link that leads
-    elsewhere, or more than the bounds is refused with `MissingError`, and nothing outside `into` is written. Nothing is
-    held in memory but a block.
+    The output of a build is untrusted. Raises `MissingError` for entries of other kinds, absolute paths, paths with
+    `..`, links that lead elsewhere, and for more than the bounds. Nothing is written outside `into`. Only one block is
+    in memory at a time.
     """
     try:
         return _unpacked(stream, into, bounds)
     except tarfile.TarError as error:
-        raise UnsafeArchive(f"what the engine sent is no whole archive: {error}") from error
+        raise UnsafeArchive(f"the engine sent an incomplete archive: {error}") from error
 
 
 def _unpacked(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path, ...]:
@@ -158,17 +159,17 @@ def _unpacked(stream: Iterable[bytes], into: Path, bounds: Bounds) -> tuple[Path
                         out.write(block)
                 target.chmod(0o755 if info.mode & 0o111 else 0o644)
             else:
-                raise UnsafeArchive(f"the archive has an entry that is no file: {info.name}")
+                raise UnsafeArchive(f"the archive has an entry that is not a file: {info.name}")
             made.append(target)
     return tuple(made)
 
 
 class Stream(io.RawIOBase):
-    """Chunks as a file to read from."""
+    """Chunks as a readable file."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
-        self._chunk = memoryview(b"")  # what is left of the chunk at hand: taken from without copying the rest
+        self._chunk = memoryview(b"")  # the rest of the current chunk, which is read without copying
 
     def readable(self) -> bool:
         return True

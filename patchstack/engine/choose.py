@@ -1,4 +1,4 @@
-"""An engine by the name that a user gives it."""
+"""Find an engine by the name that a user gives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patchstack.installed import install_hint
 
 def open_engine(spec: str, *, root: Path) -> Engine:
     """Return the engine that `spec` names: `host`, `docker`, `docker:CONTEXT`, `ssh://USER@HOST[:PORT]`, `unix:///PATH`
-    or `tcp://HOST:PORT`. `root` is our own directory, for the host's volumes. Nothing is connected to yet.
+    or `tcp://HOST:PORT`. `root` is our own directory, for the host's volumes. No connection is made yet.
 
     Raises `UsageError` for any other spec and for an unknown docker context, `MissingError` if the docker package is
     not installed.

@@ -1,9 +1,9 @@
-"""The lifeline: what makes a job end when patchstack ends, be it by kill -9 or by a lost connection.
+"""The lifeline: it ends a job when patchstack ends, even by kill -9 or a lost connection.
 
-A job's first process holds one end of a pipe (on the host) or of its container's stdin (in a container), and
-patchstack the other. Nothing is ever sent. When patchstack or the connection dies, the kernel or the engine closes it,
-and the end of file is the signal. Nothing outside has to notice, and nothing the job does can disarm it in a
-container: process 1 waits for whatever watches the lifeline, so that killing the watcher ends the container as well.
+A job's first process holds one end of a pipe (on the host) or of its container's stdin (in a container), and patchstack
+holds the other. Nothing is ever sent. When patchstack or the connection dies, the kernel or the engine closes it, and
+the end of file is the signal. No outside process is needed. In a container, the job cannot disable it: process 1 waits
+for the watcher of the lifeline, so killing the watcher ends the container as well.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ exec 3<&-
 unset PWD OLDPWD SHLVL
 exec "$@"
 """
-"""For `/bin/sh -c`, as leader of a session of its own, the lifeline as stdin: becomes the job (its arguments), and
-leaves a watcher in its session, no child of the job's, that kills the others of it. One pass over /proc is not enough:
-what is forked during it is not in it."""
+"""For `/bin/sh -c`, as leader of a new session, with the lifeline as stdin. It becomes the job (its arguments), and
+leaves a watcher in its session, not a child of the job, that kills the other processes. It makes several passes over
+/proc, because one pass misses processes that are forked during it."""
 
 CONTAINER = """
 nonce=$1; where=$2; drop=$3; shift 3
@@ -64,19 +64,19 @@ do
 done
 printf '\\036patchstack %s %s %s\\n' "$nonce" "$code" "$killed"
 """
-"""For `/bin/sh -c` as process 1 of a container, the lifeline as stdin. Arguments: a nonce, the directory to run in,
-the names of variables to drop, the job. Ends, and the container with it, when the job is over or the lifeline is cut,
-and says how it went in a trailer.
+"""For `/bin/sh -c` as process 1 of a container, with the lifeline as stdin. Arguments: a nonce, the working directory,
+the names of variables to drop, the job. It ends, with the container, when the job is over or the lifeline is cut, and
+prints the outcome in a trailer.
 
-The job's exit code travels through a file whose first block is taken beforehand: a job may fill /tmp. Only builtins of
-the shell are used: the image need not hold anything else. As with all that a shell runs in the background, the job
-starts with SIGINT and SIGQUIT ignored.
+The job's exit code goes through a file whose first block is allocated beforehand, because a job may fill /tmp. Only
+shell builtins are used, so the image needs nothing else. The job starts with SIGINT and SIGQUIT ignored, like every
+background process of a shell.
 """
 
 
 class Why(StrEnum):
-    """Why a job has no exit code: the lifeline was cut, the program or its directory does not exist, or the job
-    killed all that its user may kill, which takes what would have told the code with it."""
+    """Why a job has no exit code: the lifeline was cut, the program or its directory does not exist, or the job killed
+    all processes of its user, including the one that would have reported the code."""
 
     LOST = "lost"
     ABSENT = "absent"
@@ -89,15 +89,15 @@ _TRAILER = re.compile(rb"\x1epatchstack [0-9a-f]+ (lost|absent|nowhere|killed|\d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """What process 1 said last: the job's exit code, or why there is none; `oom_kills` is how many processes of the
-    container the kernel killed for want of memory."""
+    """The last message of process 1: the job's exit code, or why there is none. `oom_kills` is the number of processes
+    in the container that the kernel killed for lack of memory."""
 
     code: int | Why
     oom_kills: int
 
 
 class Trailer:
-    """Takes the trailer off the end of a container's output. Output without one is not whole."""
+    """Removes the trailer from the end of a container's output. Output without a trailer is incomplete."""
 
     def __init__(self, nonce: str) -> None:
         self._marker = f"\x1epatchstack {nonce} ".encode()
@@ -105,7 +105,7 @@ class Trailer:
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Return the output that can be given out by now: all but what may be (the beginning of) the trailer."""
+        """Return the output that can be delivered now: everything except a possible beginning of the trailer."""
         data = self._held + data
         cut = data.rfind(self._marker)
         if cut < 0 or len(data) - cut > self._longest:
@@ -118,11 +118,11 @@ class Trailer:
 
     @property
     def whole(self) -> bool:
-        """Whether the trailer is here: nothing comes after it."""
+        """Whether the trailer has arrived. Nothing follows it."""
         return _TRAILER.fullmatch(self._held) is not None
 
     def end(self) -> tuple[bytes, Ended | None]:
-        """After the last of the output: what was held and is not a trailer, and what the trailer says."""
+        """Return, at the end of the output, the held bytes that are not a trailer, and the content of the trailer."""
         held, self._held = self._held, b""
         if (found := _TRAILER.fullmatch(held)) is None:
             return held, None

@@ -1,4 +1,4 @@
-"""What an engine is: where commands run, how files get there and back. Build, gates and benchmarks know only this."""
+"""The interface of an engine: run commands, copy files to and from it. Builds, gates and benchmarks use only this."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from patchstack.causes import BadValue
 from patchstack.errors import Exit, MissingError, PatchstackError, UsageError
 
 Output = Callable[[bytes], None]
-"""Gets a job's output as it comes, stdout and stderr in one stream, in chunks of any size."""
+"""Called with a job's output as it arrives: stdout and stderr in one stream, in chunks of any size."""
 
 
 class EngineUnavailable(MissingError):
@@ -24,13 +24,13 @@ class EngineUnavailable(MissingError):
 
 
 class EngineLost(MissingError):
-    """The engine answered, and then the connection was lost in the middle of something."""
+    """The engine answered earlier, and then the connection was lost."""
 
     code = "PS0513"
 
 
 class ImageMissing(MissingError):
-    """The engine does not have an image, and it was not (or could not be) fetched."""
+    """The engine does not have the image, and it was not (or could not be) fetched."""
 
     code = "PS0514"
 
@@ -51,9 +51,9 @@ class OutOfSpace(PatchstackError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """An engine as it answered. `spec` is what a user writes to name it (`host`, `docker`, `docker:CONTEXT`,
-    `ssh://…`); `endpoint` where it listens; `platform` what it runs natively (`linux/amd64`, `linux/arm64`); `memory`
-    is in bytes. `local`: its paths are this machine's paths. `isolated`: jobs run in a sandbox."""
+    """An engine that answered. `spec` is its name for users (`host`, `docker`, `docker:CONTEXT`, `ssh://…`). `endpoint`
+    is its address. `platform` is its native platform (`linux/amd64`, `linux/arm64`). `memory` is in bytes. `local`: its
+    paths are paths of this machine. `isolated`: jobs run in a sandbox."""
 
     spec: str
     kind: str
@@ -80,7 +80,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a job may use; None is unlimited. `memory` and `tmp` (its /tmp) are in bytes, `seconds` is wall time."""
+    """The limits of a job; None is unlimited. `memory` and `tmp` (its /tmp) are in bytes, `seconds` is wall time."""
 
     memory: int | None = None
     cpus: float | None = None
@@ -91,8 +91,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """A named place on the engine that outlives jobs. `target` is where a container sees it; `Engine.place` says where
-    a job of this engine sees it."""
+    """A named directory on the engine that outlives jobs. `target` is its path in a container; `Engine.place` returns
+    its path for jobs of that engine."""
 
     name: str
     target: str
@@ -103,15 +103,15 @@ _VOLUME_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}")
 
 
 def checked_volume(name: str) -> str:
-    """Return the name of a volume if it is one. Raises `UsageError` for anything that could be taken for a path."""
+    """Return the name of a volume if it is valid. Raises `UsageError` for anything that could be taken for a path."""
     if not _VOLUME_NAME.fullmatch(name):
-        raise BadValue(f"{name!r} is no name for a volume: letters, digits, '_', '.' and '-', and no more than 128")
+        raise BadValue(f"{name!r} is not a volume name: letters, digits, '_', '.' and '-', and no more than 128")
     return name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePath:
-    """A path of the engine's own machine (a CUDA toolkit, a model), seen read-only by a container at `target`."""
+    """A path of the engine's own machine (a CUDA toolkit, a model), which a container sees read-only at `target`."""
 
     source: str
     target: str
@@ -119,9 +119,9 @@ class EnginePath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One command. `argv[0]` is found on the job's PATH; `env` is the whole environment but for PATH and HOME, which
-    the engine gives where they are not named; `workdir` is a path as the job sees it. stdin is closed. `image` is
-    needed on container engines. `what` is a word for messages and labels (`configure`, `build`)."""
+    """One command. `argv[0]` is found on the job's PATH; `env` is the whole environment, except that the engine adds
+    PATH and HOME if they are missing. `workdir` is a path as the job sees it. stdin is closed. Container engines
+    require `image`. `what` is a word for messages and labels (`configure`, `build`)."""
 
     what: str
     argv: tuple[str, ...]
@@ -145,7 +145,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a job. `code` is its exit code (128 + signal where a signal ended it); `seconds` its wall time."""
+    """The outcome of a job. `code` is its exit code (128 + signal if a signal ended it); `seconds` is its wall time."""
 
     ending: Ending
     code: int
@@ -161,12 +161,12 @@ class Engine(Protocol):
     answer. An engine is used from one thread."""
 
     def about(self) -> About:
-        """Return the engine as it answers now."""
+        """Return the engine's current answer."""
         ...
 
     def image(self, reference: str, *, platform: str) -> Image | None:
         """Return the image of that name, for that platform; None on an engine that has no images (the host). Raises
-        `ImageMissing` if it does not exist, `PlatformUnsupported` if it is another platform's."""
+        `ImageMissing` if it does not exist, and `PlatformUnsupported` if it is for a different platform."""
         ...
 
     def place(self, volume: Volume) -> str:
@@ -174,23 +174,23 @@ class Engine(Protocol):
         ...
 
     def put(self, volume: str, archive: Iterable[bytes], *, image: str | None = None) -> None:
-        """Unpack a tar stream into a volume, created if missing. Raises `OutOfSpace`. `image` is any image the
-        engine has: container engines need one to reach a volume."""
+        """Unpack a tar stream into a volume, which is created if missing. Raises `OutOfSpace`. `image` is any image of
+        the engine; container engines need one to access a volume."""
         ...
 
     def get(self, volume: str, path: str, *, image: str | None = None) -> Iterator[bytes]:
-        """Return a file or directory of a volume as a tar stream, its last component included in the names (as `docker
-        cp` gives it). Raises `MissingError` if it does not exist."""
+        """Return a file or directory of a volume as a tar stream, its last component included in the names (as with
+        `docker cp`). Raises `MissingError` if it does not exist."""
         ...
 
     def run(self, job: Job, output: Output) -> Outcome:
-        """Run a job to its end. On any exception here, Ctrl-C included, and when this process dies, the job and all it
-        started are gone. Raises `ImageMissing`, `PlatformUnsupported` and `UsageError` for a job that cannot start, and
-        `MissingError` if the program, the directory to run in or one of the paths does not exist."""
+        """Run a job to its end. On any exception, including Ctrl-C, and when this process dies, the job and all its
+        processes are ended. Raises `ImageMissing`, `PlatformUnsupported` and `UsageError` for a job that cannot start,
+        and `MissingError` if the program, the directory to run in or one of the paths does not exist."""
         ...
 
     def shell(self, job: Job) -> tuple[str, ...]:
-        """Return the command line by which a person gets a shell in the very place where the job runs."""
+        """Return the command line that gives a person a shell in the environment of the job."""
         ...
 
     def volumes(self) -> tuple[str, ...]:
@@ -198,34 +198,35 @@ class Engine(Protocol):
         ...
 
     def remove(self, volume: str) -> None:
-        """Remove a volume and what is in it; nothing if it does not exist."""
+        """Remove a volume with its content. Does nothing if it does not exist."""
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         ...
 
 
 class Running(Protocol):
-    """A job that goes on while its caller does something else: a server, or what measures it. It is used from the
-    thread of its engine."""
+    """A job that runs while its caller does something else: a server, or its client. Use it from the thread of its
+    engine."""
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Where it listens on loopback as a job beside it sees that: its lowest TCP port. None if it does not listen,
-        or if that cannot be told (a container's loopback is its own: any port is free there)."""
+        """Return its address on loopback, as a job beside it sees it, with its lowest TCP port. None if it does not
+        listen, or if that is not known (a container has its own loopback, where every port is free)."""
         ...
 
     def wait(self, seconds: float) -> Outcome | None:
-        """Return what became of the job, waiting for at most so many seconds. None while it runs."""
+        """Return the outcome of the job, after waiting for at most `seconds`; None while it runs."""
         ...
 
     def terminate(self) -> None:
-        """Send SIGTERM to its first process, unless it has ended. What it started gets none."""
+        """Send SIGTERM to its first process only, unless it has ended."""
         ...
 
     def stop(self, grace: float) -> Outcome:
-        """End it: SIGTERM, and SIGKILL for all of it after `grace` seconds. An outcome that exists is returned."""
+        """End the job with SIGTERM, and with SIGKILL for all its processes after `grace` seconds. Return its
+        outcome."""
         ...
 
 
@@ -234,17 +235,17 @@ class RunsServers(Protocol):
     """An engine whose jobs can run beside each other."""
 
     def start(self, job: Job, output: Output, *, beside: Running | None = None) -> AbstractContextManager[Running]:
-        """Start a job, and have it gone with all it started when the block is left, however it is left, and when this
-        process dies. `beside` is a running job of this engine whose loopback it shares, and nothing else.
+        """Start a job. It ends with all its processes at every exit from the block, and when this process dies.
+        `beside` is a running job of this engine whose loopback interface it shares, and nothing else.
 
-        `output` may be called from another thread. Raises what `Engine.run` raises.
+        `output` may be called from a different thread. Raises the errors of `Engine.run`.
         """
         ...
 
 
 @runtime_checkable
 class BuildsImages(Protocol):
-    """An engine that can also make images from recipes."""
+    """An engine that can also build images from recipes."""
 
     def build_image(
         self,
@@ -256,6 +257,6 @@ class BuildsImages(Protocol):
         output: Output,
         network: str | None,
     ) -> Image:
-        """Build the `Dockerfile` of a directory. `network` is the engine's name of the network that its steps may use.
-        Raises `ImageMissing` if its base is not available, `NotHeldError` for a step that fails."""
+        """Build the `Dockerfile` of a directory. `network` is the engine's name for the network of its steps. Raises
+        `ImageMissing` if its base is not available, and `NotHeldError` for a failed step."""
         ...

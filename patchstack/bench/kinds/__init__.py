@@ -1,1 +1,1 @@
-"""Kinds of workload, one module each: settings, what is run, and a pure function that reads the figures."""
+"""The kinds of workload. Each module has the settings, the command line, and a pure function that reads the figures."""

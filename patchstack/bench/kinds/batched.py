@@ -1,4 +1,4 @@
-"""`batched`: llama-batched-bench. Prefill and decode of several sequences at once, in tokens per second over all."""
+"""`batched`: llama-batched-bench. Prefill and decode of several sequences at once, in total tokens per second."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from patchstack.workspace.node import Node
 PROGRAM = "llama-batched-bench"
 _REFERENCE: Shape = (128, 32, 8)
 _DECODES = 16
-"""Generated tokens from which on decoding is measured, and not only part of the run."""
+"""The least number of generated tokens for which decoding is measured as such."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Whole numbers above zero: a list, or a text of them with commas as the tool takes it."""
+    """Whole numbers above zero: a list, or a text with commas as the tool accepts it."""
 
     written: str = "whole numbers, as in 8,32,64"
     option: Any = str
@@ -40,7 +40,7 @@ class Counts:
     def convert(self, given: str, name: str, models: Models) -> tuple[int, ...]:
         words = [word.strip() for word in given.split(",")]
         if not all(word.isdecimal() and 0 < int(word) <= 1 << 20 for word in words) or len(set(words)) < len(words):
-            raise Refused(f"{given[:40]!r} is no list of different whole numbers above 0, as in 8,32,64")
+            raise Refused(f"{given[:40]!r} is not a list of different whole numbers above 0, as in 8,32,64")
         return tuple(map(int, words))
 
 
@@ -83,7 +83,7 @@ def make(name: str, values: Values) -> Workload:
 
 
 def arguments_of(shapes: Sequence[Shape]) -> tuple[str, ...]:
-    """Return the arguments that ask for these shapes, in the context that they need."""
+    """Return the arguments for these shapes, with the context that they need."""
     prompts, generated, parallel = (sorted({shape[at] for shape in shapes}) for at in range(3))
     context = max(pl * (pp + tg) for pp, tg, pl in shapes)
     return (
@@ -94,8 +94,8 @@ def arguments_of(shapes: Sequence[Shape]) -> tuple[str, ...]:
 
 
 def row_names(shape: Shape, shapes: Sequence[Shape]) -> tuple[str, str]:
-    """Return the names of the two rows of a shape: `prefill x32` and `decode x32`, with what else tells it from
-    others."""
+    """Return the names of the two rows of a shape: `prefill x32` and `decode x32`, and more if others have the same
+    names."""
     pp, tg, pl = shape
     which = [str(pp)] if len({one[0] for one in shapes}) > 1 else []
     which += [f"+{tg}"] if len({one[1] for one in shapes}) > 1 else []
@@ -119,11 +119,11 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
 
 
 def reference(workload: Workload) -> Workload:
-    """Return the short workload beside it: a fixed shape of the same model, no larger than the workload's own."""
+    """Return the short reference workload: a fixed shape of the same model, no larger than the workload's own."""
     largest = [max(int(shape[at]) for shape in workload.reading["shapes"]) for at in range(3)]
     shape = tuple(min(fixed, own) for fixed, own in zip(_REFERENCE, largest, strict=True))
     shapes = [(shape[0], shape[1], shape[2])]
-    loading = workload.args[: -len(arguments_of(shapes))]  # as many words whatever the shapes
+    loading = workload.args[: -len(arguments_of(shapes))]  # their number does not depend on the shapes
     return Workload(
         name="reference",
         kind=KIND.name,
@@ -142,7 +142,7 @@ def reference(workload: Workload) -> Workload:
 
 
 def primary(workload: Workload) -> tuple[str, ...]:
-    """Decoding decides; prefill does if hardly anything is generated."""
+    """Return the rows that decide: decoding, or prefill if hardly anything is generated."""
     decodes = all(int(shape[1]) >= _DECODES for shape in workload.reading["shapes"])
     return ("decode *",) if decodes else ("prefill *",)
 

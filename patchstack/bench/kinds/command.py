@@ -80,7 +80,7 @@ def make(name: str, values: Values) -> Workload:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """Return the figure that each pattern finds on stdout or stderr, once each."""
+    """Return the figure of each pattern. Each pattern must match stdout or stderr exactly once."""
     text = (seen.stdout + b"\n" + seen.stderr).decode("utf-8", "replace")
     found = {}
     for row, pattern in workload.reading["figures"].items():
@@ -90,7 +90,7 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
         try:
             found[row] = float(matches[0])
         except ValueError:
-            return f"the figure of {row} is no number: {matches[0][:40]!r}"
+            return f"the figure of {row} is not a number: {matches[0][:40]!r}"
         if not math.isfinite(found[row]) or found[row] <= 0:
             return f"the figure of {row} is {found[row]}"
     return found
@@ -100,7 +100,7 @@ def _problem(text: str) -> str | None:
     try:
         groups = re.compile(text).groups
     except re.error as error:
-        return f"{text!r} is no regular expression: {error}"
+        return f"{text!r} is not a regular expression: {error}"
     return None if groups == 1 else f"{text!r} has {groups} groups: one finds the figure"
 
 

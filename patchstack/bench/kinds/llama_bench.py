@@ -1,4 +1,4 @@
-"""`llama-bench`: its tests of a model, each the mean of its own repetitions."""
+"""`llama-bench`: the tests of a model, each with the mean of its repetitions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def make(name: str, values: Values) -> Workload:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """Return the mean speed of each test. It must be that of the samples beside it."""
+    """Return the mean speed of each test. It must match the samples in the same line."""
     found: dict[str, float] = {}
     counts: Counter[str] = Counter()
     for number, line in enumerate(seen.stdout.decode("utf-8", "replace").splitlines(), 1):

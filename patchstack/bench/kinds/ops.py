@@ -1,4 +1,4 @@
-"""`ops`: `test-backend-ops perf` of one operator. The time of one run of each of its cases, together."""
+"""`ops`: `test-backend-ops perf` of one operator. The figure is the total time of one run of each case."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def make(name: str, values: Values) -> Workload:
 
 
 def read(workload: Workload, seen: Observation) -> Figures | str:
-    """Return the sum of the times of all cases, in microseconds. A backend that is skipped prints no case."""
+    """Return the sum of the times of all cases, in microseconds. A skipped backend prints no case."""
     times: dict[str, float] = {}
     for line in all_lines_of(seen.stdout):
         if case := _CASE.match(line):

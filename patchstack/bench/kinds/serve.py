@@ -1,4 +1,4 @@
-"""`serve`: a llama-server of the side under load, measured from beside it. Latencies are better lower."""
+"""`serve`: a llama-server under load, measured by a client. Lower latencies are better."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _RATES: Mapping[str, Callable[[Served], float | None]] = {
     "prefill_tps": lambda served: served.notebook.prefill_tps if served.notebook is not None else None,
 }
 METRICS = (*_RATES, *(f"{name}_{tail}" for name in _LATENCIES for tail in _TAILS))
-"""What a comparison can be about."""
+"""The metrics that can be compared."""
 
 
 def _metric_problem(text: str) -> str | None:
     metrics = text.split(",")
     if unknown := [one for one in metrics if one not in METRICS]:
-        return f"{unknown[0]!r} is none of {', '.join(METRICS)}"
+        return f"{unknown[0]!r} is not one of {', '.join(METRICS)}"
     if len(set(metrics)) < len(metrics):
         return f"{text!r} names a metric twice"
     if len({one in _RATES for one in metrics}) > 1:
@@ -46,7 +46,7 @@ def _metric_problem(text: str) -> str | None:
 
 
 def _arrivals_problem(text: str) -> str | None:
-    return None if text in _KINDS else f"{text!r} is none of {', '.join(_KINDS)}"
+    return None if text in _KINDS else f"{text!r} is not one of {', '.join(_KINDS)}"
 
 
 METRIC = Setting[str](
@@ -133,7 +133,7 @@ def make(name: str, values: Values) -> Workload:
 
 
 def beside(workload: Workload) -> Beside:
-    """Return the client beside the server: the same requests for both sides."""
+    """Return the client of the server, with the same requests for both sides."""
     reading = workload.reading
     plan = Plan(
         url=URL,
@@ -191,7 +191,7 @@ def read(workload: Workload, seen: Observation) -> Figures | str:
 
 
 def metric_of(served: Served, metric: str) -> float | None:
-    """Return a metric of a run by its name, in tokens a second or ms; None if the run does not have it."""
+    """Return a metric of a run by its name, in tokens per second or ms; None if the run does not have it."""
     if metric in _RATES:
         return _RATES[metric](served)
     name, _, tail = metric.rpartition("_")

@@ -1,1 +1,1 @@
-"""What a run against a server shows: its record, the figures, and whether they can be used."""
+"""A run against a server: its record, its figures, and whether they are valid."""

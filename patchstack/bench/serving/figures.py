@@ -1,4 +1,4 @@
-"""The figures of a run, and whether they can be used. Decides only: from the record alone."""
+"""The figures of a run, and whether they are valid. Pure functions of the record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from patchstack.stats.serving import (
 )
 
 FAILED_SHARE = 0.01
-"""A run of which more requests failed is INVALID."""
+"""A run with a larger share of failed requests is INVALID."""
 LAG_MS = 2.0
 LAG_OF_GAP = 0.1
 LAG_MOST_MS = 4.0
@@ -37,9 +37,9 @@ _MS = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the figures depend on beside the record: the kind of arrivals, how many requests were in flight at most (0:
-    any number), the shared start of prompts in tokens, the bounds of goodput in ms, and whether the run belongs to a
-    comparison. In a comparison no request may fail and, unless `no_counters`, the counters must agree."""
+    """The inputs of the figures besides the record: the kind of arrivals, the most requests in flight (0: no limit),
+    the shared prefix of prompts in tokens, the bounds of goodput in ms, and whether the run belongs to a comparison. In
+    a comparison no request may fail and, unless `no_counters`, the counters must agree."""
 
     arrivals: str
     concurrency: int
@@ -50,13 +50,13 @@ class Asked:
 
     @property
     def open_loop(self) -> bool:
-        """Whether latencies count from planned times."""
+        """Whether latencies are measured from planned times."""
         return self.arrivals not in (CLOSED, STAGGERED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossed:
-    """The client's sums beside what the server's counters grew by. None: not known. `agree`: they are equal."""
+    """The client's sums and the increase of the server's counters. None: not known. `agree`: they are equal."""
 
     server: str
     prompt: int | None
@@ -68,8 +68,9 @@ class Crossed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """A run summed up. Latencies are in ms. `problems` say why it is INVALID, empty if it is not; `marks` what its
-    reader must know. `goodput` are good requests a second. `more` are further numbers of the server by their names."""
+    """A summary of a run. Latencies are in ms. `problems` are the reasons why it is INVALID; empty if it is valid.
+    `marks` are notes for the reader. `goodput` is the number of good requests per second. `more` are further numbers of
+    the server by name."""
 
     problems: tuple[str, ...]
     marks: tuple[str, ...]
@@ -156,14 +157,14 @@ def stream_of(one: RequestRecord, *, open_loop: bool) -> Stream:
 
 
 def lag_limit(gaps: Spread | None) -> float:
-    """Return the lag of the client's loop in ms that a run may have at p99."""
+    """Return the limit on the p99 lag of the client's loop, in ms."""
     tenth = LAG_OF_GAP * gaps.p50 if gaps is not None and gaps.p50 is not None else 0.0
     return min(LAG_MOST_MS, max(LAG_MS, tenth))
 
 
 def cross_checked(record: ServeRecord) -> Crossed:
-    """Return the client's sums beside the server's. llama-server counts the prompt tokens that it computed, so those
-    from its cache are taken off; vLLM counts them all."""
+    """Return the client's and the server's sums. llama-server counts the prompt tokens that it computed, so those from
+    its cache are subtracted; vLLM counts all of them."""
     counters = record.counters
     tokens = _sum([one.tokens for one in record.requests])
     prompts = [one.prompt for one in record.requests]
@@ -209,7 +210,7 @@ def _problems(
 
 
 def _others(record: ServeRecord, asked: Asked, crossed: Crossed) -> Iterator[str]:
-    """Whether somebody else used the server."""
+    """Yield signs that somebody else used the server."""
     busy = record.counters.before.get("busy", 0.0) + record.counters.before.get("waiting", 0.0)
     if busy:
         yield f"the server was in use: {busy:g} requests were under way before the run began"
@@ -222,7 +223,7 @@ def _others(record: ServeRecord, asked: Asked, crossed: Crossed) -> Iterator[str
 
 
 def _cached(record: ServeRecord, asked: Asked, answered: Sequence[RequestRecord]) -> Iterator[str]:
-    """Whether prompts came from a cache that the run was not to have."""
+    """Yield signs that prompts came from a cache that the run should not have used."""
     if asked.prefix:
         return
     allowed = (record.shared or 0) + BY_CHANCE
@@ -261,12 +262,12 @@ def _why_not(crossed: Crossed) -> str:
 
 
 def _named(verb: str, unit: str, rows: Sequence[tuple[int, int | None, int]]) -> Iterator[str]:
-    """The requests whose number is not the one asked for."""
+    """Yield the requests whose number of tokens differs from the requested one."""
     others = [(number, got, wanted) for number, got, wanted in rows if got is not None and got != wanted]
     for number, got, wanted in others[:_NAMED]:
         yield f"request {number} {verb} {got} {unit}, not {wanted}"
     if len(others) > _NAMED:
-        yield f"{len(others) - _NAMED} more requests {verb} another number of {unit}"
+        yield f"{len(others) - _NAMED} more requests {verb} a different number of {unit}"
 
 
 def _first(failed: Sequence[RequestRecord]) -> str:
@@ -278,7 +279,7 @@ def _first(failed: Sequence[RequestRecord]) -> str:
 
 
 def _steady(record: ServeRecord, streams: Sequence[Stream], asked: Asked) -> Steady | None:
-    """Return the steady window; None in an open loop, where no number of streams is kept."""
+    """Return the steady window; None in an open loop, which has no constant number of streams."""
     if asked.arrivals == "burst":
         return steady(streams, len(record.requests))
     if asked.open_loop:
@@ -287,7 +288,7 @@ def _steady(record: ServeRecord, streams: Sequence[Stream], asked: Asked) -> Ste
 
 
 def _more(record: ServeRecord, answered: Sequence[RequestRecord]) -> dict[str, float]:
-    """Drafted and accepted tokens, preemptions: of the answers, else of the counters."""
+    """Return drafted and accepted tokens and preemptions, from the answers or else from the counters."""
     grew = grown(record.counters.before, record.counters.after)
     found: dict[str, float] = {name: grew[name] for name in ("preemptions", "drafted", "accepted") if name in grew}
     for name in ("drafted", "accepted"):
@@ -304,13 +305,13 @@ def _wall(streams: Sequence[Stream]) -> float | None:
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    """Return the sum, None if any is not known."""
+    """Return the sum; None if any value is not known."""
     known = [one for one in values if one is not None]
     return sum(known) if values and len(known) == len(values) else None
 
 
 def _known(values: Sequence[int | None]) -> int | None:
-    """Return the sum of those that are known, None if none is."""
+    """Return the sum of the known values; None if none is known."""
     known = [one for one in values if one is not None]
     return sum(known) if known else None
 

@@ -1,4 +1,4 @@
-"""The record of a run, as the client writes it: one JSON document, compressed. Times are ns since the run began."""
+"""The record of a run that the client writes: one compressed JSON document. Times are in ns since the run began."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MOST = 2 << 30
 
 
 class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A request. `planned` is None if it was sent when another ended. `began` is when the connection was asked for.
+    """A request. `planned` is None if it was sent when another one ended. `began` is when the connection was requested.
     `times` and `counts` are those of the chunks with content; `prompt`, `cached` and `tokens` are the server's own
-    numbers. `failure` is empty if it was answered. `odd` counts what came beside content."""
+    numbers. `failure` is empty if it was answered. `odd` counts other events in the stream."""
 
     number: int
     planned: int | None
@@ -38,7 +38,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the client saw of itself. `busiest_second` is CPU time over wall time."""
+    """The client's measurements of itself. `busiest_second` is CPU time divided by wall time."""
 
     samples: int
     lag_p50_ms: float
@@ -53,7 +53,7 @@ class WatchRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CounterRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The server's counters. `server` is the kind of server, empty if it has no counters that are known."""
+    """The server's counters. `server` is the kind of server; empty if it has no known counters."""
 
     server: str
     before: dict[str, float]
@@ -62,7 +62,7 @@ class CounterRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServeRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="patchstack.serve-record/1"):
-    """A run. `wall` is in ns; `shared` is how many first tokens two prompts share at most."""
+    """A run. `wall` is in ns. `shared` is the largest number of first tokens that two prompts share."""
 
     python: str
     url: str
@@ -86,7 +86,7 @@ def unpacked(content: bytes) -> bytes:
     except zlib.error as error:
         raise ServingRecordDamaged(f"the record of the run is damaged: {error}") from error
     if not unpack.eof:
-        raise ServingRecordDamaged("the record of the run is damaged: it is not whole")
+        raise ServingRecordDamaged("the record of the run is damaged: it is incomplete")
     return whole
 
 

@@ -1,4 +1,4 @@
-"""Connects the SDK to an engine."""
+"""Connect the SDK to an engine."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from patchstack.engine.docker.endpoint import Certificates, Endpoint
 from patchstack.engine.docker.faults import Faults
 from patchstack.engine.docker.ssh import Tunnel
 
-_FIRST_ANSWER = 30  # seconds; ssh's own limit for connecting is as long
-_ANSWER = 600  # seconds; an engine under load takes its time to remove a large volume
+_FIRST_ANSWER = 30  # seconds, like ssh's own limit for a connection
+_ANSWER = 600  # seconds; an engine under load is slow to remove a large volume
 _KEPT_OPEN = 4
 
 
 class Connection:
-    """An engine that answered: `api` speaks to it, `faults` translates what goes wrong with that.
+    """An engine that answered. `api` sends requests to it, `faults` translates their errors.
 
-    Raises what `Faults` makes of an engine that does not answer (`EngineUnavailable`).
+    Raises the error of `Faults` for an engine that does not answer (`EngineUnavailable`).
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -57,8 +57,8 @@ def _client(endpoint: Endpoint, tunnel: Tunnel | None) -> Any:
 
 
 def _over(dial: Callable[[], socket.socket]) -> Any:
-    """The SDK takes no way to connect from outside: it is made for a socket, given another adapter, and asks for the
-    engine's version only then."""
+    """Return an SDK client that connects with `dial`. The SDK does not accept a connection from outside, so the client
+    is made for a socket, gets a different adapter, and asks for the engine's version only then."""
     api: Any = docker.APIClient(base_url="unix:///engine", version="1.41", timeout=_FIRST_ANSWER)
     api.mount("http+docker://", _Adapter(dial))
     try:
@@ -70,7 +70,7 @@ def _over(dial: Callable[[], socket.socket]) -> Any:
 
 
 def _unix(path: str) -> socket.socket:
-    """Return a connection to a socket of this machine. (The SDK's own leaves the file descriptor open where it
+    """Return a connection to a socket of this machine. (The SDK's own function leaves the file descriptor open if it
     fails.)"""
     end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -82,7 +82,7 @@ def _unix(path: str) -> socket.socket:
 
 
 class _Adapter(UnixHTTPAdapter):
-    """Lets the SDK speak through any socket: all that differs is how it is opened."""
+    """Lets the SDK use any socket. Only the way to open it differs."""
 
     def __init__(self, dial: Callable[[], socket.socket]) -> None:
         super().__init__("http+unix:///engine", timeout=_FIRST_ANSWER)

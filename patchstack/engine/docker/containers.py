@@ -1,4 +1,4 @@
-"""One container on an engine: a job run to its end, or a carrier that is never started; and its output."""
+"""One container on an engine: a job that runs to its end, or a carrier that is never started."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ _BLOCK = 1 << 18
 
 
 class Late(Exception):
-    """A deadline has passed."""
+    """The deadline passed."""
 
 
 class Attached:
-    """One attachment: the container's stdin is open while this is. Made before the container starts, it misses
-    nothing."""
+    """One attachment to a container, whose stdin is open as long as this is. It is made before the container starts, so
+    it gets all of the output."""
 
     def __init__(self, stream: Any) -> None:
-        """`stream` is what the SDK's `attach_socket` gives: a socket, or a file over one."""
+        """Take the result of the SDK's `attach_socket`: a socket, or a file over one."""
         self._stream = stream
         self._socket: socket.socket = getattr(stream, "_sock", stream)
         self._received = bytearray()
         self._left = 0
 
     def read(self, deadline: float | None) -> bytes | None:
-        """Return the next piece of output (stdout and stderr alike), None at the end. `deadline` is on the monotonic
+        """Return the next piece of output (stdout or stderr); None at the end. `deadline` is on the monotonic
         clock.
 
-        Raises `Late` past the deadline, `OSError` if the connection broke.
+        Raises `Late` after the deadline, and `OSError` if the connection broke.
         """
         while True:
             if out := self._frames():
@@ -64,7 +64,7 @@ class Attached:
             self._received += received
 
     def _frames(self) -> bytes:
-        """Return the contents of what was received of frames: each has its stream, its length, then that many bytes."""
+        """Return the contents of the received frames. A frame has its stream, its length, then that many bytes."""
         out = bytearray()
         at = 0
         while True:
@@ -81,7 +81,7 @@ class Attached:
         return bytes(out)
 
     def close(self) -> None:
-        """Let go, which ends the container where it still runs."""
+        """Close the attachment, which ends a running container."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -94,13 +94,14 @@ class Attached:
 MOUNTED = "/volume"
 _ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
 GONE = (docker.errors.NotFound, docker.errors.APIError)
-"""What the engine says of a container that has ended meanwhile."""
+"""The engine's answer for a container that has already ended."""
 _KILLED = 137
 _GONE_WITHIN = 60.0
 
 
 def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, output: Output) -> Outcome:
-    """Make, attach to, start and follow the container of a job; `body` is the sandbox's, `nonce` its lifeline's.
+    """Create a job's container, attach to it, start it and follow it. `body` comes from the sandbox, `nonce` from the
+    lifeline.
 
     Raises `EngineLost` if the connection broke or somebody else ended the container, `MissingError` if the image
     does not have the program, `PlatformUnsupported` if the engine cannot run it.
@@ -137,7 +138,7 @@ def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, outp
             output(held)
         return outcome(connection, job, name, ended, seconds, beginning)
     except EngineLost:
-        name = ""  # its lifeline ends it: the engine may not be there to be asked
+        name = ""  # its lifeline ends it; the engine may not answer
         raise
     finally:
         if attached is not None:
@@ -148,17 +149,17 @@ def run(connection: Connection, job: Job, body: dict[str, Any], nonce: str, outp
 
 
 def attach(api: Any, name: str) -> Attached:
-    """Attach to a container that was made and not started."""
+    """Attach to a container that was created but not started."""
     attached = Attached(api.attach_socket(name, _ATTACH))
-    api.ping()  # the attachment took the open connection: let the next be made before the clock runs
+    api.ping()  # the attachment took the open connection, so open the next one before the time counts
     return attached
 
 
 def outcome(
     connection: Connection, job: Job, name: str, ended: Ended | None, seconds: float, beginning: bytes
 ) -> Outcome:
-    """Return what became of a container's job, from what its process 1 said last, None if that did not come. Raises
-    what `run` raises."""
+    """Return the outcome of a container's job, from the last message of its process 1 (None: there is none). Raises the
+    errors of `run`."""
     if ended is None:
         return _without_trailer(connection, job, name, seconds, beginning)
     if ended.code is Why.ABSENT:
@@ -167,7 +168,7 @@ def outcome(
             hint="name another image, or one built with it",
         )
     if ended.code is Why.NOWHERE:
-        raise JobCannotStart(f"{job.what} cannot run in {job.workdir}: it is no directory in the container")
+        raise JobCannotStart(f"{job.what} cannot run in {job.workdir}: it is not a directory in the container")
     if ended.code is Why.LOST:
         raise _lost(connection, job, seconds, "the engine saw the connection end")
     code = _KILLED if ended.code is Why.KILLED else int(ended.code)
@@ -176,7 +177,7 @@ def outcome(
 
 
 def _without_trailer(connection: Connection, job: Job, name: str, seconds: float, beginning: bytes) -> Outcome:
-    """Process 1 did not get to its end: find out from the engine why."""
+    """Ask the engine why process 1 did not reach its end."""
     with connection.faults.translated(f"say what became of {job.what}"):
         code, oom = fate(connection.api, name)
     if oom:
@@ -202,8 +203,8 @@ def _lost(connection: Connection, job: Job, seconds: float, why: str) -> EngineL
 
 
 def fate(api: Any, name: str) -> tuple[int | None, bool]:
-    """Return the exit code of a container that has ended (None where it runs on, or nobody knows any more) and whether
-    the kernel killed in it for want of memory: as the engine's events tell, because the container removes itself."""
+    """Return the exit code of a container (None if it still runs or is no longer known), and whether the kernel killed
+    a process in it for lack of memory. Both come from the engine's events, because the container removes itself."""
     for _ in range(20):
         try:
             if not api.inspect_container(name)["State"]["Running"]:
@@ -213,7 +214,7 @@ def fate(api: Any, name: str) -> tuple[int | None, bool]:
         time.sleep(0.1)
     else:
         return None, False
-    # To the whole second after now, by the engine's clock: what it knows comes at once, what it is about to know too.
+    # Until the next full second of the engine's clock, so that the answer includes events of this moment.
     until = int(datetime.fromisoformat(api.info()["SystemTime"]).timestamp()) + 2
     oom = False
     with contextlib.closing(api.events(since=1, until=until, filters={"container": name}, decode=True)) as events:
@@ -225,8 +226,8 @@ def fate(api: Any, name: str) -> tuple[int | None, bool]:
 
 
 def create(api: Any, body: dict[str, Any], name: str) -> None:
-    """Make a container. A Ctrl-C waits for the answer: one in the middle would leave a container that is made after it
-    was looked for and not found."""
+    """Create a container. Ctrl-C is deferred until the answer: otherwise a container could be created after the
+    clean-up did not find it."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         api.create_container_from_config(body, name)
@@ -235,7 +236,7 @@ def create(api: Any, body: dict[str, Any], name: str) -> None:
 
 
 def remove(api: Any, name: str) -> None:
-    """Kill and remove a container, and see that it is gone: it may be removing itself."""
+    """Kill and remove a container, and wait until it no longer exists, because it may be removing itself."""
     deadline = time.monotonic() + _GONE_WITHIN
     while True:
         try:
@@ -244,27 +245,27 @@ def remove(api: Any, name: str) -> None:
         except docker.errors.NotFound:
             return
         except docker.errors.APIError as error:
-            ending = error.status_code == 409 or "state improper" in str(error.explanation)  # so says podman
+            ending = error.status_code == 409 or "state improper" in str(error.explanation)  # podman's message
             if not ending or time.monotonic() > deadline:
                 raise
         time.sleep(0.02)
 
 
 def sweep(api: Any) -> None:
-    """Remove what processes of this machine left behind when they died. A running container has a living owner, or its
-    lifeline would have ended it: only the age of the others says something."""
+    """Remove the containers of dead processes of this machine. A running container has a living owner, because
+    otherwise its lifeline would have ended it. So only the age of the others matters."""
     for found in api.containers(all=True, filters={"label": OWNER_LABEL}):
         still = found.get("State") in ("created", "exited", "dead")
         silent = time.time() - float(found["Created"]) if still else 0.0
         if is_dead(found["Labels"].get(OWNER_LABEL, ""), silent=silent):
-            with contextlib.suppress(docker.errors.APIError):  # another patchstack sweeps too
+            with contextlib.suppress(docker.errors.APIError):  # another patchstack process may remove it as well
                 remove(api, found["Id"])
 
 
 @contextlib.contextmanager
 def carrier(connection: Connection, image: str, volume: str, doing: str) -> Iterator[str]:
-    """A container that is never started, with the volume at `MOUNTED`: what files go through, as the engine lets nobody
-    near a volume but by a container."""
+    """Yield a container that is never started, with the volume at `MOUNTED`. Files are copied through it, because an
+    engine gives access to a volume only through a container."""
     api, faults = connection.api, connection.faults
     name = f"patchstack-{os.getpid()}-{os.urandom(8).hex()}"
     body = {
@@ -285,7 +286,7 @@ def carrier(connection: Connection, image: str, volume: str, doing: str) -> Iter
         yield name
     except EngineLost:
         with contextlib.suppress(PatchstackError), faults.translated(doing):
-            remove(api, name)  # the engine may be back; if not, whoever comes next sweeps
+            remove(api, name)  # the engine may answer again; if not, the next process removes it
         raise
     except BaseException:
         with faults.translated(doing):
@@ -298,10 +299,11 @@ def carrier(connection: Connection, image: str, volume: str, doing: str) -> Iter
 
 @contextlib.contextmanager
 def archive(api: Any, name: str, path: str, chunk_size: int) -> Iterator[Iterator[bytes]]:
-    """A file or directory of a container as a tar stream, in blocks. Raises `docker.errors.NotFound` where it is not.
+    """Yield a file or directory of a container as a tar stream, in blocks. Raises `docker.errors.NotFound` if it does
+    not exist.
 
-    Not the SDK's `get_archive`: that gives no way to hang up, and an engine that is still sending does not release
-    the container, which could then never be removed.
+    The SDK's `get_archive` is not used, because its stream cannot be closed early, and an engine that is still sending
+    does not let the container be removed.
     """
     url = f"{api.base_url}/v{api.api_version}/containers/{name}/archive"
     headers = {"Accept-Encoding": "identity"}
@@ -315,6 +317,7 @@ def archive(api: Any, name: str, path: str, chunk_size: int) -> Iterator[Iterato
 
 
 def give_to_owner(api: Any, carrying: str) -> None:
-    """Let the volume's root belong to the user that jobs run as. An archive's own `.` does not: the engine skips it."""
+    """Make the user of jobs the owner of the volume's root. The `.` of an archive does not do it, because the engine
+    skips it."""
     entry = pack([Entry(path=MOUNTED.removeprefix("/"))])
     api.put_archive(carrying, "/", entry)

@@ -1,4 +1,4 @@
-"""Which Docker engine a user means, and where it listens. Decides only: nothing is connected to."""
+"""Find the Docker engine that a user means, and its address. Makes no connection."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from patchstack.causes import BadEngineAddress, EngineConfigUnusable
 
 FORMS = "host, docker, docker:CONTEXT, ssh://USER@HOST[:PORT], unix:///PATH or tcp://HOST:PORT"
 ON_THE_HOST = "or --engine host uses the tools of this machine, without a container: patchstack doctor lists them"
-"""The way out of who has no Docker engine, for a hint."""
+"""A hint for users without a Docker engine."""
 _DEFAULT = "unix:///var/run/docker.sock"
 _SCHEMES = ("unix", "tcp", "http", "https", "ssh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificates:
-    """Files for TLS. `verify`: the engine's own certificate must be good too."""
+    """Files for TLS. `verify`: the engine's certificate is verified too."""
 
     ca: Path | None
     certificate: Path | None
@@ -33,8 +33,8 @@ class Certificates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where an engine listens. `spec` is what the user wrote, `source` where the URL came from, in words; `context` is
-    the docker context it belongs to, None if it was named directly."""
+    """The address of an engine. `spec` is the text that the user wrote, `source` the origin of the URL in words.
+    `context` is its docker context, None if it was named directly."""
 
     spec: str
     url: str
@@ -48,11 +48,11 @@ class Endpoint:
 
     @property
     def socket(self) -> str | None:
-        """The path of its socket on this machine, None if it has none."""
+        """The path of its socket on this machine; None if it has none."""
         return urlsplit(self.url).path if self.scheme == "unix" else None
 
     def docker_arguments(self) -> tuple[str, ...]:
-        """Return the options by which the `docker` program reaches the same engine."""
+        """Return the options with which the `docker` program reaches the same engine."""
         if self.context is not None:
             return ("--context", self.context)
         given = self.certificates
@@ -62,12 +62,11 @@ class Endpoint:
 
 
 def resolve(spec: str, environment: Mapping[str, str] | None = None) -> Endpoint:
-    """Return the endpoint that a spec names, as the `docker` program would find it: for `docker`, what DOCKER_HOST
-    says, else the context of DOCKER_CONTEXT, else docker's current context, else the socket where an engine listens by
-    default.
+    """Return the endpoint of a spec, found like the `docker` program does: for `docker`, the value of DOCKER_HOST, else
+    the context of DOCKER_CONTEXT, else docker's current context, else the default socket.
 
-    Raises `UsageError` for a spec of no known form and for a context that does not exist, `ConfigError` for docker
-    configuration that cannot be read.
+    Raises `UsageError` for a spec of an unknown form and for a context that does not exist, and `ConfigError` for a
+    docker configuration that cannot be read.
     """
     environment = os.environ if environment is None else environment
     config = Path(environment.get("DOCKER_CONFIG") or Path(environment.get("HOME") or Path.home()) / ".docker")
@@ -84,7 +83,7 @@ def resolve(spec: str, environment: Mapping[str, str] | None = None) -> Endpoint
             return _of_context(spec, str(current), f"current in {config / 'config.json'}", config)
         return Endpoint(spec=spec, url=_DEFAULT, source="where docker listens by default")
     if "://" not in spec:
-        raise BadEngineAddress(f"{spec!r} names no engine", hint=f"an engine is one of: {FORMS}")
+        raise BadEngineAddress(f"{spec!r} does not name an engine", hint=f"an engine is one of: {FORMS}")
     return Endpoint(spec=spec, url=_checked(spec), source="named directly")
 
 
@@ -94,7 +93,7 @@ def _checked(url: str) -> str:
         port = parts.port
     except ValueError as error:
         raise BadEngineAddress(
-            f"{url!r} is no engine's address: {error}", hint=f"an engine is one of: {FORMS}"
+            f"{url!r} is not an engine's address: {error}", hint=f"an engine is one of: {FORMS}"
         ) from error
     wrong = None
     if parts.scheme not in _SCHEMES:
@@ -110,7 +109,7 @@ def _checked(url: str) -> str:
     elif parts.query or parts.fragment:
         wrong = "there is more after the address"
     if wrong:
-        raise BadEngineAddress(f"{url!r} is no engine's address: {wrong}", hint=f"an engine is one of: {FORMS}")
+        raise BadEngineAddress(f"{url!r} is not an engine's address: {wrong}", hint=f"an engine is one of: {FORMS}")
     return url
 
 
@@ -130,7 +129,8 @@ def contexts(config: Path) -> tuple[str, ...]:
 
 
 def _of_context(spec: str, name: str, source: str, config: Path) -> Endpoint:
-    """Contexts are read here, not by the SDK: without a config.json it looks for them in the working directory."""
+    """Return the endpoint of a docker context. The SDK is not used, because without a config.json it looks for contexts
+    in the working directory."""
     if name == "default":
         return Endpoint(spec=spec, url=_DEFAULT, source=f"docker context default, {source}", context=name)
     folder = hashlib.sha256(name.encode()).hexdigest()
@@ -146,7 +146,7 @@ def _of_context(spec: str, name: str, source: str, config: Path) -> Endpoint:
     docker = _part(_part(_read(meta), "Endpoints"), "docker")
     url = docker.get("Host")
     if not isinstance(url, str) or not url:
-        raise EngineConfigUnusable(f"the docker context {name!r} names no docker engine: {meta}")
+        raise EngineConfigUnusable(f"the docker context {name!r} does not name a docker engine: {meta}")
     tls = config / "contexts" / "tls" / folder / "docker"
     certificates = None
     if tls.is_dir():

@@ -1,4 +1,4 @@
-"""A Docker engine, here or elsewhere: a job is a sandboxed container, a volume a volume of the engine."""
+"""A Docker engine on this or another machine. A job is a sandboxed container; a volume is one of the engine."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _BLOCK = 1 << 20
 
 
 class ContainerEngine:
-    """Speaks to a Docker engine (or to podman by its Docker socket) at an endpoint; connects when first used, and then
-    removes what dead processes of this machine left behind there."""
+    """An engine at an endpoint: Docker, or podman with its Docker socket. It connects at the first use, and then
+    removes the containers and volumes of dead processes of this machine."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self._connection: Connection | None = None
         self._about: About | None = None
 
-    # What is there
+    # Images and volumes
 
     def about(self) -> About:
         connection = self._connected()
@@ -98,7 +98,7 @@ class ContainerEngine:
         return tuple(sorted(volume["Name"] for volume in found["Volumes"] or ()))
 
     def remove(self, volume: str) -> None:
-        """As the protocol says; raises `UsageError` for a volume that is in use, or that patchstack did not make."""
+        """See the protocol. Raises `UsageError` for a volume that is in use, or that patchstack did not make."""
         connection = self._connected()
         with connection.faults.translated(f"remove the volume {volume}"):
             try:
@@ -125,9 +125,9 @@ class ContainerEngine:
 
     def get(self, volume: str, path: str, *, image: str | None = None) -> Iterator[bytes]:
         if path.startswith("/") or ".." in path.split("/"):
-            raise JobRefused(f"{path!r} is no path below a volume")
+            raise JobRefused(f"{path!r} is not a path below a volume")
         stream = self._get(volume, path, image)
-        return chain([next(stream, b"")], stream)  # so that what is not there is said at once
+        return chain([next(stream, b"")], stream)  # so that a missing path raises at once
 
     def _get(self, volume: str, path: str, image: str | None) -> Iterator[bytes]:
         doing = f"give {path} of the volume {volume}"
@@ -153,7 +153,7 @@ class ContainerEngine:
                 yield block
 
     def _make(self, volume: str, image: str | None, doing: str) -> None:
-        """Make a volume if it does not exist, for the user that jobs run as."""
+        """Create a volume if it does not exist, owned by the user of jobs."""
         connection = self._connected()
         with connection.faults.translated(doing):
             try:
@@ -176,14 +176,13 @@ class ContainerEngine:
     # Jobs
 
     def run(self, job: Job, output: Output) -> Outcome:
-        """As the protocol says; raises `MissingError` if the image has no such program, or the machine no such
-        path."""
+        """See the protocol. Raises `MissingError` if the image lacks the program, or the machine lacks a path."""
         body, nonce = self._body(job)
         return containers.run(self._connected(), job, body, nonce, output)
 
     @contextlib.contextmanager
     def start(self, job: Job, output: Output, *, beside: Running | None = None) -> Iterator[Running]:
-        """As the protocol says. Output is handed on while the job is waited for."""
+        """See the protocol. Output is delivered while the caller waits for the job."""
         if beside is not None and not isinstance(beside, ContainerJob):
             raise JobRefused(f"{job.what} cannot run beside a job of another engine")
         body, nonce = self._body(job, beside=beside.name if beside is not None else None)
@@ -191,7 +190,7 @@ class ContainerEngine:
             yield one
 
     def _body(self, job: Job, *, beside: str | None = None) -> tuple[dict[str, Any], str]:
-        """What the engine is told of a job's container, and the nonce of its lifeline."""
+        """Return the request body for a job's container, and the nonce of its lifeline."""
         around = self._surroundings(job)
         self._connected()
         for volume in job.volumes:
@@ -207,7 +206,7 @@ class ContainerEngine:
         return ("docker", *self.endpoint.docker_arguments(), *sandbox.shell_arguments(job, self._surroundings(job)))
 
     def _surroundings(self, job: Job) -> sandbox.Surroundings:
-        """Check a job, and find out what its sandbox needs to know."""
+        """Check a job, and collect the facts that its sandbox needs."""
         sandbox.check(job, self.endpoint.socket)
         if job.image is None:
             raise JobRefused(f"the job {job.what!r} names no image, which a container engine needs")
@@ -243,12 +242,12 @@ class ContainerEngine:
         output: Output,
         network: str | None = None,
     ) -> Image:
-        """Build the image of a directory's Dockerfile on the engine and tag it; buildx does it where it is here, the
-        engine's own builder elsewhere. `args` are its build arguments; `network` is that of its steps (`host`, `none`).
+        """Build the image of a directory's Dockerfile on the engine and tag it, with buildx if it is installed, else
+        with the engine's own builder. `args` are its build arguments; `network` is that of its steps (`host`, `none`).
 
-        The labels `patchstack.base` and `patchstack.base.digest` say what it is based on, the second where a registry
-        knows. Raises `ImageMissing` if the base cannot be had, `PatchstackError` with the failing step and its last
-        lines where a step fails.
+        The labels `patchstack.base` and `patchstack.base.digest` name its base image; the second one only if a registry
+        knows the digest. Raises `ImageMissing` if the base is not available, and `PatchstackError` with the failing
+        step and its last lines if a step fails.
         """
         plan = images.Plan(
             directory=directory, tag=tag, platform=platform, args=dict(args), network=network, endpoint=self.endpoint
@@ -279,7 +278,7 @@ class ContainerEngine:
 
 
 class _Given:
-    """The caller's stream, and what went wrong in it: an error of its own is not the engine's."""
+    """The caller's stream and its error, so that it is not taken for an error of the engine."""
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
         self._blocks = iter(blocks)
@@ -309,5 +308,5 @@ def _image(reference: str, found: dict[str, Any]) -> Image:
 
 
 def _matches(found: str, wanted: str) -> bool:
-    """Return whether an image of one platform serves another: a variant counts where both name one."""
+    """Return whether an image for one platform can be used for another. Variants are compared if both have one."""
     return all(one == other for one, other in zip(found.split("/"), wanted.split("/"), strict=False))

@@ -1,4 +1,4 @@
-"""The one place where what docker, requests and sockets raise becomes an error with words for its reader."""
+"""Translate the errors of docker, requests and sockets into our own errors, in one place."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _UNKNOWN = ("pull access denied", "manifest unknown", "not found", "repository d
 
 
 class Faults:
-    """Translates for one endpoint. `complaint` gives what the connection's own program (ssh) had to say. `answered` is
-    set once the engine has: from then on a broken connection is a lost one."""
+    """The translator for one endpoint. `complaint` returns the messages of the connection's program (ssh). `answered`
+    is set after the engine's first answer: from then on, a broken connection means a lost one."""
 
     def __init__(self, endpoint: Endpoint, complaint: Callable[[], str] = lambda: "") -> None:
         self._endpoint = endpoint
@@ -51,13 +51,13 @@ class Faults:
         self.answered = False
 
     def last_words(self) -> str:
-        """Return the last line of what the connection's own program had to say, empty if it was content."""
+        """Return the last message of the connection's program; empty if there is none."""
         return _last(self._complaint())
 
     @contextmanager
     def translated(self, doing: str) -> Iterator[None]:
-        """Nothing foreign leaves the block. `doing` completes "the engine cannot …" and "… was lost while it should
-        …"."""
+        """Translate every foreign error in the block. `doing` completes "the engine cannot …" and "… was lost while it
+        should …"."""
         try:
             yield
         except FOREIGN as error:
@@ -84,7 +84,8 @@ class Faults:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and all that lies under it: causes, contexts, and the arguments by which urllib3 and requests wrap."""
+    """Yield the error and all errors below it: causes, contexts, and arguments, which urllib3 and requests use to wrap
+    errors."""
     seen: set[int] = set()
     pending: list[object] = [error]
     while pending:
@@ -101,7 +102,7 @@ def _last(words: str) -> str:
 
 
 def refusal(status: int, words: str, doing: str) -> PatchstackError:
-    """What an engine answered instead of doing it; `status` is HTTP's."""
+    """Return the error for a refusal by the engine. `status` is the HTTP status."""
     low = words.lower()
     if any(sign in low for sign in NO_SPACE):
         return OutOfSpace(
@@ -129,7 +130,7 @@ def refusal(status: int, words: str, doing: str) -> PatchstackError:
 
 
 def base_unavailable(words: str) -> str | None:
-    """Return why a base image could not be had, in a phrase, where that is what a builder's words say."""
+    """Return why a base image is not available, as a phrase, if the builder's message says so; else None."""
     low = words.lower()
     if any(sign in low for sign in _UNREACHED) and ("registry" in low or "/v2/" in low or "lookup" in low):
         return "its registry cannot be reached"
@@ -139,7 +140,7 @@ def base_unavailable(words: str) -> str | None:
 
 
 def unavailable(endpoint: Endpoint, error: BaseException, complaint: str) -> PatchstackError:
-    """Return why an engine never answered, and what to do about it. The host is offered if no other engine was
+    """Return the error for an engine that never answered, with a hint. The hint offers the host if no engine was
     named."""
     found = _unavailable(endpoint, error, complaint)
     if endpoint.spec == "docker":
@@ -161,10 +162,10 @@ def _unavailable(endpoint: Endpoint, error: BaseException, complaint: str) -> Pa
     if any(isinstance(link, docker.errors.InvalidVersion) for link in links):
         return EngineUnavailable(f"the engine at {where} is too old: {_deepest(links)}")
     if number == errno.ENOENT:
-        return EngineUnavailable(f"no Docker engine at {where}: the socket is not there", hint=_start_hint())
+        return EngineUnavailable(f"no Docker engine at {where}: the socket does not exist", hint=_start_hint())
     if number in (errno.EACCES, errno.EPERM):
         return EngineUnavailable(
-            f"the Docker engine at {where} may not be used by you: permission denied",
+            f"you may not use the Docker engine at {where}: permission denied",
             hint="sudo usermod -aG docker $USER, then log in again",
         )
     if number == errno.ECONNREFUSED:

@@ -1,4 +1,4 @@
-"""Builds images: with buildx if it is installed, else with the engine's own builder."""
+"""Build images with buildx if it is installed, else with the engine's own builder."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:(:[-+])([^}]*))?\})")
 
 
 def base_image(text: str, args: Mapping[str, str]) -> str | None:
-    """Return the image that the last stage of a Dockerfile is based on, through other stages if need be, as it names
-    it; None for `scratch`, and if there is no FROM. `args` are the build's arguments; those that FROM may use are
-    declared before the first one (Dockerfile reference, "Understand how ARG and FROM interact")."""
+    """Return the base image of the last stage of a Dockerfile, followed through other stages, by the name in the file;
+    None for `scratch` or without FROM. `args` are the build's arguments; FROM may use those that are declared before
+    the first FROM (Dockerfile reference, "Understand how ARG and FROM interact")."""
     values: dict[str, str] = {}
     stages: dict[str, str] = {}
     last = ""
@@ -83,7 +83,7 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """What a builder has said so far: the step it is at, its last lines, and what it gave as reason for giving up."""
+    """The state of a builder: the current step, its last lines, and the reason of a failure."""
 
     step: str = ""
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_SHOWN))
@@ -100,7 +100,8 @@ class Progress:
 
 
 def build(connection: Connection, plan: Plan, about: About, output: Output) -> None:
-    """Build and tag the image on the engine, labelled with its base. Raises as `ContainerEngine.build_image` says."""
+    """Build and tag the image on the engine, labelled with its base. Raises the errors of
+    `ContainerEngine.build_image`."""
     recipe = plan.directory / "Dockerfile"
     try:
         text = recipe.read_text(encoding="utf-8")
@@ -118,7 +119,7 @@ def build(connection: Connection, plan: Plan, about: About, output: Output) -> N
 
 
 def _labels(connection: Connection, base: str | None) -> dict[str, str]:
-    """What to record of the base: its name, and the digest under which a registry has it, where one is known."""
+    """Return the labels for the base: its name, and its digest in a registry, if known."""
     if base is None:
         return {}
     labels = {BASE_LABEL: base}
@@ -140,7 +141,7 @@ def _labels(connection: Connection, base: str | None) -> dict[str, str]:
 
 
 def failure(tag: str, base: str | None, progress: Progress) -> PatchstackError:
-    """Return why an image could not be built, from what the builder said."""
+    """Return the error for an image that could not be built, from the builder's messages."""
     words = progress.error.strip()
     if any(sign in words.lower() for sign in NO_SPACE):
         return refusal(500, words, f"build the image {tag}")
@@ -157,7 +158,7 @@ def failure(tag: str, base: str | None, progress: Progress) -> PatchstackError:
 def _with_the_engine(
     connection: Connection, plan: Plan, about: About, labels: dict[str, str], progress: Progress, output: Output
 ) -> None:
-    """The builder in the engine itself, through the SDK."""
+    """Build with the engine's own builder, through the SDK."""
     with connection.faults.translated(f"build the image {plan.tag}"):
         stream = connection.api.build(
             path=str(plan.directory),
@@ -182,7 +183,7 @@ def _with_the_engine(
 
 
 def engine_event(event: dict[str, Any], progress: Progress) -> bytes:
-    """Return one message of the engine's builder: what to show of it."""
+    """Read one message of the engine's builder, and return the text to show."""
     if "error" in event:
         progress.error = str(event["error"])
         return b""
@@ -195,7 +196,7 @@ def engine_event(event: dict[str, Any], progress: Progress) -> bytes:
 
 
 def _buildx() -> str | None:
-    """Return the docker program, if it has a buildx that can tell its progress to programs."""
+    """Return the docker program if it has a buildx with machine-readable progress; else None."""
     if (program := shutil.which("docker")) is None:
         return None
     told = run([program, "buildx", "version"], env=_environment(), timeout=30)
@@ -233,8 +234,8 @@ def _with_buildx(program: str, plan: Plan, labels: dict[str, str], progress: Pro
 
 
 def events(lines: Iterable[bytes]) -> Iterator[dict[str, Any] | str]:
-    """The documents in what `--progress=rawjson` prints, each on one line or on several (buildx 0.13), and as text the
-    lines between them."""
+    """Yield the JSON documents in the output of `--progress=rawjson`, which may have several lines (buildx 0.13), and
+    other lines as text."""
     document = ""
     for raw in lines:
         line = raw.decode("utf-8", "replace")
@@ -253,8 +254,8 @@ def events(lines: Iterable[bytes]) -> Iterator[dict[str, Any] | str]:
 
 
 def buildx_event(event: dict[str, Any], progress: Progress, seen: dict[str, str]) -> bytes:
-    """Return one message of BuildKit (its `SolveStatus`): what to show of it. `seen` holds the steps that have begun,
-    by digest."""
+    """Read one message of BuildKit (a `SolveStatus`), and return the text to show. `seen` has the steps that have
+    begun, by digest."""
     shown = b""
     for vertex in event.get("vertexes") or ():
         digest, name = str(vertex.get("digest")), str(vertex.get("name") or "")

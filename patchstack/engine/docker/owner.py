@@ -1,4 +1,4 @@
-"""Whose a container is: the very process that made it. What dead processes left behind is removed."""
+"""The owner of a container: the process that made it. Containers of dead processes are removed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _LABEL = re.compile(r"(?P<host>[^:/]*)(?:/(?P<place>[0-9a-f]{8}))?:(?P<pid>[0-9]
 
 
 def own_label() -> str:
-    """Return this process as `hostname/place:pid:start time`. `place` is where the pid is valid; the start time tells a
-    pid that is used again."""
+    """Return this process as `hostname/place:pid:start time`. `place` is the machine or namespace in which the pid is
+    valid. The start time detects a reused pid."""
     return f"{os.uname().nodename}/{here()}:{os.getpid()}:{_start_time(os.getpid()) or ''}"
 
 
 def is_dead(label: str, *, silent: float = 0.0) -> bool:
-    """Return whether the process of an owner label is one of this machine's, and has surely ended. `silent` is how long
-    it has given no sign of life, in seconds. Labels of earlier versions have no place."""
+    """Return whether the process of an owner label belongs to this machine and has certainly ended. `silent` is the
+    time since its last sign of life, in seconds. Labels of earlier versions have no place."""
     found = _LABEL.fullmatch(label)
     if found is None or found["host"] != os.uname().nodename:
         return False
@@ -37,8 +37,8 @@ def is_dead(label: str, *, silent: float = 0.0) -> bool:
 
 
 def _start_time(pid: int) -> str | None:
-    """Return when a process began, in any unit that stays the same; None if no such process is visible, or if nothing
-    here can tell (neither `/proc` nor `ps`)."""
+    """Return the start time of a process in a constant unit; None if the process is not visible, or if neither `/proc`
+    nor `ps` is available."""
     if processes.stat(os.getpid()) is not None:
         found = processes.stat(pid)
         return found.start if found is not None else None

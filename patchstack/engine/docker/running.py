@@ -1,4 +1,4 @@
-"""A container that goes on while its caller does something else: a server, or what measures it from beside."""
+"""A container that runs while its caller does something else: a server, or the client that measures it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ exit 0
 
 
 class ContainerJob:
-    """A job in a container, started: a `Running`. Its output is handed on while somebody waits for it."""
+    """A started job in a container: a `Running`. Its output is delivered while somebody waits for it."""
 
     def __init__(
         self, connection: Connection, job: Job, name: str, attached: containers.Attached, nonce: str, output: Output
@@ -97,8 +97,8 @@ class ContainerJob:
 def running(
     connection: Connection, job: Job, body: dict[str, Any], nonce: str, output: Output
 ) -> Iterator[ContainerJob]:
-    """Make and start the container of a job; it is gone at the end of the block. `body` and `nonce` are as for
-    `containers.run`, and so is what is raised."""
+    """Create and start the container of a job, and remove it at the end of the block. `body`, `nonce` and the errors
+    are those of `containers.run`."""
     api, faults = connection.api, connection.faults
     name = f"patchstack-{os.getpid()}-{nonce}"
     attached = None

@@ -1,4 +1,4 @@
-"""The sandbox of a job: what the engine is told to give to a container, and nothing more. Decides only."""
+"""The sandbox of a job: the settings of its container, with the least rights that it needs. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from patchstack.engine.lifeline import CONTAINER
 from patchstack.engine.protocol import EnginePath, Job, checked_volume
 
 HOME = "/tmp"  # noqa: S108  (the container's own)
-# What programs write to /tmp are data: compilers, cmake and ccache run nothing from there.
+# noexec is possible because programs write only data to /tmp: compilers, cmake and ccache run nothing from there.
 _TMP = "rw,noexec,nosuid,nodev,mode=1777"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DROPPED = ("HOSTNAME", "PWD", "OLDPWD", "SHLVL", "container")
-# What a container must never see of its engine's machine, below these and whatever they lie in.
+# A container must never see these paths of the engine's machine, nor paths below or above them.
 _OPEN = ("/run/media", "/dev/shm")  # noqa: S108  (where people mount disks, and keep models in memory)
 _KEPT_FROM = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/boot", "/var/lib/docker", "/var/lib/containers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the sandbox needs to know of where it will be: the image's id and environment, the engine's number of CPUs
-    and the path of its socket, None if it is not known."""
+    """The facts that the sandbox needs: the image's id and environment, the engine's number of CPUs and the path of its
+    socket (None: not known)."""
 
     image: str
     image_env: Mapping[str, str]
@@ -36,19 +36,19 @@ class Surroundings:
 
 
 def check(job: Job, socket: str | None = None) -> None:
-    """Refuse a job that cannot or must not run: `UsageError`, with all that is wrong with it."""
+    """Raise `UsageError` for a job that cannot or must not run, with all problems."""
     problems = []
     if not job.argv:
         problems.append("it has no command")
     if any("\0" in text for text in (*job.argv, *job.env.values(), job.workdir or "")):
         problems.append("there is a NUL byte in its command or environment")
-    problems += [f"{name!r} is no name for a variable" for name in job.env if not _VARIABLE.fullmatch(name)]
+    problems += [f"{name!r} is not a variable name" for name in job.env if not _VARIABLE.fullmatch(name)]
     targets = [volume.target for volume in job.volumes] + [path.target for path in job.paths]
     if job.workdir is not None and not job.workdir.startswith("/"):
         problems.append(f"the directory to run in is not absolute: {job.workdir}")
     for target in targets:
         if not target.startswith("/") or posixpath.normpath(target) != target or target in ("/", HOME):
-            problems.append(f"{target!r} is no place to mount at")
+            problems.append(f"{target!r} cannot be a mount point")
         if targets.count(target) > 1:
             problems.append(f"more than one thing is mounted at {target}")
     problems += [why for path in job.paths if (why := _forbidden(path, socket))]
@@ -78,19 +78,19 @@ def _within(path: str, parent: str) -> bool:
 
 def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside: str | None = None) -> dict[str, Any]:
     """Return the body of the Docker Engine API's `POST /containers/create` for a job under its lifeline. `beside` is
-    the name of a container whose loopback it shares, and nothing else of it."""
+    the name of a container whose loopback interface it shares, and nothing else."""
     limits = job.limits
     host: dict[str, Any] = {
         "AutoRemove": True,
         "NetworkMode": "none",
-        "IpcMode": "private" if job.gpus else "none",  # /dev/shm is a place to write: several GPUs talk through it
+        "IpcMode": "private" if job.gpus else "none",  # private gives a writable /dev/shm, which several GPUs need
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges"],
         "ReadonlyRootfs": True,
         "Privileged": False,
         "Tmpfs": {HOME: f"{_TMP},size={limits.tmp}"},
         "Mounts": _mounts(job),
-        "LogConfig": {"Type": "none", "Config": {}},  # the output is streamed: nobody reads a log
+        "LogConfig": {"Type": "none", "Config": {}},  # the output is streamed, so no log is needed
         "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
     }
     if limits.memory is not None:
@@ -112,7 +112,7 @@ def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside:
         "Cmd": [nonce, job.workdir or HOME, dropped, *job.argv],
         "Env": [f"{name}={value}" for name, value in ({"HOME": HOME} | dict(job.env)).items()],
         "User": f"{OWNER}:{OWNER}",
-        "WorkingDir": "/",  # the engine would make it if it does not exist, and as root
+        "WorkingDir": "/",  # the engine would create a missing directory, as root
         **network,
         "Healthcheck": {"Test": ["NONE"]},
         "Labels": {JOB_LABEL: job.what, OWNER_LABEL: owner},
@@ -127,7 +127,8 @@ def container(job: Job, around: Surroundings, *, nonce: str, owner: str, beside:
 
 
 def _mounts(job: Job) -> list[dict[str, Any]]:
-    """As mounts, not as binds: of those a path that is not there would be made, and a name taken for a path."""
+    """Return the mounts. Binds are not used, because the engine would create a missing path and could take a name for a
+    path."""
     volumes = [
         {
             "Type": "volume",
@@ -143,13 +144,14 @@ def _mounts(job: Job) -> list[dict[str, Any]]:
 
 
 def _dropped(job: Job, around: Surroundings) -> list[str]:
-    """Variables of the image or the engine that the job did not ask for."""
+    """Return the variables of the image or the engine that the job did not ask for."""
     own = {"PATH", "HOME", *job.env}
     return [name for name in (*around.image_env, *_DROPPED) if name not in own and _VARIABLE.fullmatch(name)]
 
 
 def shell_arguments(job: Job, around: Surroundings) -> tuple[str, ...]:
-    """What comes after `docker` for a shell in the same sandbox. No lifeline: a person holds it."""
+    """Return the arguments of `docker` for a shell in the same sandbox. It has no lifeline, because a person controls
+    it."""
     body = container(job, around, nonce="", owner="")
     host = body["HostConfig"]
     options = ["run", "--rm", "--interactive", "--tty", "--hostname", body["Hostname"], "--user", body["User"]]

@@ -1,9 +1,8 @@
-"""Connections to a Docker engine behind ssh: each is an `ssh` of its own, as the `docker` program does it.
+"""Connections to a Docker engine over ssh. Each one has its own `ssh` process, as with the `docker` program.
 
-`ssh HOST docker system dial-stdio` joins its stdin and stdout to the engine's socket. Here they are one end of a
-socket pair, so that the other end is a socket like any other: it can be waited on with a limit, half closed and cut.
-The SDK's own way over the ssh program has none of this, forces port 22 onto an alias of ~/.ssh/config, and lets ssh's
-complaints go to the terminal.
+`ssh HOST docker system dial-stdio` joins its stdin and stdout to the engine's socket. Here they are one end of a socket
+pair, so the other end is an ordinary socket, which supports timeouts, half-close and close. The SDK's own ssh
+connection supports none of these, forces port 22 onto an alias of ~/.ssh/config, and lets ssh print to the terminal.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from urllib.parse import urlsplit
 from patchstack.causes import ProgramMissing
 from patchstack.process import Child, clean_environment, start
 
-# No answer for a minute is a lost connection, not a long silence. A RemoteCommand of ~/.ssh/config would be in the way.
+# A connection without an answer for a minute is lost. A RemoteCommand in ~/.ssh/config would replace our command.
 _OPTIONS = {"ConnectTimeout": "30", "ServerAliveInterval": "20", "ServerAliveCountMax": "3", "RemoteCommand": "none"}
 
 
 def arguments(url: str) -> tuple[str, ...]:
-    """Return the command that connects to the engine of `ssh://[USER@]HOST[:PORT][/SOCKET]`; what is not given is for
-    ~/.ssh/config to say."""
+    """Return the command that connects to the engine of `ssh://[USER@]HOST[:PORT][/SOCKET]`; ~/.ssh/config supplies
+    missing parts."""
     parts = urlsplit(url)
     options = [option for name, value in _OPTIONS.items() for option in ("-o", f"{name}={value}")]
     user = ("-l", parts.username) if parts.username else ()
@@ -34,21 +33,21 @@ def arguments(url: str) -> tuple[str, ...]:
 
 
 class Tunnel:
-    """Opens connections, and keeps what ssh said when the last of them failed."""
+    """Opens connections, and keeps ssh's message of the last failure."""
 
     def __init__(self, url: str) -> None:
         self._arguments = arguments(url)
         self._children: list[tuple[Child, IO[bytes]]] = []
 
     def open(self) -> socket.socket:
-        """Return a new connection. Raises `MissingError` if there is no ssh program; that ssh failed is seen only when
-        reading from it."""
+        """Return a new connection. Raises `MissingError` if there is no ssh program; a failure of ssh shows only when
+        the connection is read."""
         self._reap()
         ours, theirs = socket.socketpair()
         said = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the child)
         try:
             with theirs:
-                # In a session of its own: Ctrl-C is for patchstack, which needs the connection to clean up.
+                # In its own session, because on Ctrl-C patchstack needs the connection to clean up.
                 child = start(
                     self._arguments,
                     env=clean_environment(network=True),
@@ -66,7 +65,7 @@ class Tunnel:
         return ours
 
     def complaint(self) -> str:
-        """What the ssh that failed last said, empty if none did."""
+        """Return the message of the last ssh failure; empty if there was none."""
         for child, said in reversed(self._children):
             code = child.wait_at_most(2)
             said.seek(0)
@@ -86,7 +85,7 @@ class Tunnel:
         self._children.clear()
 
     def _reap(self) -> None:
-        """Forget children that ended well."""
+        """Forget children that ended without an error."""
         for pair in [pair for pair in self._children if pair[0].poll() == 0]:
             pair[1].close()
             self._children.remove(pair)

@@ -1,4 +1,4 @@
-"""A host engine's volume: a directory that takes tar streams in and gives them out. What is in it is never trusted."""
+"""A host engine's volume: a directory that is read and written as tar streams. Its content is never trusted."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from patchstack.files.atomic import put_in_place
 _BLOCK = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _LAST_WRITES = 10.0
-"""Seconds in which the processes of a killed patchstack end."""
+"""The seconds within which the processes of a killed patchstack end."""
 
 
 def put(directory: Path, archive: Iterable[bytes]) -> None:
-    """Unpack a tar stream into the directory. What is there is replaced, file by file and each at once, and never
-    written through: a link in the way is taken away, not followed. Modes and times are the archive's.
+    """Unpack a tar stream into the directory. Existing files are replaced atomically, one by one. A link in the way is
+    removed, not followed. Modes and times come from the archive.
 
     Raises `MissingError` for an entry that leads out, or is neither file, directory nor symbolic link, and
-    `OutOfSpace`; what came before it is in place then.
+    `OutOfSpace`. Earlier entries are then in place.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def put(directory: Path, archive: Iterable[bytes]) -> None:
             for info in entries:
                 _place(entries, info, directory)
     except tarfile.TarError as error:
-        raise UnsafeArchive(f"what was sent into {directory} is no whole tar archive: {error}") from error
+        raise UnsafeArchive(f"the tar archive for {directory} is incomplete: {error}") from error
     except OSError as error:
         if error.errno in _FULL:
             raise out_of_space(directory) from error
@@ -52,7 +52,7 @@ def _place(entries: tarfile.TarFile, info: tarfile.TarInfo, directory: Path) -> 
     if info.issym() and _leads_out(path.parent, info.linkname):
         raise UnsafeArchive(f"the archive has a link that leads out of it: {info.name} -> {info.linkname}")
     if not (info.isdir() or info.isreg() or info.issym()):
-        raise UnsafeArchive(f"the archive has an entry that is no file: {info.name}")
+        raise UnsafeArchive(f"the archive has an entry that is not a file: {info.name}")
     target = directory
     for part in path.parts if info.isdir() else path.parent.parts:
         target = target / part
@@ -83,7 +83,7 @@ def _place(entries: tarfile.TarFile, info: tarfile.TarInfo, directory: Path) -> 
 
 
 def _is_directory(path: Path) -> bool:
-    """Return whether it is a directory itself, not a link to one."""
+    """Return whether the path is a directory, not a link to one."""
     return path.is_dir() and not path.is_symlink()
 
 
@@ -101,12 +101,12 @@ def _leads_out(parent: PurePosixPath, link: str) -> bool:
 def get(directory: Path, path: str) -> Iterator[bytes]:
     """Return a file or directory below `directory` as a tar stream, its last component included in the names.
 
-    Raises `MissingError`, at once, if it does not exist or the way to it leads through a link, and `UsageError` for a
-    path that is not below the directory.
+    Raises `MissingError`, at once, if it does not exist or its path goes through a link, and `UsageError` for a path
+    that is not below the directory.
     """
     below = PurePosixPath(path)
     if below.is_absolute() or ".." in below.parts:
-        raise JobRefused(f"{path!r} is no path below a volume")
+        raise JobRefused(f"{path!r} is not a path below a volume")
     source = directory
     for part in below.parts:
         if source.is_symlink():
@@ -118,17 +118,17 @@ def get(directory: Path, path: str) -> Iterator[bytes]:
 
 
 def _pack(source: Path, name: str) -> Iterator[bytes]:
-    """The stream itself, a block at a time: a file may be larger than memory."""
+    """Yield the stream one block at a time, because a file may be larger than memory."""
     with tarfile.open(fileobj=io.BytesIO(), mode="w") as reader:
         pending = [(source, name)]
         while pending:
             path, named = pending.pop()
             info = reader.gettarinfo(path, arcname=named)
-            if info is None:  # a socket: nothing that a tar archive could hold
+            if info is None:  # a socket, which a tar archive cannot contain
                 continue
             info.uid = info.gid = OWNER
             info.uname = info.gname = ""
-            if info.islnk():  # a second name of a file is a file too
+            if info.islnk():  # a hard link is packed as a file
                 info.type, info.linkname, info.size = tarfile.REGTYPE, "", path.stat().st_size
             yield info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
             if info.isreg():
@@ -140,10 +140,10 @@ def _pack(source: Path, name: str) -> Iterator[bytes]:
 
 
 def remove(directory: Path) -> None:
-    """Remove a directory and all in it, also what was made unwritable; links are not followed.
+    """Remove a directory with its content, even if it is not writable. Links are not followed.
 
-    The processes of a killed patchstack are ended a moment after it. Until then they may write into the directory: it
-    is tried again for some seconds.
+    The processes of a killed patchstack end a moment later, and may write to the directory until then. So removal is
+    retried for some seconds.
     """
     end = time.monotonic() + _LAST_WRITES
     while True:
@@ -165,7 +165,7 @@ def _remove(directory: Path) -> None:
     if not os.path.lexists(directory):
         return
     if not directory.is_symlink():
-        open_up(str(directory))  # before the walk, which needs to read it
+        open_up(str(directory))  # before the walk, which must read it
         for parent, names, _ in os.walk(directory):
             for name in names:
                 if not os.path.islink(found := os.path.join(parent, name)):

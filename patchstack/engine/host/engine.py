@@ -27,12 +27,12 @@ _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class HostEngine:
-    """Runs jobs right here, with the user's rights. Of a job's limits only `seconds` holds, and the job's `image` and
-    `gpus` mean nothing. A process that the kernel's out-of-memory killer ends cannot be told from one that somebody
-    else killed: it has exit code 137, like any that got SIGKILL.
+    """Runs jobs on this machine, with the user's rights. Of a job's limits only `seconds` is enforced; `image` and
+    `gpus` are ignored. A process ended by the kernel's out-of-memory killer has exit code 137, like any process that
+    got SIGKILL.
 
-    A job and all it started are gone when it is over, when `run` is left by an exception, and when patchstack is
-    killed; only a process that made a session of its own (a daemon) gets away.
+    A job and all its processes end when the job is over, when `run` raises, and when patchstack is killed. Only a
+    process with a new session (a daemon) survives.
     """
 
     def __init__(self, root: Path) -> None:
@@ -54,14 +54,14 @@ class HostEngine:
         )
 
     def image(self, reference: str, *, platform: str) -> Image | None:
-        """None: a host has no images."""
+        """Return None, because a host has no images."""
         return None
 
     def place(self, volume: Volume) -> str:
         return str(self._directory(volume.name))
 
     def put(self, volume: str, archive: Iterable[bytes], *, image: str | None = None) -> None:
-        """As the protocol says; raises `MissingError` for an archive with an entry that leads out of the volume."""
+        """See the protocol. Raises `MissingError` for an archive with an entry that leads out of the volume."""
         directory.put(self._directory(volume), archive)
 
     def get(self, volume: str, path: str, *, image: str | None = None) -> Iterator[bytes]:
@@ -74,7 +74,7 @@ class HostEngine:
         directory.remove(self._directory(volume))
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is open."""
 
     def shell(self, job: Job) -> tuple[str, ...]:
         home = self._homes / "shell"
@@ -92,20 +92,21 @@ class HostEngine:
         )
 
     def run(self, job: Job, output: Output) -> Outcome:
-        """As the protocol says; raises `MissingError` if the program or a path is not here."""
+        """See the protocol. Raises `MissingError` if the program or a path is missing."""
         self._prepare(job)
         with _home(self._homes) as home:
             return run_job(job, _environment(job, home), output)
 
     @contextlib.contextmanager
     def start(self, job: Job, output: Output, *, beside: Running | None = None) -> Iterator[Running]:
-        """As the protocol says. All jobs of a host share its loopback. Of the limits not even `seconds` holds."""
+        """See the protocol. All jobs of a host share its loopback interface. No limits are enforced, not even
+        `seconds`."""
         self._prepare(job)
         with _home(self._homes) as home, running(job, _environment(job, home), output) as one:
             yield one
 
     def _prepare(self, job: Job) -> None:
-        """Check what a job needs, and make its volumes."""
+        """Check the needs of a job, and create its volumes."""
         if job.platform not in (None, native_platform()):
             raise PlatformUnsupported(
                 f"{job.what} is for {job.platform}, and this machine is {native_platform()}",
@@ -123,7 +124,7 @@ class HostEngine:
 
 
 def native_platform() -> str:
-    """What this machine's programs are for, as containers name it: `linux/amd64`, `linux/arm64`."""
+    """Return the platform of this machine, named as for containers: `linux/amd64`, `linux/arm64`."""
     machine = os.uname()
     return f"{machine.sysname.lower()}/{_MACHINES.get(machine.machine, machine.machine)}"
 

@@ -1,4 +1,4 @@
-"""A job on this machine: a session of processes under a lifeline, run to its end or beside its caller."""
+"""A job on this machine: a session of processes with a lifeline, run to its end or in the background."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from patchstack.process import Child, start
 _BLOCK = 1 << 16
 _POLL = 0.05
 _SHORTEST = 0.001
-"""The first pause after a job closed its output: nearly every job ends at that moment."""
+"""The first pause after a job closed its output. Nearly every job ends at that moment."""
 _PASSES = 100
-"""A process in the middle of dying, or in a system call that nothing interrupts, is not waited for without end."""
+"""The limit on waiting for a process that is dying, or that is in an uninterruptible system call."""
 
 
 def run_job(job: Job, environment: Mapping[str, str], output: Output) -> Outcome:
-    """Run a job to its end, with these variables. As `Engine.run`."""
+    """Run a job to its end with these variables, as `Engine.run` does."""
     _check(job, environment)
     ours, theirs = os.pipe()
     lifeline_theirs, lifeline = os.pipe()
@@ -55,8 +55,8 @@ def run_job(job: Job, environment: Mapping[str, str], output: Output) -> Outcome
 
 
 class HostJob:
-    """A job that runs beside its caller: a `Running`. A thread hands on its output. `depth` is how many processes are
-    before the job's own: those that gave it a PID namespace."""
+    """A job that runs in the background: a `Running`. A thread delivers its output. `depth` is the number of processes
+    above the job's own, which made its PID namespace."""
 
     def __init__(self, child: Child, source: int, output: Output, depth: int) -> None:
         self._child = child
@@ -100,13 +100,14 @@ class HostJob:
         return self._outcome
 
     def close(self) -> None:
-        """End all that is left, and read the output to its end."""
+        """End all remaining processes, and read the output to its end."""
         self._ended()
         self._over.set()
         self._pump.join(timeout=5)
 
     def _own(self) -> int | None:
-        """Return the job's own process; None if it does not start within a second. Those before it ignore SIGTERM."""
+        """Return the job's own process; None if it does not start within a second. The processes above it ignore
+        SIGTERM."""
         deadline = time.monotonic() + 1
         while True:
             pid: int | None = self._child.pid
@@ -130,13 +131,13 @@ class HostJob:
                 if not (block := os.read(source, _BLOCK)):
                     return
                 output(block)
-            elif self._over.is_set():  # a daemon that got away may hold the pipe open: it is not waited for
+            elif self._over.is_set():  # do not wait for a surviving daemon that holds the pipe open
                 return
 
 
 @contextlib.contextmanager
 def running(job: Job, environment: Mapping[str, str], output: Output) -> Iterator[HostJob]:
-    """Start a job; it is gone at the end of the block, with all of its session."""
+    """Start a job, and end it with its whole session at the end of the block."""
     _check(job, environment)
     with contextlib.ExitStack() as held:
         ours, theirs = os.pipe()
@@ -181,19 +182,19 @@ def _start(job: Job, environment: Mapping[str, str], lifeline: int, output: int,
             stdout=output,
             stderr=output,
         )
-    except (ValueError, OSError) as error:  # a NUL byte, or more arguments than the kernel takes
+    except (ValueError, OSError) as error:  # a NUL byte, or more arguments than the kernel accepts
         raise JobRefused(f"{job.what} cannot be run: {error}") from error
 
 
 def _pump(child: Child, source: int, output: Output, deadline: float | None) -> bool:
-    """Hand on the output until the job is over; False if it took longer than it may."""
+    """Deliver the output until the job is over. Return False if it exceeded its time limit."""
     pause = _SHORTEST
     while not _over(child):
         left = 0.1 if deadline is None else min(0.1, deadline - time.monotonic())
         if left <= 0:
             return False
         if select.select([source], [], [], left)[0]:
-            if not (block := os.read(source, _BLOCK)):  # the job closed its output, and may go on without
+            if not (block := os.read(source, _BLOCK)):  # the job closed its output, but may continue
                 time.sleep(min(left, pause))
                 pause = min(2 * pause, _POLL)
                 continue
@@ -202,14 +203,14 @@ def _pump(child: Child, source: int, output: Output, deadline: float | None) -> 
 
 
 def _over(child: Child) -> bool:
-    """Return whether the job's first process has ended. It is not reaped: its number, which is the session's, must not
-    become somebody else's before the session has ended."""
+    """Return whether the job's first process has ended. It is not reaped, because its pid is the session id and must
+    not be reused before the session has ended."""
     return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _end(child: Child) -> None:
-    """End all that is left of the job's session. What is forked during one pass over /proc, or leaves one group for
-    another, is met by the next."""
+    """End the rest of the job's session. Processes that are forked or change their group during one pass over /proc are
+    found by the next one."""
     for _ in range(_PASSES):
         if not _kill_session(child.pid):
             break
@@ -217,7 +218,7 @@ def _end(child: Child) -> None:
 
 
 def _kill_session(session: int) -> bool:
-    """Kill the processes of a session; whether there were any, those aside that only wait to be reaped."""
+    """Kill the processes of a session. Return whether there were any, not counting zombies."""
     found = False
     for pid, process in processes.visible():
         if process.session == session and not process.ended:
@@ -228,7 +229,7 @@ def _kill_session(session: int) -> bool:
 
 
 def _drain(source: int, output: Output) -> None:
-    """What is left of the output. A daemon that got away may hold the pipe open: it is not waited for."""
+    """Deliver the rest of the output. Do not wait for a surviving daemon that holds the pipe open."""
     while select.select([source], [], [], 0.2)[0]:
         if not (block := os.read(source, _BLOCK)):
             return

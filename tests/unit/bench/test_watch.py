@@ -60,7 +60,7 @@ def test_calm_reference_runs_throw_nothing_away() -> None:
         ((100.0, 88.0), watched(), "its reference runs differ by 14%"),
         ((88.0, 100.0), watched(), "its reference runs differ by 14%"),
         ((100.0, 100.0), watched(clock=612), "a reference run had 612 MHz; 1980 MHz are usual"),
-        ((100.0, 100.0), watched(processes=2), "a reference run had company: 2 compute processes"),
+        ((100.0, 100.0), watched(processes=2), "other programs used the GPU in a reference run: 2 compute processes"),
     ],
 )
 def test_a_pair_is_thrown_away_by_its_reference_runs(speeds: tuple[float, float], second: Watched, reason: str) -> None:

@@ -173,7 +173,7 @@ def test_a_request_that_made_another_number_of_tokens_is_named() -> None:
     assert served.marks == ("request 0 made 40 tokens, not 64",)
     many = figures_of(a_record(*(a_request(at, prompt_wanted=9) for at in range(7))), ASKED)
     assert many.marks[0] == "request 0 had a prompt of 8 tokens, not 9"
-    assert many.marks[-1] == "2 more requests had a prompt of another number of tokens"
+    assert many.marks[-1] == "2 more requests had a prompt of a different number of tokens"
 
 
 def test_without_the_servers_numbers_there_is_no_throughput() -> None:

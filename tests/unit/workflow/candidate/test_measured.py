@@ -233,7 +233,7 @@ def test_a_file_cannot_replace_a_run_that_is_here(built: tuple[Stored, Stored], 
     document = packed(built)
     taken_in(document, tmp_path)
     document["runs"][0]["outputs"]["stdout"] = "cmF0ZTogOTk5OQo="
-    with pytest.raises(ConfigError, match="is here already, and printed something else"):
+    with pytest.raises(ConfigError, match="exists here with different output"):
         taken_in(document, tmp_path)
 
 
