@@ -38,7 +38,7 @@ def test_an_engine_that_is_not_there_is_missing(run_cli: RunCli) -> None:
 def test_a_word_that_names_no_engine_is_wrong_usage(run_cli: RunCli) -> None:
     ran = run_cli("doctor", "--engine", "dcoker")
     assert ran.code == 2
-    assert ran.stderr.startswith("error: 'dcoker' names no engine")
+    assert ran.stderr.startswith("error: 'dcoker' does not name an engine")
     assert "Traceback" not in ran.told
 
 

@@ -187,7 +187,7 @@ def test_a_program_that_is_not_in_the_image_is_named(engine: ContainerEngine) ->
 
 
 def test_a_directory_that_is_not_there_is_named(engine: ContainerEngine) -> None:
-    with pytest.raises(MissingError, match=r"^test cannot run in /no/where: it is no directory in the container$"):
+    with pytest.raises(MissingError, match=r"^test cannot run in /no/where: it is not a directory in the container$"):
         ran(engine, job("true", workdir="/no/where"))
 
 

@@ -119,15 +119,15 @@ def test_what_is_not_there_is_named(engine: Engine) -> None:
 
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x"])
 def test_a_path_out_of_a_volume_is_refused(engine: Engine, path: str) -> None:
-    with pytest.raises(UsageError, match=r"is no path below a volume"):
+    with pytest.raises(UsageError, match=r"is not a path below a volume"):
         engine.get("patchstack-test-x", path, image=IMAGE)
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc", "a/b", "", "-x", "a b", "x" * 200])
 def test_a_volume_has_a_name_that_cannot_be_taken_for_a_path(engine: Engine, name: str) -> None:
-    with pytest.raises(UsageError, match=r"is no name for a volume"):
+    with pytest.raises(UsageError, match=r"is not a volume name"):
         engine.put(name, pack([]), image=IMAGE)
-    with pytest.raises(UsageError, match=r"is no name for a volume"):
+    with pytest.raises(UsageError, match=r"is not a volume name"):
         engine.remove(name)
 
 

@@ -55,7 +55,7 @@ def test_without_a_docker_engine_the_host_is_offered(
     ran = run_cli(*command)
     assert ran.code == 3, ran
     assert (
-        f"error: no Docker engine at unix://{tmp_path}/none.sock (DOCKER_HOST): the socket is not there" in ran.stderr
+        f"error: no Docker engine at unix://{tmp_path}/none.sock (DOCKER_HOST): the socket does not exist" in ran.stderr
     )
     assert "; or --engine host uses the tools of this machine, without a container: patchstack doctor" in ran.stderr
 
@@ -143,9 +143,9 @@ def test_a_damaged_context_is_said_to_be_damaged(tmp_path: Path, endpoints: str)
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ("podman", "names no engine"),
-        ("", "names no engine"),
-        ("HOST", "names no engine"),
+        ("podman", "does not name an engine"),
+        ("", "does not name an engine"),
+        ("HOST", "does not name an engine"),
         ("ftp://x", "that kind of address is not known"),
         ("npipe:////./pipe/docker", "that kind of address is not known"),
         ("unix://docker.sock", "a socket is named by its whole path"),

@@ -98,12 +98,12 @@ def test_a_shell_is_in_the_same_sandbox() -> None:
     [
         ({"argv": ()}, "it has no command"),
         ({"argv": ("a\0b",)}, "there is a NUL byte in its command or environment"),
-        ({"env": {"A=B": "1"}}, "'A=B' is no name for a variable"),
+        ({"env": {"A=B": "1"}}, "'A=B' is not a variable name"),
         ({"env": {"A": "\0"}}, "there is a NUL byte in its command or environment"),
         ({"workdir": "src"}, "the directory to run in is not absolute: src"),
-        ({"volumes": (Volume(name="a", target="src"),)}, "'src' is no place to mount at"),
-        ({"volumes": (Volume(name="a", target="/"),)}, "'/' is no place to mount at"),
-        ({"volumes": (Volume(name="a", target="/a/../b"),)}, "'/a/../b' is no place to mount at"),
+        ({"volumes": (Volume(name="a", target="src"),)}, "'src' cannot be a mount point"),
+        ({"volumes": (Volume(name="a", target="/"),)}, "'/' cannot be a mount point"),
+        ({"volumes": (Volume(name="a", target="/a/../b"),)}, "'/a/../b' cannot be a mount point"),
         (
             {"volumes": (Volume(name="a", target="/a"), Volume(name="b", target="/a"))},
             "more than one thing is mounted at /a",
