@@ -159,7 +159,7 @@ def test_who_waits_for_a_build_that_is_killed_makes_it(tmp_path: Path) -> None:
     waiter = toy.start("--json")
     assert waiter.stderr is not None
     said = ""
-    while "is making this very build: waiting for it" not in said:
+    while "is making the same build: waiting for it" not in said:
         line = waiter.stderr.readline()
         assert line, said
         said += line
@@ -218,7 +218,7 @@ def test_a_stored_binary_that_was_changed_is_not_trusted(toy: Toy) -> None:
         file.write(b"x")
     again = toy.build("--json", check=True)
     assert again.document["hit"] is False
-    assert "is not what it was: made again" in again.stderr
+    assert "was changed: it is made again" in again.stderr
     assert again.document["binaries"] == first["binaries"]
 
 

@@ -129,7 +129,7 @@ def test_of_two_builds_of_one_key_one_builds_and_the_other_waits(toy: Toy) -> No
     ended = [child.communicate(timeout=60) for child in children]
     assert [child.returncode for child in children] == [0, 0], ended
     assert sorted('"hit": true' in stdout for stdout, _ in ended) == [False, True]
-    assert sum("is making this very build: waiting for it" in stderr for _, stderr in ended) == 1
+    assert sum("is making the same build: waiting for it" in stderr for _, stderr in ended) == 1
 
 
 def test_an_image_that_is_not_there_is_told_offline(toy: Toy) -> None:

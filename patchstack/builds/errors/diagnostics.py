@@ -1,4 +1,4 @@
-"""One tool's complaint in the lines that a job printed: who complains, what it says, at which places."""
+"""The first error message in a job's output: its tool, its text and its places."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _WIDTH = 2000  # characters of a line to show
 
 
 class Style(StrEnum):
-    """Whose wording it is: GNU's `file:line:column:`, EDG's `file(line):` (nvcc's front end), NVIDIA's tools'
-    `ptxas error   :`, a compiler driver's, a linker's, CMake's, the build graph's (ninja, make), or anybody's."""
+    """The format of a message: GNU's `file:line:column:`, EDG's `file(line):` (nvcc's front end), `ptxas error :` of
+    NVIDIA's tools, or that of a compiler driver, a linker, CMake, the build graph (ninja, make), or any program."""
 
     GNU = "gnu"
     EDG = "edg"
@@ -28,8 +28,8 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """`at` is the line of the job's output that begins it; `sites` its places as the tool wrote them, innermost first;
-    `directive`: it is an `#error`, which clang tells only by quoting the line."""
+    """`at` is the line of the job's output where it begins. `sites` are its places as the tool wrote them, innermost
+    first. `directive`: it is an `#error`, which clang shows only by quoting the line."""
 
     style: Style
     at: int
@@ -92,8 +92,8 @@ _ERROR_DIRECTIVE = re.compile(r"\s*\d+ \|\s*#\s*error\b")
 
 
 def first_diagnostic(lines: Sequence[str], *, styles: Iterable[Style] = tuple(Style)) -> Diagnostic | None:
-    """Return the first error among the lines, or None. CMake's errors come before all: what is above one in CMake's
-    output did not end it."""
+    """Return the first error in the lines, or None. CMake's errors have priority, because other errors above one in
+    CMake's output did not end it."""
     wanted = set(styles)
     if Style.CMAKE in wanted:
         for at, line in enumerate(lines):
@@ -109,7 +109,7 @@ def first_diagnostic(lines: Sequence[str], *, styles: Iterable[Style] = tuple(St
 
 
 def excerpt(lines: Iterable[str]) -> tuple[str, ...]:
-    """Lines to show, within bounds."""
+    """Return the lines to show, within bounds."""
     kept = [line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..." for line in lines]
     return tuple(kept[:_BLOCK])
 
@@ -122,7 +122,7 @@ def _gnu(lines: Sequence[str], at: int) -> Diagnostic | None:
     start = _context_start(lines, at)
     before, after = lines[start:at], _after(lines, at)
     sites = [(match[1], int(match[2]))] if match is not None else []
-    if given is not None:  # a definition that was given: it is wrong where its name is used
+    if given is not None:  # a definition from the user: the error is at the use of its name
         sites += [(m[1], int(m[2])) for line in after if (m := _EXPANDED.match(line))]
     for pattern, told in ((_REQUIRED, before), (_REQUESTED, after), (_INCLUDED, before)):
         sites += [(m[1], int(m[2])) for line in told if (m := pattern.match(line))]
@@ -137,8 +137,8 @@ def _gnu(lines: Sequence[str], at: int) -> Diagnostic | None:
 
 
 def _context_start(lines: Sequence[str], at: int) -> int:
-    """Return where the lines that lead to an error begin: what included, what instantiated, with the lines quoted for
-    it."""
+    """Return the index of the first line that leads to an error: includes and instantiations, with their quoted
+    lines."""
     start = begin = at
     while begin > 0 and (_CONTEXT_LINE.match(lines[begin - 1]) or _QUOTED.match(lines[begin - 1])):
         begin -= 1
@@ -148,7 +148,7 @@ def _context_start(lines: Sequence[str], at: int) -> int:
 
 
 def _after(lines: Sequence[str], at: int) -> list[str]:
-    """Quoted lines and notes, up to the next complaint."""
+    """Return quoted lines and notes, up to the next message."""
     told: list[str] = []
     for line in lines[at + 1 : at + 1 + _BLOCK]:
         if _NEXT.match(line) or not line.strip():
@@ -164,7 +164,7 @@ def _edg(lines: Sequence[str], at: int) -> Diagnostic | None:
         return None if end is None else _plain(Style.EDG, lines, at, end[1])
     after = _after(lines, at)
     sites = [(match[1], int(match[2]))]
-    # EDG names the file of a line only where it is another than the error's.
+    # EDG names the file of a line only if it differs from that of the error.
     sites += [(m[2] or match[1], int(m[1])) for line in after if (m := _AT_LINE.match(line))]
     return Diagnostic(
         style=Style.EDG,
@@ -240,7 +240,7 @@ def _any(lines: Sequence[str], at: int) -> Diagnostic | None:
 
 
 def _plain(style: Style, lines: Sequence[str], at: int, message: str, block: Sequence[str] = ()) -> Diagnostic:
-    """Return a complaint that names no place."""
+    """Return a message without a place."""
     shown = block or [lines[at], *_after(lines, at)]
     return Diagnostic(style=style, at=at, message=message.strip(), sites=(), block=excerpt(shown))
 

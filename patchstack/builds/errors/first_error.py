@@ -1,4 +1,4 @@
-"""The first real error of a build's log: what each job printed, the kind of the error, and the lines that show it."""
+"""Find the first real error in a build's log: the output of each job, the kind of the error, and the lines to show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from patchstack.builds.errors.diagnostics import Diagnostic, Style, excerpt, first_diagnostic
 
-_LINES = 100_000  # of one part; what is beyond them is not looked at
+_LINES = 100_000  # of one part; further lines are ignored
 _WIDTH = 4_000  # characters of a line, unless it is a command
 _ESCAPES = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _STEP = re.compile(r"\[\d+/\d+\] ")
@@ -21,7 +21,7 @@ _MAKE = re.compile(r"g?make(?:\[\d+\])?: \*\*\* \[(?:.*:\d+: )?(.+)\] Error \d+"
 
 @dataclass(slots=True, kw_only=True)
 class JobOutput:
-    """What one job printed. `target` is its first output, `command` its command line."""
+    """The output of one job. `target` is its first target, `command` its command line."""
 
     lines: list[str] = field(default_factory=list)
     target: str | None = None
@@ -31,8 +31,8 @@ class JobOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildLog:
-    """`failed` are ninja's jobs that failed, in order. `outside` is all else: CMake's lines, make's, ninja's own; not
-    the output of jobs that succeeded. `target` is the first that make gave up."""
+    """`failed` are the failed jobs of ninja, in order. `outside` are all other lines, of CMake, make and ninja, without
+    the output of successful jobs. `target` is the first target that make gave up."""
 
     failed: tuple[JobOutput, ...]
     outside: list[str]
@@ -40,8 +40,8 @@ class BuildLog:
 
 
 def read_log(log: Iterable[str]) -> BuildLog:
-    """Take a log apart. ninja prints a job's output in one piece, after `[k/n] what` and, where it failed, `FAILED:`
-    and the command; jobs at the console (CMake run again, downloads) have those after their output."""
+    """Parse a log. ninja prints a job's output in one piece, after `[k/n] what` and, for a failed job, `FAILED:` and
+    the command. Jobs in the console pool (CMake again, downloads) have these lines after their output."""
     failed: list[JobOutput] = []
     outside: list[str] = []
     target = None
@@ -74,15 +74,15 @@ _TAIL = 20
 _COMPILED = re.compile(r"(?:^| )-c (?:\"([^\"]+)\"|'([^']+)'|((?:\\.|[^\s\\])+))")
 _OBJECT = re.compile(r"(?:^|[\s:(])((?:[\w.+-]+/)*)CMakeFiles/[^/\s]+\.dir/([^\s:()]+)\.o\b")
 _FETCHES = re.compile(r"download|clone|fetch|populate|Build step for", re.IGNORECASE)
-_MADE = re.compile(r"(?:^|/)(?:_deps|CMakeFiles|[^/]+-subbuild)/")  # by CMake, in its own directory
+_MADE = re.compile(r"(?:^|/)(?:_deps|CMakeFiles|[^/]+-subbuild)/")  # made by CMake, in its own directory
 _NOISE = re.compile(
     r"(?:g?make(?:\[\d+\])?|ninja): |compilation terminated\.|-- Configuring incomplete|See also \"|\s*\Z"
 )
 
 
 class FailureKind(StrEnum):
-    """Why a build failed. REJECTED: the source refuses what it was asked for (a static assertion, `#error`); COMPILE,
-    LINK and CONFIGURE: it does not build; the rest is the machine's, not the source's."""
+    """Why a build failed. REJECTED: the source rejects its configuration (a static assertion, `#error`). COMPILE, LINK
+    and CONFIGURE: it does not build. All others are faults of the machine, not of the source."""
 
     COMPILE = "compile"
     REJECTED = "rejected"
@@ -95,7 +95,7 @@ class FailureKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-# What a message says of its cause, whoever says it. The first that matches counts.
+# The cause in a message of any tool. The first match counts.
 _CAUSES = (
     (
         FailureKind.OUT_OF_MEMORY,
@@ -128,7 +128,7 @@ _LINKING = re.compile(
     r"|relocation truncated to fit|DSO missing from command line|final link failed|ld returned \d+ exit status"
     r"|linker command failed"
 )
-# The machine's state, or somebody who ended the build: nothing that the source did.
+# The state of the machine, or a user who ended the build; not faults of the source.
 _STRANGE = re.compile(
     r"Permission denied|Read-only file system|Resource temporarily unavailable|Too many open files|Input/output error"
     r"|signal terminated program|died due to signal (?:2|15)\b"
@@ -140,10 +140,10 @@ _OF_THE_MACHINE = (FailureKind.OUT_OF_MEMORY, FailureKind.NO_SPACE, FailureKind.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What went wrong first. `file` is relative to the source's root: where the error stands, or the nearest place in
-    the source that led to it, or (with `line` None) the file that was being compiled; None if nothing in the source
-    is named. `sites` are all the places, innermost first: the error itself, then what instantiated, included or called
-    it; one outside of the source has an absolute path. `block` is the lines to show; `target` what was being built."""
+    """The first error. `file` is relative to the source's root: the file of the error, or the nearest place in the
+    source that led to it, or (with `line` None) the compiled file; None if the error names nothing in the source.
+    `sites` are all places, innermost first: the error itself, then what instantiated, included or called it; a place
+    outside the source has an absolute path. `block` are the lines to show; `target` is the target being built."""
 
     kind: FailureKind
     message: str
@@ -155,11 +155,11 @@ class Failure:
 
 
 def find_failure(log: Iterable[str], *, source: str = "", build: str = "") -> Failure:
-    """Return the first real error in the lines of a log of a build that failed.
+    """Return the first real error in the log of a failed build.
 
-    `source` and `build` are the absolute paths that the compilers saw of the source's root and of CMake's directory.
-    Warnings are not errors, and what jobs that succeeded printed is not looked at. A log without any error that is
-    known gives UNKNOWN with its last lines.
+    `source` and `build` are the absolute paths of the source's root and of CMake's directory, as the compilers saw
+    them. Warnings and the output of successful jobs are ignored. A log without a known error gives UNKNOWN with its
+    last lines.
     """
     read = read_log(log)
     places = _Places(source=source, build=build)
@@ -177,12 +177,12 @@ def _judge(found: Diagnostic, job: JobOutput, read: BuildLog, places: _Places) -
     kind = _kind(found, job, places)
     message = found.message
     if found.style is Style.CMAKE and kind in _TELLING:
-        # CMake quotes what a tool said: that tool's line says more than all of it.
+        # CMake quotes a tool's message, and the line of that tool is the most informative one.
         said = next((line.strip() for line in found.block if _TELLING[kind].search(line)), message)
-        message = message if said.endswith(":") else said  # what a colon announces is on the lines below it
+        message = message if said.endswith(":") else said  # after a colon, the message is on the lines below
     sites = found.sites
     if kind is FailureKind.NETWORK and job.lines is not read.outside:
-        # A fetch fails in a build of its own; which line of the source wanted it, CMake says afterwards.
+        # A fetch fails in its own build. CMake prints afterwards which line of the source wanted it.
         outer = first_diagnostic(read.outside, styles=(Style.CMAKE,))
         sites = outer.sites if outer is not None else sites
     resolved = tuple(dict.fromkeys((*places.resolve(file), line) for file, line in sites))[:_SITES]
@@ -217,7 +217,7 @@ def _kind(found: Diagnostic, job: JobOutput, places: _Places) -> FailureKind:
     if found.style is Style.LINKER or _LINKING.search(found.message):
         return FailureKind.LINK
     if _REJECTING.search(found.message) or found.directive:
-        # An assertion of a system header says that our code is wrong, not that it refuses something.
+        # An assertion in a system header means that our code is wrong, not that it rejects something.
         inside = not found.sites or not places.source or places.resolve(found.sites[0][0])[1]
         return FailureKind.REJECTED if inside else FailureKind.COMPILE
     return FailureKind.COMPILE
@@ -229,7 +229,7 @@ def _subject(found: Diagnostic, job: JobOutput, places: _Places, kind: FailureKi
     if compiled is not None:
         return compiled
     if kind is FailureKind.LINK:
-        # CMake names an object after its source, in a directory like the source's own.
+        # CMake names an object after its source, in a directory with the same relative path.
         for line in found.block:
             if (match := _OBJECT.search(line)) is not None and "__/" not in match[2]:
                 file = match[1] + match[2]
@@ -239,7 +239,7 @@ def _subject(found: Diagnostic, job: JobOutput, places: _Places, kind: FailureKi
 
 
 def _compiled(job: JobOutput, places: _Places) -> str | None:
-    """Return the file of the source that a compiler's command line is for."""
+    """Return the source file in a compiler's command line."""
     match = _COMPILED.search(job.command)
     if match is None:
         return None
@@ -266,9 +266,9 @@ class _Places:
     build: str
 
     def resolve(self, path: str) -> tuple[str, bool]:
-        """Return a path as the compiler wrote it, relative to the source's root where it is in there, and whether it
-        is. A relative one is the source's own (tools are run with whole paths, or below the root), unless it leads up:
-        then it starts from CMake's directory."""
+        """Return a path from the compiler, made relative to the source's root if it is inside, and whether it is
+        inside. A relative path belongs to the source (tools get absolute paths, or run below the root), unless it
+        begins with `..`: then it starts from CMake's directory."""
         if path.startswith("../") and self.build:
             path = posixpath.join(self.build, path)
         path = posixpath.normpath(path)

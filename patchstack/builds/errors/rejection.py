@@ -1,4 +1,4 @@
-"""Why a source does not compile, and which patch wrote the line at which it fails."""
+"""Find why a source does not compile, and which patch wrote the failing line."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class BlameStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a line comes from. `patch`, `number` and `subject` are of the patch that wrote it, `patch` is None for a
-    line of upstream's; `path` and `line` are where it stood then; `text` is the line. `touched_by` are the patches that
-    changed the file (under whatever name), in order: upstream's own line may be broken by what they did around it."""
+    """The origin of a line. `patch`, `number` and `subject` are those of the patch that wrote it; `patch` is None for a
+    line of upstream. `path` and `line` are its place in that patch's tree; `text` is the line. `touched_by` are the
+    patches that changed the file (under any name), in order, because their changes may break a line of upstream."""
 
     patch: str | None
     number: int | None
@@ -54,9 +54,9 @@ class Origin:
 
 def who_wrote(objects: Objects, base_tree: str, steps: Sequence[BlameStep], path: str, line: int) -> Origin | None:
     """Return the origin of a line (from 1) of a file in the last tree; None if that tree has no such file or line (a
-    file that the build made). What `git blame` says, with git's own default options.
+    file that the build made). The answer is that of `git blame` with its default options.
 
-    Raises `MissingError` if objects are not available, or git cannot say.
+    Raises `MissingError` if objects are not available, or if git fails.
     """
     return who_wrote_each(objects, base_tree, steps, [(path, line)])[0]
 
@@ -64,7 +64,7 @@ def who_wrote(objects: Objects, base_tree: str, steps: Sequence[BlameStep], path
 def who_wrote_each(
     objects: Objects, base_tree: str, steps: Sequence[BlameStep], places: Iterable[tuple[str, int]]
 ) -> tuple[Origin | None, ...]:
-    """`who_wrote` for several places (path and line) at once."""
+    """Return the result of `who_wrote` for several places (path and line)."""
     wanted = list(places)
     last = steps[-1].tree if steps else base_tree
     lines: dict[tuple[str, str], list[int]] = {}
@@ -87,7 +87,7 @@ def who_wrote_each(
 
 
 def _find_blob(objects: Objects, tree: str, path: str) -> str | None:
-    """Return the id of a file's content; None if there is no such file."""
+    """Return the id of a file's content; None if the file does not exist."""
     *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
     for folder in folders:
         entry = next(((mode, oid) for mode, other, oid in objects.tree(tree) if other == folder), None)
@@ -99,7 +99,7 @@ def _find_blob(objects: Objects, tree: str, path: str) -> str | None:
 
 
 class _History:
-    """The temporary repository, with its commits."""
+    """A temporary repository with the commits of the series."""
 
     def __init__(self, root: Path, objects: Objects, base_tree: str, steps: Sequence[BlameStep]) -> None:
         self._root = root
@@ -116,7 +116,7 @@ class _History:
         self._head = parent
 
     def blame(self, path: str, blob: str, numbers: Sequence[int]) -> list[tuple[int, Origin]]:
-        """Return the origins of lines of a file that has them, in order."""
+        """Return the origins of existing lines of a file, in order."""
         self._keep_object(blob)
         ranges = [f"-L{number},{number}" for number in numbers]
         said = self._git("blame", "--porcelain", *ranges, self._head, "--", path)
@@ -141,12 +141,12 @@ class _History:
                 fields = raw.split(b" ")
                 commit, line, number = fields[0].decode(), int(fields[1]), int(fields[2])
             elif raw.startswith(b"filename "):
-                # Told once for a commit's lines of one name; a commit has a file's lines under one name only.
+                # git prints the name once for each commit; a commit has the lines of a file under one name only.
                 names[commit] = _unquoted(raw[9:]).decode("utf-8", "surrogateescape")
         return origins
 
     def _touched(self, path: str) -> tuple[str, ...]:
-        """Return the patches that changed a file, followed through its renames."""
+        """Return the patches that changed a file, following renames."""
         said = self._git("log", "--follow", "-M", "--format=%H", self._head, "--", path)
         return tuple(self._steps[oid].label for oid in reversed(said.decode().split()) if oid in self._steps)
 
@@ -155,7 +155,7 @@ class _History:
         return git.checked(done, "git cannot say which patch wrote a line", short=True)
 
     def _keep(self, before: str, after: str) -> None:
-        """Write what two trees differ in, as far as it was made in memory: what is stored is borrowed."""
+        """Write the differing objects of two trees that exist only in memory. Stored objects are borrowed."""
         changes = list(compare_trees(self._objects, before, after))
         want_contents(self._objects, changes)
         for change in changes:
@@ -165,13 +165,13 @@ class _History:
         self._keep_tree(after, {change.path for change in changes})
 
     def _keep_tree(self, tree: str, changed: set[bytes] | None = None) -> None:
-        """Write a made tree and those below it that hold changed paths (all of them, without a list)."""
+        """Write a tree from memory and its subtrees with changed paths (all subtrees, without a list)."""
         folders = None if changed is None else {parent for path in changed for parent in _parents(path)}
         pending = [(tree, b"")]
         while pending:
             oid, path = pending.pop()
             self._keep_object(oid)
-            # A tree that is stored has only stored ones below it.
+            # All subtrees of a stored tree are stored as well.
             if oid not in self._objects.made:
                 continue
             pending += [
@@ -195,12 +195,12 @@ class _History:
 
 
 def _parents(path: bytes) -> list[bytes]:
-    """Return the directories a path is in, each with a slash after it."""
+    """Return the parent directories of a path, each with a trailing slash."""
     return [path[: at + 1] for at, character in enumerate(path) if character == 0x2F]
 
 
 def _unquoted(name: bytes) -> bytes:
-    """Return a name as git prints it, without its C-style quoting."""
+    """Return a name that git printed, without C-style quoting."""
     if not name.startswith(b'"'):
         return name
 
@@ -215,10 +215,10 @@ _FEW = 4
 
 
 def explain(log: bytes, source: Source, plan: Plan, layout: Layout) -> Rejection:
-    """Return why a build failed, where that is the source's doing.
+    """Return why a build failed, if the source is the cause.
 
-    Raises what says that it is not: `NotJudged` (no memory, or no known error), `OutOfSpace`, `MissingError` (a toolkit
-    too old), `NotHeldError` (the build wants the network, which it does not get).
+    Raises otherwise: `NotJudged` (out of memory, or no known error), `OutOfSpace`, `MissingError` (the toolkit is too
+    old), `NotHeldError` (the build wants the network, which it does not get).
     """
     lines = log.decode("utf-8", "replace").splitlines()
     failure = find_failure(lines, source=layout.source, build=layout.build)
@@ -269,7 +269,7 @@ def _not_the_source(failure: Failure, plan: Plan) -> PatchstackError | None:
 
 
 def _origin(failure: Failure, source: Source) -> tuple[str | None, str]:
-    """Return the patch that wrote the line, and the same in words."""
+    """Return the patch that wrote the line, and the answer in words."""
     if not source.steps or source.base_tree is None:
         return None, "not a series: no patch to name"
     if failure.file is None:
@@ -285,7 +285,8 @@ def _origin(failure: Failure, source: Source) -> tuple[str | None, str]:
         since = tuple(one for one in found.touched_by if order.index(one) > order.index(found.patch))
         told = _changed_by(since).replace("in this file", "in this file since")
         return found.patch, f"line written by {found.patch}{told}"
-    # A header of upstream's that a patch's code instantiates or includes: the first place on the way that is a patch's.
+    # For a header of upstream that a patch's code instantiates or includes: the first place on the path that a patch
+    # wrote.
     inside = [place for place in failure.sites if not place[0].startswith("/")]
     places = zip(inside, who_wrote_each(source.objects, source.base_tree, steps, inside), strict=True)
     for (file, line), origin in places:

@@ -1,1 +1,1 @@
-"""What a build is made from, resolved before work starts: source, variant, toolchain, build key."""
+"""The inputs of a build, resolved before work starts: source, variant, toolchain, build key."""

@@ -1,4 +1,4 @@
-"""CUDA architectures: what users call them, what CMake must be told, and which toolkit knows them."""
+"""CUDA architectures: their names, their values for CMake, and the toolkits that know them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from patchstack.causes import BuildPlanRefused, UnknownName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """A GPU architecture. `number` is its compute capability without the dot (121 for 12.1); `cmake` what
-    `CMAKE_CUDA_ARCHITECTURES` must say: machine code for it alone, with its own instructions where kernels need them
-    (FP4 MMA assembles for 121a, not for 121); `since` and `until` the first and last CUDA major.minor that know it;
-    `gpus` the products people have."""
+    """A GPU architecture. `number` is its compute capability without the dot (121 for 12.1); `cmake` is the value of
+    `CMAKE_CUDA_ARCHITECTURES`: machine code only for it, with its specific instructions if kernels need them (FP4 MMA
+    assembles for 121a, not for 121). `since` and `until` are the first and last CUDA major.minor that know it. `gpus`
+    are its products."""
 
     number: int
     cmake: str
@@ -28,7 +28,7 @@ class Architecture:
 
     @property
     def real(self) -> str:
-        """As cuobjdump prints it, without the `sm_` (`121a`)."""
+        """The name in cuobjdump's output, without the `sm_` (`121a`)."""
         return self.cmake.removesuffix("-real")
 
 
@@ -57,9 +57,9 @@ _NAME = re.compile(r"(?:sm_?|compute_)?([0-9]{1,2})\.?([0-9])([af])?(?:-(real|vi
 
 
 def parse_arch(text: str) -> Architecture:
-    """Return the architecture a user means by `121`, `12.1`, `sm_121`, `121a` or `121a-real`.
+    """Return the architecture that a user means with `121`, `12.1`, `sm_121`, `121a` or `121a-real`.
 
-    Raises `UsageError` for one that is not known, or that would not be machine code (`-virtual` is PTX).
+    Raises `UsageError` for an unknown one, or one that is not machine code (`-virtual` is PTX).
     """
     match = _NAME.match(text.strip().lower())
     known = _BY_NUMBER.get(int(match.group(1) + match.group(2))) if match else None
@@ -79,7 +79,7 @@ def parse_arch(text: str) -> Architecture:
 
 
 def toolkit_complaint(architecture: Architecture, cuda: tuple[int, int]) -> str | None:
-    """Return why a toolkit of that version cannot build for it, or None if it can."""
+    """Return why a toolkit of that version cannot build for the architecture; None if it can."""
     has = f"{cuda[0]}.{cuda[1]}"
     if cuda < architecture.since:
         need = f"{architecture.since[0]}.{architecture.since[1]}"

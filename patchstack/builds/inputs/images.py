@@ -45,7 +45,7 @@ def find_recipe_image(engine: Engine, wanted: RecipeImage, talk: Talk, *, own: b
             image = None
         if image is None:
             raise
-        talk(f"note: {wanted.image} is the image that is here under this name, not what its recipe makes")
+        talk(f"note: {wanted.image} is an image that exists here under this name; its recipe did not make it")
     assert image is not None
     return image
 
@@ -59,14 +59,14 @@ def build_recipe_image(engine: BuildsImages, wanted: RecipeImage, talk: Talk) ->
 
 
 def recipe_directory(recipe: str) -> Path:
-    """Return the directory of a recipe that patchstack ships. Raises `ConfigError` for anything else: a recipe is run
-    with network, so nobody may bring one, nor lead there by a link."""
+    """Return the directory of a recipe that patchstack ships. Raises `ConfigError` for anything else: a recipe runs
+    with network, so foreign recipes and links are not allowed."""
     builders = builders_directory().resolve()
     directory = (builders / recipe).resolve()
     if directory.parent != builders or not (directory / "Dockerfile").is_file():
         known = sorted(path.parent.name for path in builders.glob("*/Dockerfile"))
         raise VariantUnusable(
-            f"the recipe {recipe!r} is none that patchstack ships", hint=f"recipe: is one of {', '.join(known)}"
+            f"patchstack does not ship the recipe {recipe!r}", hint=f"recipe: is one of {', '.join(known)}"
         )
     return directory
 

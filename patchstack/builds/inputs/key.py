@@ -1,4 +1,4 @@
-"""The build key: one digest of all that can change the binaries."""
+"""The build key: one digest of everything that can change the binaries."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from patchstack.builds.inputs.source import Source
 from patchstack.canonical import canonical
 
 RECIPE_VERSION = 1
-"""Changes with the commands that `patchstack.builds.run.recipe` gives: binaries of older ones are not taken for new."""
+"""The version of the commands in `patchstack.builds.run.recipe`, so that binaries of older commands are not reused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """What compiles. `digest` (sha256:…) stands for all of it: a container image's, with a mounted toolkit's, or the
-    host's programs'. `versions` name the tools; `cuda` is the toolkit's version if there is one."""
+    """The compilers. `digest` (sha256:…) covers all of them: that of a container image, with a mounted toolkit, or of
+    the host's programs. `versions` are those of the tools; `cuda` is the toolkit's version if there is one."""
 
     digest: str
     versions: Mapping[str, str]
@@ -32,7 +32,7 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A build key: 64 hexadecimal digits, and the inputs they are the SHA-256 of (canonical JSON)."""
+    """A build key: 64 hexadecimal digits, and the inputs. The key is the SHA-256 of their canonical JSON."""
 
     hex: str
     inputs: Mapping[str, Any]
@@ -45,9 +45,10 @@ class Key:
 def build_key(source: Source, plan: Plan, toolchain: Toolchain, processor: str | None = None) -> Key:
     """Return the key of a build.
 
-    The tree, the definitions, the architecture, the targets, the platform and the toolchain are in it, and the
-    `processor` for code made for it alone. The names of series and variant, the number of jobs, limits, and where the
-    engine is are not: they change no byte. The key is carried into the binaries, so it cannot be part of itself.
+    It includes the tree, the definitions, the architecture, the targets, the platform and the toolchain, and the
+    `processor` for native code. It does not include the names of series and variant, the number of jobs, limits, and
+    the address of the engine, because they change no byte. The key is embedded in the binaries, so it does not cover
+    itself.
     """
     inputs: dict[str, object] = {
         "schema": "patchstack.build-key/1",

@@ -1,4 +1,4 @@
-"""A build as it will be done: every option resolved, with where it came from, before any work starts."""
+"""The plan of a build: every option resolved, with its origin, before any work starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WITHOUT_CCACHE = Setting(value=False, origin="--no-ccache")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked for on the command line; None and empty leave it to variant, workspace and engine."""
+    """The options of the command line. None and empty values are left to the variant, the workspace and the engine."""
 
     variant: str | None = None
     arch: str | None = None
@@ -47,8 +47,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The resolved options. `native` is set where the code is made for the very machine that builds it: then the
-    processor is an input. `notes` are things the user should know before the build starts."""
+    """The resolved options. `native` is set if the code is made for the machine that builds it; the processor is then
+    an input. `notes` are messages for the user before the build starts."""
 
     variant: str
     why: str
@@ -78,11 +78,11 @@ class Plan:
 
     @property
     def refuses_ccache(self) -> bool:
-        """Whether nothing that came out of ccache may be in the build."""
+        """Whether the build must not contain anything from ccache."""
         return self.ccache == _WITHOUT_CCACHE
 
     def with_tools(self, tools: Collection[str]) -> Plan:
-        """Return the plan for a toolchain with these tools: without ccache if it is missing and nobody asked for it."""
+        """Return the plan for a toolchain with these tools, without ccache if it is missing and was not requested."""
         if self.ccache.origin == "default" and "ccache" not in tools:
             get = "add ccache to the image" if self.engine.isolated else "apt install ccache"
             note = f"without ccache every build compiles all files; with it, only those that changed ({get})"
@@ -91,14 +91,14 @@ class Plan:
 
 
 def make_plan(request: Request, variants: Variants, about: About, default: Setting[str] | None = None) -> Plan:
-    """Resolve a request. `default` is the variant taken if none is asked for.
+    """Resolve a request. `default` is the variant if none was requested.
 
-    Raises `UsageError` for options that are wrong or exclude each other, `PlatformUnsupported` for a platform that the
-    engine is not.
+    Raises `UsageError` for options that are wrong or exclude each other, and `PlatformUnsupported` for a platform that
+    is not the engine's.
     """
     variant, why = _variant(request, variants, default)
     if variant.targets is None:
-        raise VariantUnusable(f"variant {variant.name} names no targets", hint="targets: [llama-server], say")
+        raise VariantUnusable(f"variant {variant.name} has no targets", hint="targets: [llama-server], say")
     cmake = _definitions(variant.cmake, request.cmake, "--define")
     compile_ = _definitions(variant.compile, request.compile, "--compile-define")
     architecture, setting = _architecture(variant)
@@ -140,12 +140,12 @@ def _ccache(request: Request) -> Setting[bool]:
 
 
 def parse_definitions(texts: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
-    """`K=V` pairs; `K` alone is ON. Raises `UsageError` with every one that is wrong."""
+    """Parse `K=V` pairs; `K` alone means ON. Raises `UsageError` with every wrong one."""
     pairs, problems = [], []
     for text in texts:
         name, separator, value = text.removeprefix("-D").partition("=")
         if not _DEFINITION.match(name):
-            problems.append(f"{option} {text}: {name or 'nothing'} is no name")
+            problems.append(f"{option} {text}: {name or 'nothing'} is not a name")
         elif "\n" in value or "\0" in value:
             problems.append(f"{option} {name}: the value has a line break")
         pairs.append((name, value if separator else "ON"))
@@ -219,8 +219,8 @@ def _elsewhere(platform: str) -> str:
 def _native(
     cmake: Mapping[str, Setting[str]], compile_: Mapping[str, Setting[str]], about: About, platform: Setting[str]
 ) -> bool:
-    """Return whether anything asks for code made for the machine that builds. Raises `UsageError` if that is not the
-    machine that runs it."""
+    """Return whether an option asks for code for the building machine. Raises `UsageError` if a different machine would
+    run it."""
     asked = [
         f"{name}={setting.value} ({setting.origin})"
         for name, setting in (*cmake.items(), *compile_.items())
@@ -252,7 +252,7 @@ def _unlimited(about: About) -> Setting[int | None]:
 
 
 def _recipe(request: Request, variant: Variant) -> str | None:
-    """Return the recipe of the image. It makes the image that is named beside it, and no other."""
+    """Return the recipe of the image. It is used only for the image that is named with it."""
     recipe, image = variant.recipe, variant.image
     if recipe is None or image is None or request.image is not None:
         return None

@@ -1,4 +1,4 @@
-"""From a request to the inputs of a build: the engine is asked what it is and has, and everything is resolved."""
+"""Resolve a request to the inputs of a build, with the answers of the engine."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def prepare(
     offline: bool = False,
     untrusted: bool = False,
 ) -> Inputs:
-    """Resolve everything a build needs. An image that does not exist and has a recipe is built, unless `offline`. For
-    `untrusted` sources, an image that has a recipe is only the one that the recipe makes.
+    """Resolve everything that a build needs. A missing image that has a recipe is built, unless `offline`. For
+    `untrusted` sources, only the recipe's own image is accepted.
 
-    Raises what planning, the engine and the search for tools raise.
+    Raises the errors of planning, the engine and the search for tools.
     """
     plan = make_plan(request, variants, engine.about(), default)
     if plan.engine.isolated:
@@ -57,7 +57,7 @@ def prepare(
 def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool, untrusted: bool) -> Image:
     if plan.image is None:
         raise SourceMissing(
-            f"variant {plan.variant} names no image",
+            f"variant {plan.variant} has no image",
             hint="--image NAME, or image: in patchstack.yaml; or --engine host",
         )
     if plan.recipe is None:
@@ -71,12 +71,12 @@ def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool, untrusted: 
     except ImageMissing:
         if offline or not isinstance(engine, BuildsImages):
             raise
-        require_packages()  # the build that the image is for cannot be in the store
+        require_packages()  # without the image, the build cannot be in the store
         return build_recipe_image(engine, wanted, talk)
 
 
 def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:
-    """On the host, the toolkit is the one named, or the one that nvcc is found in."""
+    """Return the plan with the host's toolkit: the one named, or the one of the nvcc found."""
     if not plan.cuda:
         return plan, None
     if plan.toolkit is not None:
@@ -91,7 +91,8 @@ def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:
 
 
 def _processor() -> str:
-    """What `-march=native` depends on: model and feature flags, as a digest with the model's name before it."""
+    """Return the properties of the processor that `-march=native` depends on: the model's name, and a digest of model
+    and feature flags."""
     model, flags = "unknown", ""
     for line in processes.cpuinfo().splitlines():
         name, _, value = line.partition(":")

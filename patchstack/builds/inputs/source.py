@@ -1,4 +1,4 @@
-"""What is built: the tree of a series at the pin, of a prefix of it, or of any directory."""
+"""The source of a build: the tree of a series at the pin, of a prefix of it, or of any directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from patchstack.series.verify.states import Verification
 from patchstack.series.verify.verify import prove_and_keep
 from patchstack.workspace import SeriesConfig
 
-# What a compiler, or the build itself, reads. A tree without one of these is not the tree that was asked for.
+# Files that a compiler or the build reads. Without one of these, the tree is not the requested one.
 _CODE = frozenset(
     {".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl", ".cu", ".cuh", ".m", ".mm", ".metal", ".comp"}
     | {".glsl", ".cl", ".s", ".asm", ".py", ".sh", ".cmake", ".in", ".txt"}
@@ -29,8 +29,8 @@ _CODE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedPatch:
-    """A patch on the way to the tree: its file, number and subject, its sha256, and the tree after it. For a commit of
-    the fork that is not a patch yet `file` names it in words, and `commit` is its id instead of a sha256."""
+    """An applied patch: its file, number and subject, its sha256, and the tree after it. For a commit of the fork that
+    is not a patch yet, `file` is its description, and `commit` is its id instead of a sha256."""
 
     file: str
     number: int | None
@@ -42,10 +42,10 @@ class AppliedPatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A tree to build. `label` says in a few words what it is; `base_commit` and `base_tree` are the pin's (None for a
-    directory) and `upstream` where it is from; `steps` are the patches on it, in order. `verdict` is what verify said
-    of the series: holds, does not, or was compared with nothing. `absent` are the paths of files whose content is
-    not available anywhere and which no compiler reads: they are left out, and the build key says so."""
+    """A tree to build. `label` describes it in a few words. `base_commit` and `base_tree` are those of the pin (None
+    for a directory), `upstream` its origin. `steps` are the patches on it, in order. `verdict` is the result of verify:
+    holds, does not hold, or compared with nothing. `absent` are the paths of files whose content is not available
+    anywhere and which no compiler reads. They are left out, and the build key includes that."""
 
     label: str
     tree: str
@@ -59,7 +59,7 @@ class Source:
     notes: tuple[str, ...] = ()
 
     def entries(self, suffixes: tuple[str, ...] = ("",)) -> Iterator[Entry]:
-        """The files to send, or those of them whose names end so, in the order of the tree."""
+        """Yield the files to send, or those with one of the suffixes, in the order of the tree."""
         missing = frozenset(self.absent)
         for path, mode, oid in _walk(self.objects, self.tree):
             if path in missing or not path.endswith(suffixes):
@@ -71,10 +71,10 @@ class Source:
 
 
 def series_source(config: SeriesConfig, cache: Cache, *, at: int | str | None = None) -> Source:
-    """Return the tree of a series, or of its patches up to `at`, a number or name (0: the pin), verified on the way.
+    """Return the verified tree of a series, or of its patches up to `at`, a number or name (0: the pin).
 
-    Raises what verify raises, `NotHeldError` if a patch on the way does not apply, `ConfigError` for a number or
-    name that no patch has.
+    Raises the errors of verify, `NotHeldError` if a patch does not apply, and `ConfigError` for a number or name that
+    no patch has.
     """
     proven = prove_and_keep(config, cache)
     verification = proven.verification
@@ -118,10 +118,9 @@ def _verdict(verification: Verification) -> str:
 
 
 def directory_source(directory: Path) -> Source:
-    """Return the files of a directory: of a git work tree those that are tracked or not ignored, of another all but
-    `.git`.
+    """Return the files of a directory: in a git work tree the tracked and not ignored ones, else all except `.git`.
 
-    Raises `UsageError` for what is not a directory, holds nothing, or has a file that a tree cannot hold.
+    Raises `UsageError` if it is not a directory, is empty, or has a file that a tree cannot contain.
     """
     if not directory.is_dir():
         raise BadPath(f"{directory} is not a directory", hint="--source names a directory of source files")
@@ -169,16 +168,16 @@ def _walk(objects: Objects, tree: str, prefix: str = "") -> Iterator[tuple[str, 
 
 
 def with_absent(source: Source) -> Source:
-    """Find the files whose content is nowhere, after asking for all of them at once."""
+    """Find the files whose content is not available, after requesting all of them at once."""
     files = list(_walk(source.objects, source.tree))
-    with contextlib.suppress(PatchstackError):  # what is still missing is found below, and named
+    with contextlib.suppress(PatchstackError):  # missing files are found and named below
         source.objects.want(oid for _, _, oid in files)
     missing = frozenset(source.objects.missing(oid for _, _, oid in files))
     absent = [path for path, _, oid in files if oid in missing]
     code = [path for path in absent if PurePosixPath(path).suffix.lower() in _CODE]
     if code:
         raise SourceMissing(
-            f"{len(code)} source files of the tree are nowhere to be had", problems=code[:5], hint=source.objects.hint
+            f"{len(code)} source files of the tree are not available", problems=code[:5], hint=source.objects.hint
         )
     if not absent:
         return source
@@ -186,5 +185,5 @@ def with_absent(source: Source) -> Source:
     return replace(
         source,
         absent=tuple(absent),
-        notes=(f"left out: files that no compiler reads and that are nowhere to be had ({len(absent)}): {few}",),
+        notes=(f"left out: files that no compiler reads and that are not available ({len(absent)}): {few}",),
     )

@@ -1,4 +1,4 @@
-"""What compiles, and its digest: a container image with a mounted CUDA toolkit, or the programs of this machine."""
+"""The toolchain and its digest: a container image with a mounted CUDA toolkit, or the programs of this machine."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _SECONDS = 900.0
 
 
 def local_digest(root: Path, memory: Path) -> str:
-    """`sha256:…` over the names and contents of the files below a directory of this machine. `memory` is a directory
-    where it is kept under the files' names, sizes and times; while those stay, nothing is read again.
+    """Return `sha256:…` over the names and contents of the files below a directory of this machine. `memory` is a cache
+    directory: while the files' names, sizes and times do not change, nothing is read again.
 
     Raises `MissingError` if the directory does not exist.
     """
@@ -55,8 +55,8 @@ def local_digest(root: Path, memory: Path) -> str:
 
 
 def engine_digest(engine: Engine, root: str, image: str, platform: str, memory: Path) -> str:
-    """Return the same digest, of a directory on the engine's machine, computed there in a container of an image that
-    has `find` and `sha256sum`. Raises what `Engine.run` raises, `MissingError` if it cannot be read."""
+    """Return the digest of a directory on the engine's machine, computed there in a container of an image that has
+    `find` and `sha256sum`. Raises the errors of `Engine.run`, and `MissingError` if it cannot be read."""
 
     def ask(script: str) -> str:
         said = bytearray()
@@ -82,7 +82,7 @@ def engine_digest(engine: Engine, root: str, image: str, platform: str, memory: 
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """Every file, links followed as `find -L` follows them; a link to a directory above is not entered again."""
+    """Yield every file, following links as `find -L` does. A link to a parent directory is not entered again."""
     pending = [root]
     while pending:
         directory = pending.pop()
@@ -97,7 +97,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def recall(memory: Path, name: str) -> dict[str, str] | None:
-    """What was remembered under a name, or nothing."""
+    """Return the stored value of a name, or None."""
     try:
         found = json.loads((memory / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -106,15 +106,15 @@ def recall(memory: Path, name: str) -> dict[str, str] | None:
 
 
 def remember(memory: Path, name: str, what: dict[str, str]) -> dict[str, str]:
-    """Keep something under a name, and give it back."""
+    """Store a value under a name, and return it."""
     memory.mkdir(parents=True, exist_ok=True)
     replace_file(memory / f"{name}.json", f"{one_line(what)}\n".encode())
     return what
 
 
 IMAGE_TOOLKIT = "/usr/local/cuda"
-"""Where NVIDIA's images have their toolkit, and where a container sees that of the engine's machine, wherever it lies
-there: the path is in no binary, and ccache's results serve every machine."""
+"""The toolkit's path in NVIDIA's images. A container sees the toolkit of the engine's machine at this path too, so no
+binary contains the real path, and ccache's results are valid for every machine."""
 _RELEASE = re.compile(r"release ([0-9]+)\.([0-9]+)")
 _PROBE = """
 nvcc=$1
@@ -135,10 +135,10 @@ _HOST_PROGRAMS = ("c++", "cc", "cmake", "ninja", "ccache")
 
 
 def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) -> Toolchain:
-    """Return the toolchain of an image, with the toolkit of the plan if it has one. `memory` is a directory of ours
-    where digests and versions are kept.
+    """Return the toolchain of an image, with the toolkit of the plan if it has one. `memory` is a cache directory for
+    digests and versions.
 
-    Raises `MissingError` if a tool does not exist, or is too old for the architecture.
+    Raises `MissingError` if a tool is missing, or too old for the architecture.
     """
     toolkit = None
     if toolkit_place(plan) is not None and plan.toolkit is not None:
@@ -171,7 +171,7 @@ def container_toolchain(engine: Engine, image: Image, plan: Plan, memory: Path) 
 def host_toolchain(plan: Plan, nvcc: Path | None, memory: Path) -> Toolchain:
     """Return the toolchain of this machine: the compilers' own files and versions, and the CUDA toolkit around `nvcc`.
 
-    The C library's and system's headers are not in its digest: only a container image pins those.
+    Its digest does not cover the headers of the C library and the system; only a container image pins those.
     """
     versions: dict[str, str] = {}
     digests: list[str] = []
@@ -203,7 +203,7 @@ def host_toolchain(plan: Plan, nvcc: Path | None, memory: Path) -> Toolchain:
 
 
 def cuda_version(said: str) -> tuple[int, int] | None:
-    """Major and minor from what `nvcc --version` says."""
+    """Return the major and minor version from the output of `nvcc --version`."""
     match = _RELEASE.search(said)
     return (int(match.group(1)), int(match.group(2))) if match else None
 
@@ -220,14 +220,14 @@ def toolkit_place(plan: Plan) -> str | None:
 
 
 def toolkit_paths(plan: Plan) -> tuple[EnginePath, ...]:
-    """What a container must be given so that it sees the toolkit."""
+    """Return the mounts with which a container sees the toolkit."""
     if plan.toolkit is None or not plan.cuda or not plan.engine.isolated:
         return ()
     return (EnginePath(source=plan.toolkit.value, target=IMAGE_TOOLKIT),)
 
 
 def _ask(engine: Engine, image: Image, plan: Plan) -> dict[str, str]:
-    """Return the versions an image's tools print."""
+    """Return the versions that an image's tools print."""
     said = bytearray()
     place = toolkit_place(plan)
     job = Job(
@@ -249,7 +249,7 @@ def _ask(engine: Engine, image: Image, plan: Plan) -> dict[str, str]:
 
 
 def _check(toolchain: Toolchain, plan: Plan, where: str, tools: str, hint: str) -> None:
-    """Raise where the tools that the plan needs do not exist, or are too old."""
+    """Raise if tools that the plan needs are missing or too old."""
     missing = [tool for tool in _NEEDED if tool not in toolchain.versions]
     if missing:
         raise ProgramMissing(
@@ -268,7 +268,7 @@ def _check(toolchain: Toolchain, plan: Plan, where: str, tools: str, hint: str) 
 
 
 def _compiler_parts(compiler: str) -> list[Path]:
-    """Return the files that turn source into machine code: the driver, and the programs it calls."""
+    """Return the files that turn source into machine code: the compiler driver, and the programs that it calls."""
     found = [Path(compiler).resolve()]
     for part in ("cc1", "cc1plus", "as", "ld", "collect2"):
         said = run([compiler, f"-print-prog-name={part}"], timeout=60).stdout.decode().strip()

@@ -1,4 +1,4 @@
-"""Variants: those that patchstack ships, with a workspace's laid over them, and where each setting came from."""
+"""Variants: those that patchstack ships, overridden by those of a workspace, with the origin of each setting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DERIVED_FROM = "cuda"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting(Generic[T]):
-    """A value and where it came from."""
+    """A value and its origin."""
 
     value: T
     origin: str
@@ -38,7 +38,7 @@ def series_variant(config: SeriesConfig) -> Setting[str] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One way to build, with all it extends laid under it. The fields are `VariantConfig`'s."""
+    """One way to build, with the settings of all variants that it extends. The fields are those of `VariantConfig`."""
 
     name: str
     arch: Setting[str] | None
@@ -66,12 +66,12 @@ class Variants:
             self._layers.setdefault(config.name, []).append(config)
 
     def names(self) -> tuple[str, ...]:
-        """Those that can be built, in the order in which they are written."""
+        """The names of variants that can be built, in the order of the files."""
         return tuple(name for name, layers in self._layers.items() if not layers[-1].abstract)
 
     def get(self, name: str) -> Variant:
-        """Return the variant of that name. Raises `UsageError` if none exists to build, `ConfigError` for one that
-        extends what does not exist, or itself."""
+        """Return the variant of that name. Raises `UsageError` if no buildable one exists, and `ConfigError` for one
+        that extends itself or a missing one."""
         if name not in self._layers or self._layers[name][-1].abstract:
             near = difflib.get_close_matches(name, self.names(), 1)
             hint = f"perhaps you meant {near[0]}; " if near else ""
@@ -79,8 +79,8 @@ class Variants:
         return self._flatten(name, self._lineage(name))
 
     def for_arch(self, architecture: Architecture) -> Variant:
-        """Return the variant for an architecture; if none is written, one made from `cuda`. Raises `UsageError` if
-        several are."""
+        """Return the variant for an architecture; if none exists, one made from `cuda`. Raises `UsageError` if there
+        are several."""
         found = []
         for name in self.names():
             arch = self.get(name).arch
@@ -99,7 +99,7 @@ class Variants:
         return self._flatten(plain, [*self._lineage(_DERIVED_FROM), made])
 
     def _lineage(self, name: str) -> list[VariantConfig]:
-        """What a variant is made of, from the one that extends nothing down to itself."""
+        """Return the chain of variants, from the one that extends nothing to the variant itself."""
         chain: list[str] = []
         at: str | None = name
         while at is not None:
@@ -108,7 +108,7 @@ class Variants:
             layers = self._layers.get(at)
             if layers is None:
                 origin = self._layers[chain[-1]][-1].origin
-                raise VariantUnusable(f"{origin} extends {at}, which is no variant", hint=f"there are {self._all()}")
+                raise VariantUnusable(f"{origin} extends {at}, which is not a variant", hint=f"there are {self._all()}")
             chain.append(at)
             at = next((layer.extends for layer in reversed(layers) if layer.extends is not None), None)
         return [layer for one in reversed(chain) for layer in self._layers[one]]
@@ -130,7 +130,8 @@ class Variants:
 
 
 def builders_directory() -> Path:
-    """Return where the recipes and `variants.yaml` are: in the installed package, or beside it in a checkout."""
+    """Return the directory of the recipes and of `variants.yaml`: in the installed package, or next to it in a
+    checkout."""
     package = Path(patchstack.__file__).parent
     return next(
         (place for place in (package / "builders", package.parent / "builders") if (place / "variants.yaml").is_file()),
@@ -139,5 +140,5 @@ def builders_directory() -> Path:
 
 
 def load_variants(own: Iterable[VariantConfig] = ()) -> Variants:
-    """Return the shipped variants with a workspace's over them."""
+    """Return the shipped variants, overridden by those of a workspace."""
     return Variants(read_variants_file(builders_directory() / "variants.yaml"), own)

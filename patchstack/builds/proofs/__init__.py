@@ -1,1 +1,1 @@
-"""Proofs about binaries, one module a kind. They look at files and devices, never at flags or exit codes."""
+"""Proofs about binaries. Each module has one kind. They inspect files and devices, never flags or exit codes."""

@@ -1,4 +1,4 @@
-"""What a build is said to be, how its programs are run, and what a proof says of it."""
+"""The claims about a build, the way to run its programs, and the result of a proof."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from patchstack.document import Part
 from patchstack.verdict import Verdict
 
 IDS = ("exists", "machine", "runs", "commit", "cuda-arch", "cuda-ptx", "fp4", "paths")
-"""Every proof there is, in the order in which they are given."""
+"""The names of all proofs, in their order."""
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What was asked of a build.
+    """The claims about a build that proofs check.
 
-    `key` is the build key (64 hex digits), which the binaries carry as their commit string. `platform` is
-    `linux/amd64` or `linux/arm64`. `architectures` are real ones as cuobjdump names them, without the `sm_` (`121a`);
-    none is a build without CUDA. `targets` are the programs that must be there,
-    `optional_targets` those that may be missing. `machine_paths` are directories of the
-    build machine that no binary may name; `search_paths` those that a binary may look for libraries in, beside its own
-    (a toolkit's). `fp4_sources`: the source has FP4 matrix instructions in it.
+    `key` is the build key (64 hex digits), which the binaries contain as their commit string. `platform` is
+    `linux/amd64` or `linux/arm64`. `architectures` are real ones as in cuobjdump's output, without the `sm_` (`121a`);
+    none means a build without CUDA. `targets` are the programs that must exist, `optional_targets` those that may be
+    missing. `machine_paths` are directories of the build machine that no binary may contain. `search_paths` are
+    directories in which a binary may search for libraries, in addition to its own (a toolkit's). `fp4_sources`: the
+    source contains FP4 matrix instructions.
 
-    Raises `ValueError` for a key that is none: a search for it would say nothing.
+    Raises `ValueError` for an invalid key, because a search for it would prove nothing.
     """
 
     key: str
@@ -44,7 +44,7 @@ class Claim:
 
 
 class Proof(Part, frozen=True, kw_only=True):
-    """One thing that was checked of a build, and how it came out. `detail` is one line for people."""
+    """One check of a build and its verdict. `detail` is one line for people."""
 
     id: str
     verdict: Verdict
@@ -53,21 +53,22 @@ class Proof(Part, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramOutput:
-    """What a program gave: its exit code (negative, or 128 + number, where a signal ended it) and all it printed."""
+    """The result of a program: its exit code (negative, or 128 + number, if a signal ended it) and all of its
+    output."""
 
     code: int
     output: bytes
 
 
 Runner = Callable[[Path, tuple[str, ...]], ProgramOutput]
-"""Runs one of the programs (its path on this machine, its arguments) to its end, in the place it was built for.
+"""Runs one of the programs (its path on this machine, its arguments) to its end, on the machine it was built for.
 
-Raises `MissingError` (`ProgramTimeout`, `EngineLost`) where it could not be run to its end: that says nothing of it.
+Raises `MissingError` (`ProgramTimeout`, `EngineLost`) if it could not run to its end, which proves nothing about it.
 """
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """Return names for a message, not too many. They are a build's, so what does not print is escaped."""
+    """Return the first names for a message. They come from a build, so unprintable characters are escaped."""
     shown = [plain(name) for name in names[:most]]
     if len(names) > most:
         return f"{', '.join(shown)} and {len(names) - most} more"
@@ -75,5 +76,5 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text that a terminal prints as it is."""
+    """Return a text that is safe to print on a terminal."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

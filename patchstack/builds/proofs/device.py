@@ -1,4 +1,4 @@
-"""`cuda-arch`, `cuda-ptx` and `fp4`: the device code, as cuobjdump shows it, is the code that was asked for."""
+"""`cuda-arch`, `cuda-ptx` and `fp4`: check with cuobjdump that the device code is the requested one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from patchstack.process import Finished, clean_environment, run
 from patchstack.verdict import Verdict
 
 HINT = "patchstack doctor says how to get it"
-"""No command: what is found here is recorded, and the record is read on other machines."""
+"""It contains no command, because it is recorded and read on other machines."""
 TOOLKITS = ROOTS
 """Where CUDA toolkits are installed."""
 _SECONDS = 600.0
@@ -26,12 +26,12 @@ _PTX_ENTRY = re.compile(r"^PTX file +\d+: (.*)$", re.MULTILINE)
 _ARCHITECTURE = re.compile(r"\.sm_(\d+[af]?)\.\w+\s*\Z")
 _NO_DEVICE_CODE = "does not contain device code"
 _FP4_LINE = re.compile(rb"^arch = sm_(\w+)|^\s*/\*[0-9a-f]+\*/\s+.*\bOMMA\.\S*E2M1", re.MULTILINE)
-# OMMA is the matrix instruction of consumer Blackwell and GB10; data centre Blackwell has FP4 in tcgen05 instead.
+# OMMA is the matrix instruction of consumer Blackwell and GB10. Data center Blackwell uses tcgen05 for FP4.
 _FP4_ARCHITECTURE = re.compile(r"12[01][af]\Z")
 
 
 class Disassembler(Protocol):
-    """Runs cuobjdump with options over one file (its path on this machine), wherever cuobjdump is.
+    """Runs cuobjdump with options on one file (its path on this machine), on any machine.
 
     Raises `MissingError` if it could not be run to its end.
     """
@@ -40,7 +40,7 @@ class Disassembler(Protocol):
 
 
 class Undumped(MissingError):
-    """cuobjdump could not say what is in a file."""
+    """cuobjdump could not read a file."""
 
     code = "PS0609"
 
@@ -60,7 +60,7 @@ class Cuobjdump:
 
 
 def find_cuobjdump() -> Cuobjdump | None:
-    """Return the cuobjdump of this machine, where `find_cuda_tool` finds one; None if there is none."""
+    """Return the cuobjdump that `find_cuda_tool` finds on this machine; None if there is none."""
     program = find_cuda_tool("cuobjdump", os.environ, TOOLKITS)
     if program is None:
         return None
@@ -72,36 +72,37 @@ def find_cuobjdump() -> Cuobjdump | None:
 
 
 def machine_code(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
-    """Return the architectures (`121a`) that a file has machine code for, one an entry, relocatable device code
-    included. Raises `Undumped`."""
+    """Return the architectures (`121a`) of a file's machine code, one for each entry, including relocatable device
+    code. Raises `Undumped`."""
     found = []
     for entry in _ELF_ENTRY.findall(_ask(disassembler, ("-all", "--list-elf"), file)):
         match = _ARCHITECTURE.search(entry)
         if match is None:
-            raise Undumped(f"cuobjdump lists {entry.strip()}, and for which architecture that is cannot be told")
+            raise Undumped(f"cuobjdump lists {entry.strip()}, whose architecture is not known")
         found.append(match.group(1))
     return tuple(found)
 
 
 def ptx(disassembler: Disassembler, file: Path) -> tuple[str, ...]:
-    """Return the architectures (`sm_90`, or the whole entry where it names none) that a file has PTX for, relocatable
-    device code included. Raises `Undumped`."""
+    """Return the architectures of a file's PTX (`sm_90`, or the whole entry if it names none), including relocatable
+    device code. Raises `Undumped`."""
     entries = _PTX_ENTRY.findall(_ask(disassembler, ("-all", "--list-ptx"), file))
     return tuple(f"sm_{match[1]}" if (match := _ARCHITECTURE.search(entry)) else entry.strip() for entry in entries)
 
 
 def has_fp4_instructions(architecture: str) -> bool:
-    """Return whether FP4 matrix products are OMMA instructions there (`120a`, `121a` and their families)."""
+    """Return whether FP4 matrix products are OMMA instructions on an architecture (`120a`, `121a` and their
+    families)."""
     return _FP4_ARCHITECTURE.match(architecture) is not None
 
 
 def fp4_instructions(disassembler: Disassembler, file: Path) -> dict[str, int]:
-    """Return how many OMMA instructions over E2M1 a file has, by architecture (`121a`). Raises `Undumped`."""
+    """Return the number of OMMA instructions on E2M1 in a file, by architecture (`121a`). Raises `Undumped`."""
     return count_fp4(_ask(disassembler, ("-sass",), file).encode())
 
 
 def count_fp4(sass: bytes) -> dict[str, int]:
-    """Return the OMMA instructions over E2M1 in what `cuobjdump -sass` printed, by architecture."""
+    """Return the number of OMMA instructions on E2M1 in the output of `cuobjdump -sass`, by architecture."""
     counts: dict[str, int] = {}
     current = ""
     for match in _FP4_LINE.finditer(sass):
@@ -113,9 +114,9 @@ def count_fp4(sass: bytes) -> dict[str, int]:
 
 
 def _ask(disassembler: Disassembler, options: tuple[str, ...], file: Path) -> str:
-    """What cuobjdump prints; nothing if it says that there is no device code."""
+    """Return the output of cuobjdump; empty if it finds no device code."""
     if not file.name.isprintable():
-        # Entries are named after their file, so such a name could write lines of its own.
+        # Entries are named after their file, so such a name could add lines.
         raise Undumped("has a name that does not print")
     finished = disassembler(options, file)
     told = finished.stdout.decode("utf-8", "replace")
@@ -136,7 +137,7 @@ _NO_CUOBJDUMP = f"no cuobjdump here; hint: {HINT}"
 
 
 def device(survey: Survey, claim: Claim, dump: Disassembler | None, directory: Path) -> tuple[Proof, ...]:
-    """Return the proofs about device code. A build without CUDA has one: that there is none."""
+    """Return the proofs about device code. A build without CUDA has one proof: that it has no device code."""
     if not claim.architectures:
         return (_host_only(survey),)
     proofs = [_architectures(survey, claim, dump), _ptx(survey, dump)]
@@ -201,7 +202,7 @@ def _ptx(survey: Survey, dump: Disassembler | None) -> Proof:
 
 
 def _fp4(objects: list[Built], architectures: tuple[str, ...], dump: Disassembler | None) -> Proof:
-    """Some object has FP4 instructions, for each of the architectures that have them."""
+    """Return the proof that objects have FP4 instructions for each architecture that supports them."""
     name = "fp4"
     if not objects:
         return _invalid(name, f"no object file with fp4 in its name in {OBJECTS}, so none could be looked into")
@@ -224,7 +225,7 @@ def _fp4(objects: list[Built], architectures: tuple[str, ...], dump: Disassemble
 
 
 def _fp4_objects(directory: Path) -> list[Built]:
-    """Return the object files whose names say that they are about FP4, the NVFP4 ones first."""
+    """Return the object files with FP4 in their names, those with NVFP4 first."""
     found = []
     for folder, _, files in os.walk(directory):
         for name in files:
@@ -236,7 +237,7 @@ def _fp4_objects(directory: Path) -> list[Built]:
 
 
 def _each(files: list[Built], ask: Callable[[Path], T]) -> tuple[dict[str, T], list[str]]:
-    """Return the answers, by file, and in words what could not be answered."""
+    """Return the answers by file, and the failures in words."""
     answers, failures = {}, []
     for file in files:
         try:
@@ -252,7 +253,7 @@ def _holds(file: Built) -> bool:
 
 
 def _unknown(survey: Survey) -> str | None:
-    """Return the files of which it cannot be told whether they hold device code, in words."""
+    """Return a sentence on the files that may contain device code but cannot be read."""
     files = [file.name for file in survey.files if file.damage or (file.elf and file.elf.sections is None)]
     if not files:
         return None

@@ -1,8 +1,7 @@
-"""What an ELF file says of itself: machine, kind, sections with something in them, where it looks for libraries.
+"""Read an ELF file: machine, kind, sections with content, and library search path.
 
-The files come from a build, so they are untrusted: nothing here reads more of a file than it has, or more than bounded
-amounts of it, and whatever is wrong with one becomes `DamagedElf`. Headers are pyelftools' business; tables of names
-and tags are read here, because pyelftools follows a string to wherever its end may be.
+The files come from a build, so they are untrusted. Reads are bounded, and every fault becomes `DamagedElf`. pyelftools
+reads the headers; tables of names and tags are read here, because pyelftools reads strings without a limit.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ _DF_1_PIE = 0x08000000
 
 
 class DamagedElf(NotHeldError):
-    """A file that begins as an ELF file and cannot be read as one."""
+    """A file begins like an ELF file but cannot be read as one."""
 
     code = "PS0608"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elf:
-    """An ELF file. `machine` is the ABI's name for it (`EM_X86_64`), or `machine 4711` for one without; `bits` 32 or
-    64. `program`: it can be started (a library cannot). `sections` are the names of those that have content in the
-    file; None if there is no section table (`strip --strip-section-headers`). `search_path` holds the entries of
-    RPATH and RUNPATH as written, `needed` the libraries it names. `build_id` is where the linker's build id is
-    in the file: offset and length in bytes; None if it has none."""
+    """An ELF file. `machine` is the ABI's name (`EM_X86_64`), or `machine 4711` for an unnamed one; `bits` is 32 or 64.
+    `program`: it can be started (a library cannot). `sections` are the names of sections that have content in the file;
+    None if there is no section table (`strip --strip-section-headers`). `search_path` has the entries of RPATH and
+    RUNPATH as written, `needed` the libraries it names. `build_id` is the offset and length in bytes of the linker's
+    build id in the file; None if it has none."""
 
     machine: str
     bits: int
@@ -58,10 +57,10 @@ class Elf:
 
 
 def read_elf(path: Path) -> Elf | None:
-    """What a file says of itself; None for one that is no ELF file.
+    """Read the headers of a file; None for a file that is not ELF.
 
-    Raises `DamagedElf` (the message begins with what is wrong, it does not name the file) and `MissingError` where
-    pyelftools is not installed.
+    Raises `DamagedElf` (the message is about the problem and does not name the file), and `MissingError` if pyelftools
+    is not installed.
     """
     try:
         from elftools.elf.elffile import ELFFile
@@ -76,7 +75,7 @@ def read_elf(path: Path) -> Elf | None:
         raise
     except OSError as error:
         raise DamagedElf(f"cannot be read: {error.strerror}") from error
-    except Exception as error:  # pyelftools meets damage with whatever its parser runs into, from KeyError to assert
+    except Exception as error:  # pyelftools raises any exception for damaged files, from KeyError to AssertionError
         raise DamagedElf(f"is not readable as ELF ({type(error).__name__})") from error
 
 
@@ -90,7 +89,7 @@ def _facts(elf: ELFFile, size: int) -> Elf:
     return Elf(
         machine=machine if isinstance(machine, str) else f"machine {machine}",
         bits=elf.elfclass,
-        # A position-independent program has a library's type: it asks for an interpreter, or is marked (static-pie).
+        # A position-independent program has the type of a library, but has an interpreter or a mark (static-pie).
         program=kind == "ET_EXEC" or (kind == "ET_DYN" and (interpreted or bool(flags & _DF_1_PIE))),
         sections=frozenset(name for name, header in names if header["sh_size"]) if headers else None,
         search_path=search_path,
@@ -166,7 +165,7 @@ def _dynamic(elf: ELFFile, segments: list[Any], size: int) -> tuple[tuple[str, .
 
 
 def _file_offset(segments: list[Any], address: int | None) -> int:
-    """Return where in the file the byte of that address is."""
+    """Return the file offset of the byte at that address."""
     for segment in segments:
         if address is not None and segment["p_type"] == "PT_LOAD":
             within = address - segment["p_vaddr"]
@@ -197,6 +196,6 @@ def _read(elf: ELFFile, offset: int, length: int) -> bytes:
 
 
 def _string(table: bytes, offset: int) -> str:
-    """Return the string that begins there and ends at a NUL byte (or where the table does)."""
+    """Return the string at the offset, up to a NUL byte or the end of the table."""
     end = table.find(b"\0", offset, offset + _LONGEST_STRING)
     return table[offset : end if end >= 0 else offset + _LONGEST_STRING].decode("utf-8", "surrogateescape")

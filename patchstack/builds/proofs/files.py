@@ -1,4 +1,4 @@
-"""The files that a build left in `bin`, and a search through them that does not mind how large they are."""
+"""The files that a build left in `bin`, and a search in files of any size."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from patchstack.causes import NoSuchBuild
 from patchstack.document import Part
 
 BIN = "bin"
-"""Where in a build's directory its programs and libraries are."""
+"""The path of programs and libraries in a build's directory."""
 OBJECTS = "objects"
-"""Where in a build's directory the object files are that a proof needs."""
+"""The path of the object files that a proof needs, in a build's directory."""
 _BLOCK = 4 << 20
 _BEFORE, _AFTER = 40, 60
 
 
 class Binary(Part, frozen=True, kw_only=True):
-    """A file of `bin`: its path below it, the sha256 of its content in hex, its size in bytes."""
+    """A file of `bin`: its path below `bin`, the sha256 of its content in hex, and its size in bytes."""
 
     name: str
     sha256: str
@@ -31,7 +31,7 @@ class Binary(Part, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """A regular file of `bin`. `elf` is None where it is no ELF file, or (`damage` says how) a damaged one."""
+    """A regular file of `bin`. `elf` is None if it is not an ELF file, or is damaged (`damage` describes it)."""
 
     name: str
     path: Path
@@ -42,8 +42,8 @@ class Built:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What is in `bin`: its files in the order of their names, where its links lead (name to name), and what should
-    not be there (a link that leads elsewhere, a socket)."""
+    """The content of `bin`: its files in the order of their names, the targets of its links (name to name), and
+    problems (a link that leads elsewhere, a socket)."""
 
     files: tuple[Built, ...]
     links: dict[str, str]
@@ -51,34 +51,34 @@ class Survey:
 
     @property
     def binaries(self) -> tuple[Built, ...]:
-        """The ELF files, the damaged ones left out."""
+        """The ELF files, without the damaged ones."""
         return tuple(file for file in self.files if file.elf is not None)
 
     def named(self, name: str) -> Built | None:
-        """Return the file of that name, or that a link of that name leads to."""
+        """Return the file of that name, or the target of the link of that name."""
         return next((file for file in self.files if file.name == self.links.get(name, name)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
-    """A place in a file where something stands, with the printable text around it."""
+    """A match in a file, with the printable text around it."""
 
     offset: int
     context: str
 
 
 def binaries(directory: Path) -> tuple[Binary, ...]:
-    """Return every regular file below `bin` of a build's directory, in the order of their names; links are names of
-    these.
+    """Return every regular file below `bin` of a build's directory, in the order of their names. Links are only other
+    names.
 
-    Raises `MissingError` if one cannot be read.
+    Raises `MissingError` if a file cannot be read.
     """
     found, _, _ = _walk(directory / BIN)
     return tuple(_binary(name, path) for name, path in found)
 
 
 def survey(directory: Path) -> Survey:
-    """What is in `bin` of a build's directory; nothing at all if there is no such directory."""
+    """Return the content of `bin` in a build's directory; empty if the directory does not exist."""
     found, links, problems = _walk(directory / BIN)
     files = []
     for name, path in found:
@@ -92,7 +92,7 @@ def survey(directory: Path) -> Survey:
 
 
 def search(path: Path, wanted: Iterable[bytes]) -> dict[bytes, Occurrence]:
-    """Return the first place of each of the wanted byte strings that a file holds. Reads it once, in blocks.
+    """Return the first match of each wanted byte string in a file. Reads the file once, in blocks.
 
     Raises `MissingError` if it cannot be read.
     """
@@ -143,12 +143,12 @@ def _walk(top: Path) -> tuple[list[tuple[str, Path]], dict[str, str], list[str]]
                 else:
                     links[name] = target
             else:
-                problems.append(f"{name} is no file")
+                problems.append(f"{name} is not a file")
     return sorted(found), links, sorted(problems)
 
 
 def _target(link: Path, real_top: Path) -> str | None:
-    """Return the name below `real_top` of the regular file that a link leads to."""
+    """Return the name below `real_top` of a link's target, if that is a regular file."""
     try:
         real = link.resolve(strict=True)
     except (OSError, RuntimeError):  # a loop is a RuntimeError up to Python 3.12
@@ -169,7 +169,7 @@ def _binary(name: str, path: Path) -> Binary:
 
 
 def _context(descriptor: int, offset: int, length: int) -> str:
-    """What is at an offset, with the printable ASCII right before and after it."""
+    """Return the text at an offset, with the printable ASCII directly before and after it."""
     start = max(offset - _BEFORE, 0)
     around = os.pread(descriptor, offset - start + length + _AFTER, start)
     first, end = offset - start, offset - start + length

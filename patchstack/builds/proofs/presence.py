@@ -1,4 +1,5 @@
-"""`exists`, `machine` and `paths`: the programs exist, are for the right machine, and name no path of this one."""
+"""`exists`, `machine` and `paths`: the programs exist, are for the right machine, and contain no path of the build
+machine."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ _MOST = 6
 
 
 def wanted_paths(claim: Claim) -> tuple[str, ...]:
-    """Return the paths to look for; `/` and the like would be found in every file."""
+    """Return the paths to search for, without those like `/` that every file contains."""
     return tuple(path.rstrip("/") for path in claim.machine_paths if len(path.rstrip("/")) > 1)
 
 
 def paths(survey: Survey, claim: Claim, hits: Mapping[str, Mapping[str, Occurrence]]) -> Proof:
-    """No file names a directory of the build machine, and no binary looks for libraries but beside itself (or where
-    the claim allows it). `hits` has, for each file, the paths that were found in it."""
+    """Return the proof that no file contains a directory of the build machine, and that binaries search for libraries
+    only in their own directory (or where the claim allows it). `hits` has the paths that were found, by file."""
     wrong = []
     for file in survey.files:
         for path, hit in hits.get(file.name, {}).items():
@@ -47,7 +48,7 @@ def paths(survey: Survey, claim: Claim, hits: Mapping[str, Mapping[str, Occurren
 
 
 def encoded(path: str) -> bytes:
-    """Return a path as it is in a file."""
+    """Return a path as bytes, as it is in a file."""
     return os.fsencode(path)
 
 
@@ -64,8 +65,8 @@ _LIBRARY = re.compile(r"\.so(\.[0-9]+)*\Z")
 
 
 def exists(survey: Survey, claim: Claim) -> Proof:
-    """Every target is a program that can be started, and the build left nothing else than files and links to them.
-    INVALID where no target was named: a build of nothing has all it should have."""
+    """Return the proof that every target is a program that can be started, and that the build left only files and links
+    to them. INVALID if no target was named, because then nothing could be missing."""
     wrong = list(survey.problems)
     if not survey.files:
         wrong.insert(0, "the build left no binary")
@@ -92,7 +93,8 @@ def built_targets(survey: Survey, claim: Claim) -> tuple[str, ...]:
 
 
 def machine(survey: Survey, claim: Claim) -> Proof:
-    """Every ELF file is whole, 64-bit, and the platform's. What is called a library, or is a target, must be one."""
+    """Return the proof that every ELF file is complete, 64-bit, and for the platform. Files with a library's name and
+    targets must be ELF files."""
     wanted = MACHINES.get(platform(claim))
     if wanted is None:
         return Proof(id="machine", verdict=Verdict.INVALID, detail=f"{claim.platform}: which ELF machine is not known")

@@ -1,7 +1,7 @@
-"""After a build: does what it left hold up to what was asked for?
+"""Prove after a build that its files are what was requested.
 
-A build's directory has its programs and libraries in `bin` and, where FP4 kernels were compiled, their object files in
-`objects`. Each proof is a verdict of its own, and what could not be checked is INVALID with the reason.
+A build's directory has its programs and libraries in `bin` and, if FP4 kernels were compiled, their object files in
+`objects`. Each proof has its own verdict. A proof that could not be checked is INVALID with the reason.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def prove_build(
     not_run: str = "nothing to run the programs with was given",
 ) -> tuple[Proof, ...]:
     """Return the proofs of a build: `exists`, `machine`, `runs`, `commit`, `cuda-arch`, `paths`; with CUDA also
-    `cuda-ptx`, and `fp4` where the source and the architecture have FP4 instructions. Always in that order.
+    `cuda-ptx`, and `fp4` if the source and the architecture have FP4 instructions. They are always in that order.
 
-    `cuobjdump` None: what device code there is stays INVALID. `run` None: the programs are not started, and `not_run`
-    says why (`cannot run here: linux/arm64 programs on linux/amd64`).
+    If `cuobjdump` is None, the proofs of device code are INVALID. If `run` is None, the programs are not started, and
+    `not_run` says why (`cannot run here: linux/arm64 programs on linux/amd64`).
 
     Raises `MissingError` if a file cannot be read, or pyelftools is not installed.
     """
@@ -76,7 +76,7 @@ def prove_build(
 
 
 def run_here(program: Path, arguments: tuple[str, ...]) -> ProgramOutput:
-    """Run a built program on this machine: for a build that was made here, with the rights that the build had."""
+    """Run a built program on this machine. Only for a build that was made here, with the same rights."""
     try:
         finished = run_program([str(program.absolute()), *arguments], cwd=program.parent, timeout=_SECONDS)
     except ProgramTimeout:
@@ -85,6 +85,6 @@ def run_here(program: Path, arguments: tuple[str, ...]) -> ProgramOutput:
         if not program.is_file():
             raise
         return ProgramOutput(code=127, output=b"its program loader is not here")
-    except OSError as error:  # another machine's program, a script without an interpreter, no right to execute it
+    except OSError as error:  # a wrong machine, a script without an interpreter, no right to execute
         return ProgramOutput(code=126, output=(error.strerror or str(error)).encode())
     return ProgramOutput(code=finished.code, output=finished.stdout + finished.stderr)

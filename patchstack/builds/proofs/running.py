@@ -1,7 +1,7 @@
-"""`runs` and `commit`: the programs start, and what was built says which build it is.
+"""`runs` and `commit`: the programs start, and the binaries contain the build key.
 
-A program that knows no `--version` (llama.cpp's test-backend-ops) prints its usage and exits as it likes. So what
-counts is that a program prints the build key, and that none dies of a signal or for want of a library.
+A program without `--version` (llama.cpp's test-backend-ops) prints its usage and exits with any code. So the proof is
+that a program prints the build key, and that none dies of a signal or because of a missing library.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _LIBRARY_MISSING = re.compile(
     rb"error while loading shared libraries: ([^:\s]+)|Error loading shared library ([^:\s]+)"
 )
 _SYMBOL_MISSING = re.compile(rb"symbol lookup error: .*undefined symbol: (\w+)")
-# Comes with the driver, not with the toolkit or the build: a machine without a GPU need not have it.
+# It comes with the driver, not with the toolkit or the build, so a machine without a GPU may lack it.
 _DRIVER_LIBRARY = re.compile(rb"lib(cuda|nvidia-ml)\.so")
 _DRIVER_SYMBOL = re.compile(rb"(cu[A-Z]|nvml[A-Z])")
 _PRINTS_A_VERSION = re.compile(rb"^\s*(?:\S+\s+)?version(?::\s*\S|\s+v?[\d(])", re.IGNORECASE | re.MULTILINE)
-# A shell and a container engine give 128 + signal; other such codes are a program's own (git's usage is 129).
+# A shell and a container engine return 128 + signal. Programs use other codes in this range (git's usage is 129).
 _CRASHES = frozenset({"SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGSEGV", "SIGSYS"})
 
 
 class Kind(Enum):
-    """What came of `PROGRAM --version`."""
+    """The result of `PROGRAM --version`."""
 
     KEY = "it printed the build key"
     OTHER = "it printed a version that is not the build key"
@@ -44,7 +44,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What came of starting a program; `words` say it, and follow the program's name."""
+    """The result of starting a program. `words` describe it, and follow the program's name in a message."""
 
     name: str
     kind: Kind
@@ -57,7 +57,7 @@ def start_targets(survey: Survey, claim: Claim, run: Runner) -> tuple[Start, ...
     for target in built_targets(survey, claim):
         file = survey.named(target)
         if file is None or file.elf is None or file.elf.machine != MACHINES.get(platform(claim)):
-            continue  # `exists` or `machine` says so
+            continue  # `exists` or `machine` reports this
         try:
             starts.append(judge_start(target, run(file.path, VERSION), claim.key))
         except MissingError as error:
@@ -66,7 +66,7 @@ def start_targets(survey: Survey, claim: Claim, run: Runner) -> tuple[Start, ...
 
 
 def judge_start(name: str, ran: ProgramOutput, key: str) -> Start:
-    """What a program's exit code and output say."""
+    """Judge a program's exit code and output."""
 
     def start(kind: Kind, words: str) -> Start:
         return Start(name=name, kind=kind, words=words)
@@ -94,8 +94,8 @@ def judge_start(name: str, ran: ProgramOutput, key: str) -> Start:
 
 
 def runs(starts: Iterable[Start] | None, not_run: str) -> Proof:
-    """PASS where a program printed the build key and none is broken; INVALID where it could not be told. `not_run` is
-    why nothing was started, where `starts` is None."""
+    """Return PASS if a program printed the build key and none is broken, and INVALID if this is not known. If `starts`
+    is None, `not_run` is the reason why nothing was started."""
     if starts is None:
         return Proof(id="runs", verdict=Verdict.INVALID, detail=plain(not_run))
     by_kind: dict[Kind, list[Start]] = {kind: [] for kind in Kind}
@@ -110,8 +110,8 @@ def runs(starts: Iterable[Start] | None, not_run: str) -> Proof:
 
 
 def commit(survey: Survey, claim: Claim, holders: Collection[str], starts: Iterable[Start] | None) -> Proof:
-    """A binary holds the build key, and every program that prints a version prints it. `holders` are the files with
-    the key in them."""
+    """Return the proof that a binary contains the build key, and that every program that prints a version prints the
+    key. `holders` are the files that contain the key."""
     others = [start for start in starts or () if start.kind is Kind.OTHER]
     if others:
         said = "; ".join(f"{start.name} {start.words}" for start in others)
@@ -127,7 +127,7 @@ def commit(survey: Survey, claim: Claim, holders: Collection[str], starts: Itera
 
 
 def _told(kind: Kind, starts: list[Start]) -> str:
-    """What happened to these programs, in words."""
+    """Return the results of these programs, in words."""
     match kind:
         case Kind.KEY:
             return f"{listed([start.name for start in starts])} printed the build key"

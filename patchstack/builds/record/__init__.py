@@ -1,1 +1,1 @@
-"""What is kept of a build: the store, build.json, the provenance statement."""
+"""The stored results of a build: the store, build.json, and the provenance statement."""

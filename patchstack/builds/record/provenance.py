@@ -1,12 +1,13 @@
-"""`provenance.json`: who built what from what, as an in-toto statement (v1) with SLSA's provenance (v1) in it.
+"""`provenance.json`: the builder, inputs and outputs of a build, as an in-toto statement (v1) with SLSA provenance
+(v1).
 
 Formats: https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and
-https://slsa.dev/spec/v1.0/provenance. It is not signed: it says how a build was made to whoever trusts the machine.
+https://slsa.dev/spec/v1.0/provenance. It is not signed, so it is evidence only for people who trust the machine.
 
-`BUILD_TYPE` names how to read the rest. External parameters are what a user chose (variant, architecture, platform,
-definitions, targets), internal ones what the machine had (engine, limits). Resolved dependencies are `Resource`s: `pin`
-(a git commit, its tree beside it), `patches/…` (sha256 each), `image` and `base image`, `toolchain`. The invocation's
-id is the build key.
+`BUILD_TYPE` identifies the format of the rest. External parameters are the user's choices (variant, architecture,
+platform, definitions, targets); internal ones are properties of the machine (engine, limits). Resolved dependencies are
+`Resource`s: `pin` (a git commit, its tree beside it), `patches/…` (sha256 each), `image` and `base image`, `toolchain`.
+The invocation's id is the build key.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ FILE = "provenance.json"
 BUILD_TYPE = "urn:patchstack:build:1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 BUILDER = f"pkg:pypi/patchstack@{patchstack.__version__}"
-"""The builder, as a package URL: the build is as good as this program and the machine it ran on."""
+"""The builder as a package URL. A build is as trustworthy as this program and its machine."""
 
 Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
@@ -57,8 +58,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """Something a build was made from, or left beside its binaries. `digest` is by algorithm (`sha256`, `gitCommit`,
-    `gitTree`), in hex; `notes` is what else there is to know (versions, numbers)."""
+    """An input of a build, or an output besides its binaries. `digest` is by algorithm (`sha256`, `gitCommit`,
+    `gitTree`), in hex; `notes` are further facts (versions, numbers)."""
 
     name: str
     digest: Mapping[str, str] = field(default_factory=dict)
@@ -68,8 +69,8 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """A build as it was. `key` is the build key; `external` and `internal` are its parameters; `started` and
-    `finished` have a time zone, and keep microseconds. `builder` is a URI, `versions` are the builder's parts."""
+    """The facts of a build. `key` is the build key. `external` and `internal` are its parameters. `started` and
+    `finished` have a time zone and microseconds. `builder` is a URI, `versions` are those of the builder's parts."""
 
     key: str
     subjects: tuple[Subject, ...]
@@ -84,8 +85,8 @@ class Provenance:
 
 
 def pin(commit: str, *, tree: str | None = None, upstream: str | None = None) -> Resource:
-    """Return the pin as a material. `upstream` is a URL or a path: credentials are left out of it, and a path
-    altogether (it would only name the build machine)."""
+    """Return the pin as a material. `upstream` is a URL or a path: credentials are removed, and a path is left out (it
+    would only be valid on the build machine)."""
     location = public_url(upstream) if upstream else None
     return Resource(
         name="pin",
@@ -100,8 +101,8 @@ def file(name: str, sha256: str, **notes: Json) -> Resource:
 
 
 def image(reference: str, digest: str, *, name: str = "image", **notes: Json) -> Resource:
-    """Return a container image as a material. `digest` is `sha256:…`; the reference is a note, since an engine's own
-    image is available nowhere."""
+    """Return a container image as a material. `digest` is `sha256:…`; the reference is a note, because a local image is
+    available nowhere else."""
     return Resource(
         name=name, digest={"sha256": digest.removeprefix("sha256:")}, notes={"reference": reference, **notes}
     )
@@ -123,10 +124,10 @@ def public_url(url: str) -> str | None:
 
 
 def render(provenance: Provenance) -> bytes:
-    """Return the statement as JSON: keys sorted, two spaces, a newline at the end; the same bytes for the same build.
+    """Return the statement as JSON: sorted keys, two spaces, a final newline. The same build gives the same bytes.
 
-    Raises `UsageError` if it would not be a valid statement (no subject, a digest that is none, a time without a
-    zone) and `MissingError` where in-toto-attestation is not installed.
+    Raises `UsageError` if the statement would be invalid (no subject, an invalid digest, a time without a zone), and
+    `MissingError` if in-toto-attestation is not installed.
     """
     _libraries()
     from google.protobuf import json_format
@@ -146,8 +147,7 @@ def render(provenance: Provenance) -> bytes:
 
 
 def write_statement(path: Path, provenance: Provenance) -> None:
-    """Write the statement, in one step: whoever reads sees the old file or the new one. Raises as `render`, and
-    `MissingError` if it cannot be written."""
+    """Write the statement atomically. Raises the errors of `render`, and `MissingError` if it cannot be written."""
     content = render(provenance)
     try:
         replace_file(path, content, mode=0o644)
@@ -174,7 +174,7 @@ def _predicate(provenance: Provenance) -> Predicate:
 
 
 def _check_subjects(statement: Statement) -> None:
-    """What the library asks of a statement, and what we ask beside. Raises `ValueError`."""
+    """Check the requirements of the library on a statement, and our own. Raises `ValueError`."""
     statement.validate()
     names = set()
     for subject in statement.pb.subject:
@@ -187,7 +187,7 @@ def _check_subjects(statement: Statement) -> None:
 
 
 def _check_rest(provenance: Provenance) -> None:
-    """What SLSA and we ask of the predicate. Raises `ValueError`."""
+    """Check the requirements of SLSA on the predicate, and our own. Raises `ValueError`."""
     _check_digest("the build key", "sha256", provenance.key)
     if not provenance.external:
         raise ValueError("it has no external parameters")
@@ -199,7 +199,7 @@ def _check_rest(provenance: Provenance) -> None:
 def _check_digest(name: str, algorithm: str, digest: str) -> None:
     form = {"sha256": _SHA256, "gitCommit": _COMMIT, "gitTree": _COMMIT}.get(algorithm)
     if form is not None and not form.match(digest):
-        raise ValueError(f"{name}: {digest or 'nothing'} is no {algorithm}")
+        raise ValueError(f"{name}: {digest or 'nothing'} is not a {algorithm}")
 
 
 def _descriptor(resource: Resource) -> Any:
@@ -213,7 +213,7 @@ def _descriptor(resource: Resource) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return the same of dicts and lists, which is all that protobuf's Struct takes."""
+    """Return the value with only dicts and lists, as protobuf's Struct requires."""
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
@@ -222,7 +222,7 @@ def _plain(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """Return the same with 8 for 8.0: Struct has one kind of number."""
+    """Return the value with 8 for 8.0, because Struct has one kind of number."""
     if isinstance(value, dict):
         return {key: _whole(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -256,7 +256,7 @@ def write_provenance(
     log_sha256: str,
     ccache: Mapping[str, int] | None,
 ) -> Path:
-    """Write `provenance.json` beside the binaries. Raises what `render` raises."""
+    """Write `provenance.json` next to the binaries. Raises the errors of `render`."""
     statement = Provenance(
         key=key.hex,
         subjects=tuple(Subject(name=one.name, sha256=one.sha256) for one in binaries),

@@ -1,6 +1,6 @@
-"""`patchstack.build/1`, the record of a build: what was built from what, how, and what was proven.
+"""`patchstack.build/1`, the record of a build: its inputs, commands, results and proofs.
 
-The file `build.json` beside the binaries has it, and `patchstack build --json` prints it.
+It is in the file `build.json` next to the binaries, and `patchstack build --json` prints it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BUILT, REJECTED = "built", "rejected"
 
 
 class EngineEntry(Part, frozen=True, kw_only=True):
-    """Where it was built."""
+    """The engine that made the build."""
 
     spec: str
     kind: str
@@ -40,7 +40,7 @@ class StepEntry(Part, frozen=True, kw_only=True):
 
 
 class SourceEntry(Part, frozen=True, kw_only=True):
-    """What was built: the tree, the pin and the patches it came from; `series` is the verdict of a verification."""
+    """The source: the tree, and the pin and patches it was made from. `series` is the verdict of a verification."""
 
     label: str
     tree: str
@@ -52,7 +52,7 @@ class SourceEntry(Part, frozen=True, kw_only=True):
 
 
 class OptionEntry(Part, frozen=True, kw_only=True):
-    """A resolved option: its value, where that came from, and the digest of an image or a toolkit."""
+    """A resolved option: its value, its origin, and the digest of an image or a toolkit."""
 
     value: Any
     origin: Any = msgspec.field(name="from")
@@ -60,7 +60,7 @@ class OptionEntry(Part, frozen=True, kw_only=True):
 
 
 class OptionsEntry(Part, frozen=True, kw_only=True):
-    """Every resolved option. `arch`, `image` and `toolkit` are there only if the build has one."""
+    """Every resolved option. `arch`, `image` and `toolkit` exist only if the build has one."""
 
     optional_targets: OptionEntry | msgspec.UnsetType = msgspec.UNSET
     variant: OptionEntry
@@ -81,15 +81,15 @@ class OptionsEntry(Part, frozen=True, kw_only=True):
 
 
 class CcacheEntry(Part, frozen=True, kw_only=True):
-    """What ccache had, in files."""
+    """The hits and misses of ccache, in files."""
 
     hits: int
     misses: int
 
 
 class Rejection(Part, frozen=True, kw_only=True):
-    """Why the source does not compile: the first real error, its place, and the patch that wrote that line (null: it is
-    upstream's, or could not be told). `origin` says so in words; `block` are the lines of the log to show."""
+    """Why the source does not compile: the first real error, its place, and the patch that wrote that line (null:
+    upstream wrote it, or it is not known). `origin` says this in words; `block` are the lines of the log to show."""
 
     kind: str
     message: str
@@ -103,7 +103,7 @@ class Rejection(Part, frozen=True, kw_only=True):
 class BuildDocument(Document, frozen=True, kw_only=True, tag="patchstack.build/1"):
     """A build. Times are RFC 3339 in UTC, `seconds` is the wall time of each part.
 
-    `hit` (nothing was compiled), `out_dir` and `log` are there when it is printed, not in the file beside the binaries.
+    `hit` (nothing was compiled), `out_dir` and `log` exist only in the printed document, not in the file.
     """
 
     key: str
@@ -180,7 +180,7 @@ def make_record(
     proofs: Iterable[Proof],
     rejection: Rejection | None,
 ) -> BuildDocument:
-    """Return the record as it is stored. Times are RFC 3339 in UTC, `seconds` wall time of each part."""
+    """Return the record to store. Times are RFC 3339 in UTC, `seconds` is the wall time of each part."""
     return BuildDocument(
         key=key.hex,
         status=REJECTED if rejection is not None else BUILT,

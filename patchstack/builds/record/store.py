@@ -1,4 +1,4 @@
-"""Builds that were made, by key. A build is there whole or not at all, and one key is built once at a time."""
+"""The store of builds, by key. A build is stored atomically, and only one process builds a key at a time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Stored:
 
     @property
     def bytes(self) -> int:
-        """What it takes on disk, in bytes."""
+        """Its size on disk, in bytes."""
         return sum(path.lstat().st_size for path in self.directory.rglob("*") if not path.is_dir())
 
 
@@ -57,11 +57,11 @@ class Store:
         self.root = root
 
     def find(self, key: str) -> Stored | None:
-        """Return the build of that key, if it was made."""
+        """Return the build of that key, or None."""
         return self._load(self.root / key)
 
     def named(self, prefix: str) -> Stored:
-        """Return the build whose key starts so. Raises `MissingError` for none, `UsageError` for several."""
+        """Return the build whose key starts with `prefix`. Raises `MissingError` for none, `UsageError` for several."""
         found = [stored for stored in self.all() if stored.key.startswith(prefix)]
         if not found:
             raise NoSuchBuild(f"there is no build {prefix}", hint="patchstack build --list shows those that are here")
@@ -82,20 +82,19 @@ class Store:
         try:
             record = msgspec.json.decode((directory / RECORD).read_bytes(), type=BuildDocument)
         except (OSError, msgspec.MsgspecError):
-            return None  # no build, or a damaged record: the build is made again, and then replaced
+            return None  # no build, or a damaged record: the build is made again and replaced
         return Stored(key=directory.name, directory=directory, record=record)
 
     @contextlib.contextmanager
     def alone(self, name: str, waiting: Callable[[str], None]) -> Iterator[None]:
-        """Hold the lock of that name. Where another process holds it, `waiting` is told which, and then it is waited
-        for."""
+        """Hold the lock of that name. If another process holds it, call `waiting` with that process, and wait."""
         self.root.mkdir(parents=True, exist_ok=True)
         with locked(self.root / f".lock-{name}", waiting):
             yield
 
     @contextlib.contextmanager
     def draft(self, key: str) -> Iterator[Path]:
-        """A directory to make a build in; removed again unless `commit` was called for it."""
+        """Yield a directory for a new build. It is removed unless `commit` was called for it."""
         self.root.mkdir(parents=True, exist_ok=True)
         self._sweep()
         directory = self.root / f".draft-{key[:12]}-{tag()}-{secrets.token_hex(3)}"
@@ -106,7 +105,7 @@ class Store:
             shutil.rmtree(directory, ignore_errors=True)
 
     def commit(self, key: str, draft: Path, record: BuildDocument) -> Stored:
-        """Put a draft in its place under its key, instead of what was there. To be called under the key's lock."""
+        """Move a draft to the place of its key, replacing an earlier build. Call it under the key's lock."""
         write_new(draft / RECORD, record.indented)
         place = self.root / key
         if place.exists():
@@ -128,24 +127,24 @@ class Store:
         shutil.rmtree(stored.directory)
 
     def older_than(self, days: float) -> tuple[Stored, ...]:
-        """Return the builds that were last used more than so many days ago."""
+        """Return the builds that were last used more than `days` days ago."""
         limit = time.time() - days * 86400
         return tuple(stored for stored in self.all() if (stored.directory / RECORD).stat().st_mtime < limit)
 
     def clear_logs(self, days: float) -> None:
-        """Remove the logs of builds without an answer that are older than so many days."""
+        """Remove the logs of builds without a result that are older than `days` days."""
         limit = time.time() - days * 86400
         for path in self.root.glob("failed-*.log"):
             if path.stat().st_mtime < limit:
                 path.unlink(missing_ok=True)
 
     def touch(self, stored: Stored) -> None:
-        """Note that a build was used."""
+        """Record that a build was used."""
         with contextlib.suppress(OSError):
             os.utime(stored.directory / RECORD)
 
     def _sweep(self) -> None:
-        """Remove the drafts of processes that are surely gone."""
+        """Remove the drafts of processes that have certainly ended."""
         for path in self.root.glob(".draft-*"):
             found = _DRAFT.match(path.name)
             if found is not None and left_behind(found["tag"], path):

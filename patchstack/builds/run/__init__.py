@@ -1,1 +1,1 @@
-"""A build under way on an engine: commands, progress, and the steps from a cache miss to a record."""
+"""Run a build on an engine: commands, progress, and the steps from a cache miss to a record."""

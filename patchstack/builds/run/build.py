@@ -1,4 +1,4 @@
-"""Make a build, or find one that is already made: look under the key, compile, prove, write provenance and record."""
+"""Find a build by its key, or make it: compile, prove, and write provenance and record."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from patchstack.installed import install_hint
 from patchstack.verdict import Verdict
 
 PROVING = {"in_toto_attestation": "in-toto-attestation", "elftools": "pyelftools"}
-"""The modules that proofs and provenance need, with the packages that have them."""
+"""The modules that proofs and provenance need, with their packages."""
 
 
 def missing_packages() -> list[str]:
-    """Return the packages that prove and record a build and are not installed."""
+    """Return the missing packages for proofs and records."""
     return [package for module, package in PROVING.items() if importlib.util.find_spec(module) is None]
 
 
 def require_packages() -> None:
-    """Raise `MissingError`, with every package named, if what proves and records a build is not installed."""
+    """Raise `MissingError` with every missing package for proofs and records."""
     if missing := missing_packages():
         raise PackageMissing(f"a build needs {' and '.join(missing)}, not installed here", hint=install_hint("build"))
 
 
 _DISASSEMBLED = frozenset({"cuda-arch", "cuda-ptx", "fp4"})
-"""The proofs that ask cuobjdump."""
+"""The proofs that need cuobjdump."""
 _FP4 = (b"kind::mxf4", b"kind::mxf4nvf4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What a build is made of."""
+    """The inputs of a build."""
 
     source: Source
     plan: Plan
@@ -65,17 +65,17 @@ class Inputs:
 def build(
     inputs: Inputs, engine: Engine, store: Store, watch: Watch, *, again: bool = False, keep: bool = False
 ) -> tuple[Stored, bool]:
-    """Return the build of those inputs, and whether it already existed. `again` makes it in any case; `keep` leaves the
-    work volume behind for a person to look into.
+    """Return the build of these inputs, and whether it already existed. `again` always builds. `keep` leaves the work
+    volume for inspection.
 
     A source that does not compile is a result too: its record's status is `rejected`, and it is not compiled again.
 
-    Raises what the engine raises, and `NotJudged` for a build that ended without an answer.
+    Raises the errors of the engine, and `NotJudged` for a build that ended without a result.
     """
     key = inputs.key
     if not again and (found := _usable(store, key, inputs, watch)) is not None:
         return found, True
-    require_packages()  # not after an hour of compiling
+    require_packages()  # check before an hour of compiling
     if inputs.plan.cuda and find_cuobjdump() is None:
         watch.talk(
             "no cuobjdump is here: the toolkit that compiles must have one, or the proofs of GPU code are INVALID "
@@ -83,7 +83,7 @@ def build(
         )
 
     def waiting(who: str) -> None:
-        watch.talk(f"{who} is making this very build: waiting for it")
+        watch.talk(f"{who} is making the same build: waiting for it")
 
     with store.alone(key.hex, waiting):
         if not again and (found := _usable(store, key, inputs, watch)) is not None:
@@ -103,7 +103,7 @@ def build(
 
 
 def _usable(store: Store, key: Key, inputs: Inputs, watch: Watch) -> Stored | None:
-    """Return a stored build whose binaries are still what they were, with `judged_again`."""
+    """Return the stored build if its binaries are unchanged, after `judged_again`."""
     found = store.find(key.hex)
     if found is None:
         return None
@@ -113,7 +113,7 @@ def _usable(store: Store, key: Key, inputs: Inputs, watch: Watch) -> Stored | No
             return None
         recorded = set(found.record.binaries)
         if not recorded or recorded != set(_binaries(found.directory)):
-            watch.talk(f"the stored build {key.short} is not what it was: made again")
+            watch.talk(f"the stored build {key.short} was changed: it is made again")
             return None
         found = judged_again(store, found, inputs)
     store.touch(found)
@@ -128,8 +128,8 @@ def _binaries(directory: Path) -> tuple[Binary, ...]:
 
 
 def judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
-    """Proofs that could not be judged for want of cuobjdump, and can be now, are judged. What takes a run of the
-    programs is not: finding a build starts nothing."""
+    """Judge the proofs that lacked cuobjdump, if it exists now. Proofs that run programs are not repeated, because
+    finding a build starts nothing."""
     proofs = stored.record.proofs
     left = {proof.id for proof in proofs if proof.verdict is Verdict.INVALID} & _DISASSEMBLED
     if not left or (cuobjdump := find_cuobjdump()) is None:
@@ -143,7 +143,7 @@ def judged_again(store: Store, stored: Stored, inputs: Inputs) -> Stored:
 
 
 def claim(inputs: Inputs, session: Session | None = None) -> Claim:
-    """What the build is said to be."""
+    """Return the claims about the build."""
     plan = inputs.plan
     machine = [f"{Path.home()}/"] if str(Path.home()) != "/" else []
     if session is not None:
@@ -213,7 +213,7 @@ def _rejected(
     inputs: Inputs, key: Key, session: Session, made: SessionResult, store: Store, started: datetime
 ) -> Stored:
     from patchstack.builds.errors.rejection import (
-        explain,  # reading logs takes patterns by the hundred, and most builds build
+        explain,  # imported late: log patterns are slow to compile, and most builds succeed
     )
 
     rejection = explain(made.log.read_bytes(), inputs.source, inputs.plan, session.layout)
@@ -234,7 +234,7 @@ def _rejected(
 
 
 def _keep_log(store: Store, key: Key, session: Session, error: PatchstackError) -> None:
-    """The log of a build that gave no answer outlives its draft, and the error names it."""
+    """Keep the log of a build without a result, and name it in the error."""
     log = session.draft / LOG
     if log.is_file() and log.stat().st_size:
         place = store.root / f"failed-{key.short}.log"

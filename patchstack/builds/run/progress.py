@@ -1,4 +1,4 @@
-"""How far a build is: ninja's and make's output, as it comes, as events with an estimate of the time that is left."""
+"""The progress of a build: parse the output of ninja and make to events with an estimate of the remaining time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _PERCENT = re.compile(r"\[ *(\d{1,3})%\] (.*)\Z")
 _PHASE = re.compile(r"-- (\S.*)\Z")
 _ESCAPES = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _BREAK = re.compile(rb"[\r\n]")
-_LINE = 1000  # bytes of a line that can matter; a link command may have a hundred thousand
+_LINE = 1000  # bytes of a line that are read; a link command may have 100,000
 _RECENT = 20  # steps
-_FEW = 3  # steps, before which there is nothing to estimate from
+_FEW = 3  # the least steps for an estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """`done` of `total` steps are done, `what` the last of them (`Building CXX object …`). make tells percent: then
-    `total` is 100. `elapsed` is the seconds since the build began, `remaining` an estimate of those left, None where
-    there is nothing yet to estimate from."""
+    """`done` of `total` steps are done, and `what` is the last one (`Building CXX object …`). For make's percentages
+    `total` is 100. `elapsed` are the seconds since the build began, `remaining` an estimate of those left (None: not
+    yet possible)."""
 
     done: int
     total: int
@@ -30,13 +30,13 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """From 0 to 1."""
+        """The share of finished steps, from 0 to 1."""
         return self.done / self.total if self.total else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A line in which CMake says what it is doing (`Configuring done`)."""
+    """A line of CMake about its progress (`Configuring done`)."""
 
     what: str
     elapsed: float
@@ -46,19 +46,19 @@ Event = Progress | Phase
 
 
 class ProgressReader:
-    """Takes the output of cmake, ninja and make in chunks of any size, and gives events: the same ones however the
-    bytes are cut. Time is told to it, not measured."""
+    """Parses the output of cmake, ninja and make in chunks of any size to events, which do not depend on the chunks.
+    The caller passes the time."""
 
     def __init__(self) -> None:
         self._line = bytearray()
         self._estimate = _Estimate()
 
     def feed(self, chunk: bytes, elapsed: float) -> tuple[Progress, ...]:
-        """Return the steps of a chunk that came `elapsed` seconds after the build began."""
+        """Return the steps in a chunk that arrived `elapsed` seconds after the build began."""
         return tuple(event for event in self.read(chunk, elapsed) if isinstance(event, Progress))
 
     def read(self, chunk: bytes, elapsed: float) -> tuple[Event, ...]:
-        """Steps and phases of a chunk."""
+        """Return the steps and phases in a chunk."""
         events = []
         *ended, rest = _BREAK.split(chunk)
         for piece in ended:
@@ -97,20 +97,20 @@ class ProgressReader:
 
 
 class _Estimate:
-    """Seconds a step, half from the whole run and half from the last steps: a build's steps differ (CUDA files take a
-    hundred times as long as others), and one slow step must not make the figure jump."""
+    """Seconds per step, half from the whole run and half from the last steps. Steps differ (CUDA files take a hundred
+    times as long as others), and one slow step must not make the estimate jump."""
 
     def __init__(self) -> None:
         self._steps: deque[tuple[int, float]] = deque()
 
     def after(self, done: int, total: int, elapsed: float) -> float | None:
-        """Return the seconds left when `done` of `total` steps are done."""
+        """Return the estimated seconds left after `done` of `total` steps."""
         if self._steps and done < self._steps[-1][0]:
-            # Another ninja began: a nested one (FetchContent), or the build after a new configuration.
+            # A new ninja began: a nested one (FetchContent), or the build after a new configuration.
             self._steps.clear()
         self._steps.append((done, elapsed))
         if len(self._steps) > _RECENT + 1:
-            # The first stays: it is where the whole run is measured from.
+            # Keep the first one: the whole run is measured from it.
             del self._steps[1]
         if done == total:
             return 0.0
@@ -124,8 +124,8 @@ class _Estimate:
 
 
 class Pulse:
-    """Which steps a plain log (CI) gets a line for: the first and the last, one after each `share` of the whole or
-    `seconds`, whichever is first, and the first of another build."""
+    """The steps that a plain log (CI) shows: the first and the last, one after each `share` of the whole or `seconds`,
+    whichever comes first, and the first of a new build."""
 
     def __init__(self, *, seconds: float = 30.0, share: float = 0.05) -> None:
         self._seconds = seconds
@@ -133,8 +133,8 @@ class Pulse:
         self._printed: Progress | None = None
 
     def due(self, now: Progress, elapsed: float | None = None) -> bool:
-        """Return whether the step is to be printed; if so, it counts as printed. `elapsed` is the time at hand, where
-        that is not the step's own."""
+        """Return whether to print the step, and count it as printed then. `elapsed` is the current time if it is not
+        the step's own."""
         if elapsed is not None:
             now = replace(now, elapsed=elapsed)
         due = worth_a_line(self._printed, now, seconds=self._seconds, share=self._share)
@@ -144,11 +144,11 @@ class Pulse:
 
 
 def worth_a_line(printed: Progress | None, now: Progress, *, seconds: float, share: float) -> bool:
-    """Return whether a step is to be printed, given the last one that was."""
+    """Return whether to print a step, given the last printed one."""
     if printed is None or now.done < printed.done:
         return True
     if now.done == printed.done:
         return False
-    # Whole numbers, but for the share: 0.05 is a little more than a twentieth.
+    # The factor corrects float errors of the share: 0.05 is a little more than one twentieth.
     far = (now.done - printed.done) * (1 + 1e-9) >= share * now.total
     return now.done == now.total or far or now.elapsed - printed.elapsed >= seconds

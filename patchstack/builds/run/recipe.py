@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from patchstack.builds.inputs.plan import Plan
 
-# The tree is always compiled under this name, wherever it lies: paths in assertions and debug information are the same
-# in every build, and none is the build machine's.
+# The tree is always compiled under this name, so paths in assertions and debug information are the same in every build,
+# and none is a path of the build machine.
 MAPPED = "."
 _SAFE = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 _SPECIAL = re.compile(r'(["\\$`])')
 _ESCAPED = r"\\\1"
 EPOCH = 315532800
-"""What files are dated and `__DATE__` says, in seconds since 1970: 1 January 1980, the first day every format knows."""
+"""The date of files and of `__DATE__`, in seconds since 1970: 1980-01-01, the first day in every format."""
 
 _PREPARE = """
 set -eu
@@ -25,9 +25,9 @@ for tool in cmake ninja "$@"; do command -v "$tool" >/dev/null 2>&1 || missing="
 if [ -n "$missing" ]; then echo "patchstack: missing tools:$missing"; exit 96; fi
 """
 
-# ninja builds the targets, and of the optional ones those that this source tree defines; what they made in bin/ is
-# collected, and the objects of FP4 kernels, which hold a proof. If there is nothing in bin/, exit 97 lists the programs
-# elsewhere.
+# ninja builds the targets, and the optional ones that this source tree defines. Their files in bin/ are collected, and
+# the objects of FP4 kernels, which a proof needs. If bin/ is empty, the script exits with 97 and lists programs in other
+# directories.
 _BUILD = """
 set -eu
 build=$1 out=$2 optional=$3
@@ -58,8 +58,8 @@ find "$build" -path '*fp4*' -name '*.cu.o' -exec cp {} "$out/objects/" \\;
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where a job sees the build: the source tree, CMake's directory, what is collected, ccache's directory, and the
-    CUDA toolkit where the plan names one."""
+    """The paths of a build for its jobs: the source tree, CMake's directory, the output directory, ccache's directory,
+    and the CUDA toolkit if the plan names one."""
 
     source: str
     build: str
@@ -77,7 +77,7 @@ def configure_command(plan: Plan, layout: Layout, key: str) -> tuple[str, ...]:
 
 
 def build_command(plan: Plan, layout: Layout) -> tuple[str, ...]:
-    """Build the targets, and the optional ones that exist, and collect what they made."""
+    """Return the command that builds the targets and the existing optional ones, and collects the results."""
     optional = " ".join(plan.optional_targets.value) if plan.optional_targets is not None else ""
     arguments = [layout.build, layout.out, optional, "--parallel", str(plan.jobs.value)]
     arguments += ["--target", *plan.targets.value]
@@ -101,16 +101,16 @@ def environment(plan: Plan, layout: Layout) -> dict[str, str]:
 
 
 def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
-    """CMake's cache entries: the variant's, and over them those without which the result could not be proven."""
+    """Return CMake's cache entries: those of the variant, overridden by those that the proofs require."""
     defined = " ".join(f"-D{name}={setting.value}" for name, setting in sorted(plan.compile.items()))
     maps = [f"-ffile-prefix-map={path}={MAPPED}" for path in (layout.source, layout.build)]
-    # Each goes through a shell, and behind nvcc through a second one: a cache directory may have a blank in its path.
+    # Each goes through a shell, and with nvcc through a second one, and a cache directory may have a blank in its path.
     host = " ".join(map(_quoted, maps))
-    # nvcc would name its temporary files, with its process id in them, in the objects.
+    # nvcc would write names of temporary files, which contain its process id, to the objects.
     device = " ".join(("-objtemp", *(f"-Xcompiler={_quoted(_quoted(flag))}" for flag in maps)))
     entries = {
         "CMAKE_BUILD_TYPE": "Release",
-        # Libraries are looked for beside the program. Not CMAKE_BUILD_RPATH_USE_ORIGIN: CMake pads that to `$ORIGIN:`,
+        # Libraries are searched next to the program. Not CMAKE_BUILD_RPATH_USE_ORIGIN: CMake pads that to `$ORIGIN:`,
         # and the empty entry is the working directory of whoever runs the program.
         "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
         "CMAKE_INSTALL_RPATH": "$ORIGIN",
@@ -133,13 +133,14 @@ def _cache(plan: Plan, layout: Layout, key: str) -> dict[str, str]:
 
 
 def _quoted(flag: str) -> str:
-    """Return a flag as one word of a shell. In double quotes, where it needs any: CMake takes single ones off the ends
-    of what it keeps in its cache."""
+    """Return a flag as one shell word, in double quotes if needed, because CMake strips single quotes from cache
+    values."""
     return flag if _SAFE.fullmatch(flag) else f'"{_SPECIAL.sub(_ESCAPED, flag)}"'
 
 
 def ccache_rate(log: bytes) -> Mapping[str, int]:
-    """Hits and misses of a build, from ccache's statistics log: result names, one a line, after the file's name."""
+    """Return the hits and misses of a build from ccache's statistics log, which has result names, one per line, after
+    the file's name."""
     hits = misses = 0
     for line in log.decode("utf-8", "replace").splitlines():
         word = line.strip()

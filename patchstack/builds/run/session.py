@@ -1,4 +1,4 @@
-"""A build on an engine: send the tree, configure, compile, fetch the result. Its volume goes with it."""
+"""A build on an engine: send the tree, configure, compile, fetch the result, and remove the volume."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def work_name(key: Key, word: str) -> str:
 
 _WORK, _CACHE = "/patchstack/work", "/patchstack/ccache"
 BINARIES = Bounds(size=32 << 30, entries=20_000)
-"""What a build may bring back: programs and libraries, and the object files of FP4 kernels."""
+"""The limits on what is fetched from a build: programs and libraries, and the object files of FP4 kernels."""
 STATISTICS = Bounds(size=1 << 20, entries=1)
-"""What ccache may say of itself."""
+"""The limits on ccache's statistics."""
 _MISSING_TOOLS = 96
 _NOTHING_IN_BIN = 97
 _SHOWN = 8
@@ -46,31 +46,31 @@ _UNUSED = re.compile(r"Manually-specified variables were not used by the project
 
 
 class NotJudged(PatchstackError):
-    """A build that ended without an answer: out of memory or time. Run again, with more."""
+    """A build ended without a result: out of memory or time. Run it again with more."""
 
     code = "PS0607"
     exit_code = Exit.INVALID
 
 
 class Watch(Protocol):
-    """Who follows a build."""
+    """An observer of a build."""
 
     def phase(self, name: str) -> None:
         """A part of the work begins: send, configure, compile, fetch, prove."""
         ...
 
     def output(self, chunk: bytes) -> None:
-        """What the commands print."""
+        """Output of the commands."""
         ...
 
     def talk(self, text: str) -> None:
-        """Something the user should know."""
+        """A message for the user."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class SessionResult:
-    """What the commands gave: how compiling ended, the log, the seconds each part took, and ccache's own log."""
+    """The result of the commands: the outcome of compiling, the log, the seconds of each part, and ccache's own log."""
 
     outcome: Outcome
     log: Path
@@ -80,7 +80,7 @@ class SessionResult:
 
 
 class Session:
-    """A build on an engine, with its volumes, which are gone after it unless they are kept."""
+    """A build on an engine, with its volumes, which are removed at the end unless they are kept."""
 
     def __init__(
         self, engine: Engine, plan: Plan, toolchain: Toolchain, key: Key, watch: Watch, draft: Path, *, keep: bool
@@ -112,7 +112,7 @@ class Session:
         return self.toolchain.image_digest
 
     def send(self, source: Source) -> None:
-        """Put the tree into the work volume, and see to it that ccache's exists."""
+        """Put the tree into the work volume, and create ccache's volume if it is missing."""
         with self.timed("send"):
             self.engine.remove(self.work.name)
             files = _below("src", source)
@@ -129,7 +129,7 @@ class Session:
             tmp=1 << 30,
         )
         running = {"LC_ALL": "C"}
-        if self.layout.toolkit is not None:  # what is built looks for libraries beside itself only
+        if self.layout.toolkit is not None:  # programs search for libraries only in their own directory
             running["LD_LIBRARY_PATH"] = f"{self.layout.toolkit}/lib64"
         return Job(
             what=what,
@@ -144,8 +144,8 @@ class Session:
         )
 
     def compile(self) -> SessionResult:
-        """Configure and build; the log goes into the draft. Raises `NotJudged` if no answer came of it, and
-        `MissingError` for tools that do not exist; an error of the compiler is an answer."""
+        """Configure and build. The log goes into the draft. Raises `NotJudged` if there is no result, and
+        `MissingError` for missing tools. A compiler error is a result."""
         log = self.draft / LOG
         with log.open("wb") as out:
             with self.timed("configure"):
@@ -159,7 +159,7 @@ class Session:
         return SessionResult(outcome=outcome, log=log, seconds=self.seconds)
 
     def fetch(self, made: SessionResult) -> None:
-        """Bring what was made into the draft."""
+        """Copy the results into the draft."""
         with self.timed("fetch"):
             for part in ("bin", "objects"):
                 unpack(self.engine.get(self.work.name, f"out/{part}", image=self.image), self.draft, BINARIES)
@@ -170,14 +170,14 @@ class Session:
                     (self.draft / "out.ccache").unlink()
 
     def try_out(self, program: str, *arguments: str) -> tuple[int, bytes]:
-        """Run one of the programs where it was built; its exit code and output."""
+        """Run one of the programs where it was built. Return its exit code and output."""
         said = bytearray()
         job = self.job("try", (f"{self.layout.out}/bin/{program}", *arguments), seconds=60, compiling=False)
         outcome = self.engine.run(job, said.extend)
         return outcome.code, bytes(said)
 
     def disassembler(self) -> Disassembler | None:
-        """cuobjdump of this machine, or the one that the build's own toolkit has where it was built."""
+        """Return cuobjdump of this machine, or the one of the build's toolkit on the build's engine."""
         found = find_cuobjdump()
         if found is not None or not self.plan.cuda:
             return found
@@ -216,7 +216,7 @@ class Session:
 
     @contextlib.contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """A part of the build: the watch is told, and its wall time kept."""
+        """Report a part of the build to the watch, and record its wall time."""
         self.watch.phase(name)
         start = time.monotonic()
         try:
@@ -225,12 +225,12 @@ class Session:
             self.seconds[name] = round(time.monotonic() - start, 3)
 
     def _complain(self, outcome: Outcome, log: Path) -> None:
-        """Raise for an ending that says nothing about the source."""
+        """Raise for an ending that proves nothing about the source."""
         if outcome.ending is Ending.TIMED_OUT:
             limit = self.plan.seconds
             raise NotJudged(
                 f"the build took over {limit.value:g} s ({limit.origin}) and was stopped",
-                hint="--time 8h gives it longer; what ccache holds by now is not compiled again",
+                hint="--time 8h gives it longer; files in ccache are not compiled again",
             )
         if outcome.ending is Ending.OUT_OF_MEMORY:
             raise out_of_memory(self.plan)
@@ -246,7 +246,7 @@ class Session:
             raise _nothing_in_bin(self.plan, log)
 
     def _refuse_unused(self, log: Path) -> None:
-        """A definition given by hand that CMake did not use would be a build without it, taken for one with it."""
+        """Raise for a definition of the user that CMake did not use: the build would be taken for one with it."""
         match = _UNUSED.search(log.read_text(errors="replace").replace("\r", ""))
         unused = match.group(1).split() if match else []
         by_hand = [name for name in unused if name in self.plan.cmake and self.plan.cmake[name].origin == "--define"]
@@ -268,8 +268,8 @@ def open_session(
     *,
     keep: bool = False,
 ) -> Iterator[Session]:
-    """A session in a draft of the store. On the host, whose one work directory gives every build the same paths, builds
-    take turns."""
+    """Open a session in a draft of the store. On the host, builds take turns, because a single work directory gives
+    every build the same paths."""
     with contextlib.ExitStack() as stack:
         if not plan.engine.isolated:
             stack.enter_context(
@@ -287,7 +287,7 @@ def open_session(
 
 
 def _nothing_in_bin(plan: Plan, log: Path) -> ConfigError:
-    """Return the error of a build that succeeded, and whose programs are not where they are collected."""
+    """Return the error of a build that succeeded, but whose programs are not in the expected directory."""
     told = log.read_text(errors="replace").partition("patchstack: nothing in bin:")[2].replace("\r", "").split("\n")
     found = sorted(line.removeprefix("./") for line in told if line.startswith("./"))
     more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
@@ -301,7 +301,7 @@ def _nothing_in_bin(plan: Plan, log: Path) -> ConfigError:
 
 
 def out_of_memory(plan: Plan) -> NotJudged:
-    """Return the error of a build that ran out of memory."""
+    """Return the error for a build that ran out of memory."""
     memory = plan.memory.value
     limit = f" of {memory >> 20} MiB ({plan.memory.origin})" if memory else ""
     jobs = plan.jobs.value
@@ -315,7 +315,7 @@ def out_of_memory(plan: Plan) -> NotJudged:
 
 @contextlib.contextmanager
 def _errors_before(kind: type[Exception]) -> Iterator[None]:
-    """While an exception is on its way already, one of clearing up does not take its place."""
+    """Suppress an error of the clean-up while an exception is already being raised."""
     import sys
 
     underway = sys.exc_info()[0] is not None

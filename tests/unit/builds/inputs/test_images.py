@@ -16,7 +16,7 @@ from patchstack.errors import ConfigError
     "recipe", ["../../x", "..", ".", "", "/", "/etc", "cpu/..", "../builders", "nowhere", "cpu/../../x"]
 )
 def test_a_recipe_that_is_not_shipped_is_refused(recipe: str) -> None:
-    with pytest.raises(ConfigError, match="is none that patchstack ships") as raised:
+    with pytest.raises(ConfigError, match="patchstack does not ship the recipe") as raised:
         recipe_directory(recipe)
     assert raised.value.hint == "recipe: is one of client, cpu, cuda"
 
@@ -31,7 +31,7 @@ def test_a_link_does_not_lead_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "x" / "Dockerfile").write_text("FROM evil\n")
     (tmp_path / "builders" / "mine").symlink_to(tmp_path / "x")
     monkeypatch.setattr("patchstack.builds.inputs.images.builders_directory", lambda: tmp_path / "builders")
-    with pytest.raises(ConfigError, match="is none that patchstack ships"):
+    with pytest.raises(ConfigError, match="patchstack does not ship the recipe"):
         recipe_directory("mine")
 
 

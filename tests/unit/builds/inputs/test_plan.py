@@ -192,7 +192,7 @@ def test_a_variant_that_extends_itself_or_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="variant a extends itself") as error:
         Variants(loop, ()).get("a")
     assert error.value.problems == ("a extends b extends a",)
-    with pytest.raises(ConfigError, match="x: a extends gone, which is no variant"):
+    with pytest.raises(ConfigError, match="x: a extends gone, which is not a variant"):
         Variants((VariantConfig(name="a", origin="x: a", extends="gone"),), ()).get("a")
 
 

@@ -144,10 +144,10 @@ def test_a_blob_that_is_nowhere_is_left_out_if_no_compiler_reads_it_and_missed_i
     assert not any(list(directory.glob("*.pack")) for directory in whole), "the clone has it in a pack"
     source = the_source(fork, tmp_path)
     assert source.absent == ("big/untouched.gguf",)
-    assert "left out: files that no compiler reads and that are nowhere to be had (1)" in source.notes[0]
+    assert "left out: files that no compiler reads and that are not available (1)" in source.notes[0]
     assert "big/untouched.gguf" not in unpacked(source)
     for repository in (fork.upstream, fork.repo):
         repository.loose(fork.upstream.blob(fork.pin, "src/other.cpp")).unlink(missing_ok=True)
-    with pytest.raises(MissingError, match="1 source files of the tree are nowhere to be had") as error:
+    with pytest.raises(MissingError, match="1 source files of the tree are not available") as error:
         the_source(fork, tmp_path)
     assert error.value.problems == ("src/other.cpp",)

@@ -92,7 +92,7 @@ def test_ptx_is_listed_by_architecture(stdout: str, stderr: str, found: tuple[st
             "ELF file    1: tool.cubin\n",
             "",
             0,
-            "cuobjdump lists tool.cubin, and for which architecture that is cannot be told",
+            "cuobjdump lists tool.cubin, whose architecture is not known",
         ),
         (
             "",

@@ -64,7 +64,7 @@ def test_what_leads_out_of_the_build_or_nowhere_is_a_problem(tmp_path: Path, bin
     leads_nowhere = "is a link that leads to no file of the build"
     assert found.problems == (
         *(f"{name} {leads_nowhere}" for name in ("about", "dir", "none", "out", "passwd")),
-        "pipe is no file",
+        "pipe is not a file",
         f"round {leads_nowhere}",
     )
     assert found.files == ()
