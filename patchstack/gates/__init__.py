@@ -1,1 +1,1 @@
-"""Checks that a build must pass, and suites of them. A verdict is drawn here, from observations."""
+"""Checks that a build must pass, and suites of them. Verdicts are drawn here from observations."""

@@ -1,7 +1,8 @@
-"""A suite as a decision carries it: its entry in the workspace file, the digests of its models, and the files it names.
+"""The copy of a suite in a decision: its entry in the workspace file, the digests of its models, and the files it
+names.
 
-So the verdicts of the decision can be drawn again when the workspace file says something else. It is kept as JSON, and
-read by the same code as the workspace file.
+So the verdicts of the decision can be drawn again after the workspace file changed. The copy is JSON, and is read by
+the same code as the workspace file.
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ from patchstack.workspace import Workspace, read_yaml
 from patchstack.workspace.node import Node
 
 SCHEMA = "patchstack.carried-suite/1"
-_MOST = 16 << 20  # bytes of a file that a gate names
+_MOST = 16 << 20  # the largest file that a gate may name, in bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedSuite:
-    """A suite by its name, and as JSON. The order of keys is that of the workspace file: it is that of states."""
+    """A suite: its name, and its content as JSON. The keys have the order of the workspace file, because it is the
+    order of states."""
 
     name: str
     content: bytes
 
 
 def carry(workspace: Path, name: str, keep: Callable[[bytes], str]) -> CarriedSuite:
-    """Return the suite of a workspace file as a decision carries it. `keep` takes the contents of the files that its
-    gates name, and returns their digests. Raises `ConfigError` for a file that is too large to be carried."""
+    """Return the copy of a workspace's suite for a decision. `keep` stores the contents of the files that its gates
+    name, and returns their digests. Raises `ConfigError` for a file that is too large."""
     document = read_yaml(workspace, comments=False)
     entry = document["suites"][name]
     files = {}
@@ -48,10 +50,10 @@ def carry(workspace: Path, name: str, keep: Callable[[bytes], str]) -> CarriedSu
 
 
 def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: Path) -> Suite:
-    """Return the suite that a decision carries, with its files below an empty directory. `read` returns the content of
-    a digest and size.
+    """Return the suite from its copy in a decision, with its files below an empty directory. `read` returns the content
+    of a digest and size.
 
-    Raises `ConfigError` for one that cannot be used, `MissingError` if a file is missing.
+    Raises `ConfigError` for an unusable copy, and `MissingError` if a file is missing.
     """
     try:
         document = json.loads(content)
@@ -70,7 +72,7 @@ def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: 
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_bytes(found)
     workspace = directory / "patchstack.yaml"
-    # YAML has JSON's form, but for the escapes of letters beyond the first plane.
+    # JSON is YAML, except for the escapes of characters outside the basic multilingual plane.
     text = json.dumps({"models": models, "suites": {name: entry}}, ensure_ascii=False)
     workspace.write_text(text, encoding="utf-8")
     problems: list[str] = []
@@ -80,7 +82,7 @@ def unpack(content: bytes, read: Callable[[str, int], bytes | None], directory: 
 
 
 def carried_name(content: bytes) -> str:
-    """Return the name of a suite that a decision carries; empty if it has none."""
+    """Return the name of a suite from its copy in a decision; empty if it has none."""
     try:
         return str(json.loads(content)["suite"])
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -88,7 +90,7 @@ def carried_name(content: bytes) -> str:
 
 
 def _named_file(root: Path, text: str) -> bytes | None:
-    """Return the content of a file below the workspace's directory; None for a text that names none."""
+    """Return the content of a file below the workspace's directory; None for a text that is not the name of a file."""
     if not text or len(text) > 255 or "\n" in text or "\0" in text or not _inside(text):
         return None
     path = root / text

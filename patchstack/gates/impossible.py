@@ -1,8 +1,8 @@
-"""Judge a gate on a build that may lack what the gate is about.
+"""Judge a gate on a build that may lack the feature that the gate checks.
 
-Without its patch, a gate that comes with a patch must not PASS. It may FAIL, or be impossible: its program is not in
-the build, or refuses an argument that it does not know. An impossible run gives no verdict in general (INVALID, and
-nothing is kept). Here it is an answer: the observation is kept, so that others can draw the same from it.
+A gate that comes with a patch must not PASS without the patch. It may FAIL, or be impossible: its program is not in the
+build, or rejects an unknown argument. An impossible run is normally INVALID, and nothing is kept. Here it is a valid
+answer, so the observation is kept, and others can draw the same verdict from it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from patchstack.observe.protocol import Attempt, Complete, Invocation, Model, Ob
 from patchstack.verdict import Verdict
 
 IMPOSSIBLE = "impossible"
-"""What a judgement gives as its value if the gate could not be asked of the build."""
+"""The value of a judgement if the gate is impossible on the build."""
 
 
 class _Impossible(Exception):
-    """The gate cannot be asked of this build. `attempts` are the tries that show it."""
+    """The gate is impossible on this build. `attempts` are the tries that show it."""
 
     def __init__(self, why: str, attempts: tuple[Attempt, ...] = ()) -> None:
         super().__init__(why)
@@ -32,7 +32,8 @@ class _Impossible(Exception):
 
 
 def judge_without(gate: Gate, runner: Observer) -> Judgement:
-    """Observe a gate on a build without its patch, and judge: FAIL also if the gate is impossible there.
+    """Observe a gate on a build without its patch, and judge it. The verdict is also FAIL if the gate is impossible
+    there.
 
     Raises `EngineLost` and `EngineUnavailable`.
     """
@@ -50,8 +51,8 @@ def judge_without(gate: Gate, runner: Observer) -> Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Watched:
-    """An `Observer` that ends the gate if a program is absent, or refuses its arguments. Other builds are not watched:
-    what they lack says nothing of this one."""
+    """An `Observer` that ends the gate if a program is missing, or rejects its arguments. Other builds are not watched,
+    because missing programs there prove nothing about this one."""
 
     runner: Observer
 

@@ -1,4 +1,4 @@
-"""What a gate says of a build."""
+"""The result of a gate for a build."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The verdict of one gate. `reason` is a sentence; `actual` and `expected` are short texts for a table (a digest,
-    `1146/1146`); `details` is what else a document should hold."""
+    """The verdict of one gate. `reason` is a sentence. `actual` and `expected` are short texts for a table (a digest,
+    `1146/1146`). `details` are further values for a document."""
 
     verdict: Verdict
     reason: str
@@ -30,15 +30,15 @@ class Judgement:
 
     @property
     def recalled(self) -> tuple[str, ...]:
-        """The keys of observations that were known before: no attempt of this gate made them."""
+        """The keys of observations that were already known, and that no attempt of this gate made."""
         judged = [one for one in self.attempts if one.complaint is None]
         made = {one.key for one in judged if not one.recalled}
         return tuple(dict.fromkeys(one.key for one in judged if one.key not in made))
 
     @property
     def source(self) -> Source | None:
-        """Where what was judged comes from: now, if any of it was observed now; else recorded evidence, if any of it
-        is; else this machine's cache. Of several, the oldest. None if nothing was judged."""
+        """The source of the judged observations: now, if any was made now; else recorded evidence, if any is; else this
+        machine's cache. The oldest one of several. None if nothing was judged."""
         found = [one.source for one in self.attempts if one.complaint is None]
         for origin in (Origin.OBSERVED, Origin.RECORDED, Origin.RECALLED):
             if of_it := [one for one in found if one.origin is origin]:
@@ -47,17 +47,17 @@ class Judgement:
 
 
 def verdict_of(failure: Fault | ServerAnswers) -> Verdict:
-    """FAIL if the build is to blame, INVALID if nobody can say who is."""
+    """Return FAIL if the build is the cause, and INVALID if the cause is not known."""
     return Verdict.FAIL if failure.by_build else Verdict.INVALID
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """FAIL before INVALID before PASS; INVALID for none."""
+    """Return the worst verdict: FAIL before INVALID before PASS; INVALID for an empty sequence."""
     return next((one for one in (Verdict.FAIL, Verdict.INVALID, Verdict.PASS) if one in verdicts), Verdict.INVALID)
 
 
 def near_or_not(found: Divergence, margin: float, reason: str) -> tuple[Verdict, str]:
-    """What a difference means: a near tie cannot be judged, anything else does not hold."""
+    """Judge a difference: INVALID for a near tie, else FAIL."""
     if found.within(margin):
         return Verdict.INVALID, f"{reason}; a near tie, within the margin of {margin:g}"
     return Verdict.FAIL, reason

@@ -1,4 +1,4 @@
-"""What a gate kind is."""
+"""The definition of a gate kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgementTable:
-    """A table of what a gate measured, for a terminal. Titles from `folding` on may fold between their words."""
+    """A table of a gate's measurements for a terminal. Titles from index `folding` on may wrap between words."""
 
     titles: tuple[str, ...]
     rows: Sequence[Sequence[str]]
@@ -25,13 +25,13 @@ class JudgementTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[S]):
-    """A gate kind. mypy holds that what `make` makes of the settings is what `run` takes.
+    """A gate kind. mypy checks that `run` takes the type that `make` returns.
 
-    `version` is part of the key of every observation: raise it if the kind observes something else than before.
-    `about` is the first line of its command's help. `make` makes settings of values and complains about those that do
-    not go together; `run` observes, and gives a verdict. `needs_gpu` says whether the gate needs a GPU on a build that
-    uses one, unless the suite says so itself. `programs` are those of the build that the gate runs in any case. `table`
-    is what a terminal shows of a judgement beside its verdict.
+    `version` is part of the key of every observation: raise it when the kind observes something different. `about` is
+    the first line of its command's help. `make` makes settings from values and complains about invalid combinations.
+    `run` observes and returns a judgement. `needs_gpu` says whether the gate needs a GPU on a build that uses one; the
+    suite may override it. `programs` are the programs of the build that the gate always runs. `table` returns the table
+    for a terminal.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Kind(Generic[S]):
 
     @property
     def key(self) -> str:
-        """The kind as it goes into the key of an observation."""
+        """The name of the kind in the key of an observation."""
         return f"{self.name}/{self.version}"
 
     def read(self, node: Node, models: Models) -> S:

@@ -1,4 +1,4 @@
-"""The gate kinds there are: an explicit list, in the order of the help. A kind is imported when it is asked for."""
+"""The gate kinds: an explicit list, in the order of the help. A kind is imported on first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A kind by its name, what the help says of it in one sentence, and what imports it."""
+    """A kind: its name, its sentence in the help, and the function that imports it."""
 
     name: str
     summary: str
@@ -78,7 +78,7 @@ def _() -> Kind[Any]:
     return rollback.KIND
 
 
-@_entry("engaged", "A switch leaves its mark, and without it there is none.")
+@_entry("engaged", "A switch leaves its mark when on, and none when off.")
 def _() -> Kind[Any]:
     from patchstack.gates.kinds import engaged
 

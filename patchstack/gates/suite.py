@@ -1,4 +1,4 @@
-"""Suites: ordered lists of gates, with their models, as `patchstack.yaml` has them; and running one."""
+"""Suites: read ordered lists of gates with their models from `patchstack.yaml`, and run one."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from patchstack.workspace import Workspace
 from patchstack.workspace.node import Node
 
 NO_SUITES = "write one under suites: in patchstack.yaml; patchstack demo --no-build DIR makes a workspace that has one"
-"""What to do in a workspace without suites."""
+"""The hint for a workspace without suites."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """One gate of a suite: its name, its kind, and the kind's own settings. `line` is where it is written. `gpu`: on a
-    build that uses GPUs, it needs one."""
+    """One gate of a suite: its name, its kind, and the settings of the kind. `line` is its line in the file. `gpu`: it
+    needs a GPU on a build that uses GPUs."""
 
     name: str
     kind: str
@@ -40,7 +40,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """An ordered list of gates. `what` says what it is for; `allow` are the preflight checks that may fail."""
+    """An ordered list of gates. `what` is its purpose; `allow` are the preflight checks that may fail."""
 
     name: str
     what: str
@@ -48,7 +48,7 @@ class Suite:
     allow: tuple[str, ...] = ()
 
     def only(self, names: Sequence[str]) -> Suite:
-        """Return the suite with the gates of those names alone. Raises `UsageError` for one it does not have."""
+        """Return the suite with only the gates of those names. Raises `UsageError` for an unknown name."""
         known = [gate.name for gate in self.gates]
         if unknown := [name for name in names if name not in known]:
             near = difflib.get_close_matches(unknown[0], known, 1)
@@ -86,11 +86,11 @@ def find_suite(suites: Sequence[Suite], name: str | None, path: Path) -> Suite:
 def run_suite(
     suite: Suite, runner: Observer, *, of: str = "", unfit: str | None = None
 ) -> Iterator[tuple[Gate, Judgement]]:
-    """Every gate in order, with its judgement; each is a task while it runs. `of` says in a word which build it is run
-    on, if there are several. A gate for which something is missing (a model, a program) is INVALID, and the others go
-    on. `unfit` is why the GPU cannot be used now: a gate that needs it is INVALID, and not run.
+    """Yield every gate in order with its judgement. Each is a task while it runs. `of` names the build in a word, if
+    there are several. A gate for which something is missing (a model, a program) is INVALID, and the others still run.
+    `unfit` is the reason why the GPU cannot be used now: a gate that needs it is INVALID, and not run.
 
-    Raises `EngineLost` and `EngineUnavailable`, `UsageError` for a suite without gates.
+    Raises `EngineLost`, `EngineUnavailable`, and `UsageError` for a suite without gates.
     """
     if not suite.gates:
         raise SettingsRefused(f"suite {suite.name} has no gates", hint="a suite that checks nothing would pass")
@@ -106,12 +106,12 @@ def run_suite(
 
 
 def place(number: int, total: int) -> str:
-    """Return which of several gates one is, for its line of progress: `, 3 of 23`; empty for the only one."""
+    """Return the position of a gate for its progress line: `, 3 of 23`; empty for the only one."""
     return f", {number} of {total}" if total > 1 else ""
 
 
 def judge_gate(gate: Gate, runner: Observer) -> Judgement:
-    """Observe a gate and judge. What is missing (a model, a program) makes it INVALID.
+    """Observe and judge a gate. The verdict is INVALID if something is missing (a model, a program).
 
     Raises `EngineLost` and `EngineUnavailable`.
     """
@@ -133,7 +133,7 @@ def _read_suite(name: str, node: Node, models: Mapping[str, Model]) -> Suite:
         if gate and not _NAME.match(gate):
             one.complain("name", "a gate is named with letters, digits, dots, dashes and underscores")
         if gate in seen:
-            one.complain("name", f"the suite has a gate {gate} already")
+            one.complain("name", f"the suite already has a gate {gate}")
         seen.add(gate)
         if kind and kind not in KINDS:
             near = difflib.get_close_matches(kind, KINDS, 1)

@@ -47,7 +47,7 @@ class Observer(Protocol):
     def beside(self, build: str | Programs) -> OtherBuild:
         """Return the programs of another build in the same context, without its reference. The caller closes it.
 
-        A build is named by its key or by the directory of its programs (see `other_build`). Raises `MissingError` if
+        A build is named by its key or by the directory of its programs (see `from_build`). Raises `MissingError` if
         there is no such build, or if it needs a GPU and this one does not; `NotHeldError` for one that did not
         compile.
         """

@@ -1,1 +1,1 @@
-"""Gate kinds, one module each: settings, run, and pure functions that judge."""
+"""The gate kinds. Each module has settings, `run`, and pure functions that judge."""

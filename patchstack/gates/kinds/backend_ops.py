@@ -1,10 +1,9 @@
-"""The gate `backend-ops`: a backend computes operators as the CPU's reference does, in every case it did before.
+"""The gate `backend-ops`: a backend gives the CPU's results for operators, in every case of a reference.
 
-`test-backend-ops` says OK and exits with 0 also where it skipped the backend that was named, and where no case matched.
-Its total shrinks where a backend no longer supports a case. So: the named backend must have been tested, every part of
-the output must say the same, each operator must have cases, and the cases are compared with a reference, by name.
-Which cases were run is taken from the run itself: `support` leaves out the cases of fused graphs. `support` tells why a
-case was lost.
+`test-backend-ops` prints OK and exits with 0 even if it skipped the named backend, or if no case matched. Its total
+shrinks if a backend no longer supports a case. So the named backend must have been tested, all parts of the output must
+agree, each operator must have cases, and the cases are compared with a reference, by name. The list of cases comes from
+the run itself, because `support` leaves out the cases of fused graphs. `support` shows why a case was lost.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ PROGRAM = "test-backend-ops"
 _ENVIRONMENT: Environment = (("GGML_NO_BACKTRACE", "1"),)
 _SHOWN = 3
 _LISTED = 50
-_NOT_LINKED = 127  # what the dynamic loader exits with if a library or a symbol is missing
+_NOT_LINKED = 127  # the dynamic loader's exit code for a missing library or symbol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings:
-    """`ops` are names as `-o` takes them: of operators (patches may bring their own), or full names of cases.
-    `expected` is how many cases must run at least. `cases` are the ones that must. A case that fails is run `alone`
-    times by itself, the first `alone_cases` of them: inputs are random, and a rate says more than one failure."""
+    """`ops` are names for `-o`: operators (patches may add some), or full names of cases. `expected` is the least
+    number of cases that must run. `cases` are the cases that must run. The first `alone_cases` failing cases are each
+    run `alone` times by themselves, because inputs are random, and a rate is more informative than one failure."""
 
     backend: str
     ops: tuple[str, ...]
@@ -56,11 +55,11 @@ class OperatorSettings:
     tries: int = 3
 
     def test(self, ops: Sequence[str], what: str) -> Invocation:
-        """Return a run of the tests of some operators or cases."""
+        """Return the invocation that tests some operators or cases."""
         return self._invocation(what, ("test", "-b", self.backend, "-o", ",".join(ops), "-j", "1"))
 
     def support(self) -> Invocation:
-        """What the backend supports of them: takes a moment, and computes nothing."""
+        """Return the invocation that lists the supported cases. It is fast and computes nothing."""
         args = ("support", "-b", self.backend, "-o", ",".join(self.ops), "--output", "csv")
         return self._invocation("supported cases", args)
 
@@ -71,7 +70,7 @@ class OperatorSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRate:
-    """How a failing case did by itself: it failed in `failed` of `runs` runs that could be judged."""
+    """The failures of a case that ran by itself: `failed` of `runs` runs that could be judged."""
 
     name: str
     failed: int
@@ -83,7 +82,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseList:
-    """The cases of a reference. `names` are sorted, and may repeat; None where only count and digest are known."""
+    """The cases of a reference. `names` are sorted, and may repeat; None if only count and digest are known."""
 
     count: int
     sha256: str
@@ -92,8 +91,8 @@ class CaseList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How the cases that were run differ from a reference. `lost` and `new` name them. `unknown`: the sets differ, and
-    the reference has no names to say how; `fewer` is then how many cases are missing at least."""
+    """The difference between the cases that ran and a reference. `lost` and `new` are names. `unknown`: the sets
+    differ, but the reference has no names; `fewer` is then the least number of missing cases."""
 
     lost: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
@@ -102,18 +101,18 @@ class Coverage:
 
 
 def digest_of(names: Iterable[str]) -> str:
-    """SHA-256, in hex, of the sorted names, each with a newline."""
+    """Return the SHA-256, in hex, of the sorted names, each with a newline."""
     return hashlib.sha256("".join(f"{name}\n" for name in sorted(names)).encode()).hexdigest()
 
 
 def case_list(names: Iterable[str]) -> CaseList:
-    """Return a list with its names."""
+    """Return the case list of these names."""
     ordered = tuple(sorted(names))
     return CaseList(count=len(ordered), sha256=digest_of(ordered), names=ordered)
 
 
 def compared(names: Sequence[str], reference: CaseList) -> Coverage:
-    """What was run against what must be."""
+    """Compare the cases that ran with a reference."""
     if reference.names is None:
         if digest_of(names) == reference.sha256:
             return Coverage()
@@ -123,9 +122,9 @@ def compared(names: Sequence[str], reference: CaseList) -> Coverage:
 
 
 def read_case_list(path: Path) -> CaseList:
-    """Return a file with a full name a line; blank lines and lines that start with `#` are left out.
+    """Read a file with one full name per line; blank lines and lines that start with `#` are ignored.
 
-    Raises `MissingError` if it cannot be read, `ConfigError` for one that has no cases.
+    Raises `MissingError` if it cannot be read, and `ConfigError` if it has no cases.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -140,7 +139,7 @@ def read_case_list(path: Path) -> CaseList:
         )
     if odd := next((name for name in names if not re.fullmatch(r"[^\s(]+\(.*\)", name)), None):
         raise SettingsUnusable(
-            f"{path}: {odd[:80]!r} is no case", hint="a case is OP(parameters), as test-backend-ops has it"
+            f"{path}: {odd[:80]!r} is not a case", hint="a case is OP(parameters), as test-backend-ops prints it"
         )
     return case_list(names)
 
@@ -151,9 +150,9 @@ def is_digest(text: str) -> bool:
 
 
 def op_problem(name: str) -> str | None:
-    """Return why a name cannot be an operator's or a case's; None if it can."""
+    """Return why a name cannot be that of an operator or a case; None if it can."""
     if not name.strip() or name != name.strip():
-        return f"{name!r} is no operator"
+        return f"{name!r} is not an operator"
     if "(" not in name and "," in name:
         return f"{name!r} is several operators; list them"
     return None
@@ -193,7 +192,7 @@ def _listed(node: Node, file: str, digest: str | None, count: int | None) -> Cas
         node.complain("file", error.message)
         return None
     if digest not in (None, found.sha256) or count not in (None, found.count):
-        told = f"{file} has {found.count} cases of sha256 {found.sha256}, which is not what stands here"
+        told = f"{file} has {found.count} cases of sha256 {found.sha256}, which differs from this entry"
         node.complain("file", told)
     return found
 
@@ -249,7 +248,7 @@ ALONE = Setting[int](
 
 
 def settings_of(values: Values) -> OperatorSettings:
-    """Return the settings that values make."""
+    """Return the settings from values."""
     one, ops = values[OP], values[OPS]
     if values.chosen(OP) == values.chosen(OPS) or (values.chosen(OPS) and not ops):
         values.complain("", "op names the operator, or ops several of them")
@@ -266,10 +265,10 @@ def settings_of(values: Values) -> OperatorSettings:
 
 
 def run(settings: OperatorSettings, runner: Observer) -> Judgement:
-    """Test the operators, see what is supported, run alone what fails, and judge.
+    """Test the operators, list the supported cases, repeat failing cases alone, and judge.
 
-    If the base is known, its test program is run with this build's libraries: a candidate does not bring its own judge.
-    If that does not run, this build's own is taken, and the judgement says so.
+    If the base is known, its test program is run with this build's libraries, so that a candidate does not provide its
+    own test. If that does not run, this build's own program is used, and the judgement says so.
     """
     if runner.context.judge is not None:
         with contextlib.suppress(MissingError), runner.judged_with(PROGRAM, runner.context.judge) as borrowed:
@@ -346,7 +345,7 @@ def _complaints(
     supported: Supported | None,
     alone: Sequence[FailureRate],
 ) -> tuple[list[str], list[str]]:
-    """What is wrong, and what cannot be judged."""
+    """Return what is wrong, and what cannot be judged."""
     wrong: list[str] = []
     unclear: list[str] = []
     if crashed(seen.code):
@@ -410,7 +409,8 @@ def _details(
 
 
 def _tested_well(settings: OperatorSettings) -> Complete:
-    """Return whether a run of the tests can be judged: the backend was tested, and the output agrees with itself."""
+    """Return a function that checks whether a test run can be judged: the backend was tested, and the output is
+    consistent."""
 
     def complaint(seen: Observation) -> str | None:
         if b"failed to allocate tensors" in seen.stdout:
@@ -443,7 +443,7 @@ def _listed_well(backend: str) -> Complete:
 
 
 def _alone(settings: OperatorSettings, runner: Observer, name: str) -> tuple[FailureRate, tuple[Attempt, ...]]:
-    """A failing case by itself, several times."""
+    """Run a failing case by itself, several times."""
     attempts: list[Attempt] = []
     runs = failed = 0
     complete = _tested_well(settings)

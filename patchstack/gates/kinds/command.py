@@ -7,9 +7,9 @@
       must: recurrent rollback checkpoint restored successfully
       must_not: [NaN, "fallback"]
 
-An exit code alone is not a check: a program that skipped everything exits 0 too. So what it must print is asked for.
-A line that is not there may have been lost (see `sentinel`): where no sentinel is known, the program is run again, and
-the line counts as missing only where it is missing each time.
+An exit code alone is not a check, because a program that skipped everything also exits with 0. So the gate requires a
+line that the program must print. A missing line may have been lost (see `sentinel`). If no sentinel is known, the
+program is run again, and the line counts as missing only if it is missing each time.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _REPEATS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
-    """The settings. `exit` is the exit code (128 + signal for a program that ends by one). Each pattern of `must` is
-    found in some line of stdout or stderr, none of `must_not` in any."""
+    """The settings. `exit` is the exit code (128 + signal for a program that a signal ends). Each pattern of `must`
+    must match a line of stdout or stderr, and no pattern of `must_not` may match one."""
 
     program: Program
     must: tuple[str, ...]
@@ -58,7 +58,7 @@ EXIT = Setting[int](name="exit", form=Whole(0, 255), default=0, metavar="N", hel
 
 
 def settings_of(values: Values) -> CommandSettings:
-    """Return the settings that values make."""
+    """Return the settings from values."""
     settings = CommandSettings(
         program=program_of(values), must=values[MUST], must_not=values[MUST_NOT], exit=values[EXIT]
     )
@@ -67,7 +67,7 @@ def settings_of(values: Values) -> CommandSettings:
 
 
 def settings_problems(settings: CommandSettings) -> list[tuple[str, str]]:
-    """What is wrong with the settings: each with the key it is about."""
+    """Return what is wrong with the settings, each problem with its key."""
     found = []
     if not settings.must:
         found.append(
@@ -81,7 +81,7 @@ def settings_problems(settings: CommandSettings) -> list[tuple[str, str]]:
 
 
 def run(settings: CommandSettings, runner: Observer) -> Judgement:
-    """Run it, again where a line may have been lost, and judge."""
+    """Run the program, again if a line may have been lost, and judge."""
     runs: list[Observed] = []
     for number in range(1, _REPEATS + 1):
         salt = f"run {number}" if number > 1 else ""
@@ -98,14 +98,15 @@ def run(settings: CommandSettings, runner: Observer) -> Judgement:
 
 
 def complete(settings: CommandSettings) -> Complete:
-    """Judges whether a run can be judged."""
+    """Return a function that checks whether a run can be judged."""
 
     def complaint(seen: Observation) -> str | None:
         if seen.code != settings.exit:
             fault = _fault(settings, seen)
             if fault is None or fault.by_build:
                 return None
-            # Programs that lose no words may well exit with 1 without one: that is an answer, and not the expected one.
+            # Programs that lose no output may exit with 1 without a message. That is a valid answer, but not the
+            # expected one.
             return None if fault.unexplained and not loses_output(settings.program.name) else fault.reason
         if not seen.stdout.strip() and not seen.stderr.strip():
             return "it printed nothing"
@@ -115,7 +116,7 @@ def complete(settings: CommandSettings) -> Complete:
 
 
 def judgement_of_runs(settings: CommandSettings, runs: Sequence[Observed]) -> Judgement:
-    """Return the verdict of the runs: one, or several where a line that must be there was not."""
+    """Return the verdict of the runs: one, or several if a required line was missing."""
     attempts = tuple(attempt for one in runs for attempt in one.attempts)
     seen = [one.observation for one in runs if one.observation is not None]
     if not settings.must:
@@ -146,7 +147,7 @@ def judgement_of_runs(settings: CommandSettings, runs: Sequence[Observed]) -> Ju
 
 
 def missing_of(wanted: Sequence[str], seen: Observation) -> tuple[str, ...]:
-    """Return the patterns that are found in no line of a run."""
+    """Return the patterns that match no line of a run."""
     lines = all_lines_of(seen.stdout, seen.stderr)
     return tuple(text for text in wanted if not any(re.search(text, line) for line in lines))
 
@@ -159,7 +160,7 @@ def _passed(settings: CommandSettings, seen: Observation, attempts: tuple[Attemp
 
 
 def _contradiction(settings: CommandSettings, seen: Observation) -> str | None:
-    """What a run shows that must not be; None if nothing is."""
+    """Return what a run shows that is not allowed; None if nothing."""
     if seen.code != settings.exit:
         fault = _fault(settings, seen) or Fault(by_build=True, reason="it exited with 0")
         told = cause_of_crash(seen) if crashed(seen.code) else fault.reason
@@ -172,12 +173,13 @@ def _contradiction(settings: CommandSettings, seen: Observation) -> str | None:
 
 
 def _fault(settings: CommandSettings, seen: Observation) -> Fault | None:
-    """What is wrong with how a run ended. A tool of llama.cpp may have a model's words on stdout, which may be any."""
+    """Return what is wrong with the end of a run. stdout of a llama.cpp tool may be the text of a model, so it is not
+    searched."""
     return fault_of(seen, pinned=settings.program.pinned, stdout=not loses_output(settings.program.name))
 
 
 def _doubtful(settings: CommandSettings, seen: Observation) -> bool:
-    """Return whether another run may tell more: all is well but for a line that may have been lost."""
+    """Return whether to run again: everything is right except for a line that may have been lost."""
     if settings.program.sentinel is not None or _contradiction(settings, seen) is not None:
         return False
     return bool(missing_of(settings.must, seen))
@@ -210,7 +212,7 @@ def _judgement(
 KIND = Kind(
     name="command",
     version=1,
-    about="Run a program of the build, and hold its exit code and its words against what they should be.",
+    about="Run a program of the build, and check its exit code and its output.",
     settings=(PROGRAM, MUST, MUST_NOT, EXIT, ARGS, ITS_MODEL, ENV, SENTINEL, SECONDS, TRIES),
     make=settings_of,
     run=run,

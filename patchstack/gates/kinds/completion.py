@@ -1,8 +1,8 @@
-"""Gate kind `completion`: the same greedy transcript, byte for byte, as the reference; per path and per switch state.
+"""Gate kind `completion`: the same greedy transcript, byte for byte, as the reference, for each path and switch state.
 
-A reference is a digest of the stdout of `llama-completion` under one exact command line and environment. A state is an
-environment (a switch on, a switch off) with a reference of its own, or with another state whose transcript it must
-give (`same_as`), or both. That on equals off is asked for only where a reference says so.
+A reference is a digest of the stdout of `llama-completion` for one exact command line and environment. A state is an
+environment (a switch on, a switch off) with its own reference, or with the name of another state that must give the
+same transcript (`same_as`), or both. On must equal off only if `same_as` requires it.
 
     - name: moe
       kind: completion
@@ -15,8 +15,8 @@ give (`same_as`), or both. That on equals off is asked for only where a referenc
         plain: {expect: 07db32c2bcb78d17a43ed18bc22705cd}
         graphs: {env: {LLAMA_MOE_FORCE_GRAPHS: 1}, same_as: plain}
 
-Where a transcript changed, `kl` says how far the model is from what it was: see `changed`. With `parallel: N` the
-transcripts of N requests at once are compared with that of one alone: see `parallel_greedy`.
+If a transcript changed, `kl` measures how far the model moved: see `model_unchanged`. With `parallel: N`, the
+transcripts of N concurrent requests are compared with that of a single one: see `parallel_greedy`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _DECODED = re.compile(r"[^t] eval time = .*/ +(\d+) runs")
 
 
 class Parted(enum.Enum):
-    """What a transcript differs from."""
+    """The transcript from which one differs."""
 
     FROM_REFERENCE = enum.auto()
     FROM_STATE = enum.auto()
@@ -74,9 +74,9 @@ class Parted(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptState:
-    """One environment. `expect` is the digest of its transcript, MD5 or SHA-256; `transcript` is the reference itself,
-    where it is kept, and only serves to show where another parts from it; `same_as` names a state that must give the
-    same. The only state of a gate without states has no name."""
+    """One environment. `expect` is the digest of its transcript, MD5 or SHA-256. `transcript` is the reference itself,
+    if it is kept; it only serves to show the first difference. `same_as` names a state that must give the same
+    transcript. The only state of a gate without states has no name."""
 
     name: str = ""
     env: Environment = ()
@@ -87,7 +87,7 @@ class TranscriptState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRuns:
-    """A state with what came of its runs."""
+    """A state with the results of its runs."""
 
     state: TranscriptState
     runs: tuple[Observed, ...]
@@ -104,8 +104,8 @@ class StateRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateVerdict:
-    """What one state comes to. `actual` is its digest (of the kind of its reference), if it has one transcript;
-    `changed`: it is not the reference's."""
+    """The verdict of one state. `actual` is its digest (of the same type as the reference), if it has one transcript.
+    `changed`: it differs from the reference."""
 
     verdict: Verdict
     reason: str
@@ -115,8 +115,9 @@ class StateVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionSettings:
-    """The settings. `runs` is how often each state is run: all must give the same. `parallel` is how many requests are
-    made at once; 0: a completion alone. `measure` is how the model is measured where a transcript changed."""
+    """The settings. `runs` is how often each state is run; all runs must give the same transcript. `parallel` is the
+    number of concurrent requests; 0 means a single completion. `measure` is how the model is measured if a transcript
+    changed."""
 
     prompting: Prompting
     states: tuple[TranscriptState, ...] = (TranscriptState(),)
@@ -152,7 +153,7 @@ SAME_AS = Setting[str | None](
 
 
 def state_of(name: str, values: Values, env: Environment = ()) -> TranscriptState:
-    """Return one state, or what a gate without states says of its only one."""
+    """Return one state, or the only state of a gate without states."""
     expect, transcript = values[EXPECT], values[TRANSCRIPT]
     return TranscriptState(
         name=name,
@@ -187,7 +188,7 @@ RUNS = Setting[int](
 
 
 def settings_of(values: Values) -> CompletionSettings:
-    """Return the settings that values make."""
+    """Return the settings from values."""
     prompting = prompting_of(values)
     alone, states = state_of("", values), values[STATES]
     if states is not None and (alone.expect or alone.transcript or alone.same_as):
@@ -206,7 +207,7 @@ def settings_of(values: Values) -> CompletionSettings:
 
 
 def settings_problems(settings: CompletionSettings) -> list[tuple[str, str]]:
-    """What is wrong with states and modes: each with the key it is about."""
+    """Return what is wrong with states and modes, each problem with its key."""
     found: list[tuple[str, str]] = []
     by_name = {state.name: state for state in settings.states}
     if not settings.states:
@@ -249,7 +250,7 @@ def _comparison_problems(
 
 
 def run(settings: CompletionSettings, runner: Observer) -> Judgement:
-    """Run every state, and judge."""
+    """Run every state and judge."""
     if settings.parallel:
         states = [(state.name, state.env) for state in settings.states]
         return judgement_of_parallel(
@@ -263,7 +264,7 @@ def run(settings: CompletionSettings, runner: Observer) -> Judgement:
 
 
 def _changed(settings: CompletionSettings, seen: Sequence[StateRuns]) -> list[Changed]:
-    """Return the states whose transcript is a different one, each with what it was compared with."""
+    """Return the states whose transcript changed, each with its reference."""
     by_name = {state.name: state for state in settings.states}
     own = settings.prompting.env
     found = []
@@ -282,7 +283,7 @@ def _changed(settings: CompletionSettings, seen: Sequence[StateRuns]) -> list[Ch
 
 
 def gives(settings: CompletionSettings, state: TranscriptState, runner: Observer) -> str | None:
-    """Return why a build is not the one that a state's reference is of; None if it gives that transcript."""
+    """Return why a build does not match a state's reference; None if it gives that transcript."""
     if state.expect is None:
         return None
     tried = runner.observe(
@@ -297,12 +298,12 @@ def gives(settings: CompletionSettings, state: TranscriptState, runner: Observer
 
 
 def invocation(settings: CompletionSettings, state: TranscriptState) -> Invocation:
-    """Return the run of a state."""
+    """Return the invocation of a state."""
     return settings.prompting.completion().invocation(f"completion {state.name}".strip(), state.env)
 
 
 def complete(prompting: Prompting) -> Complete:
-    """Judges whether a transcript can be judged: it is whole, and it is one."""
+    """Return a function that checks whether a transcript can be judged: it exists and is complete."""
     ended = prompting.completion().complete()
 
     def complaint(seen: Observation) -> str | None:
@@ -329,12 +330,12 @@ def _observed(settings: CompletionSettings, state: TranscriptState, runner: Obse
         )
         found.append(seen)
         if seen.observation is None:
-            break  # the next would most likely not come to more, and each may take all the time it has
+            break  # more runs would probably fail too, and each may use its whole time limit
     return tuple(found)
 
 
 def _decoded(seen: Observation) -> int | None:
-    """Return how many tokens were decoded after the first, as the tool's own counters say; None if they do not."""
+    """Return how many tokens were decoded after the first, from the tool's own counters; None if they are missing."""
     counts = [int(found.group(1)) for line in lines_of(seen.stderr) if (found := _DECODED.search(line))]
     return counts[-1] if counts else None
 
@@ -347,8 +348,8 @@ NO_REFERENCE = "no reference yet: gate record"
 
 def judgement_of_states(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement:
     """Return the verdict of all states. Details: `states`, each with digests, sizes and the transcript where it is
-    text; and `changed`, the states whose transcript is not the reference's (for these, KL evidence is due). `pinned`:
-    the models are known to be the ones of their digests."""
+    text; and `changed`, the states whose transcript differs from the reference (these need KL evidence). `pinned`: the
+    digests of the models were checked."""
     targets = {one.state.same_as for one in seen if one.state.same_as is not None}
     by_name = {one.state.name: one for one in seen}
     verdicts = [
@@ -384,8 +385,8 @@ def judgement_of_states(seen: Sequence[StateRuns], *, pinned: bool) -> Judgement
 
 
 def verdict_of_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, compared: bool) -> StateVerdict:
-    """Return the verdict of one state. `other` is the state it is compared with; `compared`: some state is compared
-    with it, and so it needs no reference of its own."""
+    """Return the verdict of one state. `other` is the state it is compared with. `compared`: another state is compared
+    with it, so it needs no reference."""
     state, observations = seen.state, seen.observations
     faults = [fault.reason for one in observations if (fault := fault_of(one, pinned=pinned)) is not None]
     if faults:
@@ -418,7 +419,7 @@ def verdict_of_state(seen: StateRuns, *, pinned: bool, other: StateRuns | None, 
 
 
 def parted(seen: StateRuns, all_seen: Sequence[StateRuns]) -> Parted | None:
-    """From what a state's one transcript differs, its reference first; None if it differs from nothing."""
+    """Return what a state's transcript differs from, its reference first; None if it does not differ."""
     transcript, state = _sole(seen), seen.state
     if transcript is None:
         return None
@@ -456,7 +457,7 @@ def _expectation(state: TranscriptState) -> str:
 
 
 def _table(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return a value for each state, for a column: alone, or with the state's name."""
+    """Return the values of all states for a column. With several states, each has the state's name."""
     if len(pairs) == 1:
         return pairs[0][1]
     return " ".join(f"{name}={value}" for name, value in pairs if value)
@@ -484,7 +485,7 @@ def _state_details(seen: StateRuns, verdict: StateVerdict) -> dict[str, Json]:
 KIND = Kind(
     name="completion",
     version=1,
-    about="Hold a greedy transcript of llama-completion against its reference's digest.",
+    about="Compare a greedy transcript of llama-completion with its reference's digest.",
     settings=(
         *(MODEL, PROMPT, TOKENS, ENV),
         *(EXPECT, TRANSCRIPT, SAME_AS, STATES, SWITCH),

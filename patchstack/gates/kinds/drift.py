@@ -1,5 +1,5 @@
-"""The gate `drift`: the KL divergence at several contexts. What is small at 256 tokens can grow with every token that
-a state is carried on (the notebook's recurrent states in bf16 passed short and failed long)."""
+"""The gate `drift`: the KL divergence at several contexts. A divergence that is small at 256 tokens can grow with every
+token (recurrent states in bf16 passed at short contexts and failed at long ones)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONTEXTS = (256, 1024, 2048, 4096)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftSettings:
-    """The comparison, whose own context does not count, and the contexts in tokens, ascending."""
+    """The comparison, whose own context is not used, and the contexts in tokens, ascending."""
 
     kl: kl.KlSettings
     contexts: tuple[int, ...] = CONTEXTS
@@ -58,7 +58,7 @@ CONTEXTS_SETTING = Setting[tuple[int, ...]](
 
 
 def settings_of(values: Values) -> DriftSettings:
-    """Return the settings that values make."""
+    """Return the settings from values."""
     contexts = values[CONTEXTS_SETTING]
     settings = DriftSettings(kl=kl.compared(values, context=contexts[0]), contexts=contexts)
     values.complain_all(("contexts", problem) for problem in settings_problems(settings))
@@ -67,7 +67,7 @@ def settings_of(values: Values) -> DriftSettings:
 
 
 def settings_problems(settings: DriftSettings) -> list[str]:
-    """What is wrong with the contexts."""
+    """Return what is wrong with the contexts."""
     comparison = settings.kl.comparison
     found = [
         comparison_problem(context, comparison.batch, comparison.ubatch, comparison.chunks)
@@ -79,7 +79,7 @@ def settings_problems(settings: DriftSettings) -> list[str]:
 
 
 def run(settings: DriftSettings, runner: Observer) -> Judgement:
-    """Compare at every context, also after one that fails, and judge."""
+    """Compare at every context, even after a failure, and judge."""
     all_settings = [
         replace(settings.kl, comparison=replace(settings.kl.comparison, context=context))
         for context in settings.contexts
@@ -90,7 +90,7 @@ def run(settings: DriftSettings, runner: Observer) -> Judgement:
 
 
 def judgement_of_contexts(all_settings: Sequence[kl.KlSettings], checked: Sequence[kl.Checked]) -> Judgement:
-    """FAIL where any context is, else INVALID where any is."""
+    """Return FAIL if any context fails, else INVALID if any is INVALID."""
     verdicts = [one.verdict for one in checked]
     verdict = next((one for one in (Verdict.FAIL, Verdict.INVALID) if one in verdicts), Verdict.PASS)
     told = [f"at {one.measured.context}: {one.reason}" for one in checked if one.verdict is not Verdict.PASS]
@@ -115,8 +115,8 @@ def judgement_of_contexts(all_settings: Sequence[kl.KlSettings], checked: Sequen
 
 
 def growth(checked: Sequence[kl.Checked]) -> str | None:
-    """Words for a mean divergence that grows with every step of the context, by more than its errors in all; None
-    if it does not, or was not measured at three contexts or more."""
+    """Return a sentence if the mean divergence grows with every context, in total by more than its errors; None if it
+    does not, or if fewer than three contexts were measured."""
     found = [(one.measured.context, one.measured.statistics) for one in checked]
     known = [(context, one.mean, one.mean_error) for context, one in found if one is not None and one.finite]
     if len(known) < 3 or any(later[1] <= former[1] for former, later in pairwise(known)):
@@ -128,7 +128,8 @@ def growth(checked: Sequence[kl.Checked]) -> str | None:
 
 
 def table_of(judgement: Judgement) -> JudgementTable:
-    """Return a row a context: context, verdict, positions, mean, 99.9 % and maximum of the divergences, same top."""
+    """Return one row per context: context, verdict, positions, mean, 99.9 % and maximum of the divergences, same
+    top."""
     contexts = judgement.details.get("contexts")
     rows = []
     for one in contexts if isinstance(contexts, list) else ():

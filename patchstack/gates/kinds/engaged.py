@@ -1,8 +1,8 @@
-"""Gate kind `engaged`: a switch that is on leaves its mark, and one that is off leaves none.
+"""Gate kind `engaged`: a switch leaves its mark when it is on, and none when it is off.
 
-Without it, on against off may compare a path with itself: a switch with a misspelt name changes nothing, and nothing is
-what is found. The mark is a line that matches a pattern (a trace, the name of a kernel) in stderr, stdout or a file of
-the run's directory. Both runs must be complete: a line that is not there may have been lost.
+Without it, a comparison of on with off may compare a path with itself: a switch with a misspelt name changes nothing.
+The mark is a line that matches a pattern (a trace, the name of a kernel) in stderr, stdout or a file of the run's
+directory. Both runs must be complete, because a missing line may have been lost.
 
     - name: mmq-trace
       kind: engaged
@@ -49,14 +49,14 @@ from patchstack.verdict import Verdict
 OUTPUT, FILE = "output", "file:"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _SHOWN = 3
-_STAMP = re.compile(r"^[\d.]+ [IWED] ")  # of llama.cpp's logger; a thread that writes past it may get behind one too
+_STAMP = re.compile(r"^[\d.]+ [IWED] ")  # of llama.cpp's logger; a thread's line that bypasses it may follow one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngagedSettings:
-    """The settings. `on` and `off` are what the environment has more in either run. `mark` is searched for in each line
-    of `where`: `stderr`, `stdout`, `output` (both), or `file:NAME`, a file of the run's directory. `at_least` is how
-    many lines the switch leaves."""
+    """The settings. `on` and `off` are the additional variables of each run. `mark` is searched in each line of
+    `where`: `stderr`, `stdout`, `output` (both), or `file:NAME`, a file of the run's directory. `at_least` is the least
+    number of lines with the mark."""
 
     program: Program
     on: Environment
@@ -68,13 +68,13 @@ class EngagedSettings:
 
     @property
     def brings(self) -> tuple[str, ...]:
-        """The files the runs bring back."""
+        """The files that the runs bring back."""
         return (self.where.removeprefix(FILE),) if self.where.startswith(FILE) else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """How many lines a run has with the mark, and the first of them."""
+    """The number of lines with the mark in a run, and the first of them."""
 
     count: int
     shown: tuple[str, ...]
@@ -115,12 +115,12 @@ SWITCHED = (
     SECONDS,
     TRIES,
 )
-"""What `switched` reads: the program that a switch is tried on."""
+"""The settings for `switched`: the program that a switch is tried on."""
 _PROMPTED = (SWITCHED_PROMPT, SERVER, *(one for one in (TOKENS, *LOADING) if one.name != "args"))
 
 
 def settings_of(values: Values) -> EngagedSettings:
-    """Return the settings that values make: those of a program, or of a prompt, and the switch."""
+    """Return the settings from values: a program or a prompt, and the switch."""
     program, questions = switched(values)
     settings = EngagedSettings(
         program=program,
@@ -136,8 +136,8 @@ def settings_of(values: Values) -> EngagedSettings:
 
 
 def switched(values: Values) -> tuple[Program, tuple[Question, ...]]:
-    """Return the program that a switch is tried on, and what it is asked if it is a server: one with arguments of its
-    own, or one of llama.cpp's with a prompt. Complaints go to the values."""
+    """Return the program that a switch is tried on, and the questions if it is a server. The program has its own
+    arguments, or is one of llama.cpp with a prompt. Complaints go to the values."""
     if values.chosen(OTHER_PROGRAM):
         program, args = (values.written(name).rstrip(":") for name in ("program", "args"))
         why = f"not allowed with {program}; use {args}"
@@ -157,18 +157,18 @@ def switched(values: Values) -> tuple[Program, tuple[Question, ...]]:
 
 
 def chosen(prompting: Prompting, *, server: bool) -> Program:
-    """Return the program that a prompt is given to."""
+    """Return the program that gets a prompt."""
     return prompting.server(1) if server else prompting.completion()
 
 
 def questions_of(prompting: Prompting) -> tuple[Question, ...]:
-    """What a server is asked: the prompt, once and again."""
+    """Return the questions to a server: the prompt, several times."""
     one = Question(prompt=prompting.prompt, tokens=prompting.tokens, seed=prompting.seed, probabilities=0)
     return (one, one)
 
 
 def settings_problems(settings: EngagedSettings) -> list[tuple[str, str]]:
-    """What is wrong with the settings: each with the key it is about."""
+    """Return what is wrong with the settings, each problem with its key."""
     found = []
     if merged(settings.program.env, settings.on) == merged(settings.program.env, settings.off):
         found.append(("on", "on and off have the same environment: nothing is switched"))
@@ -181,7 +181,7 @@ def settings_problems(settings: EngagedSettings) -> list[tuple[str, str]]:
 
 
 def run(settings: EngagedSettings, runner: Observer) -> Judgement:
-    """Run it with the switch on and off, and judge."""
+    """Run the program with the switch on and off, and judge."""
     pinned = settings.program.pinned
     complete = incomplete(settings.questions, pinned=pinned) if settings.questions else settings.program.complete()
     requests = tuple(question.request() for question in settings.questions)
@@ -248,7 +248,7 @@ def marks_of(settings: EngagedSettings, seen: Observation) -> Marks:
 def _decided(
     settings: EngagedSettings, with_switch: Marks | None, without: Marks | None, on: Observed, off: Observed
 ) -> tuple[Verdict, str]:
-    # What is seen is seen, whatever became of the other run.
+    # A mark in one run is a finding, whatever happened in the other run.
     if without is not None and without.count:
         return Verdict.FAIL, f"off leaves the mark too, {without.count} times: {without.shown[0]}"
     if with_switch is not None and with_switch.count < settings.at_least:
@@ -265,7 +265,7 @@ def _decided(
 KIND = Kind(
     name="engaged",
     version=1,
-    about="See that a switch leaves its mark where it is on, and none where it is off.",
+    about="Check that a switch leaves its mark when it is on, and none when it is off.",
     settings=(ON, MARK, OFF, AT_LEAST, WHERE, *SWITCHED),
     make=settings_of,
     run=run,

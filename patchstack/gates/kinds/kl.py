@@ -1,8 +1,9 @@
-"""The gate `kl`: how far a model's distributions over the next token are from those of a base, over a text.
+"""The gate `kl`: how far a model's next-token distributions are from those of a base, on a text.
 
 The base is another model on the same build (f16 against the quantised one), the same model on another build, or the
-same model with a switch off. Both sides run with the same context and batches. Thresholds are the notebook's (mean
-below 1e-3, the same most probable token at 99.5 % of the positions), or drawn from the base against itself.
+same model with a switch off. Both sides run with the same context and batches. The default thresholds are a mean below
+1e-3 and the same most probable token at 99.5 % of the positions. They can also be calibrated from the base against
+itself.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from patchstack.observe.settings import Environment
 from patchstack.verdict import Verdict
 
 MEAN, SAME_TOP = 1e-3, 99.5
-_RESOLUTION = 1e-6  # nats: what the tool prints of a divergence
+_RESOLUTION = 1e-6  # nats; the precision of the tool's output
 _OURS = (
     *("-m", "--model", "-f", "--file", "-p", "--prompt", "-c", "--ctx-size", "-b", "--batch-size", "-ub"),
     *("--ubatch-size", "--chunks", "--ppl-stride", "--ppl-output-type", "--kl-divergence", "--kl-divergence-base"),
@@ -44,8 +45,8 @@ _OURS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What holds: a mean divergence below `mean` (nats), and the same most probable token at no less than `same_top`
-    percent of the positions."""
+    """The limits: a mean divergence below `mean` (nats), and the same most probable token at `same_top` percent of the
+    positions or more."""
 
     mean: float = MEAN
     same_top: float = SAME_TOP
@@ -53,9 +54,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KlSettings:
-    """What is compared, and what must hold. With `calibrate`, the limits are that many times the noise of the base
-    against itself, and `limits` say how much noise is too much to judge by. `base_build` makes the base, where it is
-    not the build that is judged (see `observe.other_build`)."""
+    """The comparison and its limits. With `calibrate`, the limits are a multiple of the noise of the base against
+    itself, and `limits` are the most noise that can be judged. `base_build` makes the base if it is not the judged
+    build (see `observe.from_build`)."""
 
     comparison: Comparison
     limits: Limits = Limits()
@@ -65,7 +66,7 @@ class KlSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One comparison, judged. `noise` is the base against itself, where the limits were drawn from that."""
+    """One judged comparison. `noise` is the base against itself, if the limits were calibrated from it."""
 
     measured: Measured
     verdict: Verdict
@@ -75,7 +76,7 @@ class Checked:
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
-        """Every try of it."""
+        """All tries of the comparison."""
         return (*(self.noise.attempts if self.noise is not None else ()), *self.measured.attempts)
 
 
@@ -177,7 +178,7 @@ LIMITS = (MEAN_LIMIT, SAME_TOP_LIMIT, CALIBRATE, RUN_SECONDS, TRIES)
 
 
 def settings_of(values: Values) -> KlSettings:
-    """Return the settings that values make."""
+    """Return the settings from values."""
     settings = compared(values, context=values[CONTEXT])
     complain_of_shape(values, settings)
     complain_of_equal_sides(values, settings)
@@ -185,7 +186,7 @@ def settings_of(values: Values) -> KlSettings:
 
 
 def complain_of_equal_sides(values: Values, settings: KlSettings) -> None:
-    """Complain if nothing differs between the two sides: a run would be compared with itself, and could not fail."""
+    """Complain if nothing differs between the two sides, because the comparison could not fail."""
     base, test = settings.comparison.base, settings.comparison.test
     if base.model == NO_MODEL or settings.base_build is not None:
         return
@@ -196,14 +197,14 @@ def complain_of_equal_sides(values: Values, settings: KlSettings) -> None:
 
 
 def complain_of_shape(values: Values, settings: KlSettings) -> None:
-    """Complain about a context, batches and chunks that do not go together."""
+    """Complain about an invalid combination of context, batches and chunks."""
     one = settings.comparison
     if problem := comparison_problem(one.context, one.batch, one.ubatch, one.chunks):
         values.complain("", problem)
 
 
 def compared(values: Values, *, context: int) -> KlSettings:
-    """What this kind and `drift` have in common."""
+    """Return the settings that this kind and `drift` share."""
     args, env = values[ARGS], values[ENV]
     base_args = values[BASE_ARGS] if values.chosen(BASE_ARGS) else args
     for setting, given in ((ARGS, args), (BASE_ARGS, base_args if values.chosen(BASE_ARGS) else ())):
@@ -215,7 +216,7 @@ def compared(values: Values, *, context: int) -> KlSettings:
 
 
 def measured_by(values: Values, base: Side, test: Side, *, context: int) -> KlSettings:
-    """Return how two sides are compared: `TEXT`, `SHAPE` and `LIMITS`."""
+    """Return the comparison of two sides, with the settings `TEXT`, `SHAPE` and `LIMITS`."""
     batch = values[BATCH]
     ubatch = values[UBATCH]
     comparison = Comparison(
@@ -249,7 +250,7 @@ def run(settings: KlSettings, runner: Observer) -> Judgement:
 
 @contextlib.contextmanager
 def base_of(settings: KlSettings, runner: Observer) -> Iterator[Observer]:
-    """The runner that makes the base: that of the build named, or the one at hand."""
+    """Yield the runner that makes the base: that of the named build, or the given one."""
     if settings.base_build is None:
         yield runner
         return
@@ -271,7 +272,7 @@ def judgement_of(settings: KlSettings, checked: Checked) -> Judgement:
 
 
 def check(settings: KlSettings, runner: Observer, base_runner: Observer) -> Checked:
-    """One comparison, and where it is asked for the base against itself before it."""
+    """Make one comparison; if calibrated, first compare the base with itself."""
     noise = None
     limits = settings.limits
     comparison = settings.comparison
@@ -297,7 +298,7 @@ def check(settings: KlSettings, runner: Observer, base_runner: Observer) -> Chec
 
 
 def verdict_of_measurement(measured: Measured, limits: Limits) -> tuple[Verdict, str]:
-    """Return the verdict over a measurement, and why."""
+    """Return the verdict of a measurement, and the reason."""
     found = measured.statistics
     if found is None:
         return (Verdict.FAIL if measured.failed else Verdict.INVALID), measured.fault
@@ -319,22 +320,22 @@ def verdict_of_measurement(measured: Measured, limits: Limits) -> tuple[Verdict,
 
 
 def calibrated(noise: Statistics, factor: float, positions: int) -> Limits:
-    """Limits at a multiple of the noise. No noise at all counts as the least that could have been seen: one unit of
-    the mean's last digit, one position."""
+    """Return limits at a multiple of the noise. Zero noise counts as the smallest visible noise: one unit of the mean's
+    last digit, and one position."""
     mean = max(noise.mean, noise.mean_error, _RESOLUTION) * factor
     others = max(100 - noise.same_top, 100 / positions) * factor
     return Limits(mean=mean, same_top=max(0.0, 100 - others))
 
 
 def too_noisy(noise: Statistics, limits: Limits) -> str | None:
-    """Return why nothing can be told from a comparison on this machine; None if it can."""
+    """Return why a comparison on this machine would prove nothing; None if it can be judged."""
     if noise.finite and noise.mean < limits.mean and noise.same_top >= limits.same_top:
         return None
     return f"the base differs from itself by as much as is asked about: {figures(noise)}"
 
 
 def figures(found: Statistics) -> str:
-    """Return a measurement in short."""
+    """Return a short text for a measurement."""
     return (
         f"mean KLD {_shown(found.mean)} ± {_shown(found.mean_error)}, "
         f"same top {found.same_top:g} ± {found.same_top_error:g} %"
@@ -342,12 +343,12 @@ def figures(found: Statistics) -> str:
 
 
 def wanted(limits: Limits) -> str:
-    """Limits in short."""
+    """Return a short text for limits."""
     return f"mean KLD < {limits.mean:g}, same top ≥ {limits.same_top:g} %"
 
 
 def details(settings: KlSettings, checked: Checked) -> dict[str, Json]:
-    """What a document should hold of one comparison."""
+    """Return the details of one comparison for a document."""
     measured, comparison = checked.measured, settings.comparison
     found: dict[str, Json] = {
         "context": measured.context,
@@ -368,7 +369,7 @@ def details(settings: KlSettings, checked: Checked) -> dict[str, Json]:
 
 
 def _document(found: Statistics | None) -> Json:
-    """Statistics as JSON, which has no words for what is not a number: those are texts."""
+    """Return statistics as JSON. Values like NaN, which JSON lacks, become texts."""
     if found is None:
         return None
     values = asdict(found)
@@ -386,7 +387,7 @@ def _shown(value: float) -> str:
 
 
 def _nothing(noise: Measured) -> Measured:
-    """Return a comparison that was not made."""
+    """Return a comparison that was not run."""
     return Measured(context=noise.context, statistics=None, fault=noise.fault, failed=noise.failed, kept=noise.kept)
 
 

@@ -1,10 +1,10 @@
-"""Greedy requests at once against one alone, by token.
+"""Compare concurrent greedy requests with a single one, token by token.
 
-Requests at once share batches, and sums in another order can turn a near tie: a difference alone proves nothing (it was
-seen on CPUs too). Equal is PASS. Where they differ, the first difference is compared with a control: the same requests
-at once, to another fresh server. How much the control's margins between the two best tokens moved is the noise of this
-machine under this load; a difference that takes no more than that is PASS, and one that takes more is INVALID: it may
-be the build's or the batch's doing, and this gate cannot tell.
+Concurrent requests share batches, and sums in a different order can flip a near tie. So a difference alone proves
+nothing (it also occurs on CPUs). Equal tokens are PASS. If tokens differ, the first difference is compared with a
+control: the same concurrent requests to a new server. The change of the control's margins between the two best tokens
+is the noise of this machine under this load. A difference within this noise is PASS. A larger one is INVALID, because
+this gate cannot tell whether the build or the batch caused it.
 
 A margin is the difference of log probabilities of the two best tokens, in nats, as `/completion` of `llama-server`
 gives them with `n_probs` (of the whole vocabulary, before sampling).
@@ -31,7 +31,7 @@ from patchstack.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenStep:
-    """One token: its id, the id of the second best, and the margin between the two in nats (None: not told)."""
+    """One token: its id, the id of the second best, and the margin between the two in nats (None: not known)."""
 
     token: int
     second: int | None = None
@@ -40,7 +40,7 @@ class TokenStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotAnswer:
-    """What a request gave; `slot` is the server's slot that served it."""
+    """The answer to a request. `slot` is the server's slot that served it."""
 
     steps: tuple[TokenStep, ...]
     slot: int
@@ -48,7 +48,7 @@ class SlotAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelRuns:
-    """One request alone, several at once, and the same again: each of a fresh server."""
+    """One single request, several concurrent ones, and the same again, each with a new server."""
 
     alone: Observed
     together: Observed
@@ -58,8 +58,8 @@ class ParallelRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """Where two answers part. `shift` is by how much the margin between the two tokens had to move, in nats; infinite
-    where one of them was not among the other's best two, or the texts are of different length."""
+    """The first difference of two answers. `shift` is how far the margin between the two tokens had to move, in nats;
+    infinite if one of them was not among the other's best two, or if the lengths differ."""
 
     position: int
     expected: int | None
@@ -69,7 +69,7 @@ class Parting:
 
 
 def observe_parallel(prompting: Prompting, count: int, env: Environment, name: str, runner: Observer) -> ParallelRuns:
-    """Ask three fresh servers."""
+    """Ask three new servers."""
     server = prompting.server(count)
     what = f"parallel {name}".strip()
 
@@ -97,7 +97,8 @@ def observe_parallel(prompting: Prompting, count: int, env: Environment, name: s
 
 
 def answered(count: int, *, pinned: bool) -> Complete:
-    """Judges whether a server answered that many prompts, each from a slot of its own, or is itself to blame."""
+    """Return a function that checks whether a server answered that many prompts, each from a different slot, or failed
+    itself."""
 
     def complaint(seen: Observation) -> str | None:
         if fault := fault_of(seen, pinned=pinned):
@@ -132,7 +133,7 @@ def read_answers(body: bytes) -> tuple[SlotAnswer, ...] | None:
 
 
 def judgement_of_parallel(states: Sequence[tuple[str, ParallelRuns]]) -> Judgement:
-    """Return the verdict over all states."""
+    """Return the verdict of all states."""
     found = [(name, seen, *verdict_of_parallel(seen)) for name, seen in states]
     verdicts = [verdict for _, _, verdict, _, _ in found]
     overall = worst(verdicts)
@@ -148,7 +149,7 @@ def judgement_of_parallel(states: Sequence[tuple[str, ParallelRuns]]) -> Judgeme
 
 
 def verdict_of_parallel(seen: ParallelRuns) -> tuple[Verdict, str, dict[str, Json]]:
-    """Verdict, reason and details of one state."""
+    """Return the verdict, reason and details of one state."""
     runs = (seen.alone, seen.together, seen.control)
     for run in runs:
         if run.observation is not None and (fault := fault_of(run.observation, pinned=seen.pinned)):
@@ -176,7 +177,7 @@ def verdict_of_parallel(seen: ParallelRuns) -> tuple[Verdict, str, dict[str, Jso
 
 
 def part(expected: SlotAnswer, actual: SlotAnswer) -> Parting | None:
-    """Return where an answer parts from another; None if they are of the same tokens."""
+    """Return the first difference of two answers; None if they have the same tokens."""
     for position, (one, other) in enumerate(zip_longest(expected.steps, actual.steps)):
         if one is None or other is None:
             return Parting(
@@ -198,8 +199,8 @@ def part(expected: SlotAnswer, actual: SlotAnswer) -> Parting | None:
 
 
 def noise_between(one: SlotAnswer, other: SlotAnswer) -> float:
-    """By how much the margins of two answers differ at most, in nats, up to and with their first different token. A
-    jump that is not a turned tie says nothing of noise and is left out."""
+    """Return the largest difference between the margins of two answers, in nats, up to and including their first
+    different token. A jump that is not a flipped tie is not noise and is left out."""
     found = 0.0
     for mine, theirs in zip(one.steps, other.steps, strict=False):
         shift = _shift(mine, theirs)
@@ -211,8 +212,8 @@ def noise_between(one: SlotAnswer, other: SlotAnswer) -> float:
 
 
 def _shift(one: TokenStep, other: TokenStep) -> float:
-    """By how much the margin between the two best tokens moved. Where the best two changed places, what was the margin
-    is now its negative."""
+    """Return how far the margin between the two best tokens moved. If the best two changed places, the other margin
+    counts as negative."""
     if one.margin is None or other.margin is None:
         return math.inf
     if (one.token, one.second) == (other.token, other.second):
@@ -223,8 +224,8 @@ def _shift(one: TokenStep, other: TokenStep) -> float:
 
 
 def _answer(one: Mapping[str, Any]) -> SlotAnswer:
-    """Return an answer's tokens, with the two best where they are told. Raises what a document of another shape
-    raises."""
+    """Return an answer's tokens, with the two best if they are known. Raises the parser's errors for a document of a
+    different form."""
     told = one.get("completion_probabilities") or []
     steps = []
     for token, best in zip_longest([int(token) for token in one["tokens"]], told):

@@ -1,9 +1,9 @@
 """Gate kind `red-green`: a test fails without the code that it covers, and passes with it.
 
-A test that never failed proves nothing. The test program is run from two builds: the one at hand, and one of the same
-series with the test and without the code (`without`: its key, or the directory of its programs). Red must be the
-test's own failure: the exit code of one, and the words of one. A program that is missing, cannot start, or crashes
-otherwise is not a failed test; nor is a run of no tests a passed one.
+A test that never failed proves nothing. The test program is run from two builds: the judged one, and one of the same
+series with the test and without the code (`without`: its key, or the directory of its programs). Red must be the test's
+own failure, with the exit code and the message of one. A program that is missing, cannot start, or crashes in a
+different way is not a failed test, and a run of no tests is not a passed one.
 
     - name: shape-trace
       kind: red-green
@@ -36,10 +36,9 @@ _ABORTED = 134  # SIGABRT: how a failed assertion ends a test
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedGreenSettings:
-    """The settings. `without` is the build without the code (see `observe.other_build`). `red` is found in what a
-    failed test prints, `green` in what a passed one does; the first group of `green`, if it has one, is how many tests
-    ran.
-    `red_exit` is the exit code of a failed test; None: 1 to 125, or the one of a failed assertion."""
+    """The settings. `without` is the build without the code (see `observe.from_build`). `red` matches the output of a
+    failed test, `green` that of a passed one. The first group of `green`, if it has one, is the number of tests that
+    ran. `red_exit` is the exit code of a failed test; None: 1 to 125, or that of a failed assertion."""
 
     program: Program
     without: str
@@ -50,7 +49,7 @@ class RedGreenSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestColour:
-    """What a run of the test came to: it passed (`green`), failed as a test fails (`red`), or neither, and why."""
+    """The result of a test run: it passed (`green`), failed as a test (`red`), or neither, with the reason."""
 
     green: bool = False
     red: bool = False
@@ -86,7 +85,7 @@ RED_EXIT = Setting[int | None](
 
 
 def settings_of(values: Values) -> RedGreenSettings:
-    """Return the settings that values make."""
+    """Return the settings from values."""
     return RedGreenSettings(
         program=program_of(values),
         without=values[WITHOUT],
@@ -97,8 +96,8 @@ def settings_of(values: Values) -> RedGreenSettings:
 
 
 def run(settings: RedGreenSettings, runner: Observer, *, without: Observer | None = None) -> Judgement:
-    """Run the test with the code and without, and judge. `without` is a runner of the programs without the code; it is
-    made beside the one at hand if none is given."""
+    """Run the test with and without the code, and judge. `without` is a runner of the programs without the code; None:
+    it is made from the settings."""
     if without is not None:
         return _run(settings, runner, without)
     try:
@@ -121,7 +120,7 @@ def _run(settings: RedGreenSettings, runner: Observer, other: Observer) -> Judge
 
 
 def complete(settings: RedGreenSettings) -> Complete:
-    """Judges whether a run can be judged: it came to red or to green, or crashed."""
+    """Return a function that checks whether a run can be judged: it was red or green, or crashed."""
 
     def complaint(seen: Observation) -> str | None:
         found = colour(settings, seen)
@@ -143,7 +142,7 @@ def judgement_of_colours(settings: RedGreenSettings, green: Observed, red: Obser
 
 
 def colour(settings: RedGreenSettings, seen: Observation) -> TestColour:
-    """What a run of the test came to."""
+    """Return the result of a test run."""
     lines = all_lines_of(seen.stdout, seen.stderr)
     failing = next((line.strip() for line in lines if re.search(settings.red, line)), None)
     if seen.code == 0:
@@ -153,7 +152,7 @@ def colour(settings: RedGreenSettings, seen: Observation) -> TestColour:
         if settings.red_exit is not None
         else 0 < seen.code < 126 or seen.code == _ABORTED
     )
-    # A line of a failed test may hold any words. Without one, what is on stdout may say why there is none.
+    # The line of a failed test may contain any text. Without such a line, stdout may show the cause.
     fault = fault_of(seen, pinned=settings.program.pinned, stdout=failing is None)
     if fault is not None and not fault.by_build and not fault.unexplained:
         return TestColour(told=fault.reason)

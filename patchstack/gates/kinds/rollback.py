@@ -1,14 +1,15 @@
-"""Gate kind `rollback`: state that is taken back leaves no trace, in recurrent memory above all.
+"""Gate kind `rollback`: state that is rolled back leaves no trace, above all in recurrent memory.
 
 Three checks, each of which can be left out:
 
-- `program`: a test program of the build, by default llama.cpp's `test-recurrent-state-rollback`, says that what it
-  restored gives the same logits. It exits 0 too where it skips (a model that is not recurrent), so its words count.
-- `speculative`: a greedy continuation with speculative decoding is, id by id, the one without. Something must have been
-  drafted, and something rejected: else nothing was rolled back. (A server that is given a draft model but no
-  `--spec-type` may draft nothing, and says nothing.)
-- `reuse`: a server that is asked the same again goes back to the prompt in its cache and gives the same ids. Something
-  must have come from the cache.
+- `program`: a test program of the build, by default llama.cpp's `test-recurrent-state-rollback`, reports that the
+restored state gives the same logits. It also exits with 0 if it skips (a model that is not recurrent), so its output
+counts.
+- `speculative`: a greedy continuation with speculative decoding has the same ids as the one without. Some tokens must
+have been drafted and some rejected, else nothing was rolled back. (A server with a draft model but without
+`--spec-type` may draft nothing, without a message.)
+- `reuse`: a server that gets the same prompt again goes back to the prompt in its cache and gives the same ids. Some
+tokens must have come from the cache.
 
     - name: rollback
       kind: rollback
@@ -74,9 +75,9 @@ _AGAIN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackSettings:
-    """`program` is the test program, and `says` a pattern of the line by which it tells of success. `speculative` are
-    the arguments that make the server speculate, `draft` the model that drafts, if it is another file. `margin` as
-    for `tokens`. What is None, or empty, is not checked."""
+    """`program` is the test program, and `says` a pattern for its message of success. `speculative` are the arguments
+    that make the server speculate, `draft` the draft model, if it is a separate file. `margin` is as in `tokens`.
+    Checks whose settings are None or empty are left out."""
 
     program: Program | None = None
     says: str = SAYS
@@ -93,7 +94,7 @@ class RollbackSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFinding:
-    """What one check comes to."""
+    """The result of one check."""
 
     check: str
     verdict: Verdict
@@ -142,7 +143,7 @@ DRAFT = Setting[Model](
 
 
 def settings_of(values: Values) -> RollbackSettings:
-    """Return the settings that values make. `checks` are by default `program`, and `speculative` if its settings are
+    """Return the settings from values. The default of `checks` is `program`, and `speculative` if its settings are
     given."""
     speculates = values.chosen(SPECULATIVE) or values.chosen(DRAFT)
     said = values[CHECKS_SETTING]
@@ -186,7 +187,7 @@ def _program(values: Values) -> Program:
 
 
 def settings_problems(settings: RollbackSettings, checks: Sequence[str]) -> list[tuple[str, str]]:
-    """What is wrong with the settings, each with the key it is about."""
+    """Return what is wrong with the settings, each problem with its key."""
     found = []
     if "speculative" in checks and not settings.speculates:
         found.append(("speculative", "with what? speculative: the server's arguments, or draft: a model"))
@@ -199,7 +200,7 @@ def settings_problems(settings: RollbackSettings, checks: Sequence[str]) -> list
 def rollback_program(
     name: str, model: Model, *, layers: int = 99, attention: str = "on", context: int = 4096
 ) -> Program:
-    """Return the test program on a model. `-fit off`: else sizes follow the memory that is free."""
+    """Return the test program with a model. `-fit off`, because otherwise sizes depend on the free memory."""
     args = ("-m", f"{{model:{model.name}}}", "-ngl", str(layers), "-fa", attention, "-c", str(context))
     return Program(name=name, args=(*args, "-fit", "off"), models=(model,))
 
@@ -208,7 +209,7 @@ def rollback_program(
 
 
 def run(settings: RollbackSettings, runner: Observer) -> Judgement:
-    """Return every check that the settings have; the worst of them counts."""
+    """Run every check that the settings have. The worst verdict counts."""
     findings = []
     if settings.program is not None:
         findings.append(_run_program(settings.program, settings.says, runner))
@@ -267,8 +268,8 @@ def _run_reuse(settings: RollbackSettings, prompting: Prompting, runner: Observe
 
 
 def speculating(settings: RollbackSettings, prompting: Prompting) -> Program:
-    """Return the server that speculates. A draft model alone does not make it: `--spec-type` does, at llama.cpp of June
-    2026 (common/arg.cpp), so it is named where the settings do not."""
+    """Return the server that speculates. A draft model alone is not sufficient: llama.cpp of June 2026 (common/arg.cpp)
+    needs `--spec-type`, so it is added if the settings lack it."""
     program = prompting.server(1)
     args: tuple[str, ...] = settings.speculative
     if settings.draft is not None:
@@ -289,8 +290,7 @@ def _question(prompting: Prompting, *, cache: bool) -> Question:
 
 
 def verdict_of_program(seen: Observation, says: str, *, pinned: bool) -> tuple[Verdict, str]:
-    """Return a test program's exit code and words: a mismatch that it tells of is a FAIL, a test that it skips
-    INVALID."""
+    """Judge a test program's exit code and output: a reported mismatch is a FAIL, a skipped test is INVALID."""
     lines = [line.strip() for line in (seen.stderr + b"\n" + seen.stdout).decode("utf-8", "replace").splitlines()]
     if denied := next((line for line in lines if _DENIES.search(line)), None):
         return Verdict.FAIL, denied[:300]
@@ -304,7 +304,7 @@ def verdict_of_program(seen: Observation, says: str, *, pinned: bool) -> tuple[V
 
 
 def finding_of_speculation(plain: ServerAnswers, drafting: ServerAnswers, margin: float) -> CheckFinding:
-    """The same ids with and without, drafts made, and some of them rejected."""
+    """Judge speculation: the same ids with and without it, some tokens drafted, and some of them rejected."""
     attempts = plain.attempts + drafting.attempts
     for asked, name in ((plain, "without speculation"), (drafting, "with speculation")):
         if not asked.answers:
@@ -330,7 +330,7 @@ def finding_of_speculation(plain: ServerAnswers, drafting: ServerAnswers, margin
 
 
 def finding_of_reuse(asked: ServerAnswers, margin: float) -> CheckFinding:
-    """The same ids from a prompt in the cache as from one that was computed."""
+    """Judge reuse: the same ids from a prompt in the cache as from a computed one."""
     if not asked.answers:
         return _reuse(verdict_of(asked), asked.reason, asked)
     if (where := asked.unsteady()) is not None:
@@ -369,7 +369,7 @@ def _reuse(verdict: Verdict, reason: str, asked: ServerAnswers, where: Divergenc
 
 
 def _skipped(seen: Observation) -> bool:
-    """Return whether a program says that it skipped: trying again would not help."""
+    """Return whether a program reports that it skipped, so that another try would not help."""
     return seen.code == 0 and bool(_SKIPS.search(seen.stderr.decode("utf-8", "replace")))
 
 

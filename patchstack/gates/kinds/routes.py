@@ -1,9 +1,9 @@
-"""Gate kind `routes`: a switch changes the route that it claims to change, by counts of the traces.
+"""Gate kind `routes`: a switch changes the route that it claims to change, as counts of the traces show.
 
-`engaged` sees that a switch leaves a line. Whether the calls go where they should is another matter: a route can be
-taken once in a warm-up and never again. Here the traces of both runs are counted, and compared with expectations as
-`patchstack trace read --expect` has them. What a trace with a limit did not keep, and records that contradict their
-summary, are INVALID, never a count.
+`engaged` checks only that a switch leaves a line. Calls may still take a different route: a route can be taken once in
+a warm-up and never again. This gate counts the traces of both runs, and compares them with expectations in the form of
+`patchstack trace read --expect`. Records lost to a trace's limit, and records that contradict their summary, give
+INVALID, never a count.
 
     - name: grouped
       kind: routes
@@ -42,9 +42,9 @@ from patchstack.workspace.node import Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutesSettings:
-    """The settings. `on` and `off` are what the environment has more in either run; `env` of the program switches the
-    traces on in both. `expect` must hold with the switch on. `expect_off` must hold with it off; if it is empty, off
-    must show otherwise than `expect` says."""
+    """The settings. `on` and `off` are the additional variables of each run; `env` of the program switches the traces
+    on in both. `expect` must hold with the switch on. `expect_off` must hold with it off; if it is empty, `expect` must
+    not hold with it off."""
 
     program: Program
     on: Environment
@@ -56,7 +56,7 @@ class RoutesSettings:
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """Expectations of traces, as `patchstack trace read --expect` takes them."""
+    """Expectations of traces, in the form of `patchstack trace read --expect`."""
 
     written: str = "a list of expectations"
     option: Any = list[str]
@@ -92,7 +92,7 @@ EXPECT_OFF = Setting[tuple[Expectation, ...]](
 
 
 def settings_of(values: Values) -> RoutesSettings:
-    """Return the settings that values make: those of a program, or of a prompt, the switch, and what is expected."""
+    """Return the settings from values: a program or a prompt, the switch, and the expectations."""
     program, questions = switched(values)
     settings = RoutesSettings(
         program=program,
@@ -107,7 +107,7 @@ def settings_of(values: Values) -> RoutesSettings:
 
 
 def settings_problems(settings: RoutesSettings) -> list[tuple[str, str]]:
-    """What is wrong with the settings: each with the key it is about."""
+    """Return what is wrong with the settings, each problem with its key."""
     found = []
     if merged(settings.program.env, settings.on) == merged(settings.program.env, settings.off):
         found.append(("on", "on and off have the same environment: nothing is switched"))
@@ -120,7 +120,7 @@ def settings_problems(settings: RoutesSettings) -> list[tuple[str, str]]:
 
 
 def run(settings: RoutesSettings, runner: Observer) -> Judgement:
-    """Run it with the switch on and off, and judge."""
+    """Run the program with the switch on and off, and judge."""
     pinned = settings.program.pinned
     complete = incomplete(settings.questions, pinned=pinned) if settings.questions else settings.program.complete()
     requests = tuple(question.request() for question in settings.questions)
@@ -202,8 +202,8 @@ def _decided(on: Sequence[Answer], off: Sequence[Answer], *, otherwise: bool) ->
 KIND = Kind(
     name="routes",
     version=1,
-    about="See by counts of the traces that a switch changes the route that it claims to change. The traces themselves "
-    "are switched on for both runs, with --env.",
+    about="Check by counts of the traces that a switch changes the route that it claims to change. The traces "
+    "themselves are switched on for both runs, with --env.",
     settings=(ON, EXPECT, EXPECT_OFF, OFF, *SWITCHED),
     make=settings_of,
     run=run,

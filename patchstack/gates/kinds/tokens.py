@@ -1,8 +1,8 @@
 """Gate kind `tokens`: a greedy continuation by `llama-server`, compared token id by token id.
 
-A digest of text says that something differs; ids say where, and how close a call it was. One slot, one request at a
-time, nothing taken from a cache: concurrent greedy requests need not match solo ones. A reference is a list of ids, in
-a file beside the workspace file, or only its digest; states are those of `completion`, and so is `kl`.
+A digest of text shows only that something differs; ids show where, and by how much. The server has one slot, gets one
+request at a time and uses no cache, because concurrent greedy requests need not match single ones. A reference is a
+list of ids in a file next to the workspace file, or only its digest. `states` and `kl` are as in `completion`.
 
     - name: moe-tokens
       kind: tokens
@@ -57,8 +57,8 @@ from patchstack.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensState:
-    """One environment, with the ids it must give, or the state whose ids it must give, or both. `file` is where the
-    reference's ids are kept, as it is written. The only state of a gate without states has no name."""
+    """One environment, with the ids it must give, or the state whose ids it must give, or both. `file` is the name of
+    the file with the reference's ids, as it is written. The only state of a gate without states has no name."""
 
     name: str = ""
     env: Environment = ()
@@ -69,10 +69,10 @@ class TokensState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokensSettings:
-    """`repeats` is how often one server is asked the same, `runs` how many servers are asked. `probabilities` is how
-    many candidates the server names for each token. A difference where the two tokens are not further apart than
-    `margin` in probability is INVALID instead of FAIL; never PASS. `measure` is how the model is measured where ids
-    changed."""
+    """`repeats` is how often one server gets the same request, `runs` the number of servers. `probabilities` is the
+    number of candidates that the server returns for each token. A difference is INVALID instead of FAIL, but never
+    PASS, if the probabilities of the two tokens differ by no more than `margin`. `measure` is how the model is measured
+    if ids changed."""
 
     prompting: Prompting
     states: tuple[TokensState, ...] = (TokensState(),)
@@ -91,7 +91,7 @@ class TokensSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFinding:
-    """What one state comes to. `steady`: all its answers were one and the same, so that it can be a reference."""
+    """The result of one state. `steady`: all its answers were the same, so it can be a reference."""
 
     state: TokensState
     verdict: Verdict
@@ -106,7 +106,7 @@ class StateFinding:
         return told(self.answer.digest, len(self.answer.ids)) if self.answer is not None else ""
 
     def document(self) -> dict[str, Json]:
-        """Of answers that are not steady, no ids are told: they are nothing to compare with."""
+        """Return the finding as JSON. Answers that are not steady have no ids, because they cannot be a reference."""
         answer = self.answer if self.steady else None
         reference = self.state.reference
         return {
@@ -136,7 +136,7 @@ SAME_AS = Setting[str | None](
 
 
 def state_of(name: str, values: Values, env: Environment = (), same_as: str | None = None) -> TokensState:
-    """Return one state, or what a gate without states says of its only one."""
+    """Return one state, or the only state of a gate without states."""
     filed = values[EXPECT_FILE]
     return TokensState(
         name=name,
@@ -181,7 +181,7 @@ PROBABILITIES = Setting[int](
 
 
 def settings_of(values: Values) -> TokensSettings:
-    """Return the settings that values make."""
+    """Return the settings from values."""
     prompting = prompting_of(values)
     alone, states = state_of("", values), values[STATES]
     if states is not None and alone.reference is not None:
@@ -202,7 +202,7 @@ def settings_of(values: Values) -> TokensSettings:
 
 
 def settings_problems(settings: TokensSettings) -> list[tuple[str, str]]:
-    """What is wrong with the settings, each with the key it is about."""
+    """Return what is wrong with the settings, each problem with its key."""
     found = [("args", f"{text} is the gate's own") for text in arguments_taken(settings.prompting.args)]
     if not settings.states:
         found.append(("states", "there is no state: nothing would be checked"))
@@ -224,8 +224,7 @@ def settings_problems(settings: TokensSettings) -> list[tuple[str, str]]:
 
 
 def run(settings: TokensSettings, runner: Observer) -> Judgement:
-    """Ask in every state, and compare. Where something differs, servers are started afresh to see whether each of them
-    says the same."""
+    """Ask in every state, and compare. If something differs, start new servers to check whether they agree."""
     asked = _ask_all(settings, runner, settings.runs)
     findings = findings_of_states(settings, asked)
     if settings.runs == 1 and any(one.verdict is Verdict.FAIL and one.answer is not None for one in findings):
@@ -240,7 +239,7 @@ def run(settings: TokensSettings, runner: Observer) -> Judgement:
 def _changed(
     settings: TokensSettings, findings: Sequence[StateFinding], asked: Mapping[str, ServerAnswers]
 ) -> list[Changed]:
-    """Return the states whose ids are others, each with what it was compared with."""
+    """Return the states whose ids changed, each with its reference."""
     own = settings.prompting.env
     envs = {state.name: as_environment(own, state.env) for state in settings.states}
     found = []
@@ -257,7 +256,7 @@ def _changed(
 
 
 def gives(settings: TokensSettings, state: TokensState, runner: Observer) -> str | None:
-    """Return why a build is not the one that a state's reference is of; None if it gives those ids."""
+    """Return why a build does not match a state's reference; None if it gives those ids."""
     if state.reference is None:
         return None
     asked = ask_servers(
@@ -282,7 +281,7 @@ def _ask_all(settings: TokensSettings, runner: Observer, runs: int) -> dict[str,
 
 
 def findings_of_states(settings: TokensSettings, asked: Mapping[str, ServerAnswers]) -> tuple[StateFinding, ...]:
-    """What each state comes to, from what was asked in it and in the state it must be like."""
+    """Return the result of each state, from its own answers and those of the state that it must equal."""
     followed = {state.same_as for state in settings.states}
     return tuple(finding_of_state(state, asked, settings.margin, state.name in followed) for state in settings.states)
 
@@ -290,8 +289,9 @@ def findings_of_states(settings: TokensSettings, asked: Mapping[str, ServerAnswe
 def finding_of_state(
     state: TokensState, asked: Mapping[str, ServerAnswers], margin: float, followed: bool = False
 ) -> StateFinding:
-    """PASS needs a reference or another state, and ids equal to the end with it, and all answers equal. A state without
-    either holds where it is `followed`: another state is compared with it, and has the verdict."""
+    """Return the result of a state. PASS needs a reference or another state, the same ids to the end, and equal
+    answers. A state without either is PASS if it is `followed`: another state is compared with it, and that state has
+    the verdict."""
     own = asked[state.name]
     if not own.answers:
         return StateFinding(state=state, verdict=verdict_of(own), reason=own.reason)
@@ -348,7 +348,7 @@ def finding_of_state(
 def _expectations(
     state: TokensState, asked: Mapping[str, ServerAnswers]
 ) -> Sequence[tuple[TokenReference, Generated | None, str]] | str:
-    """What the ids must be, each with the answer it comes from and its name; a text where that is not known."""
+    """Return the expected ids, each with the answer it comes from and its name; a text if they are not known."""
     found: list[tuple[TokenReference, Generated | None, str]] = []
     if state.reference is not None:
         found.append((state.reference, None, "the reference"))
@@ -380,14 +380,14 @@ def _judgement(findings: Sequence[StateFinding], asked: Mapping[str, ServerAnswe
 
 
 def told(digest: str, count: int | None) -> str:
-    """Ids in short: how many, and their digest."""
+    """Return a short text for ids: their number and digest."""
     return f"{count} tokens {digest}" if count is not None else f"tokens {digest}"
 
 
 KIND = Kind(
     name="tokens",
     version=1,
-    about="Hold the tokens that llama-server chooses greedily against a reference, id by id.",
+    about="Compare the tokens that llama-server chooses greedily with a reference, id by id.",
     settings=(
         *(MODEL, PROMPT, TOKENS, ENV),
         *(EXPECT, EXPECT_FILE, STATES, replace(SWITCH, help="Also run with this, and want the same tokens (repeat).")),

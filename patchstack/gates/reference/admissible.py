@@ -1,7 +1,7 @@
-"""May a changed transcript become the reference? Only where something shows that the model is still the same.
+"""Decide whether a changed transcript may become the reference: only with evidence that the model is still the same.
 
-What counts is a comparison of this build with the one that the reference is of, of the same model, on the same path and
-with the same switches, and PASS: the KL divergence that the gate itself measures (`kl`, see `changed`), or another gate
+The evidence is a comparison of this build with the build of the reference, with the same model, path and switches, and
+the verdict PASS. It is the KL divergence that the gate itself measures (`kl`, see `model_unchanged`), or another gate
 of the suite, run now on this build.
 """
 
@@ -33,9 +33,9 @@ Judged = tuple[Gate, Judgement]
 
 
 def allowed(gate: Judged, replaced: Sequence[RecordedReference], because: Sequence[Judged], runner: Observer) -> str:
-    """What shows, for every reference that is replaced, that the model is still the same; in words.
+    """Return, in words, the evidence that the model is still the same, for every replaced reference.
 
-    Raises `NotHeldError` with the reasons if nothing does.
+    Raises `NotHeldError` with the reasons if there is none.
     """
     runner = runner.within(replace(runner.context, gpu=gate[0].gpu))
     shows: list[str] = []
@@ -54,7 +54,7 @@ def allowed(gate: Judged, replaced: Sequence[RecordedReference], because: Sequen
 
 
 def _shown(gate: Judged, state: str, because: Sequence[Judged], runner: Observer) -> tuple[str | None, list[str]]:
-    """What shows it for a state; else the reasons why nothing does."""
+    """Return the evidence for a state, or the reasons why there is none."""
     complaints = []
     for own in _own(gate[1], state):
         told = f"KL against {own['against']}: {own['verdict']}, {own['reason']}"
@@ -90,7 +90,7 @@ def _problem(gate: Gate, state: str, because: Judged, runner: Observer) -> str |
             return _of_kl(gate, state, env, other.settings.kl, runner)
         case tokens.TokensSettings():
             return _of_tokens(gate.settings, env, other.settings)
-    return f"a gate of kind {other.kind} says nothing of the model; one of kind {', '.join(EVIDENCE)} does"
+    return f"a gate of kind {other.kind} proves nothing about the model; one of kind {', '.join(EVIDENCE)} does"
 
 
 def _of_kl(gate: Gate, state: str, env: Environment, settings: kl.KlSettings, runner: Observer) -> str | None:

@@ -1,15 +1,15 @@
-"""Where a transcript changed: is it still the same model? KL divergence, measured by itself.
+"""Check by KL divergence whether the model is still the same after a transcript changed.
 
-Another order of additions gives another text of the same model. So a gate that compares transcripts may say how the
-model is to be measured where one is not its reference's:
+A different order of additions gives a different text from the same model. So a gate that compares transcripts may say
+how to measure the model if a transcript changed:
 
     kl: {text: corpus.txt, context: 512, chunks: 20, build: 4b77161d29e1}
 
-Both sides run the gate's model, on the path and with the switches of the state that changed. The base is made by the
-build that the reference is of: `build` (`gate record` writes it), or in `accept` the accepted prefix. That build must
-give the reference's transcript, else it is not a base. A state that differs from another is measured against it, on
-the same build. With `base`, a model, and no build, the base is that model: a figure to look at, and no evidence.
-The verdict of the gate stays what it is.
+Both sides run the gate's model, with the path and the switches of the changed state. The build of the reference makes
+the base: `build` (`gate record` writes it), or in `accept` the accepted prefix. That build must give the reference's
+transcript, else it cannot be the base. A state that differs from another state is measured against it, on the same
+build. With `base`, a model, and no build, the base is that model; the figure is then for information and no evidence.
+The verdict of the gate does not change.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ NO_BASE = "there is no build to compare with: kl: has no build, which gate recor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """How a model is measured: text, shape, limits and arguments as in the gate `kl`; the environments of its sides
-    are those of the states. `build` makes the base, `base` is its model, where it is a different one."""
+    """How to measure a model: text, shape, limits and arguments as in the gate `kl`; the environments are those of the
+    states. `build` makes the base. `base` is the model of the base, if it is a different one."""
 
     kl: kl.KlSettings
     build: str | None = None
@@ -46,8 +46,8 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """A state whose transcript changed, with its whole environment. It was compared with the state `other`, or against
-    its reference: then `gives` says why a build is not the one that the reference is of (None: it is)."""
+    """A state whose transcript changed, with its whole environment. It was compared with the state `other`, or with its
+    reference: then `gives` returns why a build does not match the reference (None: it matches)."""
 
     state: str
     env: Environment
@@ -58,8 +58,8 @@ class Changed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What was measured of a state. `against` says in words what the base was; `counts`: it is the reference's build,
-    so that a PASS says that the model is still the same."""
+    """The measurement of a state. `against` describes the base. `counts`: the base is the reference's build, so a PASS
+    means that the model is still the same."""
 
     state: str
     against: str
@@ -70,7 +70,7 @@ class Evidence:
     attempts: tuple[Attempt, ...] = ()
 
     def document(self) -> dict[str, Json]:
-        """As JSON."""
+        """Return the evidence as JSON."""
         own: dict[str, Json] = {
             "state": self.state,
             "against": self.against,
@@ -101,7 +101,7 @@ MEASURED = Setting[Values | None](
 
 
 def measure_of(values: Values, prompting: Prompting) -> Measure | None:
-    """Return how `kl` of a gate has the model measured: what the kind `kl` has, without models and environments."""
+    """Return the measurement in `kl` of a gate: the settings of the kind `kl`, without models and environments."""
     own = values[MEASURED]
     if own is None:
         return None
@@ -117,7 +117,7 @@ def measure_of(values: Values, prompting: Prompting) -> Measure | None:
 
 
 def gathered(measure: Measure, changed: Sequence[Changed], runner: Observer) -> tuple[Evidence, ...]:
-    """Measure every state that changed. What is missing for it makes it INVALID."""
+    """Measure every changed state. A state for which something is missing is INVALID."""
     found = []
     for one in changed:
         try:
@@ -130,7 +130,7 @@ def gathered(measure: Measure, changed: Sequence[Changed], runner: Observer) -> 
 
 
 def with_evidence(judgement: Judgement, found: Sequence[Evidence]) -> Judgement:
-    """Return a judgement, with what was measured beside it. Its verdict stays."""
+    """Return a judgement with the measurements added. Its verdict does not change."""
     if not found:
         return judgement
     told = [
@@ -146,8 +146,8 @@ def with_evidence(judgement: Judgement, found: Sequence[Evidence]) -> Judgement:
 
 
 def still_the_same(judgement: Judgement) -> bool:
-    """Return whether all that does not hold is that transcripts changed, and of each it was shown that the model is the
-    same as the one of the build that gives the reference."""
+    """Return whether changed transcripts are the only failure, and for each of them the model was proven equal to that
+    of the reference's build."""
     states, measured = judgement.details.get("states"), judgement.details.get("kl")
     if not isinstance(states, list) or not isinstance(measured, list):
         return False
@@ -161,7 +161,7 @@ def still_the_same(judgement: Judgement) -> bool:
 
 
 def as_environment(*parts: Environment) -> Environment:
-    """Return one environment of several, later ones over earlier ones."""
+    """Merge environments into one. Later ones override earlier ones."""
     return tuple(sorted(merged(*parts).items()))
 
 
@@ -218,5 +218,5 @@ def _invalid(one: Changed, against: str, reason: str) -> Evidence:
 
 
 def _measuring(runner: Observer) -> Observer:
-    """What is observed through it is the gate `kl`'s, and known to it."""
+    """Return an observer in the context of the gate `kl`, which shares its observations."""
     return runner.within(replace(runner.context, kind=kl.KIND.key))

@@ -1,4 +1,5 @@
-"""New references: what a gate gave becomes what it must give, with the reason beside it in `patchstack.yaml`."""
+"""Record new references: the output of a gate becomes its expected output, with the reason as a comment in
+`patchstack.yaml`."""
 
 from __future__ import annotations
 
@@ -15,13 +16,14 @@ from patchstack.gates.judgement import Judgement
 from patchstack.gates.kinds import completion, tokens
 from patchstack.workspace import read_yaml
 
-_SHORT = 12  # digits of a build's key, as all screens show it
+_SHORT = 12  # digits of a build's key on screens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedReference:
-    """One value of a gate's entry: the keys that lead to it, what stood there (None: nothing), and what is to. Where
-    the entry names a file of token ids instead, `file` is that (beside the workspace file), and `ids` go there."""
+    """One value in a gate's entry: the keys that lead to it, the old value (None: none), and the new one. If the entry
+    names a file of token ids instead, `file` is that file (next to the workspace file), and `ids` are its new
+    content."""
 
     keys: tuple[str, ...]
     old: str | int | None
@@ -31,9 +33,9 @@ class RecordedReference:
 
 
 def references(kind: str, judgement: Judgement) -> tuple[RecordedReference, ...]:
-    """What a judgement gives as references.
+    """Return the references in a judgement.
 
-    Raises `UsageError` for a kind that has none, `NotHeldError` if the gate did not give an answer to take.
+    Raises `UsageError` for a kind without references, and `NotHeldError` if the gate gave no usable answer.
     """
     details: Mapping[str, Any] = judgement.details
     match kind:
@@ -54,7 +56,7 @@ def references(kind: str, judgement: Judgement) -> tuple[RecordedReference, ...]
 
 
 def changed(found: Sequence[RecordedReference]) -> tuple[RecordedReference, ...]:
-    """Those that replace another transcript, or other ids: for these, evidence is due."""
+    """Return the references that replace a different transcript or different ids. These need evidence."""
     replaced = (one for one in found if one.old is not None and one.old != one.new)
     return tuple(one for one in replaced if one.keys[-1] == "expect" and isinstance(one.old, str))
 
@@ -65,8 +67,8 @@ def state_of(reference: RecordedReference) -> str:
 
 
 def base_of(settings: object, build: str | None) -> RecordedReference | None:
-    """Return the build that the next change is measured against, for a gate that says how to (`kl`): the one that gives
-    the references now. None for a gate that does not, and for programs that are not of a stored build."""
+    """Return the entry for the build that the next change is measured against: the current build, for a gate with `kl`.
+    None for a gate without `kl`, and for programs that are not of a stored build."""
     if (
         build is None
         or not isinstance(settings, completion.CompletionSettings | tokens.TokensSettings)
@@ -77,9 +79,9 @@ def base_of(settings: object, build: str | None) -> RecordedReference | None:
 
 
 def write_references(path: Path, suite: str, gate: str, found: Sequence[RecordedReference], note: str) -> None:
-    """Write references into a workspace file, with a note as a comment after each. All else stays as it is.
+    """Write references into a workspace file, with a note as a comment after each. Nothing else changes.
 
-    Raises `ConfigError` if the file has no such gate any more.
+    Raises `ConfigError` if the file no longer has the gate.
     """
     from io import StringIO
 
@@ -103,7 +105,7 @@ def write_references(path: Path, suite: str, gate: str, found: Sequence[Recorded
             node = node[key]
             node.fa.set_block_style()
         node[one.keys[-1]] = one.new
-        if one.keys[0] != "kl":  # why is beside the reference itself
+        if one.keys[0] != "kl":  # the reason is next to the reference itself
             node.yaml_add_eol_comment(" ".join(note.split()), key=one.keys[-1])
     out = StringIO()
     yaml = YAML()
@@ -122,7 +124,7 @@ def _indented(text: str) -> bool:
 
 
 def _transcript(state: Mapping[str, Any]) -> RecordedReference | None:
-    """Return the digest of a state's one transcript; none for a state that is only compared with another."""
+    """Return the reference for the transcript of a state; None for a state that is only compared with another."""
     if state["md5"] is None or (state["same_as"] is not None and state["expected"] is None):
         return None
     old = state["expected"]

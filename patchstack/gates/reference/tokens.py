@@ -1,4 +1,4 @@
-"""References of token ids: what they must be, as they are written in `patchstack.yaml` and in files beside it."""
+"""References of token ids, in `patchstack.yaml` and in files next to it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from patchstack.workspace.node import Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenReference:
-    """The digest of the ids (`digest_of_ids`), and the ids themselves where they are at hand."""
+    """The digest of the ids (`digest_of_ids`), and the ids themselves if they are known."""
 
     sha256: str
     ids: tuple[int, ...] | None = None
 
 
 def reference_of(value: object) -> TokenReference | str:
-    """Return a reference as it is written: a list of ids, or their digest; else a text with what is wrong."""
+    """Parse a reference, a list of ids or their digest. Return a text if it is invalid."""
     if isinstance(value, str):
         right = len(value) == 64 and set(value) <= set("0123456789abcdef")
         return (
@@ -37,7 +37,7 @@ def reference_of(value: object) -> TokenReference | str:
 
 
 def reference_in(path: Path) -> TokenReference | str:
-    """Return the reference in a file, a JSON list of ids; else a text with what is wrong."""
+    """Read the reference in a file, a JSON list of ids. Return a text if it is invalid."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -47,7 +47,7 @@ def reference_in(path: Path) -> TokenReference | str:
 
 
 def combined(given: TokenReference | None, filed: TokenReference | None) -> TokenReference | str | None:
-    """Return one reference of a digest and a file, which must belong together; else a text with what is wrong."""
+    """Combine a digest and a file, which must match, to one reference. Return a text if they do not match."""
     if given is not None and filed is not None and given.sha256 != filed.sha256:
         return f"the ids of the file are not those of the digest: theirs is {filed.sha256}"
     return filed or given
@@ -78,7 +78,7 @@ class TokenIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filed:
-    """The reference in a file, and the file as it is named."""
+    """The reference in a file, and the name of the file as it is written."""
 
     name: str
     reference: TokenReference
@@ -86,7 +86,7 @@ class Filed:
 
 @dataclass(frozen=True, slots=True)
 class IdsFile:
-    """A file of token ids, beside the workspace file or named on the command line."""
+    """A file of token ids, next to the workspace file or named on the command line."""
 
     written: str = "a file beside the workspace file: a JSON list"
     option: Any = Path
@@ -120,7 +120,7 @@ EXPECT_FILE = Setting[Filed | None](
 
 
 def reference_of_values(values: Values) -> TokenReference | None:
-    """Return the reference that `EXPECT` and `EXPECT_FILE` make together."""
+    """Return the reference from `EXPECT` and `EXPECT_FILE`."""
     filed = values[EXPECT_FILE]
     whole = combined(values[EXPECT], filed.reference if filed is not None else None)
     if isinstance(whole, str):

@@ -394,7 +394,7 @@ def test_wrong_settings_are_complained_about(tmp_path: Path, text: str, told: st
 def test_a_list_that_is_not_the_one_of_its_digest_is_complained_about(tmp_path: Path) -> None:
     (tmp_path / "cases").write_text(f"{ADD}\n")
     _, problems = read(tmp_path, "backend: CPU\nop: ADD\ncases: {file: cases, count: 2}\n")
-    assert any("which is not what stands here" in problem for problem in problems)
+    assert any("which differs from this entry" in problem for problem in problems)
 
 
 @pytest.mark.parametrize(
