@@ -112,7 +112,7 @@ def run(
         raise JobRefused(f"{args[0]} cannot be run: {error}") from error
     except FileNotFoundError as error:
         if cwd is not None and not cwd.is_dir():
-            raise JobCannotStart(f"cannot run {args[0]}: {cwd} is no directory") from error
+            raise JobCannotStart(f"cannot run {args[0]}: {cwd} is not a directory") from error
         raise ProgramMissing(
             f"{args[0]} is not installed here", hint=f"install {args[0]} and put it on PATH"
         ) from error

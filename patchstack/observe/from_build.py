@@ -81,7 +81,7 @@ def named_programs(build: str, like: Programs, *, builds: Path | None, isolated:
         return programs_of(chosen_build(Store(builds), build), isolated=isolated)
     directory = Path(build).expanduser()
     if not directory.is_dir():
-        raise NoSuchBuild(f"there is no build in {build}: it is no directory")
+        raise NoSuchBuild(f"there is no build in {build}: it is not a directory")
     return Programs(
         directory=directory,
         platform=like.platform,

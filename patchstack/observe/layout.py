@@ -44,7 +44,7 @@ class Programs:
         """The names below `bin`."""
         if not self.directory.is_dir():
             raise NoSuchBuild(
-                f"there are no programs: {self.directory} is no directory", hint="--bin names a build's bin"
+                f"there are no programs: {self.directory} is not a directory", hint="--bin names a build's bin"
             )
         return frozenset(path.name for path in self.directory.iterdir() if path.is_file())
 

@@ -37,7 +37,7 @@ def environment(node: Node, key: str = "env") -> Environment:
 def variable_problem(name: str) -> str | None:
     """Return why a variable cannot be set for a gate; None if it can."""
     if not _NAME.match(name):
-        return f"{name!r} is no name of a variable"
+        return f"{name!r} is not a variable name"
     if name in _OURS or name.startswith("LD_"):
         return f"{name} is set by the engine: a gate that sets it would run other programs, or with other libraries"
     return None
@@ -92,7 +92,7 @@ def pattern_problem(text: str) -> str | None:
     try:
         found = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        return f"{text!r} is no regular expression: {error}"
+        return f"{text!r} is not a regular expression: {error}"
     return f"{text!r} is found in every text, and says nothing" if found.search("") else None
 
 

@@ -1,1 +1,1 @@
-"""What maintainers do from end to end. The only place where series, builds and gates meet."""
+"""The tasks of maintainers from end to end. Only this package combines series, builds and gates."""

@@ -1,4 +1,4 @@
-"""An agent's steps: the tokens of each prompt, what was reused, what changed, and what other ways would process."""
+"""The steps of an agent: the tokens of each prompt, reuse, changes, and the cost of alternatives."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ BYTES_A_TOKEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """The tokens of a prompt, where user messages begin in them, where the messages after the last answer begin, and
-    the spans that images take."""
+    """The tokens of a prompt, with the positions of user messages, the position of the messages after the last answer,
+    and the spans of images."""
 
     tokens: tuple[int, ...]
     user_starts: tuple[int, ...] = ()
@@ -35,19 +35,19 @@ class Prompt:
 
 
 class Tokens(Protocol):
-    """What gives the tokens of prompts and answers. `unit` says what a token is."""
+    """Computes the tokens of prompts and answers. `unit` says what a token is."""
 
     unit: str
 
     def prompt(self, record: Record) -> Prompt:
-        """Return the tokens of a record's prompt. Raises `UsageError` if it cannot be told."""
+        """Return the tokens of a record's prompt. Raises `UsageError` if they are not known."""
 
     def answer(self, record: Record) -> tuple[int, ...]:
-        """Return the tokens that were generated, the last of which is not in the cache."""
+        """Return the generated tokens. The last one is not in the cache."""
 
 
 class EstimatedTokens:
-    """Four bytes are a token, each message by itself; an image is as many as one is told."""
+    """Counts four bytes as a token, in each message separately. The user gives the tokens of an image."""
 
     unit = f"estimated tokens of {BYTES_A_TOKEN} bytes; a server would tell them (--server)"
 
@@ -77,14 +77,14 @@ class EstimatedTokens:
     def answer(self, record: Record) -> tuple[int, ...]:
         if record.answer is None:
             return ()
-        # The answer comes back as a message: with its role in front.
+        # The answer returns as a message, with its role at the front.
         front = _pieces(b"<assistant>") if record.messages is not None else []
         return (*front, *_pieces(record.answer.encode()), -1)
 
     def _image(self, record: Record) -> int:
         if self.image_tokens is None:
             raise ServerAnswer(
-                f"{record.place}: the prompt has an image, and nobody said how many tokens that is",
+                f"{record.place}: the prompt has an image of an unknown number of tokens",
                 hint="--image-tokens N",
             )
         return self.image_tokens
@@ -92,7 +92,7 @@ class EstimatedTokens:
 
 class ServerTokens:
     """A running llama-server renders and tokenizes: `/apply-template` and `/tokenize`. An image takes `image_tokens`,
-    or, without that, what the server counted beside the text."""
+    or, without that, the server's count minus the text."""
 
     unit = "tokens, as the server makes them"
 
@@ -128,7 +128,7 @@ class ServerTokens:
     def _with_images(
         self, record: Record, text: str, names: Sequence[str], size: int = 0
     ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-        """Return the tokens of a prompt with images, and the spans of those. The server puts a marker for each
+        """Return the tokens of a prompt with images, and the spans of the images. The server writes a marker for each
         image."""
         if not names:
             return self._tokens(text), ()
@@ -173,7 +173,7 @@ class ServerTokens:
         if record.answer is None:
             return ()
         found = self._post("/tokenize", {"content": record.answer, "add_special": False, "parse_special": True})
-        return (*_integers(found), -1)  # the end of the answer, which is not in the cache
+        return (*_integers(found), -1)  # the end token of the answer, which is not in the cache
 
     def _rendered(self, body: dict[str, Any]) -> str:
         kept = {key: value for key, value in body.items() if key in _TEMPLATE_KEYS}
@@ -239,7 +239,7 @@ def _integers(answer: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _pieces(data: bytes) -> list[int]:
-    """Return a number for each four bytes."""
+    """Return one number for every four bytes."""
     return [int.from_bytes(data[at : at + BYTES_A_TOKEN], "big") for at in range(0, len(data), BYTES_A_TOKEN)]
 
 
@@ -250,7 +250,7 @@ def _number(data: bytes, count: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStep:
-    """A step: tokens in all and reused, as measured if the log says it, and as predicted if the prompt is known."""
+    """A step: total and reused tokens, as measured (if the log has them) and as predicted (if the prompt is known)."""
 
     record: Record
     conversation: int
@@ -268,8 +268,8 @@ class AgentStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """Another way: the tokens it processes, and bytes of KV and checkpoints. `assumption` is what it takes for
-    granted."""
+    """An alternative: the tokens that it processes, and bytes of KV and checkpoints. `assumption` is the condition for
+    it."""
 
     name: str
     processed: int
@@ -279,7 +279,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRun:
-    """All steps of a log. `unit` says what a token is. `speed` is tokens of prefill a second, None if the log has no
+    """All steps of a log. `unit` says what a token is. `speed` is prefill tokens per second; None if the log has no
     times."""
 
     unit: str
@@ -293,7 +293,7 @@ class AgentRun:
 def follow(
     log: Log, layout: Layout, options: ServerOptions, tokens: Tokens, *, last_images: int = 3, image_tokens: int = 0
 ) -> AgentRun:
-    """Follow an agent through a log. Raises `UsageError` if neither prompts nor timings say what a step had."""
+    """Follow an agent through a log. Raises `UsageError` for a step with neither a prompt nor timings."""
     records = log.records
     prompts = [tokens.prompt(one) if one.messages is not None or one.prompt is not None else None for one in records]
     if not known_totals(records) and any(one is None for one in prompts):
@@ -370,7 +370,7 @@ def _steps(
 
 
 def _action(before: AgentStep | None, record: Record) -> float | None:
-    """Return the agent's own time: from the end of the answer before to this request."""
+    """Return the agent's own time: from the end of the previous answer to this request."""
     if before is None or before.record.ended is None or record.started is None:
         return None
     return max(0.0, record.started - before.record.ended)
@@ -383,7 +383,7 @@ def _ways(
     prompts: Sequence[Prompt],
     steps: Sequence[AgentStep],
 ) -> tuple[Way, ...]:
-    """Ways whose requests are known token by token: the server is simulated."""
+    """Return the alternatives whose requests are known token by token, by simulating the server."""
     found = [_simulated("as logged, by the simulation", layout, options, requests)]
     if options.checkpoints and (layout.recurrent or layout.window):
         found.append(_simulated("-cms 0", layout, replace(options, spacing=0), requests))
@@ -431,7 +431,7 @@ def _longest(requests: Sequence[Request]) -> int:
 
 
 def _images_last(layout: Layout, options: ServerOptions, steps: Sequence[AgentStep], tokens: Tokens, kept: int) -> Way:
-    """Return the same agent, with the last images of a conversation as a user message of their own at the end of each
+    """Return the alternative in which the last images of a conversation are a separate user message at the end of each
     prompt."""
     seen: dict[int, dict[str, Any]] = {}
     requests = []
@@ -455,7 +455,7 @@ def _images_last(layout: Layout, options: ServerOptions, steps: Sequence[AgentSt
 
 
 def _counted(steps: Sequence[AgentStep], last_images: int, image_tokens: int, *, with_append: bool) -> tuple[Way, ...]:
-    """Ways that follow from totals alone."""
+    """Return the alternatives that can be computed from totals alone."""
     totals = [one.total for one in steps]
     found = [Way(name="no cache", processed=sum(totals), assumption="every step processes its whole prompt")]
     added = new_tokens(totals, [one.cached for one in steps])

@@ -1,4 +1,5 @@
-"""Comparisons from end to end: sides become programs, a plan is made and written, pairs run until it is decided."""
+"""Comparisons from end to end: find the programs of both sides, write a plan, and run pairs until the outcome is
+decided."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ _CONTEXT = RunContext(kind="bench")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideWanted:
-    """A side as the user names it: the key of a build, or a directory of programs; with variables."""
+    """A side from the user: the key of a build, or a directory of programs, with variables."""
 
     what: str
     env: Mapping[str, str]
@@ -59,7 +60,7 @@ class SideWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A comparison that the user asks for. `switch` are the variables of B that A lacks. `reference` names the programs
+    """A requested comparison. `switch` are the variables of B that A lacks. `reference` names the programs
     of the reference runs (None: those of side A), unless `no_reference`. `seed` is for the coins (None: drawn)."""
 
     a: SideWanted
@@ -80,7 +81,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """Where a comparison runs and is kept."""
+    """Where a comparison runs and is stored."""
 
     connection: Connection
     comparisons: Path
@@ -92,8 +93,8 @@ class Where:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A comparison after a pair: its plan, the pairs that ran, and what they say. `failure` says why it cannot go on,
-    empty if it can."""
+    """A comparison after a pair: its plan, the pairs that ran, and their result. `failure` is the reason why it cannot
+    continue; empty if it can."""
 
     plan: Plan
     directory: Path
@@ -104,7 +105,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Opened:
-    """A machine that is fit and locked, with the programs of a comparison on it."""
+    """A fit, locked machine with the programs of a comparison."""
 
     sides: Sides
     watch: Watch
@@ -113,14 +114,14 @@ class _Opened:
 def programs_named(what: str, where: Where) -> Programs:
     """Return the programs of a side: of a build by its key, or of a directory (`./NAME` if the name could be a key).
 
-    Raises `MissingError` if there are none, `NotHeldError` for a build that did not compile, `UsageError` for a
+    Raises `MissingError` if they do not exist, `NotHeldError` for a build that did not compile, and `UsageError` for a
     container engine without an image.
     """
     about = where.connection.engine.about()
     directory = Path(what).expanduser()
     if directory.is_dir() or "/" in what:
         if not directory.is_dir():
-            raise NoSuchBuild(f"there are no programs in {what}: it is no directory")
+            raise NoSuchBuild(f"there are no programs in {what}: it is not a directory")
         if about.isolated and where.image is None:
             raise AmbiguousName(f"{about.spec} runs containers: of which image?", hint="--image NAME")
         return Programs(
@@ -137,10 +138,10 @@ def programs_named(what: str, where: Where) -> Programs:
 
 
 def make_plan(wanted: Wanted, where: Where) -> Plan:
-    """Make a plan. Asks the machine what it is; runs nothing else, writes nothing.
+    """Make a plan. Queries the machine, but runs and writes nothing else.
 
-    Raises `UsageError` for two sides that are the same, for a switch that no program of side B knows, and for a
-    workload without rows; and what `programs_named` raises.
+    Raises `UsageError` for two equal sides, for a switch that no program of side B contains, and for a workload without
+    rows, and the errors of `programs_named`.
     """
     a, b = programs_named(wanted.a.what, where), programs_named(wanted.b.what, where)
     if a.gpus != b.gpus:
@@ -206,10 +207,11 @@ def make_plan(wanted: Wanted, where: Where) -> Plan:
 
 
 def compare(plan: Plan, where: Where, *, whole: bool = False) -> Iterator[Progress]:
-    """Write the plan, run pairs until the outcome is decided, and give the state after each.
+    """Write the plan, run pairs until the outcome is decided, and yield the state after each pair.
 
-    A plan that exists goes on where it was ended. `whole`: run the most pairs even if it is decided. The last state
-    has the outcome. Raises what `open_runner` and `run_pairs` raise; `NotJudged` becomes the last state's failure.
+    An existing plan continues where it ended. `whole`: run the maximum number of pairs even if the outcome is decided.
+    The last state has the outcome. Raises the errors of `open_runner` and `run_pairs`; `NotJudged` becomes the failure
+    of the last state.
     """
     directory = write_plan(plan, where.comparisons)
     runs: list[PairRun] = []
@@ -229,7 +231,7 @@ def compare(plan: Plan, where: Where, *, whole: bool = False) -> Iterator[Progre
 
 
 def progress_of(plan: Plan, directory: Path, runs: Sequence[PairRun], failure: str = "") -> Progress:
-    """Return what pairs say."""
+    """Return the state of a comparison after these pairs."""
     judged = judge(plan.judged_rows(), plan.rule(), judged_pairs(plan, runs))
     if failure:
         judged = replace(judged, outcome=Outcome.INVALID, reason=failure, demand_met=False if plan.demand else None)
@@ -237,11 +239,11 @@ def progress_of(plan: Plan, directory: Path, runs: Sequence[PairRun], failure: s
 
 
 def read_comparison(directory: Path, observations: Observations, *, margin: float | None = None) -> Progress:
-    """Draw a comparison again from its runs; with another margin for the primary rows, which is marked as not planned.
-    Runs nothing.
+    """Judge a comparison again from its runs. A different `margin` for the primary rows is marked as not planned. Runs
+    nothing.
 
-    Raises `MissingError` if there is none, `ConfigError` for a plan or record that was changed, `NotJudged` for a run
-    that is missing or was changed.
+    Raises `MissingError` if it does not exist, `ConfigError` for a changed plan or record, and `NotJudged` for a
+    missing or changed run.
     """
     plan = read_plan(directory)
     runs = recorded_pairs(plan, directory, observations)
@@ -258,7 +260,8 @@ def comparisons_in(root: Path) -> tuple[Path, ...]:
 
 
 def expected_words(plan: Plan) -> str:
-    """Return how long a comparison will take, in words: from the last pair of the same workload on this machine."""
+    """Return how long a comparison will take, in words, estimated from the last pair of the same workload on this
+    machine."""
     each = recalled_duration(cache_places().durations, pair_key(plan))
     if each is None:
         return "not known: no pair of this workload has run here"
@@ -268,7 +271,7 @@ def expected_words(plan: Plan) -> str:
 
 @contextlib.contextmanager
 def _opened(plan: Plan, where: Where) -> Iterator[_Opened]:
-    """Open the programs of a plan on a machine that is fit. Raises `UsageError` if they are no longer those planned."""
+    """Open the programs of a plan on a fit machine. Raises `UsageError` if they are no longer the planned ones."""
     chosen = [_again(side, where) for side in (plan.a, plan.b, plan.reference)]
     a, b, reference = chosen
     assert a is not None and b is not None
@@ -336,7 +339,7 @@ def _machine(where: Where, programs: Programs) -> str:
 
 
 def _with_digests(workload: Workload, where: Where, programs: Programs) -> Workload:
-    """Return the workload with the digests of its models, so that they stay what they are."""
+    """Return the workload with the digests of its models, so that the models cannot change."""
     runner = Runner(
         where.connection.engine,
         programs,
@@ -387,7 +390,7 @@ def _remember(plan: Plan, run: PairRun) -> None:
 
 
 def reference_name(plan: Plan) -> str:
-    """Return what the reference runs are of: programs, model and arguments, as a short digest."""
+    """Return the name of the reference runs: a short digest of programs, model and arguments."""
     import hashlib
 
     from patchstack.canonical import canonical

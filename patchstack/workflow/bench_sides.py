@@ -1,4 +1,4 @@
-"""Sides of a comparison that a series gives: a prefix of it, or the whole of it as a variant. Built if need be."""
+"""Sides of a comparison from a series: a prefix of it, or all of it as a variant. They are built if needed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIDE = re.compile(r"(?P<kind>prefix|variant):(?:(?P<series>[^/]+)/)?(?P<what>.+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesSide:
-    """A side that a series gives: up to the patch `at` (None: all), as the variant (None: that of the series)."""
+    """A side from a series: up to the patch `at` (None: all), as the variant (None: that of the series)."""
 
     text: str
     series: SeriesConfig
@@ -33,7 +33,7 @@ class SeriesSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBuild:
-    """The build that a side needs: what it is made of, and whether it is here."""
+    """The build that a side needs: its inputs, and whether it exists here."""
 
     side: SeriesSide
     inputs: Inputs
@@ -46,9 +46,9 @@ class SideBuild:
 
 
 def series_side(text: str, workspace: Workspace | None) -> SeriesSide | None:
-    """Read `prefix:N`, `prefix:SERIES/N`, `variant:NAME` or `variant:SERIES/NAME`; None for a side of another form.
+    """Read `prefix:N`, `prefix:SERIES/N`, `variant:NAME` or `variant:SERIES/NAME`; None for a side of a different form.
 
-    Raises `UsageError` without a workspace, for a number that is none, and for several series of which none is named.
+    Raises `UsageError` without a workspace, for an invalid number, and if there are several series and none is named.
     """
     match = _SIDE.match(text)
     if match is None:
@@ -65,12 +65,12 @@ def series_side(text: str, workspace: Workspace | None) -> SeriesSide | None:
     if match["kind"] == "variant":
         return SeriesSide(text=text, series=chosen[0], at=None, variant=match["what"])
     if not match["what"].isdecimal():
-        raise BadValue(f"{text}: {match['what']} is no patch number", hint="prefix:N is the series up to patch N")
+        raise BadValue(f"{text}: {match['what']} is not a patch number", hint="prefix:N is the series up to patch N")
     return SeriesSide(text=text, series=chosen[0], at=int(match["what"]), variant=None)
 
 
 def side_build(side: SeriesSide, workspace: Workspace, cache: Cache, engine: Engine) -> SideBuild:
-    """Return the build of a side. Builds nothing. Raises what resolving a build raises."""
+    """Return the build of a side, without building it. Raises the errors of resolving a build."""
     order = BuildOrder(
         source=series_source(side.series, cache, at=side.at),
         config=side.series,
@@ -85,7 +85,8 @@ def side_build(side: SeriesSide, workspace: Workspace, cache: Cache, engine: Eng
 
 
 def build_side(wanted: SideBuild, engine: Engine, watch: Watch) -> str:
-    """Build a side if it is not here, and return its key. Raises `NotHeldError` for a source that does not compile."""
+    """Build a side if it does not exist here, and return its key. Raises `NotHeldError` for a source that does not
+    compile."""
     with task(f"build {wanted.side.text}", announced=not wanted.known):
         stored, _ = build(wanted.inputs, engine, Store(cache_places().builds), watch)
     if not stored.record.built:

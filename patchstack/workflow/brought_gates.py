@@ -1,7 +1,7 @@
-"""Gates that a change brings with its own patches (trailer `New-Gate`), under a policy that does not have them yet.
+"""Gates that a change adds with its own patches (trailer `New-Gate`), and that the policy does not have yet.
 
-The change wrote them, so they are not trusted. They run after the gates of the policy, in a sandbox only, with the
-models of the policy and with files of the workspace alone. A FAIL of theirs counts; their PASS proves nothing.
+The change wrote them, so they are not trusted. They run after the gates of the policy, only in a sandbox, with the
+models of the policy and only with files of the workspace. Their FAIL counts; their PASS proves nothing.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ MARK = "(brought by this change)"
 _LARGEST = 16 << 20
 _NODES = 10_000
 _MOST = 32
-"""Gates that one change may bring. Each may take as long as its settings say."""
+"""The most gates that one change may add. Each may use the time limit of its settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroughtGate:
-    """A gate that a patch brings, as its trailer names it; `gate` is None if `problem` says why it cannot be run."""
+    """A gate that a patch adds, with the name in its trailer. `gate` is None if it cannot be run, and `problem` is the
+    reason."""
 
     named: str
     gate: Gate | None = None
@@ -42,12 +43,12 @@ class BroughtGate:
 
     @property
     def title(self) -> str:
-        """Its name in reports, which no gate of a policy can have."""
+        """The name in reports, which no gate of a policy can have."""
         return f"{self.named} {MARK}"
 
 
 def brought_gates(workspace: Workspace, trusted: Sequence[Suite]) -> tuple[BroughtGate, ...]:
-    """Return the gates that the patches of a workspace bring and that its policy does not have.
+    """Return the gates that the patches of a workspace add and that its policy does not have.
 
     Empty if no policy governs the workspace. Raises `ConfigError` for patches that cannot be read.
     """
@@ -69,7 +70,7 @@ def brought_gates(workspace: Workspace, trusted: Sequence[Suite]) -> tuple[Broug
 def run_brought(
     brought: Sequence[BroughtGate], runner: Runner, suite: Suite, unfit: str | None
 ) -> Iterator[tuple[BroughtGate, Judgement]]:
-    """Judge the gates that a change brings, each in the engine's sandbox. One that cannot be run is INVALID.
+    """Judge the gates that a change adds, each in the engine's sandbox. A gate that cannot run is INVALID.
 
     Raises `EngineLost` and `EngineUnavailable`.
     """
@@ -86,7 +87,7 @@ def run_brought(
 
 
 def _read(workspace: Workspace, named: str) -> BroughtGate:
-    """Return the gate of that name as the change's own workspace file has it."""
+    """Return the gate of that name from the change's own workspace file."""
     try:
         entry = _entry(workspace.path, named)
         if isinstance(entry, str):
@@ -104,7 +105,7 @@ def _read(workspace: Workspace, named: str) -> BroughtGate:
 
 
 def _entry(path: Path, named: str) -> dict[str, Any] | str:
-    """Return the gate's entry in a workspace file of which nothing else is believed; or what is wrong, in words."""
+    """Return the gate's entry in a workspace file of which nothing else is trusted, or what is wrong, in words."""
     document = read_yaml(path, comments=False)
     suites = document.get("suites") if isinstance(document, Mapping) else None
     suite, _, name = named.rpartition("/")
@@ -121,8 +122,8 @@ def _entry(path: Path, named: str) -> dict[str, Any] | str:
 
 
 def _copied(root: Path, text: str, place: Path) -> str:
-    """Copy the file that a text of an entry names, if it names one of the workspace; what is wrong with it, else
-    empty. A text that leads out of the workspace is refused, whatever it is for."""
+    """Copy the file that a text of an entry names, if it is a file of the workspace. Return what is wrong, else an
+    empty text. A text that leads out of the workspace is always refused."""
     if not text or len(text) > 255 or "\0" in text or "\n" in text:
         return ""
     path = PurePosixPath(text)
@@ -142,7 +143,8 @@ def _copied(root: Path, text: str, place: Path) -> str:
 
 
 def _parsed(workspace: Workspace, entry: dict[str, Any], file: Path) -> Gate:
-    """Return the gate of an entry, with the models of the policy; its files lie beside `file`. Raises `ConfigError`."""
+    """Return the gate of an entry, with the models of the policy. Its files are next to `file`. Raises
+    `ConfigError`."""
     file.write_text(json.dumps({"suites": {"brought": {"gates": [entry]}}}, default=str), encoding="utf-8")
     top = Node(read_yaml(file), file, "", [])
     ((gate,),) = (
@@ -155,8 +157,8 @@ def _parsed(workspace: Workspace, entry: dict[str, Any], file: Path) -> Gate:
 
 
 def _texts(value: Any) -> set[str]:
-    """Return every text of an entry. Raises `ValueError` for one without end: YAML's aliases can name what holds
-    them."""
+    """Return every text of an entry. Raises `ValueError` for an endless one, because aliases in YAML can be
+    recursive."""
     found: set[str] = set()
     pending, seen = [value], 0
     while pending:

@@ -1,4 +1,4 @@
-"""Build a source on an engine, or open a shell where it would be built."""
+"""Build a source on an engine, or open a shell in its build environment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from patchstack.workspace import SeriesConfig, Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOrder:
-    """What is built, where, and how. `config` is the series that the source comes from, if it comes from one."""
+    """The source of a build, its engine and its options. `config` is the series of the source, if there is one."""
 
     source: Source
     config: SeriesConfig | None
@@ -34,7 +34,7 @@ class BuildOrder:
     offline: bool = False
 
     def inputs(self, tell: Callable[[str], None]) -> Inputs:
-        """Return all that the build is made from. Raises `UsageError`, `ImageMissing`, `MissingError`."""
+        """Return the inputs of the build. Raises `UsageError`, `ImageMissing`, `MissingError`."""
         return prepare(
             self.request,
             self.source,
@@ -51,7 +51,7 @@ class BuildOrder:
 def source_of(
     directory: Path | None, configs: Sequence[SeriesConfig], cache: Cache, at: str | None
 ) -> tuple[Source, SeriesConfig | None]:
-    """Return the tree to build: a directory as it is, or a series up to a patch. Raises `UsageError` for several
+    """Return the tree to build: a directory, or a series up to a patch. Raises `UsageError` for several
     series."""
     if directory is not None:
         return directory_source(directory), None
@@ -68,12 +68,12 @@ def check_proofs(unproven: frozenset[str]) -> None:
 
 
 def build_order(order: BuildOrder, inputs: Inputs, watch: Watch, *, again: bool, keep: bool) -> tuple[Stored, bool]:
-    """Build what is ordered from its inputs, and say whether the build was here already."""
+    """Build an order from its inputs, and return whether the build already existed."""
     return build(inputs, order.engine, Store(cache_places().builds), watch, again=again, keep=keep)
 
 
 def open_build_shell(order: BuildOrder, inputs: Inputs, watch: Watch, *, ready: Callable[[Session], None]) -> None:
-    """Open a shell in the place where the order would be built. `ready` is called before the shell starts."""
+    """Open a shell in the build environment of the order. `ready` is called before the shell starts."""
     store = Store(cache_places().builds)
     with open_session(order.engine, inputs.plan, inputs.toolchain, inputs.key, store, watch) as session:
         session.send(inputs.source)

@@ -1,4 +1,4 @@
-"""Look at one series on a newer upstream, and ahead of it."""
+"""Check one series on a newer upstream, and forecast beyond it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from patchstack.workspace import SeriesConfig
 def look_ahead(
     config: SeriesConfig, cache: Cache, to: str | None, question: Question, *, days: int | None, what: str
 ) -> tuple[Canary, Forecast | None]:
-    """What becomes of a series on the upstream commit `to` (None: the newest), and with `days` a forecast from so many
-    days of upstream's past. `what` names `to` in errors. Raises what opening upstream raises."""
+    """Return the state of a series on the upstream commit `to` (None: the newest), and with `days` a forecast from that
+    many days of upstream's past. `what` names `to` in errors. Raises the errors of opening upstream."""
     lock = read_lock(config.patches)
     parked = lock.parked if lock is not None else ()
     question = replace(question, checks=read_checks(config), parked=parked)

@@ -1,4 +1,4 @@
-"""Recreate a fork's branch: open the pin where it is, then make the commits of the series on it."""
+"""Recreate a fork's branch: open the pin, then make the commits of the series on it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from patchstack.workspace import SeriesConfig, is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutOrder:
-    """Where the branch is made, and how much of the series: up to the patch `at`, or the patch `patch` alone on the
-    pin, each a number or a name. `clone` is a repository that gets a work tree in `directory`, instead of a new
-    repository there. `branch` None: the fork's name."""
+    """The place of the branch, and the part of the series: up to the patch `at`, or only the patch `patch` on the pin,
+    each a number or a name. `clone` is a repository that gets a work tree in `directory`; without it, a new repository
+    is made there. `branch` None: the fork's name."""
 
     directory: Path
     at: str | None = None
@@ -35,7 +35,7 @@ class CheckoutOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutResult:
-    """The branch, the pin that it is made on, and whether a lock told its commits."""
+    """The branch, its pin, and whether its commits come from a lock."""
 
     branch: CheckedOut
     pin: str
@@ -45,8 +45,8 @@ class CheckoutResult:
 def check_out_series(
     config: SeriesConfig, order: CheckoutOrder, cache: Cache, tell: Callable[[str], None]
 ) -> CheckoutResult:
-    """Recreate the branch of a series. Raises `UsageError` for patch 0, and what loading, opening and `check_out`
-    raise."""
+    """Recreate the branch of a series. Raises `UsageError` for patch 0, and the errors of loading, opening and
+    `check_out`."""
     series = configured_series(config)
     if order.patch is not None and series.place_of(order.patch) < 0:
         raise BadValue("--patch 0 is the pin, not a patch", hint="--at 0 checks out the pin")
@@ -72,7 +72,7 @@ def check_out_series(
 def _sources(
     config: SeriesConfig, cache: Cache, series: Series, clone: Path | None, tell: Callable[[str], None]
 ) -> Sources:
-    """Return the pin from the clone that the user names, if it has it; else from upstream."""
+    """Return the pin from the clone that the user named, if it has the pin; else from upstream."""
     if clone is not None and is_url(config.upstream):
         with contextlib.suppress(MissingError, NotARepository):
             sources = open_sources(cache, upstream=str(clone), pin=config.pin, series=series)
@@ -82,6 +82,6 @@ def _sources(
 
 
 def _branch(config: SeriesConfig) -> str:
-    """Return a branch's name for a series whose lock does not tell it: the configured one, or the series' own."""
+    """Return the branch name for a series whose lock has none: the configured one, or the name of the series."""
     ref = (config.fork_ref or "").removeprefix("refs/heads/")
     return ref if ref and ref != "HEAD" and not FULL_ID.match(ref) else config.name

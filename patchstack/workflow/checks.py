@@ -1,4 +1,4 @@
-"""The checks of a series on its own pin: run, and recorded again."""
+"""Run and record the checks of a series on its own pin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from patchstack.workspace.write import write_sites
 
 
 def require_checks(configs: Sequence[SeriesConfig]) -> None:
-    """Raise `UsageError` if none of the series has a check, `ConfigError` for checks that cannot be used."""
+    """Raise `UsageError` if none of the series has a check, and `ConfigError` for unusable checks."""
     if not any(config.checks for config in configs):
         names = ", ".join(config.name for config in configs)
         raise UnknownName(f"no checks are written for {names}", hint="checks: below the series in patchstack.yaml")
@@ -31,9 +31,9 @@ def require_checks(configs: Sequence[SeriesConfig]) -> None:
 
 
 def check_series(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> tuple[CheckRow, ...]:
-    """Run every check of a series on the trees that pin and patches give. Writes nothing.
+    """Run every check of a series on the trees of pin and patches. Writes nothing.
 
-    Raises what loading and opening the series raise, and `ConfigError` for checks that cannot be used.
+    Raises the errors of loading and opening the series, and `ConfigError` for unusable checks.
     """
     checks = read_promises(config)
     if not checks:
@@ -47,7 +47,7 @@ def check_series(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> tupl
 
 
 def record(rows: Sequence[CheckRow], config: SeriesConfig, name: str, why: str) -> Check:
-    """Write the sites that a check found into the workspace file, with the reason and the date; gives the check.
+    """Write the sites that a check found into the workspace file, with the reason and the date. Return the check.
 
     Raises `UsageError` for a check that has no sites, `NotHeldError` if it found none or could not be judged.
     """

@@ -1,5 +1,5 @@
-"""What `patchstack cost` works on: a model, a command line, and what a build's llama-fit-params says of compute
-buffers."""
+"""The input of `patchstack cost`: a model, a command line, and the compute buffers that a build's llama-fit-params
+reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FITTED = re.compile(r"^(\S+) +([0-9]+) +([0-9]+) +([0-9]+) *$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A draft model: what it allocates, and what its steps read."""
+    """A draft model: its allocations, and what its steps read."""
 
     memory: Loaded
     work: Workload
@@ -32,10 +32,10 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A model under a command line.
+    """A model with a command line.
 
-    `layout` is None if the memory of its architecture is not known; then `unknown` says so. `draft` is the model that
-    `-md` names.
+    `layout` is None if the memory layout of its architecture is not known; `unknown` is then the message. `draft` is
+    the model of `-md`.
     """
 
     model: Model
@@ -47,7 +47,7 @@ class Subject:
     draft: Draft | None = None
 
     def workload(self) -> Workload:
-        """Return what floors are made from. Raises `MissingError` if the architecture is not known."""
+        """Return the input for computing floors. Raises `MissingError` if the architecture is not known."""
         if self.layout is None:
             assert self.unknown is not None
             raise self.unknown
@@ -63,7 +63,7 @@ class Subject:
 def open_subject(path: Path, command: Sequence[str] = (), imatrix: Path | None = None) -> Subject:
     """Read the header of a model, a server's command line, and an imatrix.
 
-    Raises `MissingError` and `UsageError`. An architecture whose memory is not known is not an error yet.
+    Raises `MissingError` and `UsageError`. An architecture with an unknown memory layout is not an error here.
     """
     model = read_model(path)
     options = read_options(command)
@@ -96,7 +96,8 @@ def _draft(options: ServerOptions) -> Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """What llama-fit-params says of a device, in bytes (whole MiB): the weights, the context, and compute buffers."""
+    """The memory of a device from llama-fit-params, in bytes (whole MiB): the weights, the context, and compute
+    buffers."""
 
     device: str
     model: int
@@ -105,10 +106,10 @@ class Fitted:
 
 
 def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
-    """Ask `llama-fit-params` of a build how much each device needs. It loads the header alone and takes about a second.
+    """Ask `llama-fit-params` of a build how much each device needs. It loads only the header and takes about 1 s.
 
-    It does not know `-kvu`: it is asked for one slot instead, whose cache is the same, and for compute of one slot.
-    Raises `MissingError` if the program does not exist or gives no answer.
+    It does not know `-kvu`, so it is asked for one slot instead, whose cache has the same size; its compute buffers are
+    those of one slot. Raises `MissingError` if the program does not exist or gives no answer.
     """
     program = binaries / "llama-fit-params"
     if not program.is_file():
@@ -120,7 +121,7 @@ def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
     command += ["-ctk", options.key_type.name, "-ctv", options.value_type.name]
     command += ["-fa", "on" if options.flash_attention else "off"]
     command += ["--swa-full"] if options.swa_full else []
-    command += ["--no-repack"]  # what is repacked for the CPU is left out of the answer
+    command += ["--no-repack"]  # its answer does not include repacked CPU weights
     done = run(command, timeout=120)
     found = tuple(
         Fitted(device=name, model=int(model) * MIB, context=int(context) * MIB, compute=int(compute) * MIB)
@@ -133,7 +134,7 @@ def ask_fit_params(binaries: Path, subject: Subject) -> tuple[Fitted, ...]:
 
 
 def numbers(text: str, what: str) -> tuple[int, ...]:
-    """Return whole numbers above or at 0 from `1,8,32`, or from `1..256`: powers of two from one to the other.
+    """Return whole numbers of at least 0 from `1,8,32`, or from `1..256`: powers of two from one to the other.
 
     Raises `UsageError`.
     """
@@ -159,7 +160,7 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
 def one_threshold(
     threshold: float | None, share: float | None, *, all_f32: bool, all_bf16: bool
 ) -> tuple[float | None, float | None]:
-    """Return the one threshold or the one share that was asked for; (0, None), all f32, if nothing was.
+    """Return the requested threshold or share; (0, None), which means all f32, if none was requested.
 
     Raises `UsageError` for more than one, and for a threshold below 0.
     """

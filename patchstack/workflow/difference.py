@@ -1,4 +1,5 @@
-"""The difference method on real programs: llama-batched-bench at two lengths, and the rate of what the longer adds."""
+"""The difference method on real programs: run llama-batched-bench at two lengths, and compute the rate of the
+additional tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from patchstack.workflow.machine import open_runner
 _TRIES = 5
 _SECONDS = 1800.0
 TOKENS = "{tokens}"
-"""In the words of a command: how many tokens it generates."""
+"""The placeholder in a command for the number of generated tokens."""
 
 
 def measure_difference(
@@ -42,13 +43,13 @@ def measure_difference(
 ) -> Difference:
     """Return the decode rate of a side by the difference of two lengths, each run `repeats` times in turn.
 
-    Raises `NotJudged` for a run that fails or whose output cannot be used, `UsageError` unless the second length is
-    greater, and what `programs_named` and `open_runner` raise.
+    Raises `NotJudged` for a run that fails or has unusable output, `UsageError` unless the second length is greater,
+    and the errors of `programs_named` and `open_runner`.
     """
     if tokens[1] <= tokens[0]:
         raise BadValue("the second length must be greater than the first", hint="--tokens 16,64")
     file = Model(name="model", path=str(model.expanduser().absolute()))
-    session = secrets.token_hex(8)  # a measurement takes no old runs
+    session = secrets.token_hex(8)  # a measurement does not reuse old runs
     seconds: tuple[list[float], list[float]] = ([], [])
     with open_runner(
         where.connection,
@@ -71,8 +72,9 @@ def measure_command(
 ) -> Difference:
     """Return the rate of another engine's command by the difference of two lengths: wall times on this machine.
 
-    `{tokens}` in its words is the number of generated tokens. Raises `UsageError` for a command without `{tokens}`, for
-    a profiler, and unless the second length is greater; `NotJudged` for a run that fails; what starting it raises.
+    `{tokens}` in its arguments is replaced by the number of generated tokens. Raises `UsageError` for a command without
+    `{tokens}`, for a profiler, and unless the second length is greater, `NotJudged` for a run that fails, and the
+    errors of starting it.
     """
     if tokens[1] <= tokens[0]:
         raise BadValue("the second length must be greater than the first", hint="--tokens 16,64")

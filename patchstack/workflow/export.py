@@ -1,4 +1,4 @@
-"""Export the fork of a series: open what the workspace names, then plan; writing is the caller's last word."""
+"""Export the fork of a series: open its repositories and plan. The caller writes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from patchstack.workspace import SeriesConfig, is_url
 def plan_from_fork(
     config: SeriesConfig, cache: Cache, *, renumber: bool, discard_edits: bool, same: Mapping[int, str]
 ) -> tuple[ExportPlan, str | None]:
-    """Plan the series that the fork of a configuration gives; with it a warning if the fork is not pushed.
+    """Plan the series from the fork of a configuration. Return the plan, and a warning if the fork is not pushed.
 
-    Raises `UsageError` for a series without a fork on this machine, and what `plan_export` and `check_pushed` raise.
+    Raises `UsageError` for a series without a fork on this machine, and the errors of `plan_export` and `check_pushed`.
     """
     if config.fork is None or config.fork_ref is None:
         raise CloneNeeded(f"{config.name} has no fork to export", hint="add fork and fork_ref to patchstack.yaml")
@@ -58,7 +58,7 @@ def plan_from_fork(
 
 
 def plan_with_candidate(way: CandidateRange, cache: Cache) -> ExportPlan:
-    """Plan the series that the fork gives up to the candidate. Raises what `plan_export` raises."""
+    """Plan the series from the fork up to the candidate. Raises the errors of `plan_export`."""
     config = way.config
     return plan_export(
         way.sources.objects,

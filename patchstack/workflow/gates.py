@@ -1,4 +1,4 @@
-"""Gates on programs that exist: one alone, or a suite on a build."""
+"""Run gates on existing programs: a single gate, or a suite on a build."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ S = TypeVar("S")
 def run_alone(
     kind: Kind[S], settings: S, connection: Connection, directory: Path, *, image: str | None, again: bool
 ) -> Judgement:
-    """Run one gate on the programs of a directory, on a machine that is fit. Observations are kept in the cache.
+    """Run one gate on the programs of a directory, on a fit machine. Observations are kept in the cache.
 
     Raises `UsageError` for a container engine without an image, `MissingError` if a model or program is missing.
     """
@@ -69,15 +69,15 @@ def run_alone(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramsMeant:
-    """The programs that a suite is run on: those of a stored build, or of a directory. `note` says what they are not,
-    if they are not what the series gives now."""
+    """The programs that a suite is run on: those of a stored build, or of a directory. `note` says so if they are not
+    the current build of the series."""
 
     stored: Stored | None = None
     directory: Path | None = None
     note: str = ""
 
     def on(self, about: About, image: str | None) -> tuple[Programs, str]:
-        """Return the programs on an engine, and what they are in words."""
+        """Return the programs for an engine, and their description."""
         if self.stored is not None:
             programs = programs_of(self.stored, isolated=about.isolated, image=image)
             what = f"build {self.stored.key[:12]} ({self.stored.record.source.label}) on {about.spec}"
@@ -90,8 +90,8 @@ class ProgramsMeant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What `gate run` was asked to run on: a build by its key, a directory, or neither: then the build of the series as
-    it is now. `engine` is what the user named."""
+    """The programs that `gate run` was asked for: a build by its key, a directory, or neither, which means the build of
+    the current series. `engine` is the engine that the user named."""
 
     build: str | None = None
     directory: Path | None = None
@@ -107,8 +107,8 @@ class Asked:
             raise OptionConflict("--series and --variant name the build: leave out --build and --bin")
 
     def engine_spec(self) -> str | None:
-        """Return the engine to open: the one that was named; else where the named build was made, or this host for a
-        directory; None leaves it to the workspace."""
+        """Return the engine to open: the named one, else that of the named build, or this host for a directory; None
+        leaves it to the workspace."""
         if self.engine is not None or (self.build is None and self.directory is None):
             return self.engine
         if self.build is not None:
@@ -117,10 +117,11 @@ class Asked:
 
 
 def programs_meant(asked: Asked, connection: Connection, workspace: Workspace, cache: Cache) -> ProgramsMeant:
-    """Return the programs that were asked for.
+    """Return the requested programs.
 
-    Without a build or directory: the build whose key the workspace's pin, series, variant and engine give now. Raises
-    `MissingError` if it is not built, `NotHeldError` if it does not compile, and what verifying the series raises.
+    Without a build or directory, it is the build with the current key of the workspace's pin, series, variant and
+    engine. Raises `MissingError` if it is not built, `NotHeldError` if it does not compile, and the errors of verifying
+    the series.
     """
     store = Store(cache_places().builds)
     if asked.directory is not None:
@@ -162,15 +163,15 @@ def _the_series(workspace: Workspace, name: str | None) -> SeriesConfig:
 
 
 def _trees(workspace: Workspace) -> frozenset[str]:
-    """Return the trees that the series of a workspace give, as their locks say."""
+    """Return the trees of the series of a workspace, from their locks."""
     locks = (read_lock(one.patches) for one in workspace.series if has_patches(one.patches))
     return frozenset(lock.tree for lock in locks if lock is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A runner for a suite, and what it runs, in words; `build` is the key of the build that it is. `unfit` is why it
-    has no GPU although gates need one, and `refusal` the whole of that error."""
+    """A runner for a suite, and a description of its programs. `build` is the key of the build. `unfit` is the reason
+    why it has no GPU although gates need one, and `refusal` is that error."""
 
     runner: Runner
     what: str
@@ -191,8 +192,8 @@ def prepare_suite(
     partly: bool,
     recorded: Recorded | None = None,
 ) -> Iterator[Prepared]:
-    """Open a runner on a machine that is fit for a suite, with this machine's observations and the recorded evidence
-    that counts. With `partly` it may be a machine without a fit GPU.
+    """Open a runner for a suite on a fit machine, with this machine's observations and the recorded evidence that
+    counts. With `partly`, the machine may lack a fit GPU.
 
     Raises `UsageError` for a container engine without an image; `NotFit`, `GpuTaken`.
     """
@@ -223,8 +224,8 @@ def prepare_suite(
 
 
 def suite_to_record(suite: Suite, gate: str, because: Sequence[str]) -> Suite:
-    """Return the gates that recording runs: the one itself and those that are evidence. Raises `UsageError` for a gate
-    of a kind that is not evidence."""
+    """Return the gates to run for a recording: the gate itself and those that are evidence. Raises `UsageError` for a
+    gate of a kind that is not evidence."""
     chosen = suite.only([gate, *because])
     if strangers := [one.name for one in chosen.gates if one.name in because and one.kind not in EVIDENCE]:
         raise SettingsRefused(
@@ -243,10 +244,10 @@ def record_gate(
     why: str,
     told: Callable[[str, Judgement, float], None],
 ) -> tuple[RecordedReference, ...]:
-    """Run a suite of `suite_to_record`, and write what a gate gave as its reference into the workspace file at `path`,
-    with date and reason. `told` is told of each gate's judgement and its time in seconds.
+    """Run a suite of `suite_to_record`, and write the gate's result as its reference into the workspace file at `path`,
+    with date and reason. `told` is called with each gate's judgement and its time in seconds.
 
-    Raises `NotHeldError` if the gate gave no answer to take, or nothing shows that the model is still the same.
+    Raises `NotHeldError` if the gate gave no usable answer, or if nothing proves that the model is still the same.
     """
     judged = {}
     for (ran, judgement), seconds in timed(run_suite(suite, runner)):

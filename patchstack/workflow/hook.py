@@ -1,4 +1,4 @@
-"""A git hook in the fork's clone: does a commit keep its scope, and the checks of its series?"""
+"""A git hook in the fork's clone: check a commit against its scope and the checks of its series."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ exec {command} hook run "$1" --workspace {workspace} --series {series}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complaint:
-    """Something that a commit should not do. One that `refuses` keeps git from making it."""
+    """A problem of a commit. If `refuses` is true, git does not make the commit."""
 
     text: str
     refuses: bool
 
 
 def install(config: SeriesConfig, workspace: Path, command: tuple[str, ...]) -> Path:
-    """Write the hook into the fork's clone, and give its path. `command` is how patchstack is called.
+    """Write the hook into the fork's clone, and return its path. `command` is the command line of patchstack.
 
-    Raises `UsageError` for a fork that is not a clone on this machine, or has another hook of that name.
+    Raises `UsageError` for a fork that is not a clone on this machine, or that has a different hook of that name.
     """
     if config.fork is None or is_url(config.fork):
         raise CloneNeeded(f"{config.name} has no fork on this machine", hint="fork: and fork_ref: in patchstack.yaml")
@@ -70,11 +70,11 @@ def install(config: SeriesConfig, workspace: Path, command: tuple[str, ...]) -> 
 
 
 def complaints(config: SeriesConfig, git_dir: Path, index: Path, message: str) -> Iterator[Complaint]:
-    """What a commit of an index with a message does that it should not. Writes nothing into the repository.
+    """Yield the problems of a commit of an index with a message. Writes nothing into the repository.
 
-    Files outside the globs of its `Scope:` trailers refuse it, and so does a check that fails with it and did not fail
-    before. Checks that run a command are left out: a commit should not wait for them. Raises `ConfigError` for checks
-    that cannot be used.
+    A commit is refused for files outside the globs of its `Scope:` trailers, and for a check that fails with it and did
+    not fail before. Checks that run a command are left out, because a commit should not wait for them. Raises
+    `ConfigError` for unusable checks.
     """
     repository = Repository.open(str(git_dir), git_dir)
     objects = Objects()
@@ -82,7 +82,7 @@ def complaints(config: SeriesConfig, git_dir: Path, index: Path, message: str) -
     with bare_repository([repository.object_directory]) as scratch:
         made = git.isolated(scratch, "write-tree", "--missing-ok", GIT_INDEX_FILE=str(index))
         if not made.ok:
-            return  # git itself says what is wrong with the index
+            return  # git itself reports what is wrong with the index
         objects.add_directory(scratch / "objects", "the index")
         after = made.stdout.decode("ascii").strip()
         head = git.read(git_dir, "rev-parse", "--quiet", "--verify", "HEAD^{tree}")
@@ -103,7 +103,7 @@ def _broken(config: SeriesConfig, objects: Objects, before: str, after: str) -> 
     with contextlib.closing(Checker(objects, touched, no_engine)) as checker:
         for check in checks:
             if check.patch is not None and not (check.files or touched.get(check.patch)):
-                continue  # of a patch that is still to come
+                continue  # a check of a later patch
             found = checker.judge(check, after)
             if found.verdict is not Verdict.FAIL:
                 continue

@@ -321,7 +321,7 @@ def test_a_program_that_no_target_makes_is_named_before_anything_is_compiled(toy
     candidate(toy)
     code, stdout, stderr = accept(toy)
     assert (code, stdout) == (3, "")
-    assert "error: the acceptance needs what is not here" in stderr
+    assert "error: something that the acceptance needs is missing here" in stderr
     assert "  - gone, which version runs: no target of variant cpu makes it" in stderr
     assert "verify" not in stderr.splitlines()
     assert not (places.cache / "builds").exists()

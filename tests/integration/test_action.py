@@ -230,7 +230,7 @@ def test_a_workspace_that_cannot_be_used_is_an_error_and_no_pass(product: Produc
     ("inputs", "words"),
     [
         ({"command": "::add-mask::x"}, "is none of verify, lint, canary, build, gate"),
-        ({"series": "--workspace"}, "is no name of a series"),
+        ({"series": "--workspace"}, "is not the name of a series"),
         ({"workspace": "../elsewhere/patchstack.yaml"}, "is not below the repository's root"),
         ({"command": "lint", "arch": "121"}, "arch is for the command build"),
         ({"args": "'open"}, "args cannot be taken apart"),

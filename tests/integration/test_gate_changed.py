@@ -197,7 +197,7 @@ def test_a_base_that_is_not_the_references_build_shows_nothing(workspace: Worksp
     path = workspace.root / "patchstack.yaml"
     for build, reason in (
         ("flips", "that is this build: a model would be compared with itself"),
-        ("gone", "it is no directory"),
+        ("gone", "it is not a directory"),
         ("0123456789ab", "there is no build 0123456789ab"),
     ):
         path.write_text(workspace.text.replace("build: good", f'build: "{build}"', 1))

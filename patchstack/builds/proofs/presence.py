@@ -104,7 +104,7 @@ def machine(survey: Survey, claim: Claim) -> Proof:
         if file.damage is not None:
             wrong.append(f"{file.name} {file.damage}")
         elif file.elf is None and (file.name in programs or _LIBRARY.search(file.name)):
-            wrong.append(f"{file.name} is no ELF file")
+            wrong.append(f"{file.name} is not an ELF file")
         elif file.elf is not None and (file.elf.machine, file.elf.bits) != (wanted, 64):
             wrong.append(f"{file.name} is for {_NAMES.get(file.elf.machine, file.elf.machine)}, {file.elf.bits}-bit")
     if wrong:
@@ -133,7 +133,7 @@ def _not_a_program(survey: Survey, target: str) -> str | None:
     if file.damage is not None:
         return file.damage
     if file.elf is None:
-        return "is no ELF file"
+        return "is not an ELF file"
     if not file.elf.program:
-        return "is a library, no program"
+        return "is a library, not a program"
     return None if os.access(file.path, os.X_OK) else "may not be executed"

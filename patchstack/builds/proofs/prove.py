@@ -52,7 +52,7 @@ def prove_build(
     Raises `MissingError` if a file cannot be read, or pyelftools is not installed.
     """
     if not directory.is_dir():
-        raise NoSuchBuild(f"{directory} is no directory: there is no build to prove")
+        raise NoSuchBuild(f"{directory} is not a directory: there is no build to prove")
     found = survey(directory)
     key = claim.key.encode()
     wanted = wanted_paths(claim)

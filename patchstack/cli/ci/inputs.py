@@ -77,7 +77,7 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
     if expect not in ("", "fork", "lock"):
         raise CiInputRefused(f"expect {expect!r} is neither fork nor lock")
     if series and not _NAME.match(series):
-        raise CiInputRefused(f"series {series!r} is no name of a series")
+        raise CiInputRefused(f"series {series!r} is not the name of a series")
     workspace = text("WORKSPACE", "patchstack.yaml")
     if Path(workspace).is_absolute() or ".." in Path(workspace).parts:
         raise CiInputRefused(f"workspace {workspace!r} is not below the repository's root")

@@ -1,4 +1,5 @@
-"""Which patch, or which upstream commit, first makes a command fail? Exit codes as git bisect reads them."""
+"""Find the first patch or upstream commit that makes a command fail. Exit codes have the same meaning as in git
+bisect."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from patchstack.workflow.bisect.points import NoTree, Point, Row
 
 
 class PointState(StrEnum):
-    """What was found of a point."""
+    """The state of a point."""
 
     GOOD = "good"
     BAD = "bad"
@@ -29,8 +30,8 @@ class PointState(StrEnum):
 
 
 class Ending(StrEnum):
-    """How a bisection ends. `first-bad` names one; `between-skips` cannot; the rest tell why there is nothing to
-    find."""
+    """How a bisection ends. `first-bad` has one answer; `between-skips` has several candidates; the others say why
+    there is no answer."""
 
     FIRST_BAD = "first-bad"
     BETWEEN_SKIPS = "between-skips"
@@ -41,7 +42,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """The end: `candidates` are the points that may be the first bad one, in order; exactly one where it was found."""
+    """The result: `candidates` are the points that may be the first bad one, in order; exactly one if it was found."""
 
     ending: Ending
     candidates: tuple[int, ...] = ()
@@ -50,8 +51,8 @@ class SearchResult:
 def next_point(good: int, bad: int, said: Mapping[int, PointState]) -> int | SearchResult:
     """Return the point to try next between a good and a bad end, or the answer. Both ends are tried first.
 
-    The middle of what is left is tried; where it was skipped, the nearest that was not. A point is the first bad one if
-    it is bad and the one before it good; with skipped ones between the two it may be any of them.
+    The middle of the rest is tried, or the nearest point that was not skipped. A point is the first bad one if it is
+    bad and the one before it is good. If skipped points lie between the two, it may be any of them.
     """
     for end, wanted, other in ((bad, PointState.BAD, Ending.ALL_GOOD), (good, PointState.GOOD, Ending.ALL_BAD)):
         if end not in said:
@@ -74,7 +75,7 @@ def next_point(good: int, bad: int, said: Mapping[int, PointState]) -> int | Sea
 
 
 def comes_and_goes(said: Mapping[int, PointState]) -> tuple[int, int] | None:
-    """Return a bad point with a good one after it: then there is more than one place where good turns bad, and the
+    """Return a bad point with a good one after it, or None. If there is one, good turns bad at several places, and the
     answer is only one of them."""
     bad = [point for point, one in said.items() if one is PointState.BAD]
     good = [point for point, one in said.items() if one is PointState.GOOD]
@@ -88,7 +89,8 @@ _SKIP, _ABORT = 125, 128
 
 
 class BisectAborted(PatchstackError):
-    """The command asked for an end, was ended by a signal or the time limit, or gave two answers to one question."""
+    """The command requested the end, was ended by a signal or the time limit, or gave different answers for the same
+    point."""
 
     code = "PS0911"
     exit_code = Exit.INVALID
@@ -96,8 +98,8 @@ class BisectAborted(PatchstackError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """One run: the point's place in the row, what was found, the exit code (None: nothing was run), wall seconds, the
-    log, and why, where it was not the command that said so."""
+    """One run: the point's index in the row, the result, the exit code (None: nothing was run), wall seconds, the log,
+    and the reason if the command did not decide the result."""
 
     place: int
     said: PointState
@@ -109,7 +111,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bisected:
-    """The answer, with all that was tried in order. `turns_back` is a bad point with a good one after it."""
+    """The answer, with all runs in order. `turns_back` is a bad point with a good one after it."""
 
     row: Row
     command: tuple[str, ...]
@@ -125,10 +127,10 @@ class Bisected:
 
 
 class Builder(Protocol):
-    """Makes the build of a point, for the command to use."""
+    """Makes the build of a point for the command."""
 
     def build(self, point: Point, tree: str) -> Path | NoTree:
-        """Return the directory of its binaries, or in words why there are none: the point is then skipped."""
+        """Return the directory of its binaries, or why there are none; the point is then skipped."""
         ...
 
 
@@ -144,9 +146,9 @@ def bisect(
 ) -> Bisected:
     """Find the first point at which a command fails. It runs in a directory that holds the point's tree.
 
-    `logs` gets a file a run; `seconds` is the longest a run may take. With `confirm` the first bad point and the one
-    before it are tried once more. Raises `UsageError` if the command is not to be found, `BisectAborted` where it
-    ends the search, or where a point says one thing now and another later.
+    `logs` gets one file for each run. `seconds` is the time limit of a run. With `confirm` the first bad point and the
+    one before it are tried again. Raises `UsageError` if the command does not exist, and `BisectAborted` if it ends the
+    search or gives different answers for one point.
     """
     argv = _found(command)
     logs.mkdir(parents=True, exist_ok=True)
@@ -177,7 +179,7 @@ def bisect(
 
 
 class _Trial:
-    """Runs the command at one point after the other."""
+    """Runs the command at points, one after the other."""
 
     def __init__(
         self,
@@ -258,15 +260,15 @@ class _Trial:
 
 
 def _found(command: Sequence[str]) -> tuple[str, ...]:
-    """Return the command, its program found from where we are, as it runs in another directory; a relative path that
-    leads nowhere here is taken for a program of the tree. Raises `UsageError`."""
+    """Return the command with the absolute path of its program, because it runs in a different directory. A relative
+    path that does not exist here is taken as a program of the tree. Raises `UsageError`."""
     if not command:
         raise BadValue("--run is empty", hint="--run 'make test', say")
     program = shutil.which(command[0])
     if program is not None:
         return (str(Path(program).absolute()), *command[1:])
     if "/" in command[0] and not Path(command[0]).is_absolute():
-        return tuple(command)  # of the tree itself
+        return tuple(command)  # a program of the tree itself
     raise BadValue(f"there is no program {command[0]}", hint="no shell reads the command; for one: --run 'sh -c \"…\"'")
 
 

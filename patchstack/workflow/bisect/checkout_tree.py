@@ -1,7 +1,6 @@
-"""Trees as files in one directory, one after the other: from one to the next only what differs is written.
+"""Check out trees one after the other in one directory. Only the differences are written.
 
-What a command builds there beside the files stays, and unchanged files keep their times: so a build goes on from the
-last one.
+Files that a command builds there remain, and unchanged files keep their times, so builds are incremental.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _Seen = tuple[int, int, int, int]
 
 
 class TreeDirectory:
-    """A directory that holds a tree of some objects. `absent` are files whose contents were not available anywhere."""
+    """A directory with the files of a tree. `absent` are files whose contents were not available anywhere."""
 
     def __init__(self, root: Path, objects: Objects) -> None:
         self.root = root
@@ -31,8 +30,8 @@ class TreeDirectory:
         self._written: dict[bytes, tuple[Entry, _Seen]] = {}
 
     def move(self, tree: str) -> int:
-        """Make the directory hold a tree; gives how many files had been changed there since the last one, which are put
-        back. Raises `UsageError` for a tree with paths that no directory may hold, `MissingError` for a full disk."""
+        """Check out a tree, and return how many files had been changed since the last one. These are restored. Raises
+        `UsageError` for a tree with unsafe paths, and `MissingError` for a full disk."""
         changes = list(compare_trees(self._objects, self._tree, tree))
         for change in changes:
             _refuse_unsafe(change.path)
@@ -93,14 +92,15 @@ class TreeDirectory:
         self._written[path] = (entry, seen)
 
     def _make_parents(self, path: bytes) -> None:
-        """Make the directories above a file; a link or file in their place goes, so that nothing is written outside."""
+        """Create the directories above a file. A link or file in their place is removed, so that nothing is written
+        outside."""
         for parent in map(self._full, _parents(path)):
             if parent.is_symlink() or not parent.is_dir():
                 parent.unlink(missing_ok=True)
                 parent.mkdir()
 
     def _reached(self, path: bytes) -> bool:
-        """Return whether a path leads through directories alone."""
+        """Return whether a path leads only through directories."""
         return all(parent.is_dir() and not parent.is_symlink() for parent in map(self._full, _parents(path)))
 
 
@@ -117,7 +117,7 @@ def _clear(full: Path) -> None:
 
 
 def _seen(full: Path) -> _Seen | None:
-    """What tells whether a file was touched; None for one that is gone."""
+    """Return the properties that show whether a file was touched; None for a file that no longer exists."""
     try:
         found = full.lstat()
     except OSError:

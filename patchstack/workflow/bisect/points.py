@@ -1,4 +1,4 @@
-"""What a bisection goes over: the trees of a series, or upstream's commits with the series on top; and their builds."""
+"""The points of a bisection: the trees of a series, or upstream's commits with the series on top, and their builds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from patchstack.workspace import SeriesConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One tree of the row. `name` is how people know it; `number` is a patch's (0: the pin), `commit` is upstream's."""
+    """One tree of the row. `name` is for people. `number` is that of a patch (0: the pin). `commit` is an upstream
+    commit."""
 
     name: str
     subject: str
@@ -37,14 +38,15 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoTree:
-    """Why a point has no tree, in words."""
+    """The reason why a point has no tree."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The points in order, the first taken for good and the last for bad; `tree` gives the tree of one by its place."""
+    """The points in order. The first is assumed good and the last bad. `tree` returns the tree of a point by its
+    index."""
 
     over: str
     what: str
@@ -54,9 +56,9 @@ class Row:
 
 
 def row_of(config: SeriesConfig, cache: Cache, to: str | None, *, good: str | None, bad: str | None) -> Row:
-    """Return the patches of a series between two of them, by number or name, or with `to` upstream's commits to that
-    ref. Raises what `upstream_row` raises; `NotHeldError` for a patch that does not apply, `ConfigError` for a number
-    or name that no patch has, `UsageError` for a good one that is not before the bad one."""
+    """Return the patches of a series between `good` and `bad`, numbers or names, or with `to` the upstream commits up
+    to that ref. Raises the errors of `upstream_row`, `NotHeldError` for a patch that does not apply, `ConfigError` for
+    a number or name that no patch has, and `UsageError` if `good` is not before `bad`."""
     if to is not None:
         return upstream_row(config, cache, to)
     proven = _applied(config, cache)
@@ -64,7 +66,7 @@ def row_of(config: SeriesConfig, cache: Cache, to: str | None, *, good: str | No
 
 
 def _series_row(config: SeriesConfig, proven: VerifiedSeries) -> Row:
-    """Return the pin, and the tree after every patch."""
+    """Return the row of the pin and the tree after every patch."""
     trees = _trees(proven)
     points = [Point(name="the pin", subject=proven.sources.base.subject, number=0)]
     for row in proven.verification.rows:
@@ -84,7 +86,7 @@ def _series_row(config: SeriesConfig, proven: VerifiedSeries) -> Row:
 
 def upstream_row(config: SeriesConfig, cache: Cache, to: str) -> Row:
     """Return the upstream commits from the pin to a ref, each with the series on top: merged three-way, patch by patch,
-    when its tree is asked for. Raises what opening upstream raises, `UsageError` if there is no commit between."""
+    when its tree is needed. Raises the errors of opening upstream, and `UsageError` if there is no commit between."""
     proven = _applied(config, cache)
     objects, base = proven.sources.objects, proven.sources.base
     target = open_target(cache, config.upstream, base, to, objects)
@@ -107,7 +109,7 @@ def upstream_row(config: SeriesConfig, cache: Cache, to: str) -> Row:
 
 
 def _between(row: Row, series: Series, good: str | None, bad: str | None) -> Row:
-    """Return a row of a series from one patch to another (0: the pin), each a number or a name."""
+    """Return the part of a series' row from one patch to another (0: the pin), each a number or a name."""
     first = series.place_of(good) + 1 if good is not None else 0
     last = series.place_of(bad) + 1 if bad is not None else len(row.points) - 1
     if first >= last:
@@ -138,7 +140,7 @@ def _trees(proven: VerifiedSeries) -> list[str]:
 
 
 def _on_top(picker: Picker, trees: Sequence[str], labels: Sequence[str], onto: str) -> str | NoTree:
-    """Return the series, merged onto another tree."""
+    """Return the tree of the series merged onto a different tree."""
     for label, before, after in zip(labels, trees, trees[1:], strict=False):
         merged = picker.merge(before, after, onto)
         if merged.tree is None:
@@ -162,7 +164,7 @@ class KeyedBuilds:
     offline: bool
 
     def build(self, point: Point, tree: str) -> Path | NoTree:
-        """Return the directory of a point's binaries, made now or found."""
+        """Return the directory of a point's binaries, built now or found in the store."""
         source = with_absent(Source(label=f"{point.name} {point.subject}", tree=tree, objects=self.objects))
         inputs = prepare(
             Request(),

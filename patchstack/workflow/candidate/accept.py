@@ -1,8 +1,8 @@
-"""Accept a candidate: everything that must hold is shown to hold, the decision is written, and the series follows.
+"""Accept a candidate: check every condition, write the decision, and export the series.
 
-Every step before the decision can be done again: builds and observations are kept by key, so a run that was killed is
-begun again and goes on where it was. The decision's file is the commit point; what comes after it is the export, which
-is all or nothing itself.
+Every step before the decision can be repeated. Builds and observations are stored by key, so a killed run continues
+where it was when it is started again. The decision's file is the commit point. The export follows, which is itself
+atomic.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Measure = Callable[[BenchTerm, Sequence[Stored]], Measured]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptStep:
-    """One thing that must hold, and how it came out. `source` is where its observations come from, if it has any."""
+    """One condition of an acceptance and its verdict. `source` is the source of its observations, if it has any."""
 
     name: str
     verdict: Verdict
@@ -63,17 +63,16 @@ class AcceptStep:
 
 
 def step_line(step: AcceptStep, seconds: float) -> str:
-    """Return a step for people, as it comes out, with the time that it took."""
+    """Return a finished step as a line for people, with its duration."""
     source = f"; {step.source.words}" if step.source is not None else ""
     return f"{step.verdict:<7}  {step.name}: {step.detail}{source} ({clock(seconds)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What is asked of a candidate: the suite (None: no gates), also as the decision carries it, and the comparisons
-    that show its speed. `brings` are the gates that come with the candidate, and
-    `carried_new` the suites of these. With `fail_fast`, no gate follows one that FAILs. `engine` opens what checks run
-    commands on."""
+    """The requirements of a candidate: the suite (None: no gates), also in its form for the decision, and the
+    comparisons that prove its speed. `brings` are the gates that come with the candidate, and `carried_new` their
+    suites. With `fail_fast`, the first FAIL ends the gates. `engine` opens the engine for commands of checks."""
 
     suite: Suite | None
     carried: CarriedSuite | None = None
@@ -101,7 +100,7 @@ class Terms:
 
 
 def alike(candidates: Sequence[Candidate], ledger: Ledger) -> tuple[Likeness, ...]:
-    """Return the rejected decisions that the candidates resemble: a warning, nothing more."""
+    """Return the rejected decisions that the candidates resemble. They are only a warning."""
     rejected = [one for one in ledger.read() if one.outcome is Outcome.REJECTED]
     return tuple(likeness for one in candidates for likeness in resembling(one, rejected))
 
@@ -109,10 +108,10 @@ def alike(candidates: Sequence[Candidate], ledger: Ledger) -> tuple[Likeness, ..
 def examine(
     way: CandidateRange, cache: Cache, terms: Terms, build: BuildOf, bench: BenchOf, measure: Measure
 ) -> Iterator[AcceptStep]:
-    """Every step in order, each as it comes out. After a part (the mirror, lint, the checks, the prefix, the candidate,
-    the comparisons) with a step that is not PASS, the next is not begun.
+    """Yield every step in order as soon as it is done. If a part (the mirror, lint, the checks, the prefix, the
+    candidate, the comparisons) has a step that is not PASS, the next part is not started.
 
-    Raises what verifying, building and the engine raise.
+    Raises the errors of verifying, building and the engine.
     """
     built: list[Stored] = []
     for steps in (
@@ -134,10 +133,10 @@ def examine(
 def decide(
     way: CandidateRange, candidates: Sequence[Candidate], evidence: Mapping[str, Any], ledger: Ledger, *, why: str
 ) -> tuple[Decision, Path]:
-    """Write the acceptance. To be called with the evidence of steps that are all PASS.
+    """Write the acceptance. Call it only with the evidence of steps that are all PASS.
 
-    A decision on the same commits that is of this format and rests on the same steps is taken instead of a new one. The
-    new one supersedes those on the same commits that were made before.
+    If a decision of this format on the same commits has the same basis, it is returned instead of a new one. A new
+    decision supersedes earlier ones on the same commits.
     """
     same = [one for one in ledger.read() if one.commits == tuple(one.commit for one in candidates)]
     accepted = [one for one in same if one.outcome is Outcome.ACCEPTED and one.format == 2]
@@ -157,8 +156,8 @@ def decide(
 
 
 def _rests_on(evidence: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a decision rests on: builds, suite, comparisons, and what the candidates bring. Observing the same again
-    gives no new decision."""
+    """Return the basis of a decision: builds, suite, comparisons, and additions of the candidates. Repeated
+    observations give no new decision."""
     steps = evidence.get("steps", ())
     builds, compared = (tuple(step.get(name) for step in steps) for name in ("build", "comparison"))
     brings = evidence.get("brings") or Brings().document()
@@ -166,7 +165,7 @@ def _rests_on(evidence: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _switches(brings: Brings) -> Iterator[AcceptStep]:
-    """The switches that are accepted for a reason, without a gate that shows them."""
+    """Yield the steps of switches that are accepted for a reason, without a gate that proves them."""
     for one in brings.unproven:
         for switch in one.switches:
             yield AcceptStep(
@@ -177,7 +176,7 @@ def _switches(brings: Brings) -> Iterator[AcceptStep]:
 
 
 def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
-    """Return the series as it is mirrors the fork up to the candidate's parent."""
+    """Return the step that checks that the current series mirrors the fork up to the candidate's parent."""
     base = way.sources.base
     if not has_patches(way.config.patches):
         verdict = Verdict.PASS if way.before.oid == base.oid else Verdict.FAIL
@@ -189,11 +188,11 @@ def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
     if not result.holds:
         detail = result.first_problem or "the series is not the fork below the candidate"
         after = prove_series(dataclasses.replace(way.config, fork_ref=way.head.oid, expect="fork"), cache)
-        # An accept that was ended after its export; or a commit that is decided on again.
+        # An accept that was interrupted after its export, or a commit that is decided on again.
         if not after.holds and (end := decided_anew(way)) is not None:
             after = prove_series(dataclasses.replace(way.config, fork_ref=end, expect="fork"), cache)
         if after.holds:
-            result, detail = after, f"the series has {way.head.oid[:12]} already"
+            result, detail = after, f"the series already has {way.head.oid[:12]}"
     return AcceptStep(
         name="verify",
         verdict=Verdict.PASS if result.holds else Verdict.FAIL,
@@ -203,10 +202,10 @@ def _mirrored(way: CandidateRange, cache: Cache) -> AcceptStep:
 
 
 def lint_step(way: CandidateRange, cache: Cache) -> AcceptStep:
-    """Hold the series that the candidates give against the rules of lint. Findings in their patches alone count: what
-    is found in others is counted in words.
+    """Check the series with the candidates against the rules of lint. Only findings in the candidates' patches count;
+    others are only mentioned.
 
-    Raises what `plan_with_candidate` raises, `ConfigError` for waivers that cannot be used.
+    Raises the errors of `plan_with_candidate`, and `ConfigError` for unusable waivers.
     """
     config = way.config
     if problems := waiver_problems(config.waive):
@@ -227,7 +226,7 @@ def lint_step(way: CandidateRange, cache: Cache) -> AcceptStep:
 
 
 def _checked(way: CandidateRange, terms: Terms) -> Iterator[AcceptStep]:
-    """What the patches promise of the source, on the tree with the candidates."""
+    """Yield the checks of the patches' promises, on the tree with the candidates."""
     for row in checked_candidates(way, terms.engine):
         yield AcceptStep(
             name=f"check {row.check.name}",
@@ -238,7 +237,7 @@ def _checked(way: CandidateRange, terms: Terms) -> Iterator[AcceptStep]:
 
 
 def decided_anew(way: CandidateRange) -> str | None:
-    """Return the last commit of the series, if the series goes on after the candidates, which it has already."""
+    """Return the last commit of the series if it already has the candidates and others after them; else None."""
     lock = read_lock(way.config.patches) if has_patches(way.config.patches) else None
     known = {patch.commit for patch in lock.patches} if lock is not None else set()
     if lock is None or way.head.oid == lock.head or not {one.oid for one in way.new} <= known:
@@ -256,9 +255,9 @@ def gated(
     built: list[Stored] | None = None,
     then: Commit | None = None,
 ) -> Iterator[AcceptStep]:
-    """Build a commit's tree, hold its proofs, run the suite on it. The last of `built` is what the references of the
-    gates are of, since they passed on it; the new build is added. A reference may be of the commit `then`, which comes
-    after: then a gate holds where it gives another transcript and is measured to be the same model as that one."""
+    """Build a commit's tree, check its proofs, and run the suite on it. The references of the gates belong to the last
+    build of `built`, because the gates passed on it; the new build is added. A reference may belong to the later commit
+    `then`: a gate with a different transcript then holds if the measured model is the same as that commit's."""
     stored = _built(way, commit, which, build)
     before = built[-1] if built else None
     if built is not None:
@@ -319,9 +318,9 @@ def _built(way: CandidateRange, commit: Commit, which: str, build: BuildOf) -> S
 
 
 def of_the_next(suite: Suite, judgement: Judgement, referring: Observer) -> Judgement:
-    """Return the judgement over a transcript that changed, if the reference may be of the build after this one.
+    """Return the judgement of a changed transcript if the reference may belong to the next build.
 
-    `suite` has the one gate; `referring` observes this build with that one as its reference.
+    `suite` has the one gate; `referring` observes this build with the next one as its reference.
     """
     ((_, again),) = run_suite(suite, referring, of="before, against the candidate")
     if not still_the_same(again):
@@ -330,7 +329,7 @@ def of_the_next(suite: Suite, judgement: Judgement, referring: Observer) -> Judg
 
 
 def _referring_to(build: Stored, ready: Runner) -> Runner:
-    """Return the runner, for gates whose references are of that build, and whose test programs come from it."""
+    """Return the runner with `build` as the build of references and of test programs."""
     programs = programs_of(build, isolated=ready.about.isolated)
     return ready.within(dataclasses.replace(ready.context, reference=programs, judge=programs))
 
@@ -365,7 +364,7 @@ def _gate_step(gate: Gate, judgement: Judgement, which: str, key: str, others: M
 def _new_gate_step(
     new: NewGate, judgement: Judgement, which: str, key: str, others: Mapping[str, Programs]
 ) -> AcceptStep:
-    """Return a step of a gate that comes with the candidate. Its evidence says what the gate itself gave."""
+    """Return the step of a gate that comes with the candidate. Its evidence has the gate's own verdict."""
     step = _gate_step(new.gate, judgement, which, key, others)
     verdict, detail = outcome(which, judgement)
     return dataclasses.replace(

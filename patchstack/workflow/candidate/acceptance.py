@@ -28,9 +28,9 @@ from patchstack.workflow.machine import ProvingMachine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """How an acceptance ended: the steps in order; the decision and the export that followed, both None if something
-    does not hold. Then nothing was written but what `reject` may take up. No export follows if the series has the
-    commits already, and others after them."""
+    """The result of an acceptance: the steps in order, the decision and the export. Both are None if a step does not
+    hold; then only the evidence for `reject` was written. There is no export if the series already has the commits and
+    others after them."""
 
     series: str
     commits: tuple[str, ...]
@@ -46,7 +46,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBuild:
-    """A build that an acceptance needs: `which` is before or candidate; `known` says that it is kept already."""
+    """A build that an acceptance needs: `which` is before or candidate; `known`: it is already stored."""
 
     which: str
     commit: str
@@ -57,10 +57,10 @@ class PlannedBuild:
 def warnings(
     way: CandidateRange, candidates: Sequence[Candidate], ledger: Ledger
 ) -> tuple[str | None, tuple[Likeness, ...]]:
-    """What speaks against candidates before anything dear is done: that they are not pushed, in words, and the rejected
-    decisions they resemble. A candidate may be on a branch of its own, which the fork's branch takes in afterwards.
+    """Return objections to candidates before expensive work: a warning if they are not pushed, and the rejected
+    decisions that they resemble. A candidate may be on its own branch, which is merged into the fork's branch later.
 
-    Raises `NotHeldError` for one that is not pushed, if the policy asks for that.
+    Raises `NotHeldError` for an unpushed candidate, if the policy requires a push.
     """
     config = way.config
     branches = dict.fromkeys((way.fork.branch, config.fork_ref or way.fork.branch))
@@ -69,7 +69,7 @@ def warnings(
 
 
 def planned_builds(way: CandidateRange, machine: ProvingMachine) -> Iterator[PlannedBuild]:
-    """The builds that an acceptance needs, in order. Nothing is built."""
+    """Yield the builds that an acceptance needs, in order, without building them."""
     for which, commit in (("before", way.before), ("candidate", way.head)):
         key = machine.inputs(way.source(commit)).key.hex
         yield PlannedBuild(which=which, commit=commit.oid, key=key, known=machine.store.find(key) is not None)
@@ -87,11 +87,11 @@ def accept(
     told: Callable[[AcceptStep, float], None],
     decided: Callable[[Path], None],
 ) -> Accepted:
-    """Examine candidates; if everything holds, write the decision and export the series, else keep what was seen for
-    `reject`. `candidates` are what `described` gives; `told` gets every step as it comes out, with its wall time in
-    seconds; `decided` the decision's file, which is written before the export.
+    """Examine candidates. If everything holds, write the decision and export the series, else keep the evidence for
+    `reject`. `candidates` come from `described`. `told` is called with every finished step and its wall time in
+    seconds, `decided` with the decision's file, which is written before the export.
 
-    Raises what verifying, building, the engine and the export raise.
+    Raises the errors of verifying, building, the engine and the export.
     """
     commits = tuple(one.commit for one in candidates)
     read_from = lock_digest(way.config.patches)
@@ -107,7 +107,8 @@ def accept(
     made: list[Decision] = []
 
     def commit() -> None:
-        """The commit point: the series is what it was when it was verified, and the export needs one step more."""
+        """Write the decision at the commit point: the series did not change since it was verified, and only one step of
+        the export is left."""
         check_unchanged(way.config.patches, read_from)
         decision, file = decide(way, candidates, evidence, ledger, why=why)
         made.append(decision)

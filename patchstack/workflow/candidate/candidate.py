@@ -1,4 +1,4 @@
-"""Fork commits on their way: which they are, what they change, and what the series looks like with them."""
+"""Candidates: find the fork commits, their changes, and the series with them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _LONGEST_DIFF = 512 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateRange:
-    """Candidates of a series: the fork's commits up to the last of them, of which the last `count` are new. `before` is
-    the commit below them: the accepted prefix (the pin, if there is none)."""
+    """Candidates of a series: the fork's commits up to the last candidate, of which the last `count` are new. `before`
+    is their parent commit: the accepted prefix (the pin, if there is none)."""
 
     config: SeriesConfig
     sources: Sources
@@ -41,8 +41,7 @@ class CandidateRange:
         return self.new[-1]
 
     def source(self, commit: Commit) -> Source:
-        """Return the tree of a commit of the fork as something to build; its steps are the fork's commits up to
-        there."""
+        """Return a commit of the fork as a source to build. Its steps are the fork's commits up to this one."""
         steps = []
         for one in (*self.fork.commits,) if commit.oid != self.sources.base.oid else ():
             label = f"fork commit {one.oid[:12]} ({one.subject})"
@@ -68,8 +67,8 @@ class CandidateRange:
 def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRange:
     """Return the commits that REF means: one commit, or a range `A..B` of the fork's branch.
 
-    Raises `UsageError` for a series without a fork of its own on this machine, a range that is empty or not on the
-    branch; `NotHeldError` for merges.
+    Raises `UsageError` for a series without its own fork on this machine, and for a range that is empty or not on the
+    branch. Raises `NotHeldError` for merges.
     """
     if config.fork is None or is_url(config.fork):
         raise CloneNeeded(f"{config.name} has no fork on this machine", hint="fork: and fork_ref: in patchstack.yaml")
@@ -98,7 +97,7 @@ def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRa
         below = repository.resolve_commit(first, "the start of the range", sources.objects)
         known = [sources.base.oid, *(one.oid for one in commits)]
         if below.oid not in known:
-            raise NotInRange(f"{first} is no commit of the fork between the pin and {last}")
+            raise NotInRange(f"{first} is not a commit of the fork between the pin and {last}")
         start = known.index(below.oid)
         if start == len(commits):
             raise NotInRange(f"the range {ref} is empty")
@@ -113,8 +112,8 @@ def open_candidates(config: SeriesConfig, cache: Cache, ref: str) -> CandidateRa
 
 
 def described(way: CandidateRange) -> tuple[Candidate, ...]:
-    """Return the new commits as the ledger keeps them: with diff, files and symbols. The diffs have the form of the
-    series: of one that keeps none of upstream's text, the ledger keeps none either."""
+    """Return the new commits in the form of the ledger, with diff, files and symbols. The diffs have the format of the
+    series: if the series contains no upstream text, neither does the ledger."""
     directories = way.sources.objects.directories
     anchored = way.config.anchored
     with formatting(
@@ -144,15 +143,15 @@ def described(way: CandidateRange) -> tuple[Candidate, ...]:
 
 
 def _changed_paths(objects: Objects, before: Commit, after: Commit) -> tuple[str, ...]:
-    """Return the paths that differ between two commits, sorted; of a rename both."""
-    # Of the trees, not of the patch: a patch's text leaves names open (` b/` in one, quotes), and its message may quote
-    # another diff.
+    """Return the paths that differ between two commits, sorted, with both paths of a rename."""
+    # Compare the trees, not the patch: names in a patch's text are ambiguous (` b/` in a name, quotes), and its message
+    # may quote a diff.
     changes = compare_trees(objects, before.tree, after.tree)
     return tuple(sorted(change.path.decode("utf-8", "replace") for change in changes))
 
 
 def ledger_directory(root: Path) -> Path:
-    """Return where a workspace's decisions are."""
+    """Return the directory of a workspace's decisions."""
     if not root.is_dir():
-        raise NoSuchBuild(f"{root} is no directory")
+        raise NoSuchBuild(f"{root} is not a directory")
     return root / "ledger"

@@ -1,4 +1,4 @@
-"""The checks of a series, on the tree of its candidates: steps of an acceptance."""
+"""The checks of a series on the tree of its candidates, as steps of an acceptance."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from patchstack.workflow.candidate.candidate import CandidateRange
 
 
 def checked_candidates(way: CandidateRange, engine: OpenEngine) -> Iterator[CheckRow]:
-    """Every check on the fork's tree with the candidates: each as it comes out.
+    """Yield the result of every check on the fork's tree with the candidates.
 
-    A check of a patch that the series does not have yet is of a candidate: those get the numbers after the last.
-    Raises `ConfigError` for checks that cannot be used.
+    A check of a patch that the series does not have yet belongs to a candidate. Candidates get the numbers after the
+    last patch. Raises `ConfigError` for unusable checks.
     """
     checks = read_promises(way.config)
     if not checks:

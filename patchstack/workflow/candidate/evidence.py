@@ -1,6 +1,7 @@
-"""What a decision rests on, as it holds it: the steps, the suite that was asked, and every record with its digest.
+"""The evidence in a decision: the steps, the suite, and every record with its digest.
 
-A decision holds all that its verdicts are drawn from, by digest: see `workflow.ledger_check`, which draws them again.
+A decision contains the digests of everything that its verdicts are drawn from. `workflow.ledger.check` draws them
+again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def evidence_of(
 ) -> dict[str, Any]:
     """Return the evidence of a decision as JSON, with its records and outputs put into `kept`.
 
-    The records come from this machine's cache, or are recorded evidence already.
+    The records come from this machine's cache, or are already recorded evidence.
     """
     records = {}
     for key in sorted({key for step in steps for key in step.evidence.get("observations", ())}):
@@ -48,12 +49,12 @@ def evidence_of(
 
 
 def _named(carried: CarriedSuite, kept: Evidence) -> dict[str, Any]:
-    """Put a suite that a decision carries into `kept`, and return how the decision names it."""
+    """Store the copy of a suite in `kept`, and return its entry in the decision."""
     return {"name": carried.name, "sha256": kept.outputs.keep(carried.content), "size": len(carried.content)}
 
 
 def carried_terms(workspace: Path, terms: Terms, kept: Evidence) -> Terms:
-    """Return the terms with their suites as a decision carries them; the files that these name are put into `kept`."""
+    """Return the terms with copies of their suites for the decision. The files that these name are stored in `kept`."""
     asked = terms.suite.name if terms.suite is not None else None
     others = sorted({one.suite.name for one in terms.brings.gates} - {asked})
     return dataclasses.replace(

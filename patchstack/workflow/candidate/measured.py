@@ -1,4 +1,5 @@
-"""The comparisons that `accept:` asks for: found among those of this machine, tied to the two builds, drawn again.
+"""The comparisons that `accept:` requires: find them on this machine, check that they compare the two builds, and judge
+them again.
 
 A file that says PASS proves nothing: a comparison counts only with its plan, its pairs and its runs, and only if its
 sides are builds of the candidate and of the commit before it.
@@ -34,7 +35,7 @@ from patchstack.workflow.bench import Progress, comparisons_in, progress_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What came of one comparison that is asked for: the step's name, verdict and words, and its evidence as JSON."""
+    """The result of one required comparison: the step's name, verdict and words, and its evidence as JSON."""
 
     name: str
     verdict: Verdict
@@ -44,7 +45,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """A comparison that is the one asked for, with its outcome under the demand: PASS, FAIL or INVALID, and why."""
+    """A comparison that matches the requirement, with its outcome under the demand: PASS, FAIL or INVALID, and the
+    reason."""
 
     directory: Path
     progress: Progress
@@ -52,7 +54,7 @@ class Drawn:
 
     @property
     def words(self) -> str:
-        """The outcome for people."""
+        """The outcome, for people."""
         judged = self.progress.judged
         return f"comparison {self.progress.plan.comparison}: {judged.outcome}, {judged.reason}"
 
@@ -60,11 +62,11 @@ class Drawn:
 def measured(
     term: BenchTerm, built: Sequence[Stored], trees: tuple[str, str], kept: Outputs, planned: BuildPlan | None
 ) -> Measured:
-    """Return what came of one comparison that is asked for.
+    """Return the result of one required comparison.
 
-    Every comparison of the two builds that was asked for counts: FAIL if one does not meet the demand, PASS if one
-    meets it and none fails it, else INVALID. `built` are the builds before and of the candidate, `planned` how the
-    term's variant is built, if it names one.
+    Every matching comparison of the two builds counts: FAIL if one does not meet the demand, PASS if one meets it and
+    none fails it, else INVALID. `built` are the builds before the candidate and of the candidate. `planned` is the
+    build plan of the term's variant, if it names one.
     """
     keys = (built[0].key, built[1].key)
     tied = Tied(trees=trees, keys=keys if term.variant is None else None)
@@ -104,10 +106,10 @@ def drawn_again(
     keys: tuple[str, str] | None,
     files: tuple[Mapping[str, str], Mapping[str, str]],
 ) -> tuple[Verdict, str]:
-    """Draw a comparison from its file, as `accept` does: the verdict under a demand, and its words. `files` are
-    those of the builds, for `keys`.
+    """Judge a comparison from its file, as `accept` does. Return the verdict under a demand, and its words. `files` are
+    the files of the builds in `keys`.
 
-    Raises `PatchstackError` for a file that is damaged, or of other builds.
+    Raises `PatchstackError` for a file that is damaged or belongs to other builds.
     """
     with tempfile.TemporaryDirectory(prefix="patchstack-") as place:
         root = Path(place)
@@ -125,8 +127,8 @@ def drawn_again(
 def programs_problem(
     progress: Progress, observations: Observations, files: tuple[Mapping[str, str], Mapping[str, str]]
 ) -> str | None:
-    """Return which run of a side loaded a file that is not its build's; None if none did. `files` are the digests of
-    all files of the builds of A and B, by name."""
+    """Return a sentence on a run that loaded a file from outside its build; None if there is none. `files` are the
+    digests of all files of the builds of A and B, by name."""
     for pair in progress.pairs:
         for run in pair.record.runs:
             kept = observations.find(run.key) if run.slot in (A, B) else None
@@ -138,7 +140,7 @@ def programs_problem(
 
 
 def variant_problem(inputs: Mapping[str, Any], plan: BuildPlan) -> str | None:
-    """Return what a build of those inputs has that a build of the variant has not; None if nothing."""
+    """Return how the inputs of a build differ from those of the variant; None if they do not."""
     wanted = {
         "platform": plan.platform.value,
         "architecture": plan.arch.cmake if plan.arch else None,
@@ -157,7 +159,7 @@ def _drawn(
     observations: Observations,
     planned: BuildPlan | None,
 ) -> tuple[list[Drawn], list[str]]:
-    """Return the comparisons that are the one asked for, the newest first; and why others of the workload are not."""
+    """Return the matching comparisons, newest first, and why others of the workload do not match."""
     found: list[Drawn] = []
     other: list[str] = []
     files = (_files(built[0]), _files(built[1]))
@@ -184,7 +186,7 @@ def _drawn(
 
 
 def _outcome(directory: Path, plan: Plan, demand: Demand, observations: Observations) -> Drawn:
-    """Draw a comparison again under a demand. Raises what `recorded_pairs` raises."""
+    """Judge a comparison again under a demand. Raises the errors of `recorded_pairs`."""
     asked = msgspec.structs.replace(plan, demand=str(demand))
     progress = progress_of(asked, directory, recorded_pairs(plan, directory, observations))
     judged = progress.judged
@@ -198,7 +200,7 @@ def _outcome(directory: Path, plan: Plan, demand: Demand, observations: Observat
 
 
 def _inputs(directory: Path, built: Sequence[Stored], plan: Plan | None = None) -> dict[str, dict[str, Any]]:
-    """Return the inputs of builds by key: of the two at hand, of those in the store, and of those the comparison
+    """Return the inputs of builds by key: the two given builds, those in the store, and those that the comparison
     brought."""
     found = read_builds(directory)
     for one in built:

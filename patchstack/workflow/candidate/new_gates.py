@@ -1,7 +1,7 @@
 """Gates that come with their patch: they must not PASS before the candidate, and must PASS with it.
 
 A patch names them in its message (`New-Gate: NAME`, see `series.brought`). So a new switch is accepted together with
-the gate that shows that it does something. A patch that declares a switch without such a gate needs a reason.
+the gate that proves its effect. A patch that declares a switch without such a gate needs a reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BEFORE = "before"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewGate:
-    """A gate that a commit brings: as its message names it, and as the workspace has it."""
+    """A gate that a commit adds: its name in the message, and its definition in the workspace."""
 
     commit: str
     named: str
@@ -35,27 +35,27 @@ class NewGate:
 
     @property
     def path(self) -> str:
-        """`SUITE/NAME`, which no other gate has."""
+        """`SUITE/NAME`, which is unique."""
         return f"{self.suite.name}/{self.gate.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brings:
-    """What candidates bring. `unproven` are the commits with switches that no gate shows, and `reason` is why they may
-    be accepted all the same."""
+    """The additions of candidates. `unproven` are the commits with switches that no gate proves, and `reason` is why
+    they may be accepted nevertheless."""
 
     gates: tuple[NewGate, ...] = ()
     unproven: tuple[Brought, ...] = ()
     reason: str = ""
 
     def without(self, suite: Suite) -> Suite:
-        """Return a suite without the gates of it that the candidates bring."""
+        """Return a suite without the gates that the candidates add."""
         own = {one.gate.name for one in self.gates if one.suite.name == suite.name}
         chosen = tuple(gate for gate in suite.gates if gate.name not in own)
         return Suite(name=suite.name, what=suite.what, gates=chosen, allow=suite.allow)
 
     def document(self) -> dict[str, Any]:
-        """Return what a decision holds of it, as JSON."""
+        """Return the JSON for a decision."""
         return {
             "gates": [
                 {"commit": one.commit, "named": one.named, "suite": one.suite.name, "gate": one.gate.name}
@@ -67,16 +67,16 @@ class Brings:
 
 
 def brought(way: CandidateRange) -> tuple[Brought, ...]:
-    """Return what each candidate brings, in order."""
+    """Return the additions of each candidate, in order."""
     found = brought_by_commits((one.oid, way.sources.objects.read(one.oid)[1]) for one in way.fork.commits)
     return found[len(found) - len(way.new) :]
 
 
 def read_brings(found: Sequence[Brought], suites: Sequence[Suite], reason: str | None, *, asked: str | None) -> Brings:
-    """Return what candidates bring, with the gates of the workspace. `asked` is the suite that they must pass.
+    """Return the additions of candidates, with the gates of the workspace. `asked` is the suite that they must pass.
 
-    Raises `UsageError` with every gate that does not exist, for a switch without a gate if no `reason` is given, and
-    for a reason that nothing needs.
+    Raises `UsageError` with every missing gate, for a switch without a gate and without a `reason`, and for an unneeded
+    reason.
     """
     problems: list[str] = []
     gates = [gate for one in found for name in one.gates if (gate := _named(one, name, suites, asked, problems))]
@@ -101,7 +101,7 @@ def read_brings(found: Sequence[Brought], suites: Sequence[Suite], reason: str |
 
 
 def judge_new(brings: Brings, runner: Observer, which: str) -> Iterator[tuple[NewGate, Judgement]]:
-    """Judge every gate that the candidates bring, on the build before them or on theirs.
+    """Judge every gate that the candidates add, on the build before them or on theirs.
 
     Raises `EngineLost` and `EngineUnavailable`.
     """
@@ -114,12 +114,13 @@ def judge_new(brings: Brings, runner: Observer, which: str) -> Iterator[tuple[Ne
 
 
 def judge_new_gate(gate: Gate, runner: Observer, which: str) -> Judgement:
-    """Judge a gate that candidates bring. On the build before them it may be impossible."""
+    """Judge a gate that candidates add. On the build before them it may be impossible."""
     return judge_without(gate, runner) if which == BEFORE else judge_gate(gate, runner)
 
 
 def outcome(which: str, judgement: Judgement) -> tuple[Verdict, str]:
-    """Return what a judgement means for the candidates, and why: before them, a gate that they bring must not PASS."""
+    """Return the verdict of a judgement for the candidates, and the reason: a gate that they add must not PASS before
+    them."""
     if which != BEFORE or judgement.verdict is Verdict.INVALID:
         return judgement.verdict, judgement.reason
     if judgement.verdict is Verdict.PASS:
@@ -128,7 +129,7 @@ def outcome(which: str, judgement: Judgement) -> tuple[Verdict, str]:
 
 
 def _named(one: Brought, name: str, suites: Sequence[Suite], asked: str | None, problems: list[str]) -> NewGate | None:
-    """Return the gate of a name; if several suites have it, that of the suite that is asked."""
+    """Return the gate of a name; if several suites have it, that of the suite `asked`."""
     suite, _, gate = name.rpartition("/")
     found = [
         NewGate(commit=one.commit, named=name, suite=of, gate=known)

@@ -1,6 +1,6 @@
-"""What was seen of candidates that were not accepted: kept, so that a rejection has its evidence.
+"""Keep the observations of candidates that were not accepted, as evidence for a rejection.
 
-A file `evidence/candidates/COMMIT.json`, named by the last commit; examining the same commits again replaces it.
+The file is `evidence/candidates/COMMIT.json`, named by the last commit. Examining the same commits again replaces it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SCHEMA = "patchstack.examined/2"
 
 
 def keep(root: Path, way: CandidateRange, evidence: Mapping[str, Any]) -> Path:
-    """Write down, below the workspace's directory, how every step came out: the evidence of a decision."""
+    """Write the results of all steps below the workspace's directory, in the form of a decision's evidence."""
     document = {
         "schema": SCHEMA,
         "series": way.config.name,
@@ -34,7 +34,7 @@ def keep(root: Path, way: CandidateRange, evidence: Mapping[str, Any]) -> Path:
 
 
 def recall(root: Path, way: CandidateRange) -> dict[str, Any]:
-    """What is known of just these commits, as a decision keeps it; empty if nothing is, or what is there is
+    """Return the known evidence on exactly these commits, in the form of a decision; empty if there is none or it is
     damaged."""
     try:
         document = json.loads(_path(root, way).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What an acceptance will need, looked for before anything is compiled: packages and programs."""
+"""Check that the packages and programs for an acceptance exist, before anything is compiled."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from patchstack.workflow.candidate.candidate import CandidateRange
 from patchstack.workflow.machine import ProvingMachine
 
 DEVICE_PROOFS = frozenset({"cuda-arch", "cuda-ptx", "fp4"})
-"""The proofs that ask cuobjdump."""
+"""The proofs that need cuobjdump."""
 
 
 @task("looking for what it needs")
 def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> None:
-    """Raise `MissingError` with all that is missing here.
+    """Raise `MissingError` with everything that is missing here.
 
-    A build that is known already needs nothing. Raises what resolving a build raises.
+    A known build needs nothing. Raises the errors of resolving a build.
     """
     unknown: list[Inputs] = []
     have: set[str] = set()
@@ -36,20 +36,20 @@ def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> N
         if found is None:
             unknown.append(inputs)
         else:
-            # Links count: one program may answer by several names.
+            # Links count, because a program may have several names.
             have |= {one.name for one in found.programs.iterdir()} if found.programs.is_dir() else set()
             have |= {Path(one.name).name for one in found.record.binaries}
     missing = list(_missing(unknown, terms, machine, have))
     if missing:
         raise AcceptanceNotReady(
-            "the acceptance needs what is not here",
+            "something that the acceptance needs is missing here",
             problems=missing,
             hint=f"{install_hint('build')}; patchstack doctor says what else is missing",
         )
 
 
 def _missing(unknown: Sequence[Inputs], terms: Terms, machine: ProvingMachine, have: set[str]) -> Iterator[str]:
-    """What is missing for the builds that are to be made, and for the suite on them."""
+    """Yield what is missing for the builds to make, and for the suite on them."""
     if not unknown:
         return
     for package in missing_packages():
@@ -69,7 +69,7 @@ def _missing(unknown: Sequence[Inputs], terms: Terms, machine: ProvingMachine, h
 
 
 def not_built(suite: Suite, programs: set[str]) -> dict[str, list[str]]:
-    """Return the programs that gates of a suite run and that are none of `programs`, with the names of the gates."""
+    """Return the programs that gates of a suite run and that are not in `programs`, with the names of the gates."""
     found: dict[str, list[str]] = {}
     for gate in suite.gates:
         for program in kind_of(gate.kind).programs(gate.settings):
@@ -83,7 +83,7 @@ def _optional(inputs: Inputs) -> tuple[str, ...]:
 
 
 def _disassembles(inputs: Inputs, machine: ProvingMachine) -> bool:
-    """Return whether cuobjdump is here, or in the toolkit where the build is made."""
+    """Return whether cuobjdump exists here, or in the toolkit of the build's engine."""
     plan = inputs.plan
     if find_cuobjdump() is not None:
         return True

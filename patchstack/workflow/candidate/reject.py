@@ -1,4 +1,4 @@
-"""Reject a candidate: its diff, the reason and what is known of it go into the ledger."""
+"""Reject a candidate: write its diff, the reason and the known evidence to the ledger."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from patchstack.workflow.candidate.pending import recall
 
 
 def reject(way: CandidateRange, ledger: Ledger, *, why: str, tags: Sequence[str] = ()) -> tuple[Decision, Path]:
-    """Write the rejection of the new commits down, with what `accept` saw of them last; the decision and its file. The
-    fork is not touched.
+    """Write the rejection of the new commits, with the last evidence of `accept`. Return the decision and its file. The
+    fork is not changed.
 
-    Raises `UsageError` for a rejection without a reason, or of what was accepted before.
+    Raises `UsageError` for a rejection without a reason, or of commits that were accepted.
     """
     if not why.strip():
         raise ReasonMissing("a rejection without a reason is worth nothing", hint='--why "what was seen, and where"')

@@ -1,1 +1,1 @@
-"""Check what the repository carries of its decisions: evidence, keys, verdicts, trees and signatures."""
+"""Check the decisions in the repository: evidence, keys, verdicts, trees and signatures."""

@@ -1,7 +1,7 @@
-"""Observe some records again on this machine, and draw their verdicts from what comes out.
+"""Observe some records again on this machine, and draw their verdicts from the new observations.
 
-What is compared is what stays the same: the verdict of the record's gate, and the value that it is drawn from. Times
-differ at every run, and so do outputs that hold times.
+Only stable values are compared: the verdict of the record's gate, and the value that it is drawn from. Times, and
+outputs that contain times, differ in every run.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from patchstack.workflow.ledger.finding import Findings
 from patchstack.workflow.ledger.verdicts import Material, draw, material
 
 OpenRunner = Callable[[Stored], AbstractContextManager[Runner]]
-"""Opens a runner for a build, on a machine that is fit."""
+"""Opens a runner for a build, on a fit machine."""
 
 
 class Agreement(StrEnum):
-    """How an audited record came out."""
+    """The result of auditing a record."""
 
     AGREES = "agrees"
     DIFFERS = "differs"
@@ -44,7 +44,7 @@ class Agreement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """A record that was observed again, or why it could not be."""
+    """A record that was observed again, or the reason why it could not be."""
 
     decision: str
     gate: str
@@ -63,7 +63,7 @@ def audit(
     count: int,
     chance: random.Random,
 ) -> Iterator[Audited]:
-    """Observe so many records again, chosen by chance among those of all decisions; each as it comes out.
+    """Observe some records again, chosen at random among those of all decisions. Yield each result.
 
     `models` are the models of this machine, by their SHA-256. Raises `UsageError` if no decision names a record.
     """
@@ -120,7 +120,7 @@ def _again(
 def _compared(
     given: Material, gate: Gate, step: Mapping[str, Any], record: Record, seen: Observation
 ) -> tuple[Agreement, str]:
-    """Draw the gate's verdict with the new observation in the place of the record."""
+    """Draw the gate's verdict with the new observation instead of the record."""
     new = replace(record, facts={**record.facts, **_facts(seen)}, blobs=_blobs(seen))
     records = [new if one.key == record.key else one for one in given.records.values()]
     which = str(step["which"])
@@ -137,7 +137,7 @@ def _compared(
 
 
 def _invocation(record: Record, given: Material, models: Mapping[str, Path]) -> Invocation:
-    """Return the run that a record is of. Raises `MissingError` for a model or input that is not here."""
+    """Return the invocation of a record. Raises `MissingError` for a model or input that is missing here."""
     parts = record.ingredients
     contents = {hashlib.sha256(path.read_bytes()).hexdigest(): path for path in given.root.rglob("*") if path.is_file()}
     inputs, there = {}, []
@@ -165,7 +165,7 @@ def _invocation(record: Record, given: Material, models: Mapping[str, Path]) -> 
 
 
 def _kept_files(record: Record) -> list[str]:
-    """Return the kept files that a run reads: they are in its arguments, and it does not make them."""
+    """Return the kept files that a run reads: those in its arguments that it does not make."""
     named = [text[len("{kept:") : -1] for text in record.ingredients["args"] if text.startswith("{kept:")]
     return [name for name in named if name not in record.ingredients["keeps"]]
 

@@ -1,7 +1,7 @@
 """Check the gates that came with the candidates of a decision: each must fail without them, and pass with them.
 
-Which gates came is in the messages of the commits, which the lock holds. So a decision cannot leave one out, or call a
-gate new that was there before.
+The messages of the commits, which are in the lock, name these gates. So a decision cannot leave one out, or call an
+older gate new.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from patchstack.workflow.ledger.verdicts import PHASES, Material, check_step
 
 
 def check_brought(given: Material, facts: SeriesFacts | None, found: Findings) -> None:
-    """Hold what a decision says of gates and switches against the commits, and draw the verdicts of the gates again."""
+    """Compare the gates and switches of a decision with the commits, and draw the verdicts of the gates again."""
     decision = given.decision
     brings = decided_brings(decision.evidence)
     commits = _commits(decision, facts)
@@ -30,14 +30,15 @@ def check_brought(given: Material, facts: SeriesFacts | None, found: Findings) -
         found.derived.append(f"{drawn} gates that came with it: FAIL without it, PASS with it, drawn again")
     known = {(which, one.path) for one in (brings or DecidedBrings()).gates for which in PHASES}
     found.wrong += [
-        f"new gate {path} ({which}) is no gate that came with it"
+        f"new gate {path} ({which}) is not a gate that came with it"
         for which, path in given.new_steps
         if (which, path) not in known
     ]
 
 
 def _commits(decision: Decision, facts: SeriesFacts | None) -> tuple[Brought, ...]:
-    """What the commits of a decision bring by their messages; empty if the lock does not hold them, and all before."""
+    """Return the additions of a decision's commits, from their messages; empty if the lock lacks one of them or of the
+    commits before."""
     patches = facts.lock.patches if facts is not None else ()
     places = [place for place, patch in enumerate(patches) if patch.commit in decision.commits]
     held = [(patch.commit, patch.object) for patch in patches[: max(places, default=-1) + 1]]
@@ -53,7 +54,7 @@ def _check_named(brings: DecidedBrings | None, commits: tuple[Brought, ...], fou
     found.wrong += [f"gate {name} came with {commit[:12]}, and has no result" for commit, name in sorted(named - said)]
     found.wrong += [f"gate {name} did not come with {commit[:12]}" for commit, name in sorted(said - named)]
     found.wrong += [
-        f"gate {one.named} came with {one.commit[:12]}, and {one.path} is another"
+        f"gate {one.named} came with {one.commit[:12]}, but {one.path} is a different one"
         for one in told.gates
         if one.named not in (one.gate, one.path)
     ]
@@ -69,7 +70,7 @@ def _check_named(brings: DecidedBrings | None, commits: tuple[Brought, ...], fou
 
 
 def _check_gate(given: Material, one: BroughtGate, found: Findings) -> bool:
-    """Draw the verdicts of a gate again, on both builds."""
+    """Draw the verdicts of a gate again, for both builds."""
     gate = given.gate(one.suite, one.gate)
     if gate is None:
         found.wrong.append(f"new gate {one.path} is not in the suites that the decision carries")

@@ -1,7 +1,7 @@
-"""Check everything that the repository carries of its decisions, from the repository alone.
+"""Check all decisions and evidence in the repository, from the repository alone.
 
-Nothing is run but ssh-keygen, and nothing is fetched. Objects of the pin that are here already serve to show that trees
-follow from patches; without them that is only asserted.
+Only ssh-keygen is run, and nothing is fetched. Objects of the pin that exist here prove that trees follow from patches;
+without them that is only asserted.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ OLD_FORMAT = "format 1: outputs not kept, not re-derivable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedDecision:
-    """What was found of a decision. `counts`: it is the one that counts for a patch of a series; `superseded_by` is the
-    id of the decision that took its place."""
+    """The findings on a decision. `counts`: it is the current one for a patch of a series. `superseded_by` is the id of
+    the decision that replaced it."""
 
     decision: Decision
     findings: Findings
@@ -50,9 +50,9 @@ class CheckedDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerCheck:
-    """What was found of a ledger. `problems` are of no decision: damaged files, records, signatures. `unnamed` are the
-    records that no decision names, `old_records` how many are of format 1, `undecided` patches without a decision that
-    counts; `bytes` is what evidence and ledger take in the repository."""
+    """The findings on a ledger. `problems` belong to no decision: damaged files, records, signatures. `unnamed` are the
+    records that no decision names, `old_records` is the number of records of format 1, `undecided` are the patches
+    without a current decision. `bytes` is the size of evidence and ledger in the repository."""
 
     decisions: tuple[CheckedDecision, ...]
     problems: tuple[str, ...]
@@ -72,10 +72,10 @@ class LedgerCheck:
 def check_ledger(
     workspace: Workspace, cache: Cache, signers: Signers | None, *, require_signed: bool = False
 ) -> LedgerCheck:
-    """Check every decision of a workspace, and the records that none names. With `require_signed`, each patch needs a
-    decision that an allowed signer signed.
+    """Check every decision of a workspace, and the records that no decision names. With `require_signed`, each patch
+    needs a decision signed by an allowed signer.
 
-    `cache` should be offline. Raises `MissingError` if there are signatures and no ssh-keygen.
+    `cache` should be offline. Raises `MissingError` if there are signatures but no ssh-keygen.
     """
     ledger, kept = Ledger(workspace.root / "ledger"), Evidence(workspace.root / "evidence")
     decisions, problems = ledger.look()
@@ -137,7 +137,7 @@ def _check(
     found.derived.append("its content is what its name says")
     if decision.format < 2:
         if counts_for_patch:
-            found.wrong.append(f"{OLD_FORMAT}, and it is the one that counts: accept its commits anew")
+            found.wrong.append(f"{OLD_FORMAT}, and it is the one that counts: accept its commits again")
         else:
             found.asserted.append(OLD_FORMAT)
         return found
@@ -158,7 +158,7 @@ def _check(
 
 
 def _facts(workspace: Workspace, cache: Cache, wrong: list[str]) -> tuple[dict[str, SeriesFacts], list[str]]:
-    """What the repository says of its series, by name."""
+    """Return the facts on the series in the repository, by name."""
     found, notes = {}, []
     for config in workspace.series:
         try:
@@ -184,7 +184,7 @@ def _facts(workspace: Workspace, cache: Cache, wrong: list[str]) -> tuple[dict[s
 
 
 def _replaced(decisions: Sequence[Decision], counts: Mapping[str, Decision]) -> dict[str, str]:
-    """Return which decision took the place of each that does not count any more."""
+    """Return, for each decision that no longer counts, the one that replaced it."""
     return {
         one.id: counts[one.commits[-1]].id
         for one in decisions
@@ -203,7 +203,7 @@ def _undecided(facts: Mapping[str, SeriesFacts], counts: Mapping[str, Decision])
 
 
 def _check_unnamed(decisions: Sequence[Decision], kept: Evidence, wrong: list[str]) -> tuple[str, ...]:
-    """Return the records that no decision names, each checked as well."""
+    """Check the records that no decision names, and return them."""
     named = {one.sha256 for one in named_records(decisions).values()}
     for decision in decisions:
         records = decision.evidence.get("records") if decision.format > 1 else None

@@ -1,4 +1,4 @@
-"""What a check of a decision found: what follows from the repository, what is only asserted, and what is wrong."""
+"""The findings on a decision: what follows from the repository, what is only asserted, and what is wrong."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, kw_only=True)
 class Findings:
-    """What was found of one decision, as sentences. `derived` follows from the repository alone; `asserted` nobody can
-    tell from the repository (that a machine really printed this); `wrong` contradicts it."""
+    """The findings on one decision, as sentences. `derived` follows from the repository alone. `asserted` cannot be
+    checked from the repository (that a machine really printed this). `wrong` contradicts it."""
 
     derived: list[str] = field(default_factory=list)
     asserted: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
     def follows(self, holds: bool, what: str, otherwise: Callable[[], str] | str) -> bool:
-        """Note what follows if it does, else what is wrong; return whether it does."""
+        """Add `what` to the derived findings if it holds, else the problem to the wrong ones. Return whether it
+        holds."""
         if holds:
             self.derived.append(what)
         else:

@@ -1,7 +1,7 @@
-"""Which recorded evidence counts as known.
+"""Decide which recorded evidence counts as known.
 
-A record in the tree is a file that anyone could have written. Outside CI it may answer a question (`gate run`), which
-the answer then says. In CI, and for an acceptance, only what an allowed signer signed counts.
+A record in the tree is a file that anyone could have written. Outside CI it may answer `gate run`, which then reports
+the source. In CI, and for an acceptance, only records signed by an allowed signer count.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from patchstack.evidence.store import Evidence
 
 
 def in_ci() -> bool:
-    """Return whether this runs in CI: there, files of the repository are a stranger's."""
+    """Return whether this runs in CI, where files of the repository may come from a stranger."""
     return os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 
 
 def recorded_evidence(root: Path, signers: Signers | None) -> Recorded | None:
-    """Return the recorded evidence of a workspace that answers questions here; None if none does."""
+    """Return the recorded evidence of a workspace that counts here; None if none counts."""
     if signers is not None:
         return signed_evidence(root, signers)
     if in_ci():
@@ -30,7 +30,7 @@ def recorded_evidence(root: Path, signers: Signers | None) -> Recorded | None:
 
 
 def signed_evidence(root: Path, signers: Signers) -> Recorded:
-    """Return the records that decisions name which an allowed signer signed."""
+    """Return the records of decisions that an allowed signer signed."""
     ledger = Ledger(root / "ledger")
     signed = [
         one for one in ledger.look()[0] if any(found.counts for found in signatures(one, ledger.directory, signers))

@@ -1,6 +1,6 @@
-"""The list of allowed signers that counts: of a protected branch, or a file outside the tree that is checked.
+"""Find the list of allowed signers: that of a protected branch, or a file outside the checked tree.
 
-Whoever opens a pull request controls every file of it. So a list in the tree under test never counts.
+The author of a pull request controls every file in it, so a list in the tree under test never counts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ DEFAULT = "ledger/allowed_signers"
 
 
 def find_signers(given: str, root: Path) -> Signers:
-    """Return the list that `FILE|REF` means: a file outside the repository of `root`, or `REF` or `REF:PATH` of it.
+    """Return the list that `FILE|REF` means: a file outside the repository of `root`, or a `REF` or `REF:PATH` in it.
 
-    Raises `UsageError` for a list in the tree under test, `MissingError` if there is none.
+    Raises `UsageError` for a list in the tree under test, and `MissingError` if it does not exist.
     """
     path = Path(given).expanduser()
     place = root.resolve()
@@ -25,13 +25,13 @@ def find_signers(given: str, root: Path) -> Signers:
     if path.is_file():
         if path.resolve().is_relative_to(top or place):
             raise SignersUnusable(
-                f"{given} is in the tree that is checked: whoever changes the tree could change it as well",
+                f"{given} is in the checked tree: its author could change the list as well",
                 hint=f"name a ref that others cannot push to: --signers origin/main takes {DEFAULT} of it",
             )
         return Signers(content=path.read_bytes(), where=given)
     ref, _, name = given.partition(":")
     if top is None:
-        raise SignersMissing(f"there is no file {given}, and {root} is in no git repository")
+        raise SignersMissing(f"there is no file {given}, and {root} is not in a git repository")
     if _is_checked_out(top, ref):
         raise SignersUnusable(
             f"{ref} is what is checked out here: its list is in the tree that is checked",
@@ -48,7 +48,7 @@ def find_signers(given: str, root: Path) -> Signers:
 
 
 def _is_checked_out(top: Path, ref: str) -> bool:
-    """Return whether a ref is a name of what is checked out: HEAD, or its branch."""
+    """Return whether a ref names the checked-out commit: HEAD, or its branch."""
     if ref in ("", "@") or ref.upper().startswith(("HEAD", "@{")):
         return True
     head = git.read(top, "rev-parse", "--symbolic-full-name", "HEAD")

@@ -1,4 +1,4 @@
-"""Does a decision belong to the series: its commits, their trees, their diffs, and the builds of these trees?"""
+"""Check that a decision belongs to the series: its commits, their trees, their diffs, and the builds of these trees."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from patchstack.workflow.ledger.finding import Findings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesFacts:
-    """What the repository says of a series: its lock, the directory of its patches, and whether its trees were shown to
-    follow from pin and patches (None: what that needs is not here)."""
+    """The facts on a series in the repository: its lock, the directory of its patches, and whether its trees were
+    proven to follow from pin and patches (None: the objects for that are missing here)."""
 
     lock: Lock
     patches: Path
@@ -30,7 +30,7 @@ class SeriesFacts:
 
 
 def check_source(decision: Decision, facts: SeriesFacts, found: Findings) -> bool:
-    """Hold the commits of a decision against the lock and the patch files. Return whether all are in the series."""
+    """Compare the commits of a decision with the lock and the patch files. Return whether all are in the series."""
     places = {patch.commit: place for place, patch in enumerate(facts.lock.patches)}
     at = [places[commit] for commit in decision.commits if commit in places]
     if len(at) < len(decision.commits) or not at:
@@ -59,7 +59,7 @@ def check_source(decision: Decision, facts: SeriesFacts, found: Findings) -> boo
 def check_builds(
     decision: Decision, facts: SeriesFacts, variants: Variants, builds: Mapping[str, Mapping[str, Any]], found: Findings
 ) -> None:
-    """Hold the builds of a decision, by `before` and `candidate`, against the trees of the series and its variant."""
+    """Compare the builds of a decision, by `before` and `candidate`, with the trees of the series and its variant."""
     evidence = decision.evidence
     places = {patch.commit: place for place, patch in enumerate(facts.lock.patches)}
     first = places[decision.commits[0]]
@@ -81,7 +81,7 @@ def check_builds(
             found.wrong.append(f"build {which}: the key {key[:12]} does not follow from its inputs")
             continue
         if inputs.get("tree") != tree:
-            found.wrong.append(f"build {which}: {key[:12]} is of another tree than {tree[:12]}")
+            found.wrong.append(f"build {which}: {key[:12]} is of a different tree than {tree[:12]}")
             continue
         other = _other_variant(str(step.get("variant")), inputs, variants)
         if other:
@@ -96,7 +96,7 @@ def _check_commit(candidate: Candidate, patch: LockedPatch, parent: str, found: 
         found.asserted.append(f"{what}: its tree (the lock does not hold the commit)")
         return
     if object_id("commit", patch.object) != candidate.commit:
-        found.wrong.append(f"{what}: the commit in the lock is another one")
+        found.wrong.append(f"{what}: the commit in the lock is a different one")
         return
     try:
         commit: Commit = parse_commit(candidate.commit, patch.object)
@@ -121,11 +121,11 @@ def _check_patch(candidate: Candidate, patch: LockedPatch, directory: Path, foun
         return
     (patch_id,) = patch_ids([content])
     if patch_id != candidate.patch_id:
-        found.wrong.append(f"{what}: makes another change than the one that was decided on")
+        found.wrong.append(f"{what}: its change differs from the one that was decided on")
         return
     whole = not candidate.diff.endswith("\n(cut)\n")
     if whole and candidate.diff and (own := patch_ids([candidate.diff.encode()])) != (patch_id,):
-        found.wrong.append(f"{what}: the decision's diff is another one ({own[0][:12] or 'no patch'})")
+        found.wrong.append(f"{what}: the decision's diff is a different one ({own[0][:12] or 'no patch'})")
         return
     found.derived.append(f"{what}: the change that was decided on")
 

@@ -27,15 +27,15 @@ from patchstack.workflow.candidate.accept import of_the_next
 from patchstack.workflow.ledger.finding import Findings
 
 PHASES = ("before", "candidate")
-_LOST = re.compile(r" \(\d+ of \d+ tries could not be judged\)")  # these leave no record
+_LOST = re.compile(r" \(\d+ of \d+ tries could not be judged\)")  # these tries leave no record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """What the verdicts of a decision are drawn from: its records by key, its steps, and its suites as they were then.
-    `steps` are by build and gate; `new_steps`, of gates that came with the candidates, by build and `SUITE/NAME`.
-    `suite` is the one that was asked, `suites` all that the decision carries, by name, and `places` where the files of
-    each are, below `root`."""
+    """The input of a decision's verdicts: its records by key, its steps, and the copies of its suites. `steps` are by
+    build and gate; `new_steps`, of gates that came with the candidates, are by build and `SUITE/NAME`. `suite` is the
+    required one, `suites` are all suites in the decision, by name. `places` are the directories of their files, below
+    `root`."""
 
     decision: Decision
     records: Mapping[str, Record]
@@ -49,7 +49,7 @@ class Material:
 
     @property
     def known_gates(self) -> tuple[Gate, ...]:
-        """The gates of the suite that was asked, without those that came with the candidates."""
+        """The gates of the required suite, without those that came with the candidates."""
         brings = decided_brings(self.decision.evidence) or DecidedBrings()
         new = {one.path for one in brings.gates}
         return (
@@ -59,7 +59,7 @@ class Material:
         )
 
     def gate(self, suite: str, name: str) -> Gate | None:
-        """Return a gate of a suite that the decision carries."""
+        """Return a gate of a suite in the decision."""
         gates = self.suites[suite].gates if suite in self.suites else ()
         return next((gate for gate in gates if gate.name == name), None)
 
@@ -71,8 +71,8 @@ class Material:
         *,
         reference: str = "before",
     ) -> Replay:
-        """Return an observer of a build that answers from records, for the gate of a step. The references of gates are
-        of the build `reference`, unless that is the build itself."""
+        """Return an observer of a build that answers from records, for the gate of a step. The references of gates
+        belong to the build `reference`, unless that is the build itself."""
         files = {str(step["build"]): _texts(step.get("programs")) for step in self.builds.values()}
         for one in (*self.steps.values(), *self.new_steps.values()):
             others = one.get("others")
@@ -94,7 +94,7 @@ class Material:
 
 
 def read_records(decision: Decision, kept: Evidence, found: Findings) -> dict[str, Record]:
-    """Return the records that a decision names, by key. What is wrong with one is noted, and it is left out."""
+    """Return the records that a decision names, by key. Wrong records are reported in `found` and left out."""
     named = decision.evidence.get("records")
     records = {}
     for key, digest in sorted(named.items()) if isinstance(named, Mapping) else ():
@@ -114,7 +114,7 @@ def read_records(decision: Decision, kept: Evidence, found: Findings) -> dict[st
 
 @contextmanager
 def material(decision: Decision, kept: Evidence, found: Findings) -> Iterator[Material | None]:
-    """Give what the verdicts of a decision are drawn from; None if too much of it is missing, which is noted."""
+    """Yield the input of a decision's verdicts; None if too much of it is missing, which is reported in `found`."""
     evidence = decision.evidence
     records = read_records(decision, kept, found)
     steps = [step for step in evidence.get("steps", ()) if isinstance(step, Mapping)]
@@ -146,7 +146,8 @@ def material(decision: Decision, kept: Evidence, found: Findings) -> Iterator[Ma
 
 
 def _carried(named: Mapping[str, Any], kept: Evidence, place: Path, found: Findings) -> Suite | None:
-    """Return a suite that a decision carries, with its files below `place`; None if it is missing, which is noted."""
+    """Return a suite in the decision, with its files below `place`; None if it is missing, which is reported in
+    `found`."""
     content = kept.outputs.read(str(named.get("sha256")), _size(named.get("size")))
     if content is None or carried_name(content) != named.get("name"):
         found.wrong.append(f"the suite {named.get('name')} is missing, or is not of its digest")
@@ -160,7 +161,7 @@ def _carried(named: Mapping[str, Any], kept: Evidence, place: Path, found: Findi
 
 
 def check_verdicts(given: Material, found: Findings) -> None:
-    """Draw every verdict again, and hold the steps of the decision against what comes out."""
+    """Draw every verdict again, and compare the results with the steps of the decision."""
     _check_steps(given, found)
     if given.suite is None:
         found.asserted.append("no gate was asked")
@@ -187,7 +188,7 @@ def check_verdicts(given: Material, found: Findings) -> None:
 
 
 def draw(given: Material, gate: Gate, which: str, replay: Replay) -> Judgement:
-    """Return the judgement of a gate over what a replay answers, as `accept` comes to it."""
+    """Return the judgement of a gate from the answers of a replay, in the same way as `accept`."""
     judgement = judge_gate(gate, replay)
     if which == "before" and judgement.details.get("kl") and "candidate" in given.builds and given.suite is not None:
         step = given.steps.get((which, gate.name))
@@ -215,8 +216,8 @@ def check_step(
     what: str,
     found: Findings,
 ) -> bool:
-    """Hold a step of a gate against the judgement that its records give, and `drawn`, the verdict and the reason that
-    follow from it for the candidates. Return whether all of it fits; what does not is noted."""
+    """Compare a step of a gate with the judgement of its records, and with `drawn`, the verdict and the reason for the
+    candidates. Return whether everything matches; differences are added to `wrong`."""
     build = str(given.builds[str(step["which"])]["build"])
     verdict, reason = drawn
     wrong = []

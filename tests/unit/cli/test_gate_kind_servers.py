@@ -125,7 +125,7 @@ def test_rollback_alone(
         (("tokens", "--switch", "SWITCH"), "--switch SWITCH: written as NAME=VALUE"),
         (("rollback", "--check", "all"), "--check: 'all' is none of program, speculative, reuse"),
         (("rollback", "--check", "speculative"), "--speculative: with what?"),
-        (("rollback", "--says", "("), "--says: '(' is no regular expression"),
+        (("rollback", "--says", "("), "--says: '(' is not a regular expression"),
     ],
 )
 def test_options_that_cannot_be_used_are_refused(

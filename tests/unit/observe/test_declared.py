@@ -95,8 +95,8 @@ def test_a_setting_has_the_same_value_from_a_suite_and_from_an_option(
         (positive(2), "3", 3.0, "is not a number above 0, up to 2"),
         (Text(check=lambda text: f"{text} is wrong"), "x", "x", "x is wrong"),
         (Texts(check=lambda text: "wrong" if text == "b" else None), "[a, b]", ["a", "b"], "wrong"),
-        (Pattern(), "(", "(", "'(' is no regular expression"),
-        (Patterns(), "[a, ('']", ["a", "("], "is no regular expression"),
+        (Pattern(), "(", "(", "'(' is not a regular expression"),
+        (Patterns(), "[a, ('']", ["a", "("], "is not a regular expression"),
         (Arguments(), "['{model:big}']", ["{model:big}"], "there is no model 'big'"),
     ],
 )

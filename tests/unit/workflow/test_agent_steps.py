@@ -82,7 +82,7 @@ def test_a_hybrid_model_at_the_defaults_pays_for_each_user_message_twice(tmp_pat
 
 
 def test_an_image_of_unknown_size_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the prompt has an image, and nobody said how many tokens") as told:
+    with pytest.raises(UsageError, match="the prompt has an image of an unknown number of tokens") as told:
         followed(tmp_path, talk(2, images=True))
     assert told.value.hint == "--image-tokens N"
 

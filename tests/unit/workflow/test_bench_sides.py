@@ -36,7 +36,7 @@ def test_other_sides_are_no_series(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("prefix:one/x", "prefix:one/x: x is no patch number"),
+        ("prefix:one/x", "prefix:one/x: x is not a patch number"),
         ("prefix:", "prefix:: which one?"),
         ("prefix:three/1", "there is no series three"),
         ("prefix:1", "prefix:1: which series?"),

@@ -105,7 +105,7 @@ def test_an_empty_build_proves_nothing(tmp_path: Path) -> None:
 
 
 def test_no_build_at_all_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="none is no directory: there is no build to prove"):
+    with pytest.raises(MissingError, match="none is not a directory: there is no build to prove"):
         proofs(tmp_path / "none")
 
 
@@ -130,9 +130,9 @@ def test_every_target_that_is_none_is_told(tmp_path: Path) -> None:
     assert found.detail.split("; ") == [
         "broken is a link that leads to no file of the build",
         "gone is not there",
-        "lib is a library, no program",
+        "lib is a library, not a program",
         "empty is empty",
-        "script is no ELF file",
+        "script is not an ELF file",
         "cut ends before a header table does: is it truncated?",
         "plain may not be executed",
         "broken is not there",
@@ -166,7 +166,7 @@ def test_one_wrong_library_among_right_ones_fails(tmp_path: Path) -> None:
     for_machine(library(tmp_path / BIN / "liba.so"), AARCH64)
     (tmp_path / BIN / "libb.so.1").write_bytes(os.urandom(500))
     assert proofs(tmp_path)["machine"].detail == (
-        "linux/amd64 is x86-64, 64-bit; liba.so is for aarch64, 64-bit; libb.so.1 is no ELF file"
+        "linux/amd64 is x86-64, 64-bit; liba.so is for aarch64, 64-bit; libb.so.1 is not an ELF file"
     )
 
 
@@ -249,7 +249,7 @@ def test_where_sections_cannot_be_read_device_code_is_not_judged(
 def test_names_that_do_not_print_are_escaped(tmp_path: Path) -> None:
     good_build(tmp_path)
     (tmp_path / BIN / os.fsdecode(b"lib\x1b[31m\n\xff.so")).write_bytes(b"x")
-    assert proofs(tmp_path)["machine"].detail.endswith(r"; lib\x1b[31m\n\udcff.so is no ELF file")
+    assert proofs(tmp_path)["machine"].detail.endswith(r"; lib\x1b[31m\n\udcff.so is not an ELF file")
 
 
 @pytest.mark.parametrize("key", ["", "0" * 40, "0" * 63, "G" * 64, "0" * 64 + "\n"])

@@ -239,7 +239,7 @@ def test_a_model_that_drafts_makes_it_check_speculation_too(tmp_path: Path) -> N
         ("draft: big\nprompt: Hello", "draft: there is no model 'big'"),
         ("speculative: [--port, '80']\nprompt: Hello", "speculative: --port is the gate's own"),
         ("program: ../evil", "program: '../evil' is a path"),
-        ("says: '('", "says: '(' is no regular expression"),
+        ("says: '('", "says: '(' is not a regular expression"),
         ("sais: x", "sais: unknown key, perhaps you meant says"),
     ],
 )

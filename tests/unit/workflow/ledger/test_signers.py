@@ -53,7 +53,7 @@ def test_what_is_checked_out_names_no_signers(checkout: Path, given: str) -> Non
 def test_a_list_in_the_tree_names_no_signers(checkout: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(checkout / "ledger" / "allowed_signers")
     for given in (checkout / "ledger" / "allowed_signers", tmp_path / "link"):
-        with pytest.raises(UsageError, match="is in the tree that is checked") as error:
+        with pytest.raises(UsageError, match="is in the checked tree") as error:
             find_signers(str(given), checkout)
         assert "origin/main" in (error.value.hint or "")
 
