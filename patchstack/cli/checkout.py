@@ -77,7 +77,7 @@ def _print(made: CheckedOut, config: SeriesConfig, pin: str, clone: Path | None)
     print(f"{config.name}: {where} has branch {made.branch} at {made.head}, {commits} above {pin}")
     if made.left_out:
         files = ", ".join(made.left_out[:3]) + (f" and {len(made.left_out) - 3} more" if len(made.left_out) > 3 else "")
-        talk(f"warning: the contents of {files} are not to be had: the work tree is sparse, without them")
+        talk(f"warning: the contents of {files} are not available: the work tree is sparse, without them")
     if clone is None:
         place = "the cache" if is_url(config.upstream) else config.upstream
         talk(f"note: it borrows the objects of {place}; keep that, or run git -C {made.directory} repack -a -d")

@@ -1,4 +1,4 @@
-"""The machine that builds are made on and gated on: what `accept`, `sync` and the gate commands share."""
+"""The machine for builds and gates, shared by `accept`, `sync` and the gate commands."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ from patchstack.observe.runner import Runner
 from patchstack.tasks import task
 from patchstack.workspace import Workspace
 
-_WAIT = 600.0  # seconds for who has the GPU
+_WAIT = 600.0  # seconds to wait for the GPU
 
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """An engine, another connection to it for whoever waits for its GPU, and who is told of what happens there."""
+    """An engine, a function that opens another connection to it (for the thread that holds its GPU), and a function for
+    messages."""
 
     engine: Engine
     open_another: Callable[[], Engine]
@@ -55,13 +56,12 @@ def open_runner(
     gpus: bool = True,
     recorded: Recorded | None = None,
 ) -> Iterator[Runner]:
-    """Open a runner for programs on a machine that is fit, its GPU locked if they use one (`gpus` False: none is
-    theirs).
+    """Open a runner for programs on a fit machine, with the GPU locked if they use one (`gpus` False: they get none).
 
-    Observations are kept below `observations`; `recorded` is recorded evidence that counts as well. `purpose` is what
-    others who want the GPU are told. Raises what `fit_machine` and `require_gpu` raise.
+    Observations are kept below `observations`. `recorded` is recorded evidence that counts as well. `purpose` is shown
+    to others who want the GPU. Raises the errors of `fit_machine` and `require_gpu`.
     """
-    programs.names()  # said before anybody waits for a GPU
+    programs.names()  # fail before anybody waits for a GPU
     cache = cache_places()
     with contextlib.ExitStack() as stack:
         with task("looking at the machine"):
@@ -98,11 +98,12 @@ def open_runner(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvingMachine:
-    """Where candidates are built and gated.
+    """The machine that builds and gates candidates.
 
-    `default` is the variant if the request names neither variant nor architecture, `purpose` what others who want the
-    GPU are told, `allow` the preflight checks that may fail, `watching` opens what follows a build. With `again`,
-    nothing that is known counts. `recorded` is the recorded evidence that counts: only what allowed signers signed.
+    `default` is the variant if the request names neither variant nor architecture. `purpose` is shown to others who
+    want the GPU. `allow` are the preflight checks that may fail. `watching` opens the observer of a build. With
+    `again`, no known observation counts. `recorded` is the recorded evidence that counts: only records signed by
+    allowed signers.
     """
 
     workspace: Workspace
@@ -119,17 +120,17 @@ class ProvingMachine:
 
     @property
     def known(self) -> Known:
-        """The observations that count as known."""
+        """The known observations."""
         cache = cache_places()
         return Known(cache=Observations(cache.observations, cache.outputs), recorded=self.recorded)
 
     @property
     def store(self) -> Store:
-        """Where builds are kept."""
+        """The store of builds."""
         return Store(cache_places().builds)
 
     def inputs(self, source: Source) -> Inputs:
-        """What a build of the source is made of."""
+        """Return the inputs of a build of the source."""
         return prepare(
             self.request,
             source,
@@ -143,19 +144,18 @@ class ProvingMachine:
         )
 
     def planned(self, variant: str) -> Plan:
-        """Return how a variant is built here. Nothing is looked for, so it may be one that cannot be built on this
-        machine."""
+        """Return the plan of a variant. It searches for nothing, so this machine may be unable to build it."""
         return make_plan(Request(variant=variant), self.variants, self.connection.engine.about())
 
     def build(self, source: Source) -> Stored:
-        """Build a source, or find it built."""
+        """Build a source, or find its build."""
         inputs = self.inputs(source)
         with self.watching() as watch:
             stored, _ = build(inputs, self.connection.engine, self.store, watch)
         return stored
 
     def runner(self, stored: Stored) -> AbstractContextManager[Runner]:
-        """Open a runner for a build, on a machine that is fit."""
+        """Open a runner for a build, on a fit machine."""
         return open_runner(
             self.connection,
             programs_of(stored, isolated=self.connection.engine.about().isolated),

@@ -14,16 +14,16 @@ from patchstack.workspace import Workspace
 # GitHub's free runners for public repositories, by platform.
 RUNNERS = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}
 
-# What GitHub takes: jobs of one matrix.
+# GitHub's limit on the jobs of one matrix.
 LARGEST = 256
 _DEFAULT = "cpu"
 
-# The word for no variant: an input that is left empty means the default.
+# The word for no variant, because an empty input means the default.
 NOTHING = "none"
 
 
 def runners_of(given: Iterable[str]) -> dict[str, str]:
-    """Return the labels of runners by platform: GitHub's, and over them those given as `OS/ARCH=LABEL`.
+    """Return the labels of runners by platform: GitHub's, overridden by those given as `OS/ARCH=LABEL`.
 
     Raises `UsageError`.
     """
@@ -39,8 +39,8 @@ def runners_of(given: Iterable[str]) -> dict[str, str]:
 def workspace_matrix(
     workspace: Workspace | None, *, variants: Sequence[str], suites: Sequence[str], runners: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    """Return the matrix of a workspace's variants and suites, or of the variants alone that patchstack ships. Raises
-    what `matrix` and `read_suites` raise; without suites asked for, they are not read."""
+    """Return the matrix of a workspace's variants and suites, or without a workspace of the shipped variants. Suites
+    are read only if they are requested. Raises the errors of `matrix` and `read_suites`."""
     if workspace is None:
         return matrix(load_variants(()), (), (), variants=variants, suites=suites, runners=runners)
     configured = [one.variant for one in workspace.series if one.variant is not None]
@@ -59,10 +59,10 @@ def matrix(
     runners: Mapping[str, str],
 ) -> list[dict[str, str]]:
     """Return a job for every variant and suite: `variant`, `arch` (empty without CUDA), `platform`, `runner`, `suite`
-    (empty if none was asked for), and `args`, the options of `patchstack build` on a runner without a GPU: there CUDA
-    programs cannot be started, and the proof `runs` is left open.
+    (empty if none was requested), and `args`, the options of `patchstack build` on a runner without a GPU, where CUDA
+    programs cannot start and the proof `runs` may be INVALID.
 
-    A variant stands for itself or, `NAME@OS/ARCH`, for itself on another platform; by default there are `cpu` and those
+    A variant is given as `NAME`, or as `NAME@OS/ARCH` for a different platform. The default is `cpu` and the variants
     that the series are `configured` for. Raises `UsageError` for names that do not exist, and too many jobs.
     """
     wanted = [name for name in dict.fromkeys(variants or (_DEFAULT, *configured)) if name != NOTHING]
@@ -86,7 +86,7 @@ def matrix(
         for suite in chosen:
             row = {"variant": plain, "arch": arch, "platform": platform, "runner": runners[platform], "suite": suite}
             words = ["--variant", plain, "--platform", platform, *(["--unproven", "runs"] if arch else [])]
-            row["args"] = shlex.join(words)  # a workspace names variants as it likes: each stays one word
+            row["args"] = shlex.join(words)  # names of variants are arbitrary, so quote each as one word
             if row not in jobs:
                 jobs.append(row)
     if len(jobs) > LARGEST:

@@ -1,4 +1,4 @@
-"""What commits' trailers and the ledger say of the patches of series."""
+"""The metadata of patches, from commit trailers and the ledger."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from patchstack.workspace import SeriesConfig, Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The decision on a patch for a document: its id, and its path from there. `switch_unproven` is why a switch came
-    without a gate; empty if none did."""
+    """The decision on a patch for a document: its id, and its path relative to the document. `switch_unproven` is the
+    reason why a switch has no gate; empty if there is no such switch."""
 
     id: str
     path: str
@@ -25,7 +25,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesMetadata:
-    """A series with its patches in order; `decisions` has the decision that took a patch in, by the patch's file."""
+    """A series with its patches in order. `decisions` has the decision that accepted a patch, by the patch's file."""
 
     name: str
     directory: Path
@@ -33,7 +33,7 @@ class SeriesMetadata:
     decisions: Mapping[str, AcceptedBy]
 
     def seen_from(self, place: Path) -> tuple[str, dict[str, Accepted]]:
-        """Return the directory, and the decisions by the patch's file, with paths relative to a directory."""
+        """Return the series' directory, and the decisions by patch file, with paths relative to `place`."""
         decisions = {
             file: Accepted(
                 id=one.id, path=os.path.relpath(one.path.resolve(), place), switch_unproven=one.switch_unproven
@@ -44,7 +44,7 @@ class SeriesMetadata:
 
 
 def read_series_metadata(workspace: Workspace, configs: Iterable[SeriesConfig]) -> Iterator[SeriesMetadata]:
-    """Read what commits and ledger say of each series. Raises what loading a series raises."""
+    """Read the metadata of each series from commits and ledger. Raises the errors of loading a series."""
     for config in configs:
         yield SeriesMetadata(
             name=config.name,

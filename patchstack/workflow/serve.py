@@ -1,4 +1,4 @@
-"""Runs against servers from end to end: a server of a URL, or one started from a build and measured from beside it."""
+"""Measure servers from end to end: a server at a URL, or one started from a build, with a client next to it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _SPARE = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadWanted:
-    """A load as the user asks for it. `arrivals` is a kind or `file:PATH`, None for the usual one; `concurrency` 0 is
-    not given; `requests` 0 as many as are in flight, or as the file has; `prefix` is `nonce` or `shared:N`; `slo` are
-    bounds as `ttft=500,tpot=50`."""
+    """A load from the user. `arrivals` is a kind or `file:PATH` (None: the default). `concurrency` 0 means not given.
+    `requests` 0 means as many as are in flight, or as the file has. `prefix` is `nonce` or `shared:N`. `slo` are bounds
+    like `ttft=500,tpot=50`."""
 
     chat: bool
     model: str
@@ -57,8 +57,8 @@ class LoadWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRun:
-    """A server that was started for a run, and what it printed at its end: the totals of its admission trace (None: it
-    was not asked for), and how many graphs it reused (None: it did not say)."""
+    """A server that was started for a run, with values from its final output: the totals of its admission trace (None:
+    not requested), and how many graphs it reused (None: not reported)."""
 
     programs: str
     key: str | None
@@ -71,7 +71,7 @@ class ServerRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeRun:
-    """A run: its plan, its record with the sha256 by which it is kept, and its figures."""
+    """A run: its plan, its record with the sha256 of the stored file, and its figures."""
 
     plan: Plan
     asked: Asked
@@ -83,8 +83,8 @@ class ServeRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerWanted:
-    """A server to start: the programs (a build's key or a directory), the model's file, more arguments, variables, and
-    the image of the client (None: that of the programs)."""
+    """A server to start: the programs (a build's key or a directory), the model's file, additional arguments,
+    variables, and the image of the client (None: that of the programs)."""
 
     what: str
     model: Path
@@ -95,7 +95,7 @@ class ServerWanted:
 
 
 def plan_of(wanted: LoadWanted, url: str) -> tuple[Plan, Asked]:
-    """Return the plan of a load, and what its figures depend on. Raises `UsageError` with all that is wrong."""
+    """Return the plan of a load, and the inputs of its figures. Raises `UsageError` with all problems."""
     problems: list[str] = []
     kind, times, prompts, most = _arrivals(wanted, problems)
     requests = len(times) or wanted.requests or wanted.concurrency
@@ -142,7 +142,7 @@ def plan_of(wanted: LoadWanted, url: str) -> tuple[Plan, Asked]:
 
 
 def serve_url(plan: Plan, asked: Asked, key: str) -> ServeRun:
-    """Measure the server of a URL from here. Raises `MissingError` if it cannot be measured."""
+    """Measure the server at a URL from this machine. Raises `MissingError` if it cannot be measured."""
     engine = HostEngine(cache_places().engine)
     with task("measuring"):
         found = ask(engine, client_beside(plan, key=key, stoppable=True), "", doing)
@@ -155,9 +155,9 @@ def serve_url(plan: Plan, asked: Asked, key: str) -> ServeRun:
 
 
 def serve_build(plan: Plan, asked: Asked, wanted: ServerWanted, where: Where) -> ServeRun:
-    """Start a server of a build, measure it from beside it, and stop it.
+    """Start a server of a build, measure it with a client next to it, and stop it.
 
-    Raises what `open_runner` raises, and `MissingError` for a server that does not start.
+    Raises the errors of `open_runner`, and `MissingError` for a server that does not start.
     """
     programs = programs_named(wanted.what, where)
     model = Model(name="model", path=str(wanted.model.expanduser().absolute()))
@@ -239,7 +239,7 @@ def _arrivals(
 
 
 def _read_file(path: Path, wanted: LoadWanted, problems: list[str]) -> list[tuple[float, int, int]]:
-    """Return the lines of a file of arrivals: seconds, and if they are there prompt tokens and tokens to make."""
+    """Return the lines of a file of arrivals: seconds, and optionally prompt tokens and tokens to generate."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -295,7 +295,8 @@ def interrupted(run: ServeRun) -> bool:
 
 
 def chosen_programs(bin_directory: Path | None, build: str | None) -> str | None:
-    """Return what names the programs of a server, None for none. Raises `UsageError` for both."""
+    """Return the directory or build that names a server's programs; None for none. Raises `UsageError` if both are
+    given."""
     if bin_directory is not None and build is not None:
         raise OptionConflict("give --bin or --server, not both")
     return f"{bin_directory}/" if bin_directory is not None else build

@@ -24,14 +24,15 @@ from patchstack.workspace import SeriesConfig
 def whole_status(
     config: SeriesConfig, cache: Cache, engine: OpenEngine, *, now: datetime, patches: bool
 ) -> SeriesStatus:
-    """As `read_status`, with a note for each parked patch and for each patch that can go, by its `Drop-Check:`."""
+    """Return the result of `read_status`, with a note for each parked patch and for each patch that can be dropped
+    according to its `Drop-Check:`."""
     status = read_status(config, cache, now=now, patches=patches)
     notes = [*parked_notes(config.patches), *_going(config, cache, engine)]
     return replace(status, warnings=(*status.warnings, *notes)) if notes else status
 
 
 def _going(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> Iterator[str]:
-    with contextlib.suppress(ConfigError):  # status itself tells of a series that cannot be read
+    with contextlib.suppress(ConfigError):  # status itself reports an unreadable series
         series = configured_series(config)
         if not any(one.values.get(DROP_CHECK) for one in read_metadata(series)):
             return
@@ -43,6 +44,6 @@ def _going(config: SeriesConfig, cache: Cache, engine: OpenEngine) -> Iterator[s
 
 
 def going(drop: Drop) -> str:
-    """Return the sentence on a patch that can go."""
+    """Return the sentence on a patch that can be dropped."""
     when = f" ({drop.when})" if drop.when else ""
     return f"{drop.file} can go{when}: check {drop.check} is PASS on the pin alone"

@@ -106,7 +106,7 @@ def test_a_gate_that_fails_keeps_the_pin_and_continue_asks_again(syncing: Syncin
     old = syncing.pin()
     ran = syncing.accept()
     assert ran.code == 1
-    assert "error: the pin stays where it is: suite quick does not hold on the new branch" in ran.stderr
+    assert "error: the pin does not move: suite quick does not hold on the new branch" in ran.stderr
     assert "  - FAIL gate quiet (new pin): " in ran.stderr
     assert "hint: --drop N --why TEXT leaves a patch out, --abort gives the sync up; " in ran.stderr
     shown = syncing.run("sync")
@@ -128,7 +128,7 @@ def test_a_gate_that_cannot_be_judged_keeps_the_pin(syncing: Syncing) -> None:
     to = begin(syncing, MAIN.replace("return 0", "return  0"))
     ran = syncing.accept()
     assert ran.code == 4
-    assert "error: the pin stays where it is: suite quick could not be judged" in ran.stderr
+    assert "error: the pin does not move: suite quick could not be judged" in ran.stderr
     assert "  - INVALID gate version (new pin): gone is not in" in ran.stderr
     assert (syncing.run("sync").code, syncing.checks()["verdict"]) == (4, "INVALID")
     syncing.edit("program: gone, args: []", "program: toy, args: [--version]")
@@ -150,7 +150,7 @@ def test_a_command_that_fails_keeps_the_suite_from_being_run(syncing: Syncing) -
     begin(syncing, MAIN.replace("return 0", "return  0"))
     ran = syncing.accept()
     assert ran.code == 1
-    assert "the pin stays where it is: test -f gone.c exited 1" in ran.stderr
+    assert "the pin does not move: test -f gone.c exited 1" in ran.stderr
     assert "suite quick" not in ran.stderr
     assert [step["verdict"] for step in syncing.checks()["steps"]] == ["FAIL"]
 

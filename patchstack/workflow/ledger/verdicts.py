@@ -246,12 +246,12 @@ def check_step(
 
 
 def _check_steps(given: Material, found: Findings) -> None:
-    """Hold the steps of an acceptance against what an acceptance asks: each must be there, and PASS."""
+    """Check that the decision has every step of an acceptance, and that each is PASS."""
     decision, evidence = given.decision, given.decision.evidence
     steps = [step for step in evidence.get("steps", ()) if isinstance(step, Mapping)]
     names = [str(step.get("name")) for step in steps]
     if len(set(names)) != len(names):
-        found.wrong.append("a step is there twice")
+        found.wrong.append("a step occurs twice")
     if decision.outcome is not Outcome.ACCEPTED:
         return
     for name in ("verify", *(f"build {which}" for which in PHASES)):

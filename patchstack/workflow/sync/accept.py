@@ -1,6 +1,6 @@
-"""Take a finished sync over: what the policy asks for, then the branch, the series, and last the pin.
+"""Accept a finished sync: check the policy's requirements, then write the branch, the series, and last the pin.
 
-Once writing has begun it is finished, if need be by the next `--accept`: every step can be done again.
+Once writing has begun, it must be finished, by the next `--accept` if it was interrupted. Every step can be repeated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from patchstack.workspace import SeriesConfig, is_url, move_pin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """What was written: the record of the sync, and the repository where it was left behind (`kept`)."""
+    """The result: the record of the sync, and the repository if it was not removed (`kept`)."""
 
     state: SyncState
     record: Path
@@ -39,12 +39,12 @@ class Accepted:
 
 
 def accept(work: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
-    """Take the new branch over: it goes to the fork, its series to the workspace, and the pin moves. `proving` is for
-    the suite that the policy names.
+    """Accept the new branch: write it to the fork, its series to the workspace, and move the pin. `proving` is for the
+    suite that the policy names.
 
-    Raises `UsageError` if the sync is not ready, `NotHeldError` for a patch that was skipped without a reason, a
-    fork or series that changed meanwhile, and a command or gate of the policy that fails, `NotJudged` for a gate that
-    is INVALID; then nothing was written.
+    Raises `UsageError` if the sync is not ready. Raises `NotHeldError` for a patch that was skipped without a reason, a
+    fork or series that changed meanwhile, and a failing command or gate of the policy, and `NotJudged` for a gate that
+    is INVALID. Nothing is then written.
     """
     with work.alone():
         state = work.the_state()
@@ -75,7 +75,7 @@ def accept(work: SyncWorkspace, proving: ProvingOf | None = None) -> Accepted:
 
 
 def _closed(work: SyncWorkspace, state: SyncState) -> Accepted:
-    """Remove the repository: the fork has the branch, and nobody put anything there."""
+    """Remove the repository, because the fork has the branch, and nobody added anything."""
     tree_of(state).remove()
     work.clear()
     return Accepted(state=state, record=_record_file(work, state), kept=None)
@@ -131,7 +131,7 @@ def _fork_head(work: SyncWorkspace, state: SyncState) -> str:
 
 
 def _publish(config: SeriesConfig, state: SyncState) -> None:
-    """Give the fork the new branch; the branches it has stay as they are. A fork by URL must have it already."""
+    """Add the new branch to the fork. Existing branches do not change. A fork at a URL must already have it."""
     if config.fork is None:
         return
     if is_url(config.fork):
@@ -160,8 +160,8 @@ def _publish(config: SeriesConfig, state: SyncState) -> None:
 
 
 def _give_way(fork: Repository, state: SyncState, old: str) -> None:
-    """Keep the fork's branch under another name, as the new one takes its own. Raises `UsageError` if a work tree has
-    it checked out: that would be at a commit that it does not show."""
+    """Rename the fork's branch, because the new one takes its name. Raises `UsageError` if a work tree has it checked
+    out, because the files would no longer match the branch."""
     listed = git.read(fork.path, "worktree", "list", "--porcelain").stdout.decode("utf-8", "replace")
     bare = git.read(fork.path, "rev-parse", "--is-bare-repository").stdout.strip() == b"true"
     if f"branch refs/heads/{state.branch}" in listed.splitlines() and not bare:
@@ -177,7 +177,7 @@ def _give_way(fork: Repository, state: SyncState, old: str) -> None:
 
 
 def _warn_of_push(work: SyncWorkspace, state: SyncState) -> None:
-    # Never refused: the fork got the branch from `_publish`, so nobody can have pushed it. The next export checks.
+    # Not refused here: the fork got the branch from `_publish`, so nobody can have pushed it. The next export checks.
     if work.config.fork is None:
         return
     fork = Repository.open(work.config.fork, Path(work.config.fork))
@@ -193,7 +193,7 @@ def _record_file(work: SyncWorkspace, state: SyncState) -> Path:
 
 
 def _record(work: SyncWorkspace, state: SyncState) -> None:
-    """Keep what was decided, the reasons among it, as a file that can be committed."""
+    """Write the decisions and their reasons to a file that can be committed."""
     path = _record_file(work, state)
     document = msgspec.structs.replace(sync_document(state), phase="accepted", worktree=None)
     try:

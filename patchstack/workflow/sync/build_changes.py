@@ -1,6 +1,6 @@
-"""What changed between two pins for whoever builds: CMake options, the CUDA that is asked for, submodules.
+"""The changes between two pins that matter for builds: CMake options, the required CUDA version, submodules.
 
-Read from the text of CMakeLists.txt, *.cmake and .gitmodules: what a file says, not what CMake would make of it.
+They are read from the text of CMakeLists.txt, *.cmake and .gitmodules, without evaluating CMake code.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """Something the build files say in words of their own, before and after: `what` tells what of."""
+    """A requirement in the build files, in their words, before and after. `what` is its subject."""
 
     what: str
     old: Versions
@@ -56,8 +56,8 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolchainChanges:
-    """All of it. `submodules` are paths with the commit before and after (None: it does not exist); `unread` are files
-    whose contents are not available."""
+    """All changes. `submodules` are paths with the commit before and after (None: it does not exist). `unread` are
+    files whose contents are not available."""
 
     options: tuple[Setting, ...]
     requirements: tuple[Requirement, ...]
@@ -124,7 +124,7 @@ def _text(objects: Objects, change: PathChange, side: str, unread: list[str]) ->
 
 
 def _settings(texts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return every option with its default and file; the first file that has it counts."""
+    """Return every option with its default and its file; the first file counts."""
     found: dict[str, tuple[str, str]] = {}
     for file, text in texts.items():
         for pattern in (_OPTION, _CACHED):
@@ -142,7 +142,8 @@ def _compared(before: Mapping[str, tuple[str, str]], after: Mapping[str, tuple[s
 
 
 def _requirements(before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[Requirement]:
-    """What is asked for, over all changed files: for the least CUDA and CMake by file, since another may ask more."""
+    """Return the changed requirements of all changed files. The least CUDA and CMake versions are listed by file,
+    because files may differ."""
 
     def needed(pattern: re.Pattern[str]) -> Callable[[str], list[str]]:
         return lambda text: ["".join(match.groups("")) for match in pattern.finditer(text)]
@@ -150,7 +151,7 @@ def _requirements(before: Mapping[str, str], after: Mapping[str, str]) -> Iterab
     for what, pattern in (("CUDA minimum", _CUDA_NEEDED), ("CMake minimum", _CMAKE_NEEDED)):
         for file in sorted(before):
             old, new = needed(pattern)(before[file]), needed(pattern)(after[file])
-            # A file that came or went is told by its options; its minimum is news only where it is CUDA's.
+            # The options of an added or removed file are listed already, so its minimum is listed only for CUDA.
             both = bool(before[file] and after[file]) or pattern is _CUDA_NEEDED
             if old != new and both:
                 yield Requirement(what=f"{what} ({file})", old=tuple(old), new=tuple(new))

@@ -1,5 +1,5 @@
-"""What must hold before a sync moves the pin: the commands that the policy names, and its suite on a build of the new
-branch. Every step is kept in the sync's report as it comes out."""
+"""The checks before a sync moves the pin: the commands of the policy, and its suite on a build of the new branch. Every
+finished step is written to the sync's report."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from patchstack.workflow.sync.finish import made_branch
 from patchstack.workflow.sync.state import Phase, SyncState
 from patchstack.workflow.sync.workspace import SyncWorkspace
 
-LONGEST = 24 * 3600.0  # seconds a required command may take
+LONGEST = 24 * 3600.0  # the time limit of a required command, in seconds
 _SHOWN = 20  # lines of its output
 
 
 class NotJudged(PatchstackError):
-    """What the policy asks for could not be judged: neither did it hold, nor did it not."""
+    """A requirement of the policy could not be judged."""
 
     code = "PS0907"
     exit_code = Exit.INVALID
@@ -37,7 +37,7 @@ class NotJudged(PatchstackError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proving:
-    """The suite that the policy names, and how its build is made and run."""
+    """The suite that the policy names, and the machine for its build."""
 
     terms: Terms
     build: BuildOf
@@ -45,12 +45,12 @@ class Proving:
 
 
 ProvingOf = Callable[[], AbstractContextManager[Proving]]
-"""Opens the engine; asked for only when the commands have succeeded."""
+"""Opens the engine. Called only after the commands succeeded."""
 
 
 def interrupted(state: SyncState) -> Mapping[str, Any] | None:
-    """Return the checks of an `--accept` that they stopped, or that was killed at them: `verdict` (None while there is
-    none) and `steps`. None where no accept was begun, or the branch is a different one since."""
+    """Return the checks of an earlier `--accept` that they stopped, or that was killed during them: `verdict` (None
+    while there is none) and `steps`. None if no accept was started, or if the branch changed since then."""
     if state.phase is not Phase.READY or state.report is None:
         return None
     found: Mapping[str, Any] | None = state.report.get("checks")
@@ -58,7 +58,7 @@ def interrupted(state: SyncState) -> Mapping[str, Any] | None:
 
 
 def check(work: SyncWorkspace, state: SyncState, objects: Objects, proving: ProvingOf | None) -> SyncState:
-    """Compare a finished sync with the policy; gives its state, with every step in the report.
+    """Check a finished sync against the policy. Return its state, with every step in the report.
 
     Raises `NotHeldError` at the first step that fails, `NotJudged` at one that could not be judged.
     """
@@ -80,7 +80,7 @@ def check(work: SyncWorkspace, state: SyncState, objects: Objects, proving: Prov
 
 
 def _asked(work: SyncWorkspace, state: SyncState, objects: Objects, proving: ProvingOf | None) -> Iterator[AcceptStep]:
-    """The commands, and after them, where all of them succeeded, the suite."""
+    """Yield the steps of the commands, and then of the suite if all commands succeeded."""
     for step in _commands(work, state):
         yield step
         if step.verdict is not Verdict.PASS:
@@ -105,7 +105,7 @@ def _kept(work: SyncWorkspace, state: SyncState, steps: list[AcceptStep], verdic
 
 
 def _commands(work: SyncWorkspace, state: SyncState) -> Iterator[AcceptStep]:
-    """Run what the policy names, in the new branch's work tree, up to the first that fails."""
+    """Run the policy's commands in the new branch's work tree, up to the first failure."""
     for number, command in enumerate(work.config.sync_require, 1):
         told = " ".join(command)
         work.talk(f"required: {told}")
@@ -125,14 +125,14 @@ def _commands(work: SyncWorkspace, state: SyncState) -> Iterator[AcceptStep]:
 
 
 def environment_of(work: SyncWorkspace, state: SyncState) -> dict[str, str]:
-    """The user's own, without what a hook or CI may have set for git."""
+    """Return the user's environment, without variables for git that a hook or CI may have set."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     ours = {"PIN": state.to, "BRANCH": state.branch, "TREE": state.worktree, "WORKSPACE": str(work.workspace.path)}
     return kept | {f"PATCHSTACK_SYNC_{name}": value for name, value in ours.items()}
 
 
 def _branch(work: SyncWorkspace, state: SyncState, objects: Objects) -> CandidateRange:
-    """Return the new branch as candidates on the new pin."""
+    """Return the commits of the new branch as candidates on the new pin."""
     base = objects.commit(state.to)
     repository, fork = made_branch(state, objects, base)
     return CandidateRange(
@@ -149,19 +149,19 @@ def _refusal(work: SyncWorkspace, bad: list[AcceptStep], verdict: Verdict) -> Pa
     again = f"patchstack sync {work.config.name} --continue"
     if "log" in bad[0].evidence:
         return SyncDoesNotHold(
-            f"the pin stays where it is: {bad[0].name} {bad[0].detail}",
+            f"the pin does not move: {bad[0].name} {bad[0].detail}",
             problems=bad[0].evidence["last"],
             hint=f"all it printed is in {bad[0].evidence['log']}; {again} takes it up again",
         )
     problems = [f"{step.verdict} {step.name}: {step.detail}" for step in bad]
     if verdict is Verdict.FAIL:
         return SyncDoesNotHold(
-            f"the pin stays where it is: suite {work.config.sync_suite} does not hold on the new branch",
+            f"the pin does not move: suite {work.config.sync_suite} does not hold on the new branch",
             problems=problems,
             hint=f"--drop N --why TEXT leaves a patch out, --abort gives the sync up; {again} asks the suite again",
         )
     return NotJudged(
-        f"the pin stays where it is: suite {work.config.sync_suite} could not be judged",
+        f"the pin does not move: suite {work.config.sync_suite} could not be judged",
         problems=problems,
         hint=f"{again} asks again: what is known is not run again",
     )

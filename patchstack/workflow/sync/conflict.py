@@ -1,7 +1,7 @@
-"""What is in the way of a patch: the file, both sides, and the upstream commit that moved it.
+"""Explain the conflicts of a patch: the file, both sides, and the upstream commit that changed the lines.
 
-The commit is found by text, not by place: the lines that one side has and the base has not (or the other way round) are
-looked for among the lines that upstream's commits between the pins removed and added.
+The commit is found by text, not by position: lines that one side has and the base lacks (or the reverse) are searched
+in the lines that upstream's commits between the pins removed and added.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from patchstack.workflow.sync.state import LEFT_OUT, Item
 from patchstack.workflow.sync.worktree import SyncTree
 
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*\Z")
-_SHOWN = 40  # lines of a side; more are told by their number
-_NAMED = 3  # upstream commits named for a file
-_TELLING = 20  # a commit with fewer of the colliding lines than this part of the first one's is not named
+_SHOWN = 40  # lines of a side; the rest is only counted
+_NAMED = 3  # upstream commits listed for a file
+_TELLING = 20  # a commit with fewer conflicting lines than this fraction of the first one's is not listed
 _LOG = ("--first-parent", "--reverse", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
 _FORMAT = "--format=%x00%H%x00%an%x00%ad%x00%s"
 
@@ -37,8 +37,8 @@ class Region:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mover:
-    """An upstream commit that moved what a patch is on. `lines` is how many of the colliding lines are its work;
-    `pull_request` is the number at the end of its subject."""
+    """An upstream commit that changed the lines around a patch. `lines` is the number of conflicting lines that it
+    changed; `pull_request` is the number at the end of its subject."""
 
     commit: str
     author: str
@@ -50,8 +50,8 @@ class Mover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collision:
-    """A file in conflict. `how` says in words what each side did to it; `movers` are the upstream commits behind it,
-    the likeliest first; `left_out` are patches that the patch at hand builds on and that were left out."""
+    """A file in conflict. `how` says what each side did to it. `movers` are the upstream commits that caused it, the
+    likeliest first. `left_out` are patches that the current patch builds on and that were left out."""
 
     path: str
     how: str
@@ -78,8 +78,8 @@ def explain(
     items: Sequence[Item],
     moved: Mapping[str, str],
 ) -> tuple[Collision, ...]:
-    """Explain the conflicts that are in a sync's work tree. `items` are the patches before the one at hand; `moved`
-    are files that git put elsewhere, because of a renamed directory: the new name to the patch's."""
+    """Explain the conflicts in a sync's work tree. `items` are the patches before the current one. `moved` are files
+    that git moved because of a renamed directory: the new name to the patch's name."""
     found = (_collision(objects, tree, path, stages, pin, to, items) for path, stages in paths)
     return tuple(replace(one, how=_led(moved[one.path], one.path)) if one.path in moved else one for one in found)
 
@@ -104,7 +104,7 @@ def _collision(
 
 
 def read_regions(text: str) -> Iterator[Region]:
-    """The conflicts of a text with markers in git's diff3 style."""
+    """Yield the conflicts of a text with markers in git's diff3 style."""
     sides: dict[str, list[str]] = {}
     side, start = "", 0
     for number, line in enumerate(text.split("\n"), 1):
@@ -124,14 +124,14 @@ def read_regions(text: str) -> Iterator[Region]:
 
 
 def shortened(lines: Sequence[str]) -> list[str]:
-    """Lines to show: all of few, the first of many with how many more there are."""
+    """Return the lines to show: all if there are few, else the first ones and the number of the rest."""
     if len(lines) <= _SHOWN:
         return list(lines)
     return [*lines[: _SHOWN - 1], f"… and {len(lines) - _SHOWN + 1} lines more"]
 
 
 def document(collisions: Iterable[Collision]) -> list[Mapping[str, object]]:
-    """Collisions as JSON values."""
+    """Return collisions as JSON values."""
     return [
         {
             "path": one.path,
@@ -185,7 +185,8 @@ def _how(stages: frozenset[int], moved_to: str | None, *, at_pin: bool) -> str:
 
 
 def _ranked(commits: Sequence[_Commit], regions: Sequence[Region]) -> list[Mover]:
-    """Return the commits whose lines collide, those with most of them first, the earlier of two that are alike."""
+    """Return the commits with conflicting lines, those with the most lines first, and of equal ones the earlier
+    first."""
     taken = {line for one in regions for line in _only(one.base, one.ours)}
     brought = {line for one in regions for line in _only(one.ours, one.base)}
     found = []
@@ -203,21 +204,22 @@ def _ranked(commits: Sequence[_Commit], regions: Sequence[Region]) -> list[Mover
                     lines=lines,
                 )
             )
-    # A line or two beside many is chance: text that stands everywhere.
+    # One or two matching lines among many are a coincidence: such text is common.
     most = max((mover.lines for mover in found), default=0)
     return sorted((mover for mover in found if mover.lines * _TELLING >= most), key=lambda mover: -mover.lines)
 
 
 def _only(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
-    """Return the telling lines of one side that the other has not: a lone brace says nothing of where it comes from."""
+    """Yield the characteristic lines of one side that the other lacks. A lone brace does not show its origin."""
     there = set(other)
     return (line.strip() for line in one if line not in there and len(line.strip()) > 2)
 
 
 def _upstream_commits(tree: SyncTree, path: str, pin: str, to: str) -> Iterator[_Commit]:
-    """The upstream commits between the pins that touch a file, oldest first, with the lines they removed and added.
+    """Yield the upstream commits between the pins that touch a file, oldest first, with the lines they removed and
+    added.
 
-    The contents may be missing in a partial clone: then without lines."""
+    Contents may be missing in a partial clone; the lines are then empty."""
     span = (f"{pin}..{to}", "--", f":(literal){path}")
     options = (*_LOG, _FORMAT, "--date=short")
     shown = tree.log("-p", "-U0", *options, *span) or tree.log(*options, *span)
@@ -255,7 +257,7 @@ def _parsed(shown: str) -> Iterator[_Commit]:
 
 
 def _moved_to(tree: SyncTree, path: str, pin: str, to: str) -> str | None:
-    """Return the name upstream gave a file that it renamed, as git sees it."""
+    """Return the new name of a file that upstream renamed, as git detects it."""
     options = ("--first-parent", "-1", "--format=%H", "--diff-filter=D", "--no-renames")
     gone = tree.log(*options, f"{pin}..{to}", "--", f":(literal){path}").decode().strip()
     if not gone:
@@ -267,7 +269,7 @@ def _moved_to(tree: SyncTree, path: str, pin: str, to: str) -> str | None:
 
 
 def _touches(objects: Objects, item: Item, path: str, colliding: Counter[str]) -> bool:
-    """Return whether a patch's own change has lines in a file that collide now."""
+    """Return whether a patch's own change has conflicting lines in a file."""
     for change in compare_trees(objects, item.before, item.tree):
         if change.path.decode("utf-8", "surrogateescape") == path:
             changed = _lines(objects, change.path, change.old) ^ _lines(objects, change.path, change.new)
@@ -283,7 +285,7 @@ def _text(path: Path) -> str:
 
 
 def landed_in(objects: Objects, tree: SyncTree, item: Item, pin: str, to: str) -> Mover | None:
-    """Return the upstream commit that brought what a patch does, where one has at least half of its lines."""
+    """Return the upstream commit with the change of a patch, if one has at least half of its lines."""
     scores: Counter[str] = Counter()
     movers: dict[str, Mover] = {}
     total = 0
@@ -299,6 +301,6 @@ def landed_in(objects: Objects, tree: SyncTree, item: Item, pin: str, to: str) -
 
 
 def _lines(objects: Objects, path: bytes, entry: tuple[int, str] | None) -> set[str]:
-    """Return the telling lines of a file, without indentation."""
+    """Return the characteristic lines of a file, without indentation."""
     lines = content(objects, entry, path).decode("utf-8", "replace").split("\n")
     return {line.strip() for line in lines if len(line.strip()) > 2}

@@ -1,4 +1,4 @@
-"""A sync as a document, `patchstack.sync/1`: for scripts, and for the record that stays when it is done."""
+"""A sync as a document, `patchstack.sync/1`, for scripts and for the final record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T", bound=Part)
 
 
 class SettingEntry(Part, frozen=True, kw_only=True):
-    """A CMake option or a submodule: what it was and is, null if it did not or does not exist."""
+    """A CMake option or a submodule: its old and new value, null if it did not or does not exist."""
 
     name: str
     old: str | None
@@ -26,7 +26,7 @@ class SettingEntry(Part, frozen=True, kw_only=True):
 
 
 class RequirementEntry(Part, frozen=True, kw_only=True):
-    """A version that the build asks for."""
+    """A version that the build requires."""
 
     what: str
     old: tuple[str, ...]
@@ -34,7 +34,7 @@ class RequirementEntry(Part, frozen=True, kw_only=True):
 
 
 class ToolchainEntry(Part, frozen=True, kw_only=True):
-    """What changed between two pins for those who build. `files` are build files that changed, `unread` those whose
+    """The changes between two pins that matter for builds. `files` are changed build files, `unread` those whose
     contents are not available."""
 
     options: tuple[SettingEntry, ...]
@@ -54,7 +54,8 @@ class RegionEntry(Part, frozen=True, kw_only=True):
 
 
 class MoverEntry(Part, frozen=True, kw_only=True):
-    """An upstream commit that moved the lines of a patch. `lines` is how many of the colliding lines are its own."""
+    """An upstream commit that changed the lines around a patch. `lines` is the number of conflicting lines that it
+    changed."""
 
     commit: str
     author: str
@@ -65,8 +66,8 @@ class MoverEntry(Part, frozen=True, kw_only=True):
 
 
 class CollisionEntry(Part, frozen=True, kw_only=True):
-    """A file in conflict: what each side did to it, where, and the upstream commits that moved it, the likeliest first.
-    `left_out` are patches that this one builds on and that were left out."""
+    """A file in conflict: what each side did to it, the places, and the upstream commits that caused it, the likeliest
+    first. `left_out` are patches that this one builds on and that were left out."""
 
     path: str
     how: str
@@ -93,8 +94,8 @@ class StopEntry(Part, frozen=True, kw_only=True):
 
 
 class ItemEntry(Part, frozen=True, kw_only=True):
-    """A patch and what became of it. `change` is null before the report; `stored` is the directory with all sides of a
-    conflict that nobody resolved; `remembered` are files that a remembered resolution settled."""
+    """A patch and its result. `change` is null before the report. `stored` is the directory with all sides of an
+    unresolved conflict. `remembered` are files that a remembered resolution settled."""
 
     number: int | None
     file: str | None
@@ -127,7 +128,7 @@ class ChecksEntry(Part, frozen=True, kw_only=True):
 
 
 class ReportEntry(Part, frozen=True, kw_only=True):
-    """A finished sync: the tree of the new series, its patches, the numbers that are retired. `holds` and `tree` are
+    """A finished sync: the tree of the new series, its patches, and the retired numbers. `holds` and `tree` are
     null if no patch is left. `checks` are those before the pin moves, `promises` those of the source."""
 
     tree: str | None
@@ -156,7 +157,7 @@ class SyncDocument(Document, frozen=True, kw_only=True, tag="patchstack.sync/1")
 
 
 def sync_document(state: SyncState) -> SyncDocument:
-    """Return the whole of a sync: its phase, every patch, the conflict at which it waits, and the report at its end."""
+    """Return a sync as a document: its phase, every patch, the conflict at which it waits, and the final report."""
     changes = changes_of(state)
     return SyncDocument(
         series=state.series,
@@ -189,7 +190,7 @@ def sync_document(state: SyncState) -> SyncDocument:
 
 
 def stop_entry(state: SyncState) -> StopEntry | None:
-    """Return the patch at which a sync waits for a person, if it does."""
+    """Return the patch at which a sync waits for a person; None if it does not wait."""
     if (item := state.at_hand) is None or state.stop is None:
         return None
     return _typed({"number": item.number, "subject": item.subject, "commit": item.commit, **state.stop}, StopEntry)
@@ -203,17 +204,17 @@ def report_entry(state: SyncState) -> ReportEntry | None:
 
 
 def changes_of(state: SyncState) -> Mapping[str, str]:
-    """Return what became of each commit's change; empty before the report."""
+    """Return the comparison of each commit's change with the old one; empty before the report."""
     return state.report["changes"] if state.report is not None else {}
 
 
 def _typed(values: Mapping[str, Any], kind: type[T]) -> T:
-    """What the state keeps as JSON, as its type."""
+    """Convert JSON of the state to its type."""
     return msgspec.json.decode(msgspec.json.encode(values), type=kind)
 
 
 def counts(state: SyncState) -> dict[str, int]:
-    """Return how many patches had which fate, and of those on the branch how many are changed."""
+    """Return the number of patches by fate, and of those on the branch the number of changed ones."""
     found = {fate.value: sum(item.fate is fate for item in state.items) for fate in Fate}
     changes = changes_of(state)
     for kind in (Kind.UNCHANGED, Kind.CONTEXT, Kind.CHANGED):
@@ -222,7 +223,7 @@ def counts(state: SyncState) -> dict[str, int]:
 
 
 def toolchain_entry(found: ToolchainChanges) -> ToolchainEntry:
-    """Return what changed for those who build."""
+    """Return the changes that matter for builds."""
 
     def settings(given: Iterable[Setting]) -> tuple[SettingEntry, ...]:
         return tuple(SettingEntry(name=one.name, old=one.old, new=one.new, file=one.file) for one in given)

@@ -1,4 +1,4 @@
-"""The end of a sync: the series of the new branch, written beside the old one, verified, and the report."""
+"""The end of a sync: write the series of the new branch next to the old one, verify it, and write the report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from patchstack.workflow.sync.workspace import SyncWorkspace, tree_of
 def finish(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
     """Export the new branch into the sync's own directory, verify it there, and write the report.
 
-    Raises what an export refuses, and `NotHeldError` where new pin + new series are not the new branch.
+    Raises the errors of an export, and `NotHeldError` if new pin + new series differ from the new branch.
     """
     if state.phase is Phase.READY:
         return state
@@ -49,8 +49,8 @@ def finish(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState
 
 
 def plan_series(work: SyncWorkspace, state: SyncState, objects: Objects, base: Commit, directory: Path) -> ExportPlan:
-    """Return the series that the new branch makes of the one in a directory. Every patch keeps its number and its id:
-    which commit is which patch is known, and not guessed."""
+    """Return the plan of the new branch's series, based on the series in a directory. Every patch keeps its number and
+    its id, because the commits of the patches are known."""
     repository, fork = made_branch(state, objects, base)
     same = {
         item.number: item.result
@@ -65,7 +65,7 @@ def plan_series(work: SyncWorkspace, state: SyncState, objects: Objects, base: C
         base,
         fork,
         ExportPolicy.of(work.config),
-        discard_edits=True,  # the series held when the sync began, and is as it was
+        discard_edits=True,  # the series held when the sync began, and did not change
         same=same,
         parking={state.park: state.why} if state.park is not None else None,
     )

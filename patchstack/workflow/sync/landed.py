@@ -1,4 +1,4 @@
-"""Which patches upstream has already, by canary's answer: what a sync proposes to drop."""
+"""Find the patches that upstream already has, according to canary, so that a sync can propose to drop them."""
 
 from __future__ import annotations
 

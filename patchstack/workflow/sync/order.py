@@ -1,4 +1,4 @@
-"""One step of a sync, as it is ordered on the command line: which step, and how."""
+"""One step of a sync that the command line requests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from patchstack.workflow.sync.workspace import SyncWorkspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncOrder:
-    """At most one step: `to` a new pin, or one of the others; none asks for the state. The rest says how the
-    step is done. `drop`, `retry` and `edit` are patches, by their numbers or names."""
+    """At most one step: `to` a new pin, or one of the others; none requests the state. The other fields are options of
+    the step. `drop`, `retry` and `edit` are patches, by their numbers or names."""
 
     to: str | None = None
     worktree: Path | None = None
@@ -34,7 +34,7 @@ class SyncOrder:
 
 
 def check_order(order: SyncOrder, *, gates: bool) -> None:
-    """Raise `UsageError` for steps that exclude each other, and for options of another step. `gates`: an engine or
+    """Raise `UsageError` for steps that exclude each other, and for options of a different step. `gates`: an engine or
     proofs were named."""
     begins = order.to is not None
     steps = {
@@ -53,7 +53,7 @@ def check_order(order: SyncOrder, *, gates: bool) -> None:
         raise OptionConflict(f"{' and '.join(given)} exclude each other", hint="one step at a time")
     if bool(order.drop) != (order.why is not None) or (order.why is not None and not order.why.strip()):
         raise OptionConflict(
-            "--drop N and --why TEXT go together", hint="the reason is recorded; a year on it is wanted"
+            "--drop N and --why TEXT go together", hint="the reason is recorded for later"
         )
     if not begins and (order.worktree is not None or order.branch is not None):
         raise OptionConflict("--worktree and --branch go with --to", hint="a sync under way keeps what it began with")
@@ -70,8 +70,8 @@ def check_order(order: SyncOrder, *, gates: bool) -> None:
 
 
 def take_step(work: SyncWorkspace, order: SyncOrder) -> SyncState | None:
-    """Take the step, and return the state after it; None if the pin is the new one already. Raises what the step
-    raises."""
+    """Take the step, and return the state after it; None if the pin is already the new one. Raises the errors of the
+    step."""
     if order.to is not None:
         manner = sync.Manner(
             edits=order.edit, command=order.command, drop_landed=order.drop_landed, unattended=order.unattended

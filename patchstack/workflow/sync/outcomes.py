@@ -1,4 +1,5 @@
-"""What became of every patch on the new pin: the same change, the same in other surroundings, or a different one."""
+"""The result for every patch on the new pin: the same change, the same change with different context, or a different
+change."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from patchstack.workflow.sync.worktree import SyncTree
 
 
 class Kind(StrEnum):
-    """How a patch's own change compares with what it was."""
+    """How a patch's own change compares with the old one."""
 
     UNCHANGED = "unchanged"
     CONTEXT = "context only"
@@ -27,7 +28,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One patch and what became of it."""
+    """One patch and its result."""
 
     item: Item
     kind: Kind
@@ -43,10 +44,10 @@ _LEFT_OUT = {
 
 
 def compare_changes(objects: Objects, tree: SyncTree, items: Sequence[Item]) -> tuple[Outcome, ...]:
-    """Compare every patch's change with what it was.
+    """Compare every patch's change with the old one.
 
-    `unchanged`: the same lines removed and added, in the same order and the same surroundings (git's patch-id); where
-    in the file does not matter. `context only`: other surroundings. `changed`: other lines.
+    `unchanged`: the same lines removed and added, in the same order and with the same context (git's patch-id), at any
+    place in the file. `context only`: different context. `changed`: different lines.
     """
     picked = [item for item in items if item.fate is Fate.PICKED and item.result]
     ids = tree.patch_ids([oid for item in picked for oid in (item.commit, item.result or "")]) if picked else {}

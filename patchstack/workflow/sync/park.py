@@ -1,4 +1,4 @@
-"""Park a patch, or bring it back, from the beginning to the end; or as far as a conflict lets it."""
+"""Park a patch, or bring it back, from end to end, or up to a conflict."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from patchstack.workflow.sync.workspace import SyncWorkspace
 
 
 def park(work: SyncWorkspace, parking: Parking) -> Accepted | SyncState:
-    """Take a patch out, or bring it back: the branch goes to the fork under a new name, the series and its lock to the
-    workspace, which names the new branch. One that was killed goes on where it was.
+    """Take a patch out, or bring it back: write the branch to the fork under a new name, and the series and its lock to
+    the workspace, which then names the new branch. A killed run can be continued.
 
-    Gives the state of a sync that stopped at a conflict: `sync --continue` takes what a person made of it, and
-    `sync --accept`, or the same command again, finishes. Raises what these raise.
+    Return the state of the sync if it stopped at a conflict. `sync --continue` takes a person's resolution, and `sync
+    --accept`, or the same command again, finishes. Raises the errors of these commands.
     """
     state = work.state()
     if state is None:

@@ -1,4 +1,4 @@
-"""A patch taken out of the series for now, or brought back: a sync onto the pin itself, with one patch less or more."""
+"""Park a patch, or bring it back: a sync onto the same pin, with one patch less or more."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARK = re.compile(r"-with(?:out)?-\d{4}(?:-\d+)?\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parking:
-    """A patch by its number, and why it is taken out; or `back`: it comes back."""
+    """A patch by its number, and the reason why it is taken out; `back`: it is brought back."""
 
     number: int
     why: str = ""
@@ -28,12 +28,12 @@ class Parking:
 
     @property
     def told(self) -> str:
-        """What is done, in words."""
+        """The action, in words."""
         return f"patch {self.number:04d} {'comes back' if self.back else 'is parked'}"
 
 
 def refuse_parking(work: SyncWorkspace, parking: Parking) -> None:
-    """Raise `UsageError` for a number that no patch has, one that is parked already, or one that is not parked."""
+    """Raise `UsageError` for a number that no patch has, or one that is already parked or not parked."""
     lock = read_lock(work.config.patches)
     if lock is None:
         raise NotInRange(
@@ -46,15 +46,15 @@ def refuse_parking(work: SyncWorkspace, parking: Parking) -> None:
     if parking.back and parking.number not in parked:
         raise NotInRange(f"patch {parking.number:04d} is not parked", hint=f"parked: {known}")
     if not parking.back and parking.number in parked:
-        raise NotInRange(f"patch {parking.number:04d} is parked already")
+        raise NotInRange(f"patch {parking.number:04d} is already parked")
     if not parking.back and parking.number not in there:
         raise NotInRange(f"there is no patch {parking.number:04d}", hint=f"patchstack status {work.config.name}")
     if not parking.back and len(lock.patches) == 1:
-        raise NotInRange(f"patch {parking.number:04d} is the only one: a series without patches is no series")
+        raise NotInRange(f"patch {parking.number:04d} is the only one: a series needs at least one patch")
 
 
 def parked_name(branch: str, parking: Parking, fork: Repository | None) -> str:
-    """Return the new branch's name: the fork's, with what was done to which patch, and a count if the fork has that
+    """Return the new branch's name: the fork's, with the action and the patch, and a counter if the fork has that
     name."""
     name = f"{_MARK.sub('', branch)}-with{'' if parking.back else 'out'}-{parking.number:04d}"
     count = 1
@@ -70,9 +70,9 @@ def _named(name: str, count: int) -> str:
 
 
 def with_parking(work: SyncWorkspace, state: SyncState, items: Sequence[Item], objects: Objects) -> tuple[Item, ...]:
-    """Return the patches on their way, without the one that is parked, or with the one that comes back at its place.
+    """Return the patches to bring over, without the parked one, or with the one that comes back at its place.
 
-    Raises `MissingError` if the trees of that one's commit are not available.
+    Raises `MissingError` if the trees of that patch's commit are not available.
     """
     if state.park is not None:
         return tuple(
@@ -94,12 +94,13 @@ def with_parking(work: SyncWorkspace, state: SyncState, items: Sequence[Item], o
 def _parked(lock: Lock | None, number: int) -> ParkedPatch:
     found = next((one for one in (lock.parked if lock is not None else ()) if number_of(one.file) == number), None)
     if found is None:
-        raise NotInRange(f"patch {number:04d} is not parked any more", hint="patchstack sync --abort")
+        raise NotInRange(f"patch {number:04d} is no longer parked", hint="patchstack sync --abort")
     return found
 
 
 def _trees(work: SyncWorkspace, state: SyncState, parked: ParkedPatch, objects: Objects) -> tuple[str, str]:
-    """Return the trees around a parked commit, which is put into the sync's repository if only the lock has it."""
+    """Return the trees before and after a parked commit. The commit is written to the sync's repository if only the
+    lock has it."""
     if object_id("commit", parked.object) != parked.commit:
         raise ObjectUnreadable(f"the lock's commit object of {parked.file} is not {parked.commit[:12]}")
     if not objects.has(parked.commit):

@@ -1,4 +1,4 @@
-"""The checks of a series during a sync: those of a patch after it, all others when the last patch exists."""
+"""The checks of a series during a sync: those of a patch run after the patch, all others after the last patch."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from patchstack.workflow.sync.workspace import SyncWorkspace
 
 
 def tell_checks(work: SyncWorkspace, items: Iterable[Item], objects: Objects) -> None:
-    """Run the checks that look at the tree after a patch, for patches that were just brought over, and tell which of
-    them do not hold. They stop nothing: what has to change is for a person to say."""
+    """Run the checks on the tree after a patch, for patches that were just brought over, and report those that do not
+    hold. They do not stop the sync, because a person must decide what to change."""
     checks = [check for check in read_promises(work.config) if check.at_patch]
     numbers = {check.patch for check in checks}
     picked = [item for item in items if item.result is not None and item.number in numbers]
@@ -42,7 +42,7 @@ def tell_checks(work: SyncWorkspace, items: Iterable[Item], objects: Objects) ->
 
 
 def checks_at_end(work: SyncWorkspace, state: SyncState, objects: Objects) -> list[dict[str, Any]]:
-    """Return every check on the trees of the new branch, as the report keeps them."""
+    """Return the results of every check on the trees of the new branch, in the form of the report."""
     checks = read_promises(work.config)
     if not checks:
         return []

@@ -1,6 +1,6 @@
 """Resolutions that maintainers share: git's rerere records, in a directory that can be committed.
 
-A record is a directory named by the conflict, with the text in conflict (`preimage`) and what a person made of it
+A record is a directory named by the conflict, with the conflicting text (`preimage`) and a person's resolution
 (`postimage`). Only finished ones are shared.
 """
 
@@ -19,12 +19,12 @@ _LARGEST = 8 * 1024 * 1024
 
 
 def bring(shared: Path, own: Path) -> int:
-    """Give git's records those that are shared; gives how many there are. Raises `MissingError`."""
+    """Copy the shared records to git's, and return their number. Raises `MissingError`."""
     return _copy(shared, own)
 
 
 def share(own: Path, shared: Path) -> int:
-    """Share git's finished records; gives how many there are. Raises `MissingError`."""
+    """Copy git's finished records to the shared directory, and return their number. Raises `MissingError`."""
     return _copy(own, shared)
 
 
@@ -40,7 +40,7 @@ def _copy(source: Path, target: Path) -> int:
 
 
 def _records(root: Path) -> Iterator[tuple[str, bytes, bytes]]:
-    """Every finished record: name, text in conflict, resolution. Anything else that lies there is left alone."""
+    """Yield every finished record: name, conflicting text, resolution. Other files are ignored."""
     for directory in sorted(root.iterdir()) if root.is_dir() else ():
         if not _RECORD.match(directory.name) or directory.is_symlink() or not directory.is_dir():
             continue
@@ -56,7 +56,7 @@ def _plain(path: Path) -> bool:
 
 
 def _keep(record: Path, before: bytes, after: bytes) -> None:
-    """Put a resolution into a record: over an older one of the same conflict, else beside those of others."""
+    """Write a resolution to a record: replace an older one of the same conflict, else add it to those of others."""
     variant = ""
     number = 0
     while (record / f"preimage{variant}").is_file():

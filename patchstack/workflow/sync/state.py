@@ -1,4 +1,4 @@
-"""Where a sync stands, as a file: written in one step after everything that was done, so that a killed run goes on."""
+"""The state of a sync as a file. It is written atomically after every step, so a killed run can continue."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from patchstack.files.atomic import replace_file
 
 SCHEMA = "patchstack.sync-state/1"
 FILE_NAME = "state.json"
-_ID = 7  # digits of a commit's id that are taken for one
+_ID = 7  # the least digits of a commit id
 
 
 class Phase(StrEnum):
-    """What a sync is at. `stopped` waits for a person at a conflict, `editing` after a patch that is on the branch,
-    `ready` waits for `--accept`; in `closing` all is written, and its repository goes."""
+    """The phase of a sync. `stopped` waits for a person at a conflict, `editing` after a patch that is on the branch,
+    and `ready` waits for `--accept`. In `closing` everything is written, and the repository is removed."""
 
     PREPARING = "preparing"
     PICKING = "picking"
@@ -33,7 +33,7 @@ class Phase(StrEnum):
 
 
 class Fate(StrEnum):
-    """What became of one patch."""
+    """The result for one patch."""
 
     PENDING = "pending"
     PICKED = "picked"
@@ -49,10 +49,10 @@ LEFT_OUT = frozenset({Fate.SKIPPED, Fate.DROPPED, Fate.NOT_CARRIED, Fate.PARKED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One commit of the fork on its way. `before` and `tree` are the trees around its own change; `number` and `file`
-    are its patch's, if it has one; `result` is the new commit. `reason` says why it was left out, `remembered`
-    which files a remembered resolution settled, `by_hand` whether a person resolved or edited it, `stored` where both
-    sides of a conflict lie that nobody resolved."""
+    """One commit of the fork to bring over. `before` and `tree` are the trees before and after its own change. `number`
+    and `file` are those of its patch, if it has one. `result` is the new commit. `reason` says why it was left out.
+    `remembered` are the files that a remembered resolution settled. `by_hand`: a person resolved or edited it. `stored`
+    is the directory with both sides of an unresolved conflict."""
 
     commit: str
     before: str
@@ -69,19 +69,19 @@ class Item:
 
     @property
     def label(self) -> str:
-        """How people know it: the patch's number, or the commit's id."""
+        """Its name for people: the patch's number, or the commit's id."""
         return f"{self.number:04d}" if self.number is not None else self.commit[:12]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncState:
-    """A sync. `pin` and `to` are the old and the new pin, `to_name` is how the user called that; `head` is the newest
-    commit made so far; `fork_head` and `digest` tell whether fork and series are what they were at the start. `stop` is
-    what is in the way of the patch at hand, `notes` what the user should know, `report` the finished report. `edits`
-    are the commits behind which the sync stops, `command` is run after each patch, and `unattended` says that nobody
-    is asked. `landed` are reasons to drop patches, by commit, as canary found them; None before it was asked.
-    `drop_landed` says to follow them. `park` is the number of a patch that is taken out for now, and `why`; `unpark` of
-    one that comes back: then `to` is the pin itself.
+    """A sync. `pin` and `to` are the old and the new pin; `to_name` is the user's name for the new one. `head` is the
+    newest commit made so far. `fork_head` and `digest` show whether fork and series changed since the start. `stop` is
+    the conflict of the current patch, `notes` are messages for the user, `report` is the finished report. `edits` are
+    the commits after which the sync stops, `command` is run after each patch, and `unattended` means that nobody is
+    asked. `landed` are reasons to drop patches, by commit, from canary; None before canary was asked. `drop_landed`
+    says to follow them. `park` is the number of a patch that is taken out, for the reason `why`. `unpark` is the number
+    of one that comes back; `to` is then the pin itself.
     """
 
     series: str
@@ -109,7 +109,7 @@ class SyncState:
 
     @property
     def current(self) -> int | None:
-        """The place of the first patch that is still to come."""
+        """The index of the first patch that is not done."""
         return next((place for place, item in enumerate(self.items) if item.fate is Fate.PENDING), None)
 
     @property
@@ -121,13 +121,13 @@ class SyncState:
         return self.items[place] if place is not None else None
 
     def with_item(self, place: int, **changes: Any) -> SyncState:
-        """Return the same with one patch changed."""
+        """Return the state with one patch changed."""
         items = list(self.items)
         items[place] = replace(items[place], **changes)
         return replace(self, items=tuple(items))
 
     def rewound(self, place: int) -> SyncState:
-        """Return the same with the patches from a place on still to come; those that were left out stay so."""
+        """Return the state with the patches from an index on not done. Those that were left out remain so."""
         items = [
             replace(item, fate=Fate.PENDING, result=None, remembered=(), by_hand=False, reason="")
             if at >= place and item.fate in (Fate.PICKED, Fate.LANDED)
@@ -139,8 +139,7 @@ class SyncState:
 
 
 def places_of(items: Sequence[Item], names: Sequence[str]) -> list[int]:
-    """Return the places of patches by their numbers or, for commits without a patch, by the beginning of the commit's
-    id.
+    """Return the indexes of patches by their numbers or, for commits without a patch, by the start of the commit's id.
 
     Raises `UsageError` for names that no patch has, or more than one."""
     found = set()
@@ -162,8 +161,8 @@ def places_of(items: Sequence[Item], names: Sequence[str]) -> list[int]:
 
 
 def save_state(directory: Path, state: SyncState) -> SyncState:
-    """Write a state, in one step; gives it back. Raises `MissingError` for what the disk refuses."""
-    # Without indents and copies: a series may have thousands of patches, and this is written again and again.
+    """Write a state atomically, and return it. Raises `MissingError` if it cannot be written."""
+    # Without indentation and copies, because a series may have thousands of patches, and this is written often.
     text = json.dumps({"schema": SCHEMA, **_fields(state), "items": [_fields(item) for item in state.items]})
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -178,7 +177,7 @@ def _fields(value: SyncState | Item) -> dict[str, Any]:
 
 
 def load_state(directory: Path) -> SyncState | None:
-    """Return the state kept in a directory, or None if there is none. Raises `ConfigError` for one that is not ours."""
+    """Return the state in a directory, or None if there is none. Raises `ConfigError` for a file that is not ours."""
     path = directory / FILE_NAME
     try:
         document = json.loads(path.read_bytes())

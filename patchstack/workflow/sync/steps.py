@@ -1,4 +1,4 @@
-"""The steps of a sync: make its repository, bring patch after patch over, take what a person resolved."""
+"""The steps of a sync: create its repository, bring the patches over, and take a person's resolutions."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from patchstack.workflow.sync.worktree import Unmerged, rewritten
 from patchstack.workspace import is_url
 
 LANDED = "landed upstream"
-_TOGETHER = 250  # patches that one process brings over: what a kill may cost
+_TOGETHER = 250  # patches that one process brings over, and so the most that a kill may lose
 _SHOWN = 20  # lines of a failing command's output
 
 
 def prepare(work: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upstream: Repository) -> SyncState:
-    """Make the repository, list what is to be brought over, and begin with it."""
+    """Create the repository, list the patches to bring over, and start."""
     config, objects, tree = work.config, proven.sources.objects, tree_of(state)
     fork, own = proven.sources.fork, None
     if fork is None:
@@ -65,7 +65,7 @@ def prepare(work: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upstr
     touched = sync_target.paths_touched(objects, items) & set(absent)
     _refuse_missing(work, len(objects.missing(wanted)) + len(touched))
     if absent:
-        notes.append(f"the contents of {_files(len(absent))} are not to be had: the work tree is sparse, without them")
+        notes.append(f"the contents of {_files(len(absent))} are not available: the work tree is sparse, without them")
     shared_rerere.bring(work.shared, tree.git_dir / "rr-cache")
     for note in notes:
         work.talk(f"note: {note}")
@@ -81,8 +81,8 @@ def prepare(work: SyncWorkspace, state: SyncState, proven: VerifiedSeries, upstr
 
 
 def _refuse_unfetched(work: SyncWorkspace, state: SyncState, count: int) -> None:
-    """A URL has all contents: it is the network that lost those that did not come, and a work tree without them would
-    be no good."""
+    """Raise for contents that could not be fetched. A URL has all contents, so the network lost them, and a work tree
+    without them would be useless."""
     upstream = work.config.upstream
     if count and is_url(upstream) and not work.cache.offline:
         raise NotFetchable(
@@ -94,7 +94,7 @@ def _refuse_unfetched(work: SyncWorkspace, state: SyncState, count: int) -> None
 def _refuse_missing(work: SyncWorkspace, count: int) -> None:
     if count:
         raise NotFetchable(
-            f"{_files(count)} that the patches change cannot be read: the contents are not to be had from "
+            f"{_files(count)} that the patches change cannot be read: the contents are not available from "
             + " or ".join(shown_url(str(one)) for one in _sources(work)),
             hint=f"fetch them, or check the network; then patchstack sync {work.config.name} --continue",
         )
@@ -123,14 +123,14 @@ def advance(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
             state = _picked_together(work, state, objects, fresh=place == first)
             tell_checks(work, state.items[place : state.current], objects)
             if state.current is None:
-                first = None  # what git left is to be reset
+                first = None  # reset what git left
                 break
-            place = state.current  # in conflict, or just the next one: looked at by itself
+            place = state.current  # in conflict, or only the next one: merge it alone
         item = state.items[place]
         with task("bringing patches over") as this:
             this.at(place, len(state.items), f"{item.label} {item.subject}")
             if many or place == first or not clean:
-                # What we left ourselves is clean; what was found here may be half a step of a run that was killed.
+                # Our own state is clean, but a killed run may have left a half-finished step.
                 tree.reset(state.head, sync_target.paths_made(objects, item))
                 clean = True
             got = tree.merge(item.commit)
@@ -170,8 +170,8 @@ def advance(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncStat
 
 
 def _picked_together(work: SyncWorkspace, state: SyncState, objects: Objects, *, fresh: bool) -> SyncState:
-    """Bring over the patches to come in one process, up to the first in conflict. Gives the same state if that is the
-    first of all. `fresh`: an earlier run may have left files behind."""
+    """Bring over the remaining patches in one process, up to the first conflict. Return the same state if the first
+    patch conflicts. `fresh`: an earlier run may have left files behind."""
     tree = tree_of(state)
     places: list[int] = []
     for place in range(state.current or 0, len(state.items)):
@@ -212,7 +212,7 @@ def _proposed(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSt
         found = landed_patches(work, state, objects)
     for item in state.items:
         if item.commit in found and not (state.drop_landed or item.fate in LEFT_OUT):
-            work.talk(f"{item.label} {item.subject}: upstream has it already: {found[item.commit]}")
+            work.talk(f"{item.label} {item.subject}: upstream already has it: {found[item.commit]}")
     if found and not state.drop_landed:
         work.talk(f"patchstack sync {state.series} --drop-landed leaves them out, with these reasons")
     state = replace(state, landed=found)
@@ -220,7 +220,7 @@ def _proposed(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSt
 
 
 def without_landed(state: SyncState) -> SyncState:
-    """Return the same without the patches that have landed, each with the reason."""
+    """Return the state without the patches that have landed, each with the reason."""
     for place, item in enumerate(state.items):
         if item.commit in (state.landed or {}) and item.fate not in LEFT_OUT:
             state = state.with_item(place, fate=Fate.DROPPED, result=None, reason=(state.landed or {})[item.commit])
@@ -230,7 +230,7 @@ def without_landed(state: SyncState) -> SyncState:
 def _not_carried(
     work: SyncWorkspace, state: SyncState, place: int, paths: list[tuple[str, frozenset[int]]], why: str
 ) -> SyncState:
-    """Leave a patch out because nobody is there to ask, and store what a person needs to carry it later."""
+    """Leave a patch out because the sync is unattended, and store the files that a person needs to carry it later."""
     item = state.items[place]
     stored = store_sides(work, state, item, tree_of(state), paths)
     shown = stored.relative_to(work.workspace.root).as_posix()
@@ -239,7 +239,7 @@ def _not_carried(
 
 
 def _command_failed(work: SyncWorkspace, state: SyncState, place: int) -> dict[str, Any] | None:
-    """Run the command that is wanted after each patch; what to tell if it fails."""
+    """Run the command for after each patch. Return the message if it fails."""
     if not state.command:
         return None
     item, told = state.items[place], shlex.join(state.command)
@@ -255,9 +255,9 @@ def _command_failed(work: SyncWorkspace, state: SyncState, place: int) -> dict[s
 
 
 def edited(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
-    """Take what a person made of the patch that the sync stopped behind.
+    """Take a person's edit of the patch after which the sync stopped.
 
-    Raises `NotHeldError` if it is not finished."""
+    Raises `NotHeldError` if the edit is not finished."""
     stop = state.stop
     assert stop is not None
     tree, place = tree_of(state), int(stop["place"])
@@ -300,7 +300,7 @@ def _with_landed(work: SyncWorkspace, state: SyncState, place: int, objects: Obj
 
 
 def resolved(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncState:
-    """Take what a person made of the conflict. Raises `NotHeldError` if it is not resolved."""
+    """Take a person's resolution of the conflict. Raises `NotHeldError` if it is not resolved."""
     tree, place = tree_of(state), state.current
     assert place is not None and state.stop is not None
     tree.break_locks()
@@ -327,7 +327,8 @@ def resolved(work: SyncWorkspace, state: SyncState, objects: Objects) -> SyncSta
 
 
 def _fork_of_patches(work: SyncWorkspace, proven: VerifiedSeries) -> tuple[ForkHistory, Repository]:
-    """Return a series without a fork: its commits, made from lock or patches, in a repository for the moment."""
+    """Return the history of a series without a fork: its commits, made from lock or patches, in a temporary
+    repository."""
     config, objects, base = work.config, proven.sources.objects, proven.sources.base
     directory = work.directory / "commits"
     shutil.rmtree(directory, ignore_errors=True)
@@ -356,7 +357,7 @@ def _take_objects(own: Repository, work: SyncWorkspace, state: SyncState) -> Non
 
 
 def _sources(work: SyncWorkspace) -> list[str | Path]:
-    """Return where missing contents may be had."""
+    """Return the sources of missing contents."""
     return [remote.source for _, remote in _remotes(work)]
 
 

@@ -1,6 +1,6 @@
-"""Bring a fork onto a new pin, commit by commit, in a repository of its own; stop where a person must look.
+"""Bring a fork onto a new pin, commit by commit, in a separate repository. Stop if a person must decide.
 
-Every step writes the state when it is done, and can be done again: a run that was killed goes on where it was.
+Every step writes the state at its end, and can be repeated, so a killed run can continue.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from patchstack.workspace import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How a sync goes on by itself: it stops after the patches of `edits` (numbers or ids), runs `command` after each
-    patch, drops what has landed, and asks nobody if it is `unattended`."""
+    """How a sync runs: it stops after the patches of `edits` (numbers or ids), runs `command` after each patch, drops
+    landed patches, and never waits for a person if it is `unattended`."""
 
     edits: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
@@ -35,10 +35,10 @@ class Manner:
 def begin(
     work: SyncWorkspace, to: str, *, worktree: Path | None = None, branch: str | None = None, manner: Manner = Manner()
 ) -> SyncState | None:
-    """Begin a sync to a commit of the upstream, and take it as far as it goes; None if the pin already exists.
+    """Start a sync to an upstream commit, and run it as far as possible. Return None if the pin is already that commit.
 
-    Raises `UsageError` if one is under way or a name is taken, `NotHeldError` for a series that does not hold, and
-    what opening the sources raises. Nothing but the bench's own directory and the new repository is written.
+    Raises `UsageError` if a sync is in progress or a name is taken, `NotHeldError` for a series that does not hold, and
+    the errors of opening the sources. Writes only its own directory and the new repository.
     """
     with work.alone():
         if (old := work.state()) is not None:
@@ -50,9 +50,9 @@ def begin(
 
 
 def begin_parking(work: SyncWorkspace, parking: Parking, *, worktree: Path | None = None) -> SyncState:
-    """Begin to take a patch out for now, or to bring one back, on the pin as it is; else as `begin`.
+    """Start to park a patch, or to bring one back, on the current pin; otherwise like `begin`.
 
-    Raises `UsageError` if the series has no such patch, or none is parked under that number.
+    Raises `UsageError` if the series has no such patch, or no patch of that number is parked.
     """
     with work.alone():
         if (old := work.state()) is not None:
@@ -119,8 +119,8 @@ def _begin(
 
 
 def go_on(work: SyncWorkspace, *, command: tuple[str, ...] = (), unattended: bool = False) -> SyncState:
-    """Go on with a sync: take what a person made of the conflict or patch, or finish what a killed run began. From now
-    on with a `command` after each patch, or `unattended`: then a conflict at hand is not carried.
+    """Continue a sync: take a person's resolution or edit, or finish the step of a killed run. From now on, run
+    `command` after each patch. With `unattended`, leave out the patch of a current conflict.
 
     Raises `NotHeldError` if the conflict is not resolved yet.
     """
@@ -146,12 +146,12 @@ def go_on(work: SyncWorkspace, *, command: tuple[str, ...] = (), unattended: boo
         elif state.phase is Phase.EDITING:
             state = edited(work, state, objects)
             if state.phase is Phase.EDITING:
-                return state  # the command fails still
+                return state  # the command still fails
         return advance(work, state, objects)
 
 
 def edit(work: SyncWorkspace, names: Sequence[str]) -> SyncState:
-    """Stop behind patches, so that a person can change them; those that are on the branch already are gone back to.
+    """Stop after patches, so that a person can change them. The sync goes back to those that are already on the branch.
 
     Raises `UsageError` for a number that no patch has, `NotHeldError` if commits made by hand would be lost."""
     with work.alone():
@@ -188,7 +188,7 @@ def drop_landed(work: SyncWorkspace) -> SyncState:
 
 
 def _keep_hand_made(work: SyncWorkspace, state: SyncState, *, discard: bool, what: str) -> None:
-    """Refuse to lose what somebody committed or resolved by hand; with `discard`, keep it under a ref.
+    """Refuse to lose commits or resolutions made by hand; with `discard`, keep them under a ref.
 
     Raises `NotHeldError`."""
     tree = tree_of(state)
@@ -201,11 +201,11 @@ def _keep_hand_made(work: SyncWorkspace, state: SyncState, *, discard: bool, wha
             hint="--continue takes it; with --discard it is left, and kept under a ref",
         )
     name = tree.keep(label)
-    work.talk(f"what was made by hand is kept: git -C {state.worktree} show {name}")
+    work.talk(f"the work made by hand is kept: git -C {state.worktree} show {name}")
 
 
 def skip(work: SyncWorkspace, *, discard: bool = False) -> SyncState:
-    """Leave the patch at hand out for now, and go on. Raises `NotHeldError` if work made by hand would be lost; with
+    """Leave the current patch out for now, and continue. Raises `NotHeldError` if work made by hand would be lost; with
     `discard` it is kept under a ref."""
     with work.alone():
         state = _usable(work)
@@ -218,8 +218,8 @@ def skip(work: SyncWorkspace, *, discard: bool = False) -> SyncState:
 
 
 def drop(work: SyncWorkspace, names: Sequence[str], why: str, *, discard: bool = False) -> SyncState:
-    """Leave patches out for good, each with the reason, and go on. Patches that are on the branch already are taken
-    from it: those after them are made again. Raises `UsageError` for a number that no patch has."""
+    """Leave patches out permanently, each with the reason, and continue. Patches that are already on the branch are
+    removed from it, and later ones are made again. Raises `UsageError` for a number that no patch has."""
     with work.alone():
         state = _usable(work)
         if state.phase is Phase.PREPARING:
@@ -242,7 +242,7 @@ def drop(work: SyncWorkspace, names: Sequence[str], why: str, *, discard: bool =
 
 
 def retry(work: SyncWorkspace, names: Sequence[str], *, discard: bool = False) -> SyncState:
-    """Try patches again that were left out; those after them are made again. Raises `UsageError`."""
+    """Try left-out patches again. Later ones are made again. Raises `UsageError`."""
     with work.alone():
         state = _usable(work)
         chosen = places_of(state.items, names)
@@ -257,10 +257,10 @@ def retry(work: SyncWorkspace, names: Sequence[str], *, discard: bool = False) -
 
 
 def abort(work: SyncWorkspace, *, discard: bool = False) -> SyncState:
-    """Give a sync up: its repository and state go, and nothing else was ever changed. Gives what it was.
+    """Abort a sync: remove its repository and state. Nothing else was ever changed. Return its last state.
 
-    Raises `UsageError` if `--accept` has begun to write, `NotHeldError` for commits made by hand, which nothing
-    would keep, unless they are to be discarded.
+    Raises `UsageError` if `--accept` has begun to write, and `NotHeldError` for commits made by hand, which would be
+    lost, unless `discard` is set.
     """
     with work.alone():
         state = work.the_state()
@@ -295,19 +295,19 @@ def _usable(work: SyncWorkspace) -> SyncState:
 
 
 def _next(state: SyncState) -> str:
-    return f"patchstack sync {state.series} shows where it stands, --continue goes on"
+    return f"patchstack sync {state.series} shows its state, --continue continues it"
 
 
 def _place(work: SyncWorkspace, worktree: Path | None, branch: str) -> Path:
     root = work.workspace.root.resolve()
     place = worktree.absolute() if worktree else root.with_name(f"{root.name}-{branch.replace('/', '-')}")
     if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
-        raise AlreadyExists(f"{place} is there already", hint="name a new directory: --worktree DIR")
+        raise AlreadyExists(f"{place} already exists", hint="name a new directory: --worktree DIR")
     return place
 
 
 def _proven(work: SyncWorkspace) -> VerifiedSeries:
-    """Return the series as it is, which must hold: what is synced is the fork, and the patches follow it."""
+    """Return the current series, which must hold, because the fork is synced and the patches follow it."""
     proven = prove_and_keep(work.config, work.cache)
     found = proven.verification
     merged = proven.sources.fork is not None and proven.sources.fork.merges

@@ -1,4 +1,4 @@
-"""What a sync starts from: the new pin, and the fork's commits in one line, each with the patch it is."""
+"""The start of a sync: the new pin, and the fork's commits in linear order, each with its patch."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Target:
 
 
 def open_target(cache: Cache, upstream: str, pin: Commit, to: str, objects: Objects) -> Target:
-    """Find the new pin in the upstream, along with its history back to the old one.
+    """Find the new pin in the upstream, with its history back to the old one.
 
-    Raises `UsageError` if it does not descend from the pin, `MissingError` if that cannot be told here.
+    Raises `UsageError` if it does not descend from the pin, and `MissingError` if this cannot be determined here.
     """
     what = "--to"
     repository, commit = Remote.at(upstream, cache).resolve(to, what, until=pin.oid)
@@ -49,8 +49,8 @@ def open_target(cache: Cache, upstream: str, pin: Commit, to: str, objects: Obje
 def patches_of(
     series: Series, lock: Lock | None, commits: Sequence[Commit], rows: Sequence[Row], *, in_order: bool
 ) -> dict[str, PatchFile]:
-    """Return which patch each commit is: the one verify matched with it, else the one the lock says, else the only one
-    of its subject. `in_order`: the commits were made from the patches, one of each."""
+    """Return the patch of each commit: the one that verify matched, else the one in the lock, else the only one with
+    its subject. `in_order`: the commits were made from the patches, one from each."""
     if in_order:
         return {commit.oid: patch for commit, patch in zip(commits, series.patches, strict=True)}
     by_file = {patch.file: patch for patch in series.patches}
@@ -66,7 +66,7 @@ def patches_of(
 
 
 def items_of(commits: Sequence[tuple[Commit, str]], patches: Mapping[str, PatchFile]) -> tuple[Item, ...]:
-    """Return the fork's commits, each with the tree before it, as patches on their way."""
+    """Return the fork's commits, each with the tree before it, as items to bring over."""
     return tuple(
         Item(
             commit=commit.oid,
@@ -83,10 +83,10 @@ def items_of(commits: Sequence[tuple[Commit, str]], patches: Mapping[str, PatchF
 def in_one_line(
     objects: Objects, tree: SyncTree, fork: ForkHistory, pin: Commit, to: str
 ) -> tuple[list[tuple[Commit, str]], list[str]]:
-    """Return the fork's own commits, oldest first, each with the tree before it, and notes on what merges lose.
+    """Return the fork's own commits, oldest first, each with the tree before it, and notes on lost changes of merges.
 
-    A fork without merges gives its commits. One with merges gives those of all its branches without the merges; what a
-    merge itself changed is in no commit, and is told.
+    A fork without merges gives its commits. A fork with merges gives the commits of all its branches without the
+    merges. The changes of a merge itself are in no commit, and are reported.
     """
     if not fork.merges:
         before = [pin.tree, *(commit.tree for commit in fork.commits)]
@@ -104,7 +104,7 @@ def in_one_line(
 
 
 def series_digest(directory: Path) -> str:
-    """Return a digest of a series' patches and lock: whether anyone has changed them meanwhile."""
+    """Return a digest of a series' patches and lock, to detect changes."""
     digest = hashlib.sha256()
     for path in sorted(directory.iterdir()):
         if is_patch(path.name) or path.name == FILE_NAME:
@@ -113,12 +113,12 @@ def series_digest(directory: Path) -> str:
 
 
 def paths_made(objects: Objects, item: Item) -> list[bytes]:
-    """Return the files that a commit makes."""
+    """Return the files that a commit adds."""
     return [change.path for change in compare_trees(objects, item.before, item.tree) if change.old is None]
 
 
 def contents(objects: Objects, items: Sequence[Item]) -> Iterator[str]:
-    """The contents that merging patches needs: those around every change."""
+    """Yield the contents that merging patches needs: those before and after every change."""
     for item in items:
         for change in compare_trees(objects, item.before, item.tree):
             for entry in (change.old, change.new):
@@ -127,7 +127,7 @@ def contents(objects: Objects, items: Sequence[Item]) -> Iterator[str]:
 
 
 def paths_touched(objects: Objects, items: Sequence[Item]) -> set[bytes]:
-    """Return the files that the patches change, by their names before."""
+    """Return the files that the patches change, by their old names."""
     return {
         change.path
         for item in items
@@ -137,7 +137,7 @@ def paths_touched(objects: Objects, items: Sequence[Item]) -> set[bytes]:
 
 
 def own_branch(series: Series, lock: Lock | None, fork_ref: str | None) -> str:
-    """Return the name of the fork's branch, or of the series if it has none."""
+    """Return the name of the fork's branch, or of the series if there is no fork."""
     name = (fork_ref or (lock.branch if lock else "") or series.name).removeprefix("refs/heads/")
     if name == "HEAD" or re.fullmatch(r"[0-9a-f]{40}", name):
         name = series.name
@@ -145,12 +145,12 @@ def own_branch(series: Series, lock: Lock | None, fork_ref: str | None) -> str:
 
 
 def synced_name(branch: str, to: str) -> str:
-    """Return the new branch's name: the fork's, without the mark of an earlier sync, and the new pin's."""
+    """Return the new branch's name: the fork's, without the suffix of an earlier sync, with the new pin's."""
     return f"{re.sub(r'-sync-[0-9a-f]{9}$', '', branch)}-sync-{to[:9]}"
 
 
 def refuse_branch(branch: str, fork: Repository | None) -> None:
-    """Refuse a name that no branch may have, or that the fork has. Raises `UsageError`."""
+    """Raise `UsageError` for an invalid branch name, or one that the fork has."""
     refuse_name(branch)
     if fork is not None and git.read(fork.path, "rev-parse", "-q", "--verify", f"refs/heads/{branch}").ok:
         raise AlreadyExists(f"the fork {fork.name} has a branch {branch} already", hint="name another: --branch NAME")

@@ -1,4 +1,4 @@
-"""A conflict that nobody was there to resolve: both sides, and the patch, as files in the workspace."""
+"""An unresolved conflict of an unattended sync: both sides, and the patch, as files in the workspace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from patchstack.workflow.sync.workspace import OURS, SyncWorkspace
 from patchstack.workflow.sync.worktree import SyncTree
 
 SIDES = {1: "base", 2: "upstream", 3: "patch"}
-"""The stages of a path in conflict, by the directory that its content is stored in."""
+"""The stages of a conflicting path, by the directory for its content."""
 
 
 def store_sides(
@@ -20,7 +20,8 @@ def store_sides(
 ) -> Path:
     """Store a patch that is not carried: the patch itself, and every side of each file in conflict.
 
-    Returns the directory, below `.patchstack/not-carried` of the workspace. Raises `MissingError` if the disk refuses.
+    Returns the directory, below `.patchstack/not-carried` of the workspace. Raises `MissingError` if it cannot be
+    written.
     """
     place = work.workspace.root / OURS / "not-carried" / f"{state.series}-{state.to[:12]}" / item.label
     try:

@@ -1,4 +1,4 @@
-"""Where a sync of one series does its work, and what it keeps there."""
+"""The directories of a sync of one series, and their content."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ WHO = "patchstack sync"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncWorkspace:
-    """Where a sync of one series does its work. `directory` holds its state and is nobody else's; `shared` the
-    resolutions that maintainers share; `engine` opens what checks run commands on."""
+    """The directories of a sync of one series. `directory` has its state and is used by nothing else. `shared` has the
+    resolutions that maintainers share. `engine` opens the engine for commands of checks."""
 
     config: SeriesConfig
     workspace: Workspace
@@ -45,11 +45,11 @@ class SyncWorkspace:
         return self.directory / "export" / "patches"
 
     def state(self) -> SyncState | None:
-        """Return where the sync of this series stands, or None if none is under way."""
+        """Return the state of the sync of this series, or None if none is in progress."""
         return load_state(self.directory)
 
     def the_state(self) -> SyncState:
-        """Return the same. Raises `UsageError` if none is under way."""
+        """Return the state of the sync. Raises `UsageError` if none is in progress."""
         state = self.state()
         if state is None:
             raise SyncNotReady(
@@ -61,7 +61,7 @@ class SyncWorkspace:
         return save_state(self.directory, state)
 
     def clear(self) -> None:
-        """Remove what is kept of the sync, its state first: what a kill leaves behind then is of no sync."""
+        """Remove the files of the sync, its state first, so that leftovers of a killed run belong to no sync."""
         (self.directory / FILE_NAME).unlink(missing_ok=True)
         shutil.rmtree(self.directory, ignore_errors=True)
         above = self.directory.parent
@@ -72,7 +72,7 @@ class SyncWorkspace:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the sync of this series. Raises `UsageError` if another process has it."""
+        """Hold the lock on the sync of this series. Raises `UsageError` if another process has it."""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             ignore = self.directory.parent / ".gitignore"

@@ -1,7 +1,7 @@
-"""The repository a sync works in: its own, with a work tree, borrowing the objects of upstream and fork.
+"""The repository of a sync, with a work tree. It borrows the objects of upstream and fork.
 
-Nobody's configuration, attributes or hooks reach what is done here, so the same commits and the same resolutions give
-the same branch, down to the ids, on every machine.
+No user's configuration, attributes or hooks have an effect here, so the same commits and the same resolutions give the
+same branch, including the ids, on every machine.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _CONFIG = """\
 [commit]
 \tgpgSign = false
 """
-# Contents byte for byte as they are stored, merged as text, whatever the tree's own .gitattributes say.
+# Keep contents byte for byte and merge them as text, regardless of .gitattributes in the tree.
 _ATTRIBUTES = "* -text -ident -filter !eol !working-tree-encoding !merge !conflict-marker-size\n"
 _IDENTITY = {f"GIT_{role}_{key}": "patchstack" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
 _MARKER = re.compile(rb"(<{7}|\|{7}|>{7})( |\r?$)")
@@ -74,8 +74,8 @@ class Merged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmerged:
-    """Files in conflict: every path with the stages git has of it (1 base, 2 upstream's side, 3 the patch's). `moved`
-    are those that git put elsewhere because upstream renamed their directory: the new name to the patch's."""
+    """Files in conflict: every path with its stages in git (1 base, 2 upstream's side, 3 the patch's). `moved` are
+    those that git moved because upstream renamed their directory: the new name to the patch's name."""
 
     paths: tuple[tuple[str, frozenset[int]], ...]
     remembered: tuple[str, ...]
@@ -84,7 +84,7 @@ class Unmerged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """What a person made of a conflict. `message` is theirs where they committed by themselves."""
+    """A person's resolution of a conflict. `message` is set if the person made the commit."""
 
     tree: str
     message: bytes | None
@@ -111,8 +111,9 @@ class SyncTree:
         remotes: Sequence[tuple[str, str]],
         absent: Sequence[bytes],
     ) -> None:
-        """Make the repository and check `start` out. `absent` are files whose contents are nowhere: the work tree is
-        sparse without them. What an earlier, killed run left is replaced; `UsageError` for what is not ours."""
+        """Create the repository and check out `start`. `absent` are files whose contents are not available: the work
+        tree is sparse, without them. Leftovers of a killed run are replaced. Raises `UsageError` for a directory that
+        is not ours."""
         self.remove()
         for name in ("objects/info", "objects/pack", "refs/heads", "info"):
             (self.git_dir / name).mkdir(parents=True)
@@ -130,7 +131,7 @@ class SyncTree:
         self._git("reset", "--quiet", "--hard", start)
 
     def merge(self, commit: str) -> Merged | Unmerged:
-        """Merge a commit's own change three-way onto what is checked out, in index and work tree, which are clean."""
+        """Merge a commit's own change three-way onto the checked-out commit, in a clean index and work tree."""
         done = self._run("cherry-pick", "--no-commit", commit)
         told = done.complaint + "\n" + done.stdout.decode("utf-8", "replace")
         remembered = tuple(dict.fromkeys(_REMEMBERED.findall(told)))
@@ -144,8 +145,8 @@ class SyncTree:
         return Merged(tree=self._git("write-tree", "--missing-ok").decode().strip(), remembered=remembered)
 
     def pick_all(self, commits: Sequence[str], head: str) -> list[str]:
-        """Merge commits one after the other, each its own change, as `merge` does, in one process; gives the trees, up
-        to the first commit that is in conflict. Index and work tree are then to be reset, and so is the branch."""
+        """Merge the changes of commits one after the other, as `merge` does, in one process. Return the trees, up to
+        the first conflict. Index, work tree and branch must then be reset."""
         options = ("--allow-empty", "--allow-empty-message", "--keep-redundant-commits", "--no-gpg-sign")
         done = self._run("cherry-pick", *options, *commits)
         listed = self._git("log", "--first-parent", "--reverse", "--format=%T", f"{head}..HEAD").decode().split()
@@ -154,14 +155,14 @@ class SyncTree:
         return listed[: len(commits)]
 
     def write_commits(self, commits: Sequence[bytes], head: str) -> None:
-        """Write commit objects, and give the branch the last of them, whose id is `head`."""
+        """Write commit objects, and move the branch to the last one, whose id is `head`."""
         for raw in commits:
             write_object(self.git_dir / "objects", object_id("commit", raw), "commit", raw)
         self._git("update-ref", f"refs/heads/{self.branch}", head)
 
     def reset(self, head: str, made: Sequence[bytes]) -> None:
-        """Bring branch, index and work tree to a commit. Untracked files stay, but for those at the paths given: a
-        killed run may have left them."""
+        """Reset branch, index and work tree to a commit. Untracked files remain, except at the paths in `made`, which a
+        killed run may have left."""
         self.break_locks()
         self._run("rerere", "clear")
         self._git("symbolic-ref", "HEAD", f"refs/heads/{self.branch}")
@@ -171,7 +172,7 @@ class SyncTree:
             self._git("--literal-pathspecs", "clean", "--quiet", "-dffx", "--", *names)
 
     def break_locks(self) -> None:
-        """Remove the locks that a killed run left. A git that it had started may still be at work: it gets some time.
+        """Remove the locks that a killed run left. If its git is still running, wait for some time.
 
         Raises `MissingError` if it does not end."""
         locks = [self.git_dir / name for name in ("index.lock", "HEAD.lock", f"refs/heads/{self.branch}.lock")]
@@ -187,13 +188,13 @@ class SyncTree:
             lock.unlink(missing_ok=True)
 
     def _at_work(self) -> bool:
-        """Return whether a git that we started works here: one that outlived a killed run."""
+        """Return whether a git of a killed run is still running here."""
         ours = f"GIT_WORK_TREE={self.directory}".encode()
         return any(ours in environment for _, environment in environments())
 
     def commit(self, raw: bytes, tree: str, parent: str, message: bytes | None = None) -> str:
-        """Make a commit of a tree, in everything else the given one: author, committer, both dates, encoding and
-        message (unless another is given). Gives its id; the branch then has it."""
+        """Commit a tree with the author, committer, dates, encoding and message of the given commit (or with
+        `message`), and move the branch to it. Return its id."""
         made = rewritten(raw, tree, parent, message)
         oid = self._git("hash-object", "-t", "commit", "-w", "--stdin", stdin=made).decode().strip()
         self._git("update-ref", f"refs/heads/{self.branch}", oid)
@@ -209,8 +210,8 @@ class SyncTree:
         return tuple((path, frozenset(stages)) for path, stages in found.items())
 
     def resolution(self, head: str, paths: Sequence[str]) -> Resolved | list[str]:
-        """What a person made of a conflict on `head`, or complaints: files that are not added, or still have markers,
-        or commits beyond one. `paths` are those that were in conflict."""
+        """Return a person's resolution of a conflict on `head`, or complaints: files that are not added or still have
+        markers, or more than one commit. `paths` are the paths that were in conflict."""
         unmerged = [path for path, _ in self.unmerged()]
         if unmerged:
             return [f"{path} is still in conflict" for path in unmerged]
@@ -233,8 +234,8 @@ class SyncTree:
         return Resolved(tree=tree, message=body)
 
     def edited(self, head: str, parent: str) -> Resolved | list[str]:
-        """What a person made of the newest commit, `head` on `parent`, or complaints: files that are not added, or
-        commits beyond an amended one."""
+        """Return a person's edit of the newest commit, `head` on `parent`, or complaints: files that are not added, or
+        additional commits."""
         unmerged = [f"{path} is in conflict" for path, _ in self.unmerged()]
         unstaged = self._git("diff", "--name-only", "-z").decode("utf-8", "surrogateescape").split("\0")
         if complaints := unmerged or [f"{path} was changed and not added" for path in unstaged if path]:
@@ -249,13 +250,14 @@ class SyncTree:
         return Resolved(tree=tree, message=self._git("cat-file", "commit", now).partition(b"\n\n")[2])
 
     def hand_made(self, head: str) -> bool:
-        """Return whether somebody committed above a commit, or added changes to it without a conflict left."""
+        """Return whether somebody committed after a commit, or staged changes without a remaining conflict."""
         if self.head() != head:
             return True
         return not self.unmerged() and not self._run("diff-index", "--quiet", "HEAD").ok
 
     def keep(self, label: str) -> str:
-        """Keep what is checked out, with all changes if nothing is in conflict, under a ref; gives its name."""
+        """Keep the checked-out commit under a ref, with all changes if nothing is in conflict. Return the name of the
+        ref."""
         kept = b"" if self.unmerged() else self._git("stash", "create", "kept by patchstack sync")
         commit = kept.decode().strip() or self.head()
         name = f"{KEPT}{label}-{commit[:12]}"
@@ -275,15 +277,15 @@ class SyncTree:
         return self._git("format-patch", "--stdout", "--full-index", "--binary", "-1", commit)
 
     def remember(self) -> None:
-        """Let git record how the conflict at hand was resolved."""
+        """Let git record the resolution of the current conflict."""
         self._run("rerere")
 
     def head(self) -> str:
-        """Return the commit that is checked out."""
+        """Return the checked-out commit."""
         return self._git("rev-parse", "--verify", "HEAD").decode().strip()
 
     def head_or_none(self) -> str | None:
-        """Return the same; None if the repository is gone."""
+        """Return the checked-out commit; None if the repository no longer exists."""
         return self.head() if self.git_dir.is_dir() else None
 
     def tree_of(self, commit: str) -> str:
@@ -294,7 +296,7 @@ class SyncTree:
         return bool(self._git("--literal-pathspecs", "ls-tree", "-z", commit, "--", path))
 
     def own_commits(self, head: str, *without: str) -> Iterator[tuple[str, str]]:
-        """The commits of a branch with merges in one line, without the merges: id and its parent's, oldest first."""
+        """Yield the commits of a branch in linear order, without merges: id and parent id, oldest first."""
         listed = self._git(
             *("rev-list", "--reverse", "--topo-order", "--no-merges", "--parents"),
             *(head, *(f"^{commit}" for commit in without)),
@@ -305,17 +307,17 @@ class SyncTree:
                 yield commit, parents[0]
 
     def changes_of_its_own(self, merge: str) -> list[str]:
-        """Return the files in which a merge is like none of its parents."""
+        """Return the files in which a merge differs from all of its parents."""
         shown = self._git("diff-tree", "--cc", "--name-only", "--no-commit-id", "-r", "-z", merge)
         return [path.decode("utf-8", "replace") for path in shown.split(b"\0") if path]
 
     def log(self, *arguments: str) -> bytes:
-        """`git log`, read-only. Empty where contents that it needs are not available."""
+        """Run `git log`, read-only. Return an empty output if contents that it needs are not available."""
         done = self._run("log", *arguments)
         return done.stdout if done.ok else b""
 
     def patch_ids(self, commits: Sequence[str]) -> dict[str, str]:
-        """git's stable patch-id of commits."""
+        """Return git's stable patch-ids of commits."""
         shown = self._git(
             *("log", "--no-walk=unsorted", "--stdin", "-p", "--no-color", "--no-ext-diff", "--full-index"),
             stdin="".join(f"{commit}\n" for commit in commits).encode(),
@@ -324,11 +326,11 @@ class SyncTree:
         return {commit: patch_id for patch_id, commit in (line.split() for line in told)}
 
     def left_over(self) -> bool:
-        """Return whether the work tree holds anything beside the branch's files."""
+        """Return whether the work tree has other files than the branch's."""
         return bool(self._git("status", "--porcelain", "--ignored").strip())
 
     def remove(self) -> None:
-        """Remove the repository with all it holds, what says that it is ours last: a killed run can do it again.
+        """Remove the repository, its mark of ownership last, so that a killed run can be repeated.
 
         Raises `UsageError` for a directory that is not ours."""
         if not self.directory.exists():
@@ -355,7 +357,7 @@ class SyncTree:
     def _run(self, *args: str, stdin: bytes = b"") -> Finished:
         if not self.git_dir.is_dir():
             raise SyncRepositoryGone(
-                f"the sync's repository {self.directory} is gone",
+                f"the sync's repository {self.directory} no longer exists",
                 hint="patchstack sync --abort, and begin again: resolutions are remembered",
             )
         return git.isolated(
@@ -373,7 +375,8 @@ class SyncTree:
 
 
 def rewritten(raw: bytes, tree: str, parent: str, message: bytes | None = None) -> bytes:
-    """Return a commit object with another tree and parent. A signature is of the old one, and goes."""
+    """Return a commit object with a different tree and parent. A signature is removed, because it covers the old
+    one."""
     head, _, body = raw.partition(b"\n\n")
     kept = []
     skipping = False

@@ -129,7 +129,7 @@ def test_what_somebody_put_where_a_killed_run_began_is_not_removed(
 def test_a_work_tree_that_is_gone_is_named(ready: Moved, patchstack: Patchstack, capsys: Printed) -> None:
     shutil.rmtree(ready.work)
     told = refused(patchstack, capsys, 3, "--accept")
-    assert f"error: the sync's repository {ready.work} is gone" in told
+    assert f"error: the sync's repository {ready.work} no longer exists" in told
     assert patchstack("sync", "--abort") == 0
 
 

@@ -59,7 +59,7 @@ def test_skip_never_loses_a_commit_made_by_hand(colliding: Moved, patchstack: Pa
     assert patchstack("sync", "--skip", "--discard") == 0
     told = capsys.readouterr().err
     name = f"refs/patchstack/kept/0002-{mine[:12]}"
-    assert f"what was made by hand is kept: git -C {colliding.work} show {name}" in told
+    assert f"the work made by hand is kept: git -C {colliding.work} show {name}" in told
     assert colliding.git("rev-parse", name) == mine
     assert colliding.lines() == ["Change 1 of a kernel", "Change 3 of a kernel"]
     # The repository has the only copy, so that --accept leaves it.
@@ -106,7 +106,7 @@ def test_a_landed_patch_is_proposed_and_dropped_on_demand_with_the_reason(
     patchstack(*TO)
     printed = capsys.readouterr()
     reason = f"landed as upstream #9 ({found.fork.upstream.head()[:12]}, 2025-06-15)"
-    assert f"0001 Change 1 of a kernel: upstream has it already: {reason}" in printed.err
+    assert f"0001 Change 1 of a kernel: upstream already has it: {reason}" in printed.err
     assert "patchstack sync product --drop-landed leaves them out, with these reasons" in printed.err
     assert patchstack("sync", "--drop-landed") == 0
     (patch,) = document(patchstack, capsys)["patches"]

@@ -123,7 +123,7 @@ def test_the_only_patch_is_not_parked(tmp_path: Path, patchstack: Patchstack, ca
 def test_what_is_parked_is_not_parked_twice(ready: Moved, patchstack: Patchstack, capsys: Printed) -> None:
     assert park(patchstack) == 0
     assert park(patchstack) == 2
-    assert "patch 0002 is parked already" in capsys.readouterr().err
+    assert "patch 0002 is already parked" in capsys.readouterr().err
 
 
 def test_verify_status_and_canary_tell_of_what_is_parked(ready: Moved, patchstack: Patchstack, run_cli: RunCli) -> None:

@@ -318,7 +318,7 @@ def test_what_the_policy_names_must_succeed_before_the_pin_moves(
     assert patchstack("sync", "--accept") == 1
     refused = capsys.readouterr().err
     assert "required: test -f src/kernel.cu\n" in refused
-    assert "error: the pin stays where it is: sh -c echo oops; exit 3 exited 3\n  - oops" in refused
+    assert "error: the pin does not move: sh -c echo oops; exit 3 exited 3\n  - oops" in refused
     assert f"pin: {found.fork.pin}" in found.settings.read_text()
     found.settings.write_text(found.settings.read_text().replace("exit 3", 'test "$PATCHSTACK_SYNC_TREE" = "$PWD"'))
     assert patchstack("sync", "--accept") == 0
