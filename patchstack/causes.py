@@ -641,6 +641,6 @@ class CiInputRefused(UsageError):
 
 
 class DemoFailed(NotHeldError):
-    """The demo did not go as told."""
+    """The demo failed."""
 
     code = "PS1105"

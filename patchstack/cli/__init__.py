@@ -1,1 +1,1 @@
-"""The command line, one module a command: parse, call one function, render. Nothing imports cli."""
+"""The command line, with one module for each command: parse, call one function, render. Nothing imports cli."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def _refuse(benchmark: list[Path] | None) -> list[Path] | None:
-    """Raise `UsageError` for an option that is no longer one."""
+    """Raise `UsageError` for the removed option."""
     if benchmark:
         raise BadValue(
             "--benchmark is no longer an option: a file that says PASS proves nothing",
@@ -70,15 +70,17 @@ def accept_command(
         list[str] | None, typer.Option(metavar="PROOF", help="Let this proof stay INVALID. Repeatable.")
     ] = None,
     switch_unproven: Annotated[
-        str | None, typer.Option(metavar="REASON", help="Why a switch may come without a gate that shows it.")
+        str | None, typer.Option(metavar="REASON", help="Why a switch may come without a gate that proves it.")
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Observe everything anew, also what is known.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Observe everything again, even known observations.")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop after the first gate that FAILs.")] = False,
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Sign the decision with this key, as ssh-keygen has it.")
     ] = None,
     signers: SignersOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done, and what is known.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be done, and what is known.")
+    ] = False,
     engine: EngineOption = None,
     image: Annotated[str | None, typer.Option(metavar="NAME", help="The container image.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.accept/1 document.")] = False,
@@ -86,7 +88,7 @@ def accept_command(
     workspace: WorkspaceOption = None,
     policy: PolicyOption = None,
 ) -> None:
-    """Accept a commit of the fork: everything must hold, then it is written down and exported. Can be run again."""
+    """Accept a commit of the fork: check everything, write the decision, and export the series. It can be run again."""
     from patchstack.builds.inputs.plan import Request
     from patchstack.evidence.ledger import Ledger
     from patchstack.verdict import exit_code
@@ -114,9 +116,9 @@ def accept_command(
 
 
 def _begin(key: Path | None, workspace: Path | None, ref: str, *, dry_run: bool) -> None:
-    """Look for what signs, before anything is built, and take the workspace for this command alone.
+    """Check the signing key and program before anything is built, and lock the workspace for this command.
 
-    Raises `UsageError` for a key that does not exist, `MissingError` without a program that signs.
+    Raises `UsageError` for a missing key, and `MissingError` without a signing program.
     """
     if key is not None and not key.is_file():
         raise SigningRefused(f"there is no key {key}", hint="ssh-keygen -t ed25519 -f KEY makes one")
@@ -172,7 +174,7 @@ def _terms(
 
 
 def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | None:
-    """Return the recorded evidence that an acceptance may rest on: what allowed signers signed, else nothing."""
+    """Return the recorded evidence that an acceptance may use: only records signed by allowed signers."""
     from patchstack.workflow.ledger.recorded import signed_evidence
     from patchstack.workflow.ledger.signers import find_signers
 
@@ -182,7 +184,7 @@ def _signed_evidence(workspace: Workspace, signers: str | None) -> Recorded | No
 
 
 def _sign(decision: Decision | None, ledger: Ledger, key: Path | None) -> None:
-    """Sign the decision, if there is one, and a key was given."""
+    """Sign the decision, if there is one and a key was given."""
     from patchstack.evidence.signing import sign
 
     if decision is None or key is None:
@@ -191,7 +193,7 @@ def _sign(decision: Decision | None, ledger: Ledger, key: Path | None) -> None:
 
 
 def _warn(way: CandidateRange, candidates: Sequence[Candidate], ledger: Ledger) -> None:
-    """Before the builds, which are dear, and before the decision, which cannot be taken back."""
+    """Print warnings before the expensive builds, and before the decision, which is permanent."""
     from patchstack.report.ledger import likeness_line
     from patchstack.workflow.candidate.acceptance import warnings
 
@@ -212,7 +214,7 @@ def _plan(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> None:
 
 @contextlib.contextmanager
 def _steps() -> Iterator[Callable[[AcceptStep, float], None]]:
-    """Tells every step as it comes out, and at the end the one that took the most time."""
+    """Yield a function that prints every finished step. At the end, print the one that took the most time."""
     from patchstack.workflow.candidate.accept import step_line
 
     taken: list[tuple[str, float]] = []

@@ -1,4 +1,4 @@
-"""`patchstack apply`: put a series onto a directory of source files."""
+"""`patchstack apply`: apply a series to a directory of source files."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def apply_command(
     ] = None,
     strip: StripOption = None,
     check: Annotated[bool, typer.Option("--check", help="Only see whether it applies; write nothing.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Finish what a killed run began to write.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Finish the writes of a killed run.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.apply/1 document.")] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Put a series onto a source directory or a work tree: strictly, all patches or none. No index is touched."""
+    """Apply a series to a source directory or a work tree, strictly, all patches or none. The index does not change."""
     from patchstack.series.mirror.apply_to_directory import materialize
 
     *names, last = words
@@ -72,7 +72,7 @@ def _series(names: Sequence[str], patches: Path | None, workspace: Path | None) 
 
 
 def _finish(directory: Path) -> None:
-    """`--resume`."""
+    """Finish an interrupted write (`--resume`)."""
     from patchstack.files.journal import resume
 
     if not directory.is_dir():

@@ -1,4 +1,4 @@
-"""`patchstack bisect`: the first patch, or upstream commit, that makes a command fail."""
+"""`patchstack bisect`: find the first patch or upstream commit that makes a command fail."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def bisect_command(
         typer.Argument(metavar="SERIES", autocompletion=complete_series, help="The series [default: the only one]."),
     ] = None,
     run: Annotated[
-        str, typer.Option("--run", metavar="CMD", help="What fails: 0 is good, 125 skips, 128 and above ends it.")
+        str, typer.Option("--run", metavar="CMD", help="The command: exit 0 is good, 125 skips, 128 and above ends it.")
     ] = "",
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="REF", help="Go over upstream's commits to REF, with the series on top."),
+        typer.Option("--to", metavar="REF", help="Search upstream's commits up to REF, with the series on top."),
     ] = None,
     good: Annotated[
         str | None,
@@ -60,7 +60,7 @@ def bisect_command(
             help="The first known bad patch, by number or name [default: the last].",
         ),
     ] = None,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Try both sides of the answer once more.")] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Try both sides of the answer again.")] = False,
     build: Annotated[
         str | None,
         typer.Option(
@@ -80,7 +80,7 @@ def bisect_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Find the first patch that makes a command fail, or the first upstream commit with the series on top. The command
-    runs in a directory that holds the tree, without a shell."""
+    runs in a directory with the tree, without a shell."""
     from patchstack.workflow.bisect.bisect import bisect
     from patchstack.workflow.bisect.points import row_of
 
@@ -126,7 +126,7 @@ def _seconds(text: str | None) -> float:
         return 24 * 3600.0
     seconds = parse_time(text)
     if not seconds:
-        raise BadValue(f"--time {text} is no time", hint="--time 90s, 30m or 4h")
+        raise BadValue(f"--time {text} is not a time", hint="--time 90s, 30m or 4h")
     return seconds
 
 

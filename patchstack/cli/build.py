@@ -1,4 +1,4 @@
-"""`patchstack build`: pin + series into binaries, and what they were proven to be."""
+"""`patchstack build`: build pin + series, and prove the binaries."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def build_command(
         str | None,
         typer.Argument(metavar="SERIES", autocompletion=complete_series, help="The series [default: the only one]."),
     ] = None,
-    arch: Annotated[str | None, typer.Option(metavar="ARCH", help="The CUDA architecture: 121, say.")] = None,
+    arch: Annotated[str | None, typer.Option(metavar="ARCH", help="The CUDA architecture, for example 121.")] = None,
     variant: Annotated[
         str | None,
         typer.Option(metavar="NAME", autocompletion=complete_variant, help="The variant, instead of --arch."),
@@ -71,38 +71,44 @@ def build_command(
             help="Only the patches up to the one with this number, or this name (0: the pin alone).",
         ),
     ] = None,
-    source: Annotated[Path | None, typer.Option(metavar="DIR", help="Any source tree, instead of a series.")] = None,
+    source: Annotated[Path | None, typer.Option(metavar="DIR", help="A source tree, instead of a series.")] = None,
     image: Annotated[str | None, typer.Option(metavar="NAME", help="The container image.")] = None,
     toolkit: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="A CUDA toolkit on the engine's machine."),
     ] = None,
     engine: EngineOption = None,
-    jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Compile so many files at once.")] = None,
-    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="What the build may use: 16GiB, say.")] = None,
-    cpus: Annotated[float | None, typer.Option(metavar="N", min=0.1, help="How many processors it may use.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="The number of files to compile at once.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="The memory for the build, for example 16GiB.")
+    ] = None,
+    cpus: Annotated[
+        float | None, typer.Option(metavar="N", min=0.1, help="The number of processors for the build.")
+    ] = None,
     time: Annotated[str | None, typer.Option(metavar="TIME", help="How long it may take: 90s, 30m, 4h.")] = None,
     ccache: Annotated[
         bool | None,
         typer.Option("--ccache/--no-ccache", help="Use ccache [default: if it is installed].", show_default=False),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Build even where the build is here.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Build even if the build exists.")] = False,
     keep_container: Annotated[
-        bool, typer.Option("--keep-container", help="Keep the build's volume, to look into.")
+        bool, typer.Option("--keep-container", help="Keep the build's volume for inspection.")
     ] = False,
-    shell: Annotated[bool, typer.Option("--shell", help="Open a shell where it would be built.")] = False,
+    shell: Annotated[bool, typer.Option("--shell", help="Open a shell in the build environment.")] = False,
     unproven: Annotated[
         list[str] | None,
         typer.Option(metavar="PROOF", help="Let this proof stay INVALID. Repeatable."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Copy the binaries there as well."),
+        typer.Option("--output", "-o", metavar="DIR", help="Also copy the binaries to DIR."),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List the builds that are here.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the stored builds.")] = False,
     gc: Annotated[bool, typer.Option("--gc", help="Remove builds that were not used for 30 days.")] = False,
     older_than: Annotated[
-        float | None, typer.Option(metavar="DAYS", min=0, help="With --gc: not for so many days.")
+        float | None, typer.Option(metavar="DAYS", min=0, help="With --gc: the number of days.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.build/1 document.")] = False,
     patches: PatchesOption = None,
@@ -112,7 +118,7 @@ def build_command(
     workspace: WorkspaceOption = None,
     policy: PolicyOption = None,
 ) -> None:
-    """Build pin + series for a GPU, in a container, and prove what came out. The same inputs are built once."""
+    """Build pin + series for a GPU, in a container, and prove the binaries. The same inputs are built only once."""
     from patchstack.builds.inputs.plan import Request, parse_definitions
     from patchstack.workflow.build import BuildOrder, check_proofs
 
@@ -143,7 +149,7 @@ def build_command(
 def _source(
     directory: Path | None, given: Mapping[str, Any], workspace: Path | None, *, offline: bool
 ) -> tuple[Source, SeriesConfig | None]:
-    """Return the tree that was asked for: a directory, or what options by their names (`given`) say of a series."""
+    """Return the requested tree: a directory, or a series with the options in `given`, by their names."""
     from patchstack.workflow.build import source_of
 
     clash = [name for name, value in given.items() if value is not None]
@@ -215,7 +221,7 @@ def _report(stored: Stored, *, hit: bool, unproven: frozenset[str], output: Path
 
 
 def _copy(binaries: Path, into: Path) -> None:
-    """Copy a build's binaries and their links; what has their names there is replaced."""
+    """Copy a build's binaries and their links. Files of the same names are replaced."""
     into.mkdir(parents=True, exist_ok=True)
     for path in sorted(binaries.iterdir()):
         (into / path.name).unlink(missing_ok=True)
@@ -223,7 +229,7 @@ def _copy(binaries: Path, into: Path) -> None:
 
 
 def _store(*, list_: bool, gc: bool, days: float, json: bool) -> None:
-    """`--list` and `--gc`."""
+    """List or remove builds (`--list` and `--gc`)."""
     from patchstack.builds.record.store import Store
     from patchstack.report.build import print_builds
 
@@ -246,7 +252,7 @@ def _size(text: str | None) -> int | None:
         return None
     size = parse_size(text)
     if not size:
-        raise BadValue(f"--memory {text} is no size", hint="--memory 16GiB, say")
+        raise BadValue(f"--memory {text} is not a size", hint="--memory 16GiB, say")
     return size
 
 
@@ -257,5 +263,5 @@ def _time(text: str | None) -> float | None:
         return None
     seconds = parse_time(text)
     if not seconds:
-        raise BadValue(f"--time {text} is no time", hint="--time 90s, 30m or 4h")
+        raise BadValue(f"--time {text} is not a time", hint="--time 90s, 30m or 4h")
     return seconds

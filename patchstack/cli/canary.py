@@ -1,4 +1,4 @@
-"""`patchstack canary`: does the series apply to a newer upstream?"""
+"""`patchstack canary`: check whether the series applies to a newer upstream."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def canary_command(
     series: SeriesArgument = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="REF", help="The upstream commit to look at [default: its newest].")
+        str | None, typer.Option("--to", metavar="REF", help="The upstream commit to check [default: the newest].")
     ] = None,
     blame: Annotated[
         bool, typer.Option("--blame", help="Find the first upstream commit that breaks each patch.")
@@ -44,11 +44,14 @@ def canary_command(
         bool, typer.Option("--strict", help="Blame by a chain of strict git apply, not by three-way merges.")
     ] = False,
     forecast: Annotated[
-        bool, typer.Option("--forecast", help="Also say which patches upstream is likely to break next: a heat map.")
+        bool,
+        typer.Option("--forecast", help="Also show the patches that upstream is likely to break next, as a heat map."),
     ] = False,
-    days: Annotated[int, typer.Option("--days", metavar="N", help="Days of upstream's past a forecast looks at.")] = 90,
+    days: Annotated[
+        int, typer.Option("--days", metavar="N", help="Days of upstream's past to use for the forecast.")
+    ] = 90,
     svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Write the forecast's heat map there as SVG.")
+        Path | None, typer.Option("--svg", metavar="FILE", help="Write the forecast's heat map to FILE as SVG.")
     ] = None,
     html: Annotated[
         Path | None,
@@ -59,7 +62,7 @@ def canary_command(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="Leave out the search for upstream commits that are like a patch, or stand in its way."
+            "--quick", help="Skip the search for upstream commits that resemble a patch, or conflict with it."
         ),
     ] = False,
     patches: PatchesOption = None,
@@ -67,13 +70,13 @@ def canary_command(
     pin: PinOption = None,
     engine: EngineOption = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print a patchstack.canary/1 document, one line a series.")
+        bool, typer.Option("--json", help="Print a patchstack.canary/1 document, one line per series.")
     ] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Does the series apply to a newer upstream, and do its checks hold there? Every patch: strict and three-way, in
-    memory; and what is to blame."""
+    """Check whether the series applies to a newer upstream, and whether its checks hold there. Every patch is tried
+    strictly and three-way, in memory, and the causes are shown."""
     from patchstack.upstream.canary.canary import Question
     from patchstack.workflow.canary import look_ahead
 
@@ -93,7 +96,7 @@ def canary_command(
 
 
 def _check_options(*, strict: bool, blame: bool, svg: Path | None, forecast: bool, days: int) -> None:
-    """Raise `UsageError` for options that do not go together."""
+    """Raise `UsageError` for options that cannot be combined."""
     if strict and not blame:
         raise OptionConflict(
             "--strict is for --blame", hint="both columns are shown without it; add --blame, or leave it"
@@ -101,11 +104,11 @@ def _check_options(*, strict: bool, blame: bool, svg: Path | None, forecast: boo
     if svg is not None and not forecast:
         raise OptionConflict("--svg is for --forecast", hint="add --forecast")
     if days < 1:
-        raise BadValue(f"--days {days} is no number of days")
+        raise BadValue(f"--days {days} is not a number of days")
 
 
 def _one_series(configs: Sequence[SeriesConfig], pictures: Mapping[str, Path | None]) -> None:
-    """Raise `UsageError` if a picture was asked for, and there are several series to draw."""
+    """Raise `UsageError` if a picture was requested for several series."""
     for option, file in pictures.items():
         if file is not None and len(configs) > 1:
             raise OptionConflict(
@@ -118,7 +121,7 @@ def _one_series(configs: Sequence[SeriesConfig], pictures: Mapping[str, Path | N
 
 
 def _reported(found: Canary, outlook: Forecast | None, svg: Path | None, html: Path | None, *, as_json: bool) -> Exit:
-    """Print what was found of one series, and give its exit code."""
+    """Print the result for one series, and return its exit code."""
     if as_json:
         from patchstack.report.documents.canary import canary_document
 
@@ -157,7 +160,7 @@ def _show(found: Canary, outlook: Forecast | None) -> None:
 
 
 def _print_error(name: str, error: PatchstackError) -> None:
-    """A document for a series that could not be looked at, so that every series has one."""
+    """Print a document for a series that could not be checked, so that every series has one."""
     from patchstack.report.documents.read import failed_canary
 
     print(failed_canary(name, error).line, flush=True)

@@ -1,4 +1,4 @@
-"""`patchstack checkout`: the fork branch, recreated from pin, series and lock."""
+"""`patchstack checkout`: recreate the fork branch from pin, series and lock."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def checkout_command(
             "--patch",
             metavar="N",
             autocompletion=complete_number,
-            help="Put the patch with this number, or this name, alone on the pin, three-way.",
+            help="Apply only the patch with this number, or this name, to the pin, three-way.",
         ),
     ] = None,
     worktree_of: Annotated[
@@ -51,10 +51,11 @@ def checkout_command(
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Recreate the fork branch, with the same commit ids, from pin + series + lock alone, in a new repository or in a
-    new work tree of one that has the pin.
+    """Recreate the fork branch, with the same commit ids, from pin + series + lock, in a new repository or in a new
+    work tree of an existing one that has the pin.
 
-    A series without a lock gives the commits that git am would make of its patches, each author also its committer.
+    A series without a lock gives the commits that git am would make from its patches; each author is also the
+    committer.
     """
     from patchstack.workflow.checkout import CheckoutOrder, check_out_series
 
@@ -69,7 +70,7 @@ def checkout_command(
 
 
 def _print(made: CheckedOut, config: SeriesConfig, pin: str, clone: Path | None) -> None:
-    """What was made, and what it needs."""
+    """Print the result, and notes on its objects."""
     from patchstack.workspace import is_url
 
     commits = "1 commit" if made.count == 1 else f"{made.count} commits"
@@ -84,7 +85,7 @@ def _print(made: CheckedOut, config: SeriesConfig, pin: str, clone: Path | None)
 
 
 def _without_lock(made: CheckedOut, config: SeriesConfig, *, whole: bool) -> None:
-    """What the commits of a series without a lock are."""
+    """Print notes on the commits of a series without a lock."""
     from patchstack.workspace import FILE_NAME
 
     talk(

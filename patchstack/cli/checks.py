@@ -1,4 +1,4 @@
-"""Checks for the commands that run them: options, what opens their engine, and their screen."""
+"""Checks for the commands that run them: options, their engine, and their table."""
 
 from __future__ import annotations
 
@@ -20,20 +20,18 @@ if TYPE_CHECKING:
     from patchstack.git.remote import Cache
     from patchstack.workspace import SeriesConfig
 
-ChecksOption = Annotated[
-    bool, typer.Option("--checks", help="Also run the checks of the series on the trees that it gives.")
-]
+ChecksOption = Annotated[bool, typer.Option("--checks", help="Also run the checks of the series on its trees.")]
 RecordOption = Annotated[
     str | None,
     typer.Option("--record", metavar="NAME", help="Write the sites of this check into patchstack.yaml; needs --why."),
 ]
 RecordWhyOption = Annotated[
-    str | None, typer.Option("--why", metavar="TEXT", help="The reason for --record, which is kept beside the sites.")
+    str | None, typer.Option("--why", metavar="TEXT", help="The reason for --record, which is stored with the sites.")
 ]
 
 
 def check_recording(configs: Sequence[SeriesConfig], name: str | None, why: str | None, policy: str | None) -> None:
-    """Raise `UsageError` for options that do not go together."""
+    """Raise `UsageError` for options that cannot be combined."""
     if why is not None and name is None:
         raise OptionConflict("--why is for --record", hint="add --record NAME")
     if name is not None and not (why or "").strip():
@@ -47,14 +45,14 @@ def check_recording(configs: Sequence[SeriesConfig], name: str | None, why: str 
 
 
 def engine_of(spec: str | None, workspace: Path | None) -> OpenEngine:
-    """What opens the engine for checks that run commands."""
+    """Return the function that opens the engine for checks that run commands."""
     return lambda: open_chosen_engine(spec, nearest_workspace(workspace))
 
 
 def checked(
     config: SeriesConfig, cache: Cache, engine: OpenEngine, *, name: str | None = None, why: str | None = None
 ) -> tuple[CheckRow, ...]:
-    """Run the checks of a series; with a name, record the sites of that one before."""
+    """Run the checks of a series. With a name, first record the sites of that check."""
     from patchstack.workflow.checks import check_series, record
 
     rows = check_series(config, cache, engine)
@@ -72,7 +70,7 @@ def _read_again(config: SeriesConfig, path: Path) -> SeriesConfig:
 
 
 def show_checks(series: str, rows: Sequence[CheckRow], lines: Sequence[str] | None = None) -> None:
-    """Print the table of checks, and what speaks against those that do not hold: the lines, if some are given."""
+    """Print the table of checks, and the failures of those that do not hold: `lines`, if given."""
     from patchstack.report.checks import against, checks_line, checks_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
@@ -91,6 +89,6 @@ def code_of(rows: Sequence[CheckRow] | None) -> Exit:
 
 
 def worst(one: Exit, other: Exit) -> Exit:
-    """Return the exit code of two answers: what does not hold goes before what could not be judged."""
+    """Return the worse of two exit codes: a failure before a result that could not be judged."""
     codes = {one, other}
     return Exit.DOES_NOT_HOLD if Exit.DOES_NOT_HOLD in codes else max(one, other)

@@ -1,7 +1,7 @@
-"""Shell completion of values: what the nearest workspace and its ledger have.
+"""Shell completion of values from the nearest workspace and its ledger.
 
-Shells run this at each press of the tab key. So it reads the workspace file, not what it describes, and says nothing if
-anything is wrong. Shells also evaluate what it prints: only harmless characters leave it.
+Shells run this at each press of the tab key, so it reads only the workspace file, and prints nothing if anything is
+wrong. Shells also evaluate the output, so it contains only harmless characters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import typer
 _HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\Z")
 
 Found = list[tuple[str, str]]
-"""Values with a word about each, or nothing."""
+"""Values with a short description of each; empty if there are none."""
 
 
 def complete_series(ctx: typer.Context, incomplete: str) -> Found:
@@ -29,7 +29,7 @@ def complete_series(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def complete_number(ctx: typer.Context, incomplete: str) -> Found:
-    """Numbers of patches, of the series named or of all."""
+    """Return numbers of patches, of the named series or of all."""
     with suppress(Exception):
         return _fitting(_numbers(ctx), incomplete)
     return []
@@ -63,7 +63,7 @@ def complete_suite(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def complete_gate(ctx: typer.Context, incomplete: str) -> Found:
-    """Return names of gates, of the suite named or of all."""
+    """Return names of gates, of the named suite or of all."""
     with suppress(Exception):
         suites = _section(ctx, "suites")
         chosen = ctx.params.get("suite")
@@ -78,7 +78,7 @@ def complete_gate(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def complete_decision(ctx: typer.Context, incomplete: str) -> Found:
-    """Ids of the ledger's decisions."""
+    """Return ids of the ledger's decisions."""
     with suppress(Exception):
         ledger = _workspace(ctx).parent / "ledger"
         # As many digits as `patchstack ledger` shows.
@@ -102,7 +102,7 @@ def _section(ctx: typer.Context, name: str) -> dict[str, Any]:
 
 
 def _named(ctx: typer.Context) -> set[str]:
-    """What was given where series are named. On a line that ends in an option without its value, `args` has it."""
+    """Return the words given as names of series. If the line ends in an option without its value, `args` has them."""
     named = ctx.params.get("series") or ctx.params.get("what") or ctx.args
     return {named} if isinstance(named, str) else set(named)
 

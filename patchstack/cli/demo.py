@@ -1,4 +1,4 @@
-"""`patchstack demo`: a fork and its series, from verify to accept, with the screens that a user would see."""
+"""`patchstack demo`: a fork and its series, from verify to accept, with the real output of every command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def demo_command(
         "patchstack-demo"
     ),
     build: Annotated[
-        bool, typer.Option("--build/--no-build", help="Build it as well, gate and accept, where compilers are.")
+        bool, typer.Option("--build/--no-build", help="Also build, gate and accept, if compilers are installed.")
     ] = True,
 ) -> None:
     """Make a small upstream, a fork and its series; verify, break, build and gate it; accept and reject commits."""
@@ -43,7 +43,7 @@ def demo_command(
             key = tour.gate(engine)
             tour.accept(engine)
     if tour.wrong:
-        raise DemoFailed("the demo did not go as told", problems=tour.wrong)
+        raise DemoFailed("the demo failed", problems=tour.wrong)
     typed = typed_as()
     there = f"cd {shlex.quote(str(demo.root.absolute()))}"
     print(f"Look around: {there}; git -C fork log --oneline; {typed} verify --json")
@@ -52,8 +52,8 @@ def demo_command(
 
 
 class Tour:
-    """The commands of the demo in its directory, each shown as it is typed, with what it prints. `wrong` are those
-    that ended otherwise than they should."""
+    """Runs the commands of the demo in its directory, and shows each as typed, with its output. `wrong` are those with
+    an unexpected result."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -61,7 +61,7 @@ class Tour:
         self._started = False
 
     def verify(self) -> None:
-        """The series holds; three broken copies of it do not."""
+        """Show that the series holds, and that three broken copies of it do not."""
         from patchstack.demo.build import DROPPED, EDITED, MOVED
 
         self._patchstack("verify", "paged")
@@ -70,7 +70,7 @@ class Tour:
             self._patchstack("verify", broken.name, "--workspace", "broken/patchstack.yaml", codes=(_DOES_NOT_HOLD,))
 
     def build(self) -> str | None:
-        """Build the series on this host, or in a container if the host lacks something; return the engine that did."""
+        """Build the series on this host, or in a container if the host lacks something. Return the engine used."""
         for engine in ("host", "docker"):
             code = self._patchstack("build", "paged", "--engine", engine, codes=(0, _MISSING))
             if code == 0:
@@ -80,7 +80,7 @@ class Tour:
         return None
 
     def gate(self, engine: str) -> str:
-        """Take the first references of the build, and run its suite; gives the build's key."""
+        """Record the first references of the build, and run its suite. Return the build's key."""
         key = self._key(engine)
         print(
             "What a build must still do is a suite in patchstack.yaml. Its first references are what this one does:\n"
@@ -90,7 +90,7 @@ class Tour:
         return key
 
     def accept(self, engine: str) -> None:
-        """A good commit is accepted, one that changes what the model says is not, nor one that loses output."""
+        """Accept a good commit, but neither one that changes the model's output nor one that loses output."""
         from patchstack.demo.build import CHANGED, GOOD, LOST
 
         print("The fork has a commit that the series lacks. It may come in if all holds with it that held before:\n")
@@ -106,7 +106,7 @@ class Tour:
         self._patchstack("ledger")
 
     def _key(self, engine: str) -> str:
-        """Return the key of the build that was just made, in short."""
+        """Return the short key of the build that was just made."""
         from patchstack.cli.failures import guarded
         from patchstack.cli.main import app
 
@@ -116,7 +116,7 @@ class Tour:
         return str(json.loads(said.getvalue())["key"])[:12]
 
     def _patchstack(self, *args: str, codes: tuple[int, ...] = (0,)) -> int:
-        """Run a command of ours in the demo's directory; gives its exit code."""
+        """Run a patchstack command in the demo's directory, and return its exit code."""
         from patchstack.cli.failures import guarded
         from patchstack.cli.main import app
 
@@ -140,7 +140,7 @@ class Tour:
             self.wrong.append(f"{typed}: exit code {done.code}, not 0")
 
     def _type(self, *words: str) -> str:
-        """Show a command as it is typed."""
+        """Return a command as a user would type it, and show it."""
         if not self._started:
             print(f"$ cd {shlex.quote(str(self.root))}")
         self._started = True

@@ -17,18 +17,18 @@ def docs_command(
     series: SeriesArgument = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the tables to their places in this document."),
+        typer.Option("--output", "-o", metavar="FILE", help="Update the tables in this document."),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 where the document is not up to date.")
+        bool, typer.Option("--check", help="Write nothing; exit with 1 if the document is not up to date.")
     ] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """Print a Markdown table of each series: subject, group, switch, default, gates, upstream status, what it replaces.
 
-    All of it comes from the trailers of the commit messages; a series that was accepted through the ledger has its
-    decisions beside it. In a document the table of a series is between the
-    lines <!-- patchstack: series NAME --> and <!-- /patchstack -->.
+    All of it comes from the trailers of the commit messages. A series that was accepted through the ledger also has a
+    column of decisions. In a document, the table of a series is between the lines <!-- patchstack: series NAME --> and
+    <!-- /patchstack -->.
     """
     from patchstack.report.markdown import metadata_table, placed
     from patchstack.workflow.metadata import read_series_metadata
@@ -61,7 +61,7 @@ def _read(document: Path) -> str:
     try:
         return document.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
-        hint = "name a document that is there"
+        hint = "name an existing document"
         raise InputUnreadable(f"{document} cannot be read: {error.strerror}", hint=hint) from error
 
 

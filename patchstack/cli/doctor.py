@@ -1,4 +1,4 @@
-"""`patchstack doctor`: is all here that verify and build need?"""
+"""`patchstack doctor`: check that everything for verify and build is installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def doctor_command(
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.doctor/1 document.")] = False,
     engine: EngineOption = None,
 ) -> None:
-    """Look for what verify and build need, and say how to get what is missing: git, engines, Python packages,
+    """Check what verify and build need, and print how to get what is missing: git, engines, Python packages,
     compilers, nvcc, GPU, disk space. Writes nothing. Exits with 0 if verify can run and an engine can build, else
     with 3."""
     from patchstack.engine.choose import open_engine
@@ -47,8 +47,8 @@ def doctor_command(
 
 
 def _configured() -> str | None:
-    """Return the engine of the nearest workspace. One that cannot be read is not a reason not to look at the
-    machine."""
+    """Return the engine of the nearest workspace; None if the workspace cannot be read, because doctor should still
+    check the machine."""
     try:
         workspace = nearest_workspace(None)
     except PatchstackError as error:

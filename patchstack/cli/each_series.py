@@ -1,4 +1,4 @@
-"""Several series, one after the other: one that cannot be looked at does not stop the others."""
+"""Process several series, one after the other. An error in one does not stop the others."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def each_series(
     look: Callable[[SeriesConfig], Exit],
     failed: Callable[[str, PatchstackError], None] | None = None,
 ) -> Exit:
-    """Look at every series, and give the worst exit code. An error is told with the series' name, and `failed` gets it
-    too; the error of a series that is alone is raised."""
+    """Process every series, and return the worst exit code. An error is printed with the series' name and passed to
+    `failed`. The error of a single series is raised."""
     code = Exit.HOLDS
     for config in configs:
         try:

@@ -1,4 +1,4 @@
-"""`patchstack export`: fork commits to patch files, one to one."""
+"""`patchstack export`: write fork commits as patch files, one to one."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ def export_command(
         list[str] | None,
         typer.Argument(metavar="SERIES", autocompletion=complete_series, help="A series of the workspace."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be written, and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.")] = False,
     renumber: Annotated[bool, typer.Option("--renumber", help="Give every patch a new number, from 1.")] = False,
     discard_edits: Annotated[
         bool, typer.Option("--discard-edits", help="Overwrite patches that were edited by hand.")
     ] = False,
     same: Annotated[
-        list[str] | None, typer.Option(metavar="N=COMMIT", help="This commit is patch N, where it cannot be told.")
+        list[str] | None,
+        typer.Option(metavar="N=COMMIT", help="This commit is patch N, if patchstack cannot find out."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="Write a copy of the series there instead, in --form."),
+        typer.Option("-o", "--output", metavar="DIR", help="Write a copy of the series to DIR instead, in --form."),
     ] = None,
     form: Annotated[
         str | None, typer.Option(metavar="FORM", help="With -o: plain (with context) or anchored [default: plain].")
@@ -82,7 +83,7 @@ def _print(plan: ExportPlan, *, dry_run: bool, json: bool) -> None:
 
 
 def _copy(config: SeriesConfig, directory: Path, form: str | None) -> None:
-    """Write a copy of the series in another form, without the fork."""
+    """Write a copy of the series in a different form, without the fork."""
     from patchstack.series.files.directory import configured_series
     from patchstack.series.lock import read_lock
     from patchstack.series.mirror.convert import copy_series
@@ -91,7 +92,7 @@ def _copy(config: SeriesConfig, directory: Path, form: str | None) -> None:
 
     form = form or PLAIN
     if form not in FORMS:
-        raise BadValue(f"--form {form} is no form", hint="plain or anchored")
+        raise BadValue(f"--form {form} is not a form", hint="plain or anchored")
     loaded = configured_series(config)
     sources = open_sources(open_cache(offline=False), upstream=config.upstream, pin=config.pin, series=loaded)
     copied = copy_series(

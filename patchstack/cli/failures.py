@@ -1,4 +1,4 @@
-"""Failures at the edge: `error:` and `hint:` on stderr, the right exit code, and never a traceback for a user."""
+"""Handle all failures: print `error:` and `hint:` on stderr, and set the exit code, without a traceback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from patchstack.tasks import longest
 
 
 def guarded(command: Callable[[], object]) -> int:
-    """Run the command line and give its exit code, whatever happens in it."""
+    """Run the command line and return its exit code, for every kind of failure."""
     with manners():
         return _guarded(command)
 
@@ -34,18 +34,18 @@ def _guarded(command: Callable[[], object]) -> int:
         complain("interrupted")
         return int(Exit.INTERRUPTED)
     except BrokenPipeError:
-        # The reader of our output went away: nothing to say, and nobody to say it to.
+        # The reader of our output closed the pipe, so print nothing.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:
-        # Not a bug of ours but the machine's state: a full disk, a name too long, a directory that may not be entered.
+        # Not a bug, but the state of the machine: a full disk, a name that is too long, a directory without access.
         if _in_cache(error):
             complain_of(_cache_unusable(error))
             return int(Exit.MISSING)
         where = f"{os.fsdecode(error.filename)[:200]}: " if isinstance(error.filename, str | bytes) else ""
         hint = "check that the disk has room and that you may read and write there"
-        from patchstack.causes import MachineRefused  # only now: every command would pay for it
+        from patchstack.causes import MachineRefused  # imported late, because it would slow every command
 
         complain_of(MachineRefused(f"{where}{error.strerror or error}", hint=hint))
         return int(Exit.MISSING)
@@ -63,7 +63,7 @@ def _guarded(command: Callable[[], object]) -> int:
 
 
 def _in_cache(error: OSError) -> bool:
-    """Return whether a file or directory of our cache is what failed, or one that the cache would be below."""
+    """Return whether the error is about our cache: a path in it, or a parent directory of it."""
     if not isinstance(error.filename, str | bytes):
         return False
     failed, cache = Path(os.fsdecode(error.filename)).absolute(), cache_directory().absolute()
@@ -80,13 +80,13 @@ def _cache_unusable(error: OSError) -> MissingError:
 
 
 def talk(text: str) -> None:
-    """Say something to the user, unless they asked for quiet: on stderr, so that stdout stays data."""
+    """Print a message on stderr, unless `--quiet` was given. stdout is for data."""
     if not quiet():
         complain(text)
 
 
 def tell_longest(durations: Sequence[tuple[str, float]]) -> None:
-    """Say which of the things done took most of the time, each given with its seconds, if they took a while."""
+    """Print which task took the most time, from tasks with their seconds, if they took long."""
     if line := longest(durations):
         talk(line)
 
@@ -97,7 +97,7 @@ def complain_of(error: PatchstackError, about: str = "") -> None:
 
 
 def complain(text: str) -> None:
-    """Print an error on stderr. What was printed before on stdout is seen before it."""
+    """Print an error on stderr, after flushing stdout, so that they appear in order."""
     with contextlib.suppress(BrokenPipeError), printing():
         sys.stdout.flush()
         print(paint_words(printable(text), sys.stderr), file=sys.stderr)

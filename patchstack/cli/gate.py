@@ -48,10 +48,10 @@ SuiteOption = Annotated[
 ]
 BuildOption = Annotated[
     str | None,
-    typer.Option("--build", metavar="KEY", help="The build, by its key [default: the series' as it is now]."),
+    typer.Option("--build", metavar="KEY", help="The build, by its key [default: that of the current series]."),
 ]
 ProgramsOption = Annotated[
-    Path | None, typer.Option("--bin", metavar="DIR", help="Any directory of programs, instead of a build.")
+    Path | None, typer.Option("--bin", metavar="DIR", help="A directory of programs, instead of a build.")
 ]
 
 VariantOption = Annotated[
@@ -86,7 +86,7 @@ def run_command(
     workspace: WorkspaceOption = None,
     policy: PolicyOption = None,
 ) -> None:
-    """Run a suite on a build. What is known already is not run again; the verdict is drawn again."""
+    """Run a suite on a build. Known observations are not repeated; verdicts are drawn again."""
     from patchstack.verdict import exit_code
     from patchstack.workflow.gates import Asked
 
@@ -106,7 +106,7 @@ def run_command(
 
 
 def _run_gates(suite: Suite, ready: Prepared, *, fail_fast: bool) -> list[Checked]:
-    """Run the gates of a suite, and tell each as it comes out."""
+    """Run the gates of a suite, and print each result at once."""
     from patchstack.gates.suite import run_suite
     from patchstack.report.gate import Checked, gate_line
     from patchstack.verdict import Verdict
@@ -125,7 +125,7 @@ def _run_gates(suite: Suite, ready: Prepared, *, fail_fast: bool) -> list[Checke
 
 
 def _run_brought(workspace: Workspace, suite: Suite, ready: Prepared) -> list[Checked]:
-    """Run the gates that the patches bring and that the policy does not have, and tell each as it comes out."""
+    """Run the gates that the patches add and that the policy does not have, and print each result at once."""
     if workspace.policy is None:
         return []
     from patchstack.gates.suite import read_suites
@@ -156,7 +156,7 @@ def _print(checks: list[Checked], suite: str, ready: Prepared, seconds: float, *
 def list_command(
     json: Annotated[bool, typer.Option("--json", help="Print a document.")] = False, workspace: WorkspaceOption = None
 ) -> None:
-    """The suites of the workspace and their gates. Runs nothing."""
+    """List the suites of the workspace and their gates. Runs nothing."""
     from patchstack.gates.suite import NO_SUITES, read_suites
     from patchstack.report.table import Give, Table, print_table
 
@@ -185,9 +185,9 @@ def list_command(
 @gate_app.command("record")
 def record_command(
     gate: Annotated[
-        str, typer.Argument(metavar="GATE", autocompletion=complete_gate, help="The gate whose reference is taken.")
+        str, typer.Argument(metavar="GATE", autocompletion=complete_gate, help="The gate whose reference is recorded.")
     ],
-    why: Annotated[str, typer.Option(metavar="TEXT", help="Why this is what it must give; stands beside it.")],
+    why: Annotated[str, typer.Option(metavar="TEXT", help="Why this is the expected output; written as a comment.")],
     because: Annotated[
         list[str] | None,
         typer.Option(
@@ -207,7 +207,7 @@ def record_command(
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Take what a gate gives as its new reference. A changed transcript needs evidence that the model is the same."""
+    """Record a gate's output as its new reference. A changed transcript needs evidence that the model is the same."""
     from patchstack.report.gate import gate_line
     from patchstack.workflow.gates import Asked, record_gate, suite_to_record
 
@@ -236,10 +236,10 @@ def record_command(
 
 @gate_app.command("summary")
 def summary_command(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where `gate run --report` wrote.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory of `gate run --report`.")],
     json: Annotated[bool, typer.Option("--json", help="Print the document.")] = False,
 ) -> None:
-    """What a run said, from the files it left. Runs nothing."""
+    """Show the result of a run from its files. Runs nothing."""
     from patchstack.report.documents.gates import checks_of, read_gates_document
     from patchstack.report.gate import print_checks
     from patchstack.verdict import exit_code
@@ -279,7 +279,7 @@ def _prepared(
     partly: bool = False,
     signers: str | None = None,
 ) -> Iterator[Prepared]:
-    """Open the engine, and a runner of the build or directory on a machine that is fit for the suite."""
+    """Yield a runner of the build or directory, on an engine whose machine is fit for the suite."""
     from patchstack.workflow.gates import prepare_suite, programs_meant
 
     recorded = _recorded(workspace, signers)

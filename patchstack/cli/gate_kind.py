@@ -1,4 +1,4 @@
-"""`patchstack gate KIND`: one gate alone. The command is made from what the kind declares of its settings."""
+"""`patchstack gate KIND`: run a single gate. The command is generated from the settings of the kind."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ EngineOption = Annotated[
 ImageOption = Annotated[
     str | None, typer.Option("--image", metavar="NAME", help="The image that containers run the programs in.")
 ]
-AgainOption = Annotated[bool, typer.Option("--again", help="Run it even where it is known what it gives.")]
+AgainOption = Annotated[bool, typer.Option("--again", help="Run it even if the observation is known.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.gate/1 document.")]
 
 
 def kind_command(entry: Entry) -> Callable[..., None]:
-    """Import a kind and make its command: a function that Typer reads as it reads one written by hand."""
+    """Import a kind and make its command: a function that Typer reads like a hand-written one."""
     kind = entry.load()
 
     def command(**options: Any) -> None:
@@ -49,7 +49,7 @@ def kind_command(entry: Entry) -> Callable[..., None]:
 
 
 def _run(kind: Kind[Any], options: Mapping[str, Any]) -> None:
-    """Read the settings, run the gate, print its judgement, and leave with the exit code it stands for."""
+    """Read the settings, run the gate, print its judgement, and exit with its exit code."""
     from patchstack.observe.declared import values_of_options
     from patchstack.workflow.gates import run_alone
 
@@ -64,7 +64,7 @@ def _run(kind: Kind[Any], options: Mapping[str, Any]) -> None:
 
 
 def _option(setting: Setting[Any]) -> inspect.Parameter:
-    """Return a setting as Typer's option."""
+    """Return a setting as an option for Typer."""
     info = typer.Option(setting.option_name, metavar=setting.metavar, help=setting.help)
     if setting.must_be_given:
         return _parameter(setting.name, Annotated[setting.form.option, info])
@@ -80,7 +80,7 @@ def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empt
 
 
 def _finish(judgement: Judgement, kind: Kind[Any], *, json: bool) -> Exit:
-    """Print a judgement, and give the exit code it stands for."""
+    """Print a judgement, and return its exit code."""
     from patchstack.report.gate import gate_lines, print_judgement_table
     from patchstack.verdict import exit_code
 

@@ -1,4 +1,4 @@
-"""`patchstack gpu`: the machine that has the GPU. Is it fit, whose is it, and a command with it to itself."""
+"""`patchstack gpu`: check the machine that has the GPU, and lock the GPU for a command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 gpu_app = typer.Typer(
     name="gpu",
-    help="The machine that has the GPU: is it fit to be judged on, and whose is it?",
+    help="Check the machine that has the GPU, and lock the GPU.",
     no_args_is_help=True,
     **STYLE,
 )
@@ -28,7 +28,9 @@ gpu_app = typer.Typer(
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.gpu/1 document.")]
 ImageOption = Annotated[
     str | None,
-    typer.Option("--image", metavar="NAME", help="An image, where only a container can look."),
+    typer.Option(
+        "--image", metavar="NAME", help="An image, for an engine whose machine is visible only from a container."
+    ),
 ]
 PlaceOption = Annotated[
     list[str] | None,
@@ -47,11 +49,11 @@ def status_command(
         list[str] | None, typer.Option("--allow", metavar="CHECK", help="A check that need not hold. Repeatable.")
     ] = None,
     settle: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for a calm machine.")] = 0.0,
-    gpu: Annotated[bool, typer.Option("--gpu/--no-gpu", help="For runs on the GPU, or on the CPU alone.")] = True,
+    gpu: Annotated[bool, typer.Option("--gpu/--no-gpu", help="For runs on the GPU, or only on the CPU.")] = True,
     json: JsonOption = False,
 ) -> None:
-    """Look at the machine that has the GPU: what hardware it is and what may be concluded from it, who holds the lock,
-    and whether it is fit to be judged on. Writes nothing. Exits with 0 if it is fit, else with 4."""
+    """Check the machine that has the GPU: its hardware and what may be concluded from it, who holds the lock, and
+    whether it is fit for measurements. Writes nothing. Exits with 0 if it is fit, else with 4."""
     from patchstack.machine.gpu.lock import look
     from patchstack.machine.gpu.preflight import Wanted, allowed, preflight
     from patchstack.report.documents.gpu import gpu_document
@@ -78,15 +80,15 @@ def status_command(
 @gpu_app.command("lock", short_help="Run a command that has the GPU to itself.")
 def lock_command(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="What to run, after --.")],
-    purpose: Annotated[str | None, typer.Option(metavar="TEXT", help="What others are told it is for.")] = None,
-    wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for who has it.")] = 0.0,
+    purpose: Annotated[str | None, typer.Option(metavar="TEXT", help="The purpose that is shown to others.")] = None,
+    wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for the current owner.")] = 0.0,
     engine: EngineOption = None,
     image: ImageOption = None,
     lock: PlaceOption = None,
 ) -> None:
     """Run a command on this machine while holding the lock of the GPU, and exit with its exit code: for a profiler, or
-    a script of your own. patchstack below it knows that it has the lock. Exits with 4 if somebody else has the GPU,
-    or took it meanwhile."""
+    a script of your own. A patchstack started by the command uses the same lock. Exits with 4 if somebody else has the
+    GPU, or took it meanwhile."""
     from patchstack.machine.gpu.lock import TOKEN, end_below, gpu_lock
     from patchstack.process import attached
 
@@ -97,7 +99,7 @@ def lock_command(
             try:
                 code = attached(command)
             except BaseException:
-                end_below(held.token)  # what still runs has the GPU no longer
+                end_below(held.token)  # remaining programs no longer have the GPU
                 raise
             finally:
                 if os.environ.get(TOKEN) == held.token:
@@ -106,15 +108,15 @@ def lock_command(
     raise typer.Exit(code if code >= 0 else 128 - code)
 
 
-@gpu_app.command("unlock", short_help="Let go of a lock whose owner is gone.")
+@gpu_app.command("unlock", short_help="Release a lock whose owner is gone.")
 def unlock_command(
-    force: Annotated[bool, typer.Option("--force", help="Also one whose owner is there, or is not known.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if the owner is alive or unknown.")] = False,
     engine: EngineOption = None,
     image: ImageOption = None,
     lock: PlaceOption = None,
 ) -> None:
-    """Make the lock of the GPU free where its owner is gone; with --force, whoever has it. Writes the lock's file
-    alone. Exits with 1 if it stays taken."""
+    """Release the lock of the GPU if its owner is gone; with --force, for any owner. Writes only the lock's file. Exits
+    with 1 if the lock is still taken."""
     from patchstack.machine.gpu.lock import Standing, let_go_of, look
 
     with _reached(engine, image, lock) as reached:
@@ -123,17 +125,17 @@ def unlock_command(
                 print(f"{holder.place.path}: {holder.words}")
             elif holder.standing is not Standing.DEAD and not force:
                 raise GpuCheckFailed(
-                    f"{holder.place.path}: {holder.words}", hint="--force takes it from its owner, who is not stopped"
+                    f"{holder.place.path}: {holder.words}", hint="--force releases it, but does not stop the owner"
                 )
             elif let_go_of(reached.ask, holder):
-                print(f"{holder.place.path}: let go of; {holder.words}")
+                print(f"{holder.place.path}: released; {holder.words}")
             else:
                 raise GpuCheckFailed(f"{holder.place.path}: it changed meanwhile", hint="run again")
 
 
 @contextlib.contextmanager
 def _reached(engine: str | None, image: str | None, lock: list[str] | None, *, gpus: bool = True) -> Iterator[Reach]:
-    """The machine of an engine: the one named, configured, or else this machine."""
+    """Yield the machine of an engine: the named one, the configured one, or else this machine."""
     from dataclasses import replace
 
     from patchstack.machine.ask import Place, reach

@@ -1,4 +1,4 @@
-"""`patchstack hook`: the git hook in the fork's clone that looks at each commit."""
+"""`patchstack hook`: the git hook in the fork's clone that checks each commit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patchstack.cli.lazy import STYLE
 from patchstack.cli.ledger import SeriesOption
 from patchstack.cli.options import WorkspaceOption, one_series, the_workspace
 
-hook_app = typer.Typer(name="hook", no_args_is_help=True, help="Look at each commit of the fork.", **STYLE)
+hook_app = typer.Typer(name="hook", no_args_is_help=True, help="Check each commit of the fork.", **STYLE)
 
 
 @hook_app.command("install", short_help="Write the hook into the fork's clone.")
@@ -30,13 +30,13 @@ def install_command(series: SeriesOption = None, workspace: WorkspaceOption = No
     print(f"{config.name}: wrote {path}")
 
 
-@hook_app.command("run", short_help="What the hook runs.")
+@hook_app.command("run", short_help="The command that the hook runs.")
 def run_command(
     message: Annotated[Path, typer.Argument(metavar="FILE", help="The file with the commit's message.")],
     series: SeriesOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Look at the commit that git is about to make, in the current repository. For git to call."""
+    """Check the commit that git is about to make in the current repository. git calls it."""
     from patchstack.git.objects import Repository
     from patchstack.workflow.hook import complaints
 
@@ -55,6 +55,6 @@ def run_command(
         raise PromiseBroken(
             f"this commit breaks what {config.name} promises",
             problems=problems,
-            hint="mend it; a new site that the patch need not know: patchstack verify --record NAME --why TEXT; "
-            "git commit --no-verify commits all the same",
+            hint="fix it; for a new site that the patch does not need: patchstack verify --record NAME --why TEXT; "
+            "git commit --no-verify commits anyway",
         )

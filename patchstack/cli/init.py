@@ -72,7 +72,7 @@ def _find(
     patches: Path | None,
     name: str | None,
 ) -> tuple[Found, str, str]:
-    """Return the series, what was counted in it, and the next command."""
+    """Return the series, the unit of its count, and the next command."""
     from patchstack.series.mirror.discover import from_fork, from_patches
 
     if fork is not None:
@@ -85,7 +85,10 @@ def _find(
             raise OptionConflict("--patches needs --upstream and --pin", hint="--patches DIR --upstream REPO --pin SHA")
         found = from_patches(cache, patches=patches, upstream=upstream, pin=pin, name=name)
         return found, "patches", f"patchstack verify {found.config.name} --apply-only"
-    raise OptionConflict("from what?", hint="--fork REPO --fork-ref BRANCH, or --patches DIR --upstream REPO --pin SHA")
+    raise OptionConflict(
+        "no fork and no patches were given",
+        hint="--fork REPO --fork-ref BRANCH, or --patches DIR --upstream REPO --pin SHA",
+    )
 
 
 def _adopt(
@@ -100,7 +103,7 @@ def _adopt(
     branch: str | None,
     strip: int | None,
 ) -> None:
-    """Adopt the patches, write the series down, and prove it from what was written."""
+    """Adopt the patches, write the series, and verify it from the written files."""
     from patchstack.report.text import patch_count
     from patchstack.report.verify import truth
     from patchstack.series.mirror.adopt import adopt

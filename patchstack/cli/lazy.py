@@ -1,4 +1,4 @@
-"""Commands that are imported when they are asked for: a command line waits for its own command alone."""
+"""Commands that are imported on first use, so that a command line imports only its own command."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ STYLE: dict[str, Any] = {
     "pretty_exceptions_enable": False,
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
-"""What every Typer app of ours is made with."""
+"""The common arguments of our Typer apps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
-    """Where a command is and what the help says of it, so that neither needs the command itself.
+    """The location of a command and its text in the help, without importing it.
 
-    `target` is `module:attribute` of a function or a Typer app, or makes such a function; `heading` is the section of
-    the help that lists it.
+    `target` is `module:attribute` of a function or a Typer app, or a function that makes one. `heading` is its section
+    in the help.
     """
 
     target: str | Callable[[], Callable[..., None]]
@@ -46,7 +46,7 @@ class Lazy:
 
 
 class _OnDemand(Mapping[str, Any]):
-    """A group's own commands, and after them those that are imported when they are looked up."""
+    """A group's own commands, followed by those that are imported when they are looked up."""
 
     def __init__(self, own: Mapping[str, Any], lazy: Mapping[str, Lazy]) -> None:
         self.own, self.lazy = own, lazy
@@ -79,7 +79,7 @@ def group_of(lazy: Mapping[str, Lazy]) -> type[TyperGroup]:
             return [*names, *super(TyperGroup, self).shell_complete(ctx, incomplete)]
 
         def main(self, *args: Any, **others: Any) -> Any:
-            """Run the command line. Wrong usage is told in our words, not Typer's."""
+            """Run the command line. Usage errors have our wording, not Typer's."""
             if any(name.endswith("_COMPLETE") for name in os.environ):
                 from typer._completion_classes import completion_init
 
@@ -116,7 +116,7 @@ def _usage(error: UsageError) -> str:
     hints = [f"did you mean {guess}"] if guess else []
     hints += [f"did you mean one of {guesses.removesuffix(')')}?"] if guesses else []
     if error.ctx is not None:
-        hints.append(f"'{error.ctx.command_path} --help' lists what there is")
+        hints.append(f"see '{error.ctx.command_path} --help'")
     return f"error: {message}" + ("\n\nhint: " + " ".join(hints) if hints else "")
 
 

@@ -1,4 +1,4 @@
-"""`patchstack reject` and `patchstack ledger`: what was decided, and why."""
+"""`patchstack reject` and `patchstack ledger`: decisions and their reasons."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ SignersOption = Annotated[
 
 def reject_command(
     ref: RefArgument,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="What was seen that speaks against it.")],
+    why: Annotated[str, typer.Option(metavar="TEXT", help="The reason against it.")],
     tag: Annotated[list[str] | None, typer.Option(metavar="WORD", help="A word to find it by. Repeatable.")] = None,
     series: SeriesOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the decision.")] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Reject a candidate: diff and reason go into the ledger. The fork is not touched."""
+    """Reject a candidate: write its diff and the reason to the ledger. The fork is not changed."""
     from patchstack.evidence.ledger import Ledger
     from patchstack.report.documents.decision import decision_document
     from patchstack.workflow.candidate.candidate import ledger_directory, open_candidates
@@ -100,12 +100,14 @@ def ledger_command(
     details: Annotated[bool, typer.Option("--details", help="With --check: every fact, not only counts.")] = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """What was accepted and rejected, and why; with words, those that are about them."""
+    """List accepted and rejected candidates with the reasons; with words, only matching ones."""
     asked = [
         name for name, given in (("--show", show), ("--check", check), ("--audit", audit), ("--sign", sign)) if given
     ]
     if len(asked) > 1 or (asked and words):
-        raise OptionConflict(f"{asked[0]} is a question of its own: leave out {' '.join(asked[1:] or words or ())}")
+        raise OptionConflict(
+            f"{asked[0]} cannot be combined with others: leave out {' '.join(asked[1:] or words or ())}"
+        )
     if (diff and show is None) or (key is not None and sign is None) or ((signers or require_signed) and not check):
         raise OptionConflict("--diff needs --show, --key needs --sign, --signers and --require-signed need --check")
     if check:

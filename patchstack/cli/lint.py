@@ -1,4 +1,4 @@
-"""`patchstack lint`: what is wrong with a series that applies?"""
+"""`patchstack lint`: check a series against rules."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def lint_command(
     patches: PatchesOption = None,
     upstream: UpstreamOption = None,
     pin: PinOption = None,
-    rules: Annotated[bool, typer.Option("--rules", help="List the rules with their reasons, and do no more.")] = False,
+    rules: Annotated[bool, typer.Option("--rules", help="Only list the rules with their reasons.")] = False,
     engine: EngineOption = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print a patchstack.lint/1 document, one line a series.")
+        bool, typer.Option("--json", help="Print a patchstack.lint/1 document, one line per series.")
     ] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
     policy: PolicyOption = None,
 ) -> None:
-    """Hold patches, names and messages of a series against rules, each with a reason, and run its checks. Writes
+    """Check patches, names and messages of a series against rules, each with a reason, and run its checks. Writes
     nothing."""
     if rules:
         _list_rules(json)
@@ -85,7 +85,7 @@ def _linted(config: SeriesConfig, cache: Cache) -> LintResult:
 
 
 def _reported(result: LintResult, as_json: bool, rows: Sequence[CheckRow]) -> Exit:
-    """Print a result and give its exit code."""
+    """Print a result and return its exit code."""
     if as_json:
         from patchstack.report.documents.lint import lint_document
         from patchstack.series.lint.runner import RULES

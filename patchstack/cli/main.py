@@ -1,4 +1,4 @@
-"""The `patchstack` command: gathers the commands, and turns every failure into words and an exit code."""
+"""The `patchstack` command: collects the commands, and converts every failure to a message and an exit code."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ _FIRST, _MORE = "The first hour", "More"
 COMMANDS = {
     "demo": Lazy("patchstack.cli.demo:demo_command", "Make a fork and its series, verify it, break it.", _FIRST),
     "init": Lazy("patchstack.cli.init:init_command", "Write patchstack.yaml from a fork or from patches.", _FIRST),
-    "status": Lazy("patchstack.cli.status:status_command", "Where each series stands, and what to do next.", _FIRST),
+    "status": Lazy("patchstack.cli.status:status_command", "The state of each series, and what to do next.", _FIRST),
     "verify": Lazy("patchstack.cli.verify:verify_command", "Prove that pin + series = fork.", _FIRST),
     "export": Lazy("patchstack.cli.export:export_command", "Write the series and its lock from the fork.", _FIRST),
-    "canary": Lazy("patchstack.cli.canary:canary_command", "Does the series apply to a newer upstream?", _FIRST),
-    "doctor": Lazy("patchstack.cli.doctor:doctor_command", "Is all here that verify and build need?", _FIRST),
+    "canary": Lazy("patchstack.cli.canary:canary_command", "Check the series on a newer upstream.", _FIRST),
+    "doctor": Lazy(
+        "patchstack.cli.doctor:doctor_command", "Check that everything for verify and build is installed.", _FIRST
+    ),
     "build": Lazy("patchstack.cli.build:build_command", "Build pin + series, and prove the binaries.", _FIRST),
     "gate": Lazy("patchstack.cli.gate:gate_app", "The checks that a build must pass.", _FIRST),
     "accept": Lazy("patchstack.cli.accept:accept_command", "Verify, build, gate and export a candidate.", _FIRST),
-    "bench": Lazy("patchstack.cli.bench.app:bench_app", "Does a patch pay? A comparison whose verdict holds.", _MORE),
+    "bench": Lazy("patchstack.cli.bench.app:bench_app", "Compare the speed of two builds, with a verdict.", _MORE),
     "reject": Lazy("patchstack.cli.ledger:reject_command", "Keep a candidate's diff, and why it was rejected.", _MORE),
-    "ledger": Lazy("patchstack.cli.ledger:ledger_command", "What was decided, and why.", _MORE),
-    "show": Lazy("patchstack.cli.show:show_command", "One patch, with metadata and context.", _MORE),
-    "lint": Lazy("patchstack.cli.lint:lint_command", "Hold a series against rules, each with a reason.", _MORE),
-    "docs": Lazy("patchstack.cli.docs:docs_command", "Tables of patches from the commits' trailers.", _MORE),
+    "ledger": Lazy("patchstack.cli.ledger:ledger_command", "List the decisions and their reasons.", _MORE),
+    "show": Lazy("patchstack.cli.show:show_command", "Show one patch, with metadata and context.", _MORE),
+    "lint": Lazy("patchstack.cli.lint:lint_command", "Check a series against rules, each with a reason.", _MORE),
+    "docs": Lazy("patchstack.cli.docs:docs_command", "Make tables of patches from the commits' trailers.", _MORE),
     "checkout": Lazy(
         "patchstack.cli.checkout:checkout_command", "Recreate the fork branch from pin, series and lock.", _MORE
     ),
@@ -44,15 +46,17 @@ COMMANDS = {
     "park": Lazy("patchstack.cli.park:park_command", "Take a patch out of the series for now.", _MORE),
     "unpark": Lazy("patchstack.cli.park:unpark_command", "Bring a parked patch back to its place.", _MORE),
     "bisect": Lazy(
-        "patchstack.cli.bisect:bisect_command", "The patch or upstream commit that makes a command fail.", _MORE
+        "patchstack.cli.bisect:bisect_command", "Find the patch or upstream commit that makes a command fail.", _MORE
     ),
-    "refresh": Lazy("patchstack.cli.refresh:refresh_command", "Copies of patches that need fuzz, without it.", _MORE),
-    "apply": Lazy("patchstack.cli.apply:apply_command", "Put a series onto a source directory.", _MORE),
-    "trace": Lazy("patchstack.cli.trace.app:trace_app", "What a log of llama.cpp says, counted.", _MORE),
-    "gpu": Lazy("patchstack.cli.gpu:gpu_app", "The machine that has the GPU.", _MORE),
+    "refresh": Lazy(
+        "patchstack.cli.refresh:refresh_command", "Rewrite patches that need fuzz so that they apply without it.", _MORE
+    ),
+    "apply": Lazy("patchstack.cli.apply:apply_command", "Apply a series to a source directory.", _MORE),
+    "trace": Lazy("patchstack.cli.trace.app:trace_app", "Count the traces in a log of llama.cpp.", _MORE),
+    "gpu": Lazy("patchstack.cli.gpu:gpu_app", "Check and lock the GPU.", _MORE),
     "cost": Lazy("patchstack.cli.cost.app:cost_app", "What a model must cost: bytes, floors, memory, reuse.", _MORE),
-    "hook": Lazy("patchstack.cli.hook:hook_app", "Look at each commit of the fork, as a git hook.", _MORE),
-    "ci": Lazy("patchstack.cli.ci.app:ci_app", "What continuous integration asks of patchstack.", _MORE),
+    "hook": Lazy("patchstack.cli.hook:hook_app", "Check each commit of the fork, as a git hook.", _MORE),
+    "ci": Lazy("patchstack.cli.ci.app:ci_app", "Commands for continuous integration.", _MORE),
 }
 
 app = typer.Typer(
@@ -88,7 +92,7 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    # Every command takes these after its name as well: manner.py.
+    # Every command also takes these after its name: manner.py.
     color: Annotated[
         When | None,
         typer.Option(help="When to colour [default: auto]. Also after COMMAND.", show_default=False),
@@ -101,10 +105,10 @@ def root(
         typer.Option(
             "--verbose",
             "-v",
-            help="Name programs that are run, and codes of errors. Also after COMMAND.",
+            help="Print programs that are run, and codes of errors. Also after COMMAND.",
         ),
     ] = False,
-    # Typer's own options, without what they import at each start.
+    # Typer's own options, without their imports at each start.
     install_completion: Annotated[
         bool, typer.Option("--install-completion", callback=_install_completion, help="Install shell completion.")
     ] = False,
@@ -131,9 +135,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    # We live for a fraction of a second and make few cycles: let the collector come seldom.
+    # The process is short and makes few cycles, so let the collector run rarely.
     gc.set_threshold(100_000, 50, 50)
-    # A kill ends us as Ctrl-C does: programs we started go first, temporary files after them.
+    # Handle a kill like Ctrl-C: end our programs first, then remove temporary files.
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)
     sys.exit(guarded(app))

@@ -1,4 +1,4 @@
-"""The options that every command takes, before its name and after it: how much is said, and in which colours."""
+"""The options that every command takes, before or after its name: verbosity and colours."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _VERBOSE = "patchstack.verbose"
 
 
 def add_manner(command: Any) -> None:
-    """Let a command take them after its name, and so for the commands of a group. Options of its own go first.
+    """Let a command, and all commands of a group, take these options after the name. The command's own options have
+    priority.
 
-    `command` is one of Typer's. Its help does not repeat them: that of `patchstack` has them.
+    `command` is a Typer command. Its help does not list these options; the help of `patchstack` does.
     """
     for parameter in command.params:
         if "--json" in parameter.opts and parameter.callback is None:
@@ -28,12 +29,12 @@ def add_manner(command: Any) -> None:
     taken = {name for parameter in command.params for name in parameter.opts}
     command.params += [option for option in _options() if taken.isdisjoint(option.opts)]
     below = getattr(command, "commands", {})
-    for one in getattr(below, "own", below).values():  # those that are loaded when they are asked for come here then
+    for one in getattr(below, "own", below).values():  # lazy commands come here when they are loaded
         add_manner(one)
 
 
 def name_programs(context: Context) -> None:
-    """Name each program that is run, on stderr, until the command line ends."""
+    """Print each program that is run on stderr, until the command line ends."""
     from patchstack.process import tell_programs
 
     root = context.find_root()

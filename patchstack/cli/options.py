@@ -1,4 +1,4 @@
-"""Options that several commands share, and how they become series and sources."""
+"""Options that several commands share, and their conversion to series and sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from patchstack.cli.complete import complete_series
 from patchstack.cli.failures import talk
 from patchstack.files.places import cache_directory, cache_places
 
-# What every command would import here, `--help` would wait for.
+# Imports here would slow `--help` of every command.
 if TYPE_CHECKING:
     from patchstack.git.remote import Cache
     from patchstack.workspace import SeriesConfig, Workspace
@@ -44,7 +44,7 @@ PatchesOption = Annotated[
         "--patches",
         metavar="DIR",
         help="A directory of patch files, without a workspace.",
-        readable=False,  # not Typer's words: reading it says why it cannot be read
+        readable=False,  # reading it gives a better message than Typer's
     ),
 ]
 StripOption = Annotated[
@@ -68,7 +68,7 @@ _POLICY = "patchstack.policy"
 
 
 def _policy_chosen(context: typer.Context, source: str | None) -> str | None:
-    """Let every workspace that the command opens be governed by this policy."""
+    """Apply this policy to every workspace that the command opens."""
     context.meta[_POLICY] = source
     return source
 
@@ -93,7 +93,7 @@ EngineOption = Annotated[
 
 
 def workspace_file(path: Path | None) -> Path:
-    """Return the workspace file named, or the nearest one. Raises `UsageError` if none exists."""
+    """Return the named workspace file, or the nearest one. Raises `UsageError` if none exists."""
     from patchstack.workspace import FILE_NAME, find_workspace
 
     found = path or find_workspace(Path.cwd())
@@ -107,13 +107,14 @@ def workspace_file(path: Path | None) -> Path:
 
 
 def the_workspace(path: Path | None) -> Workspace:
-    """Return the workspace named, or the nearest one, with the policy that --policy-from names. Raises `UsageError` if
-    there is none."""
+    """Return the named workspace, or the nearest one, with the policy of --policy-from. Raises `UsageError` if there is
+    none."""
     return _opened(workspace_file(path))
 
 
 def _opened(path: Path) -> Workspace:
-    """Read a workspace file; with --policy-from, once a command, and with what the change may not say told."""
+    """Read a workspace file. With --policy-from, read it once for each command, and print the changes that are not
+    used."""
     from typer._click.globals import get_current_context
 
     from patchstack.workspace import read_workspace
@@ -134,8 +135,7 @@ def _opened(path: Path) -> Workspace:
 
 
 def work_alone(path: Path | None, doing: str) -> None:
-    """Let the command be the only one at work in its workspace, from now until it ends. `doing` is told to those who
-    wait for it."""
+    """Lock the workspace for this command until it ends. `doing` is shown to those who wait for the lock."""
     from typer._click.globals import get_current_context
 
     from patchstack.workspace import alone_in
@@ -145,7 +145,7 @@ def work_alone(path: Path | None, doing: str) -> None:
 
 
 def nearest_workspace(path: Path | None) -> Workspace | None:
-    """Return the workspace named, or the nearest one, or none."""
+    """Return the named workspace, or the nearest one, or None."""
     from patchstack.workspace import find_workspace
 
     found = path or find_workspace(Path.cwd())
@@ -175,7 +175,7 @@ def open_chosen_engine(spec: str | None, workspace: Workspace | None) -> Engine:
 
 
 def one_series(workspace: Workspace, names: Sequence[str]) -> SeriesConfig:
-    """Return the one series meant. Raises `UsageError` if the workspace has several and none was named."""
+    """Return the named series, or the only one. Raises `UsageError` if the workspace has several and none was named."""
     chosen = workspace.select(names)
     if len(chosen) > 1:
         raise AmbiguousName(
@@ -194,8 +194,8 @@ def chosen_series(
     fork: str | None = None,
     fork_ref: str | None = None,
 ) -> tuple[SeriesConfig, ...]:
-    """Return the series of the workspace, or the one described by hand. `upstream` alone takes the workspace's place
-    for it. Raises `UsageError` for a mixture of both."""
+    """Return the series of the workspace, or the one described by options. `upstream` alone replaces the workspace's
+    upstream. Raises `UsageError` for a mixture of both."""
     from patchstack.workspace import SeriesConfig
 
     by_hand = {"--pin": pin, "--fork": fork, "--fork-ref": fork_ref}
@@ -234,7 +234,7 @@ def chosen_series(
 
 
 def _with_upstream(config: SeriesConfig, upstream: str) -> SeriesConfig:
-    """Return the series with another upstream for this once, which is said."""
+    """Return the series with a different upstream for this command, and print a note."""
     from patchstack.git.remote import shown_url
 
     if upstream != config.upstream:
@@ -244,9 +244,9 @@ def _with_upstream(config: SeriesConfig, upstream: str) -> SeriesConfig:
 
 @contextmanager
 def naming_clones(config: SeriesConfig) -> Iterator[None]:
-    """Let the hint for an upstream that cannot be fetched name the clone of the fork that is here.
+    """Add the local clone of the fork to the hint for an upstream that cannot be fetched.
 
-    The clone never serves in upstream's place unasked: nobody would notice that upstream lacks the pin.
+    The clone is never used as upstream without a request, because nobody would notice that upstream lacks the pin.
     """
     from patchstack.git.objects import MissingObject
     from patchstack.git.remote import NotFetched
@@ -262,7 +262,7 @@ def naming_clones(config: SeriesConfig) -> Iterator[None]:
 
 
 def open_cache(*, offline: bool) -> Cache:
-    """Our cache, in PATCHSTACK_CACHE or the platform's cache directory."""
+    """Return our cache, in PATCHSTACK_CACHE or the platform's cache directory."""
     from patchstack.git.remote import Cache
 
     return Cache(cache_directory, offline=offline)

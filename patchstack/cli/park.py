@@ -1,4 +1,4 @@
-"""`patchstack park` and `unpark`: a patch out of the series for now, and back."""
+"""`patchstack park` and `unpark`: take a patch out of the series for now, and bring it back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def park_command(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Take a patch out of the series for now: the fork gets a new branch without it, the lock keeps it. Nothing is
-    pushed, and the old branch stays. Stops at a conflict as sync does."""
+    pushed, and the old branch does not change. Stops at a conflict as sync does."""
     from patchstack.workflow.sync.parking import Parking
 
     if not why.strip():

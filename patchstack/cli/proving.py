@@ -1,4 +1,4 @@
-"""The machine that `accept` and `sync` prove candidates on, as the command line opens it."""
+"""Open the machine on which `accept` and `sync` prove candidates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def connected(spec: str | None, workspace: Workspace | None) -> Iterator[Connection]:
-    """An engine as the user named it, for as long as the block; who waits for its GPU opens a different one."""
+    """Yield a connection to the named engine during the block. Waiting for its GPU uses a second connection."""
     from patchstack.workflow.machine import Connection
 
     with contextlib.closing(open_chosen_engine(spec, workspace)) as engine:
@@ -38,7 +38,7 @@ def proving_machine(
     again: bool = False,
     recorded: Recorded | None = None,
 ) -> Iterator[ProvingMachine]:
-    """The machine for candidates of a series, with the build's progress on this terminal."""
+    """Yield the machine for candidates of a series, with the build's progress on this terminal."""
     from patchstack.builds.inputs.variant import load_variants, series_variant
     from patchstack.report.build import BuildScreen
     from patchstack.workflow.machine import ProvingMachine

@@ -1,4 +1,4 @@
-"""`patchstack refresh`: copies of patches that need fuzz, with the context that the files have."""
+"""`patchstack refresh`: copy patches that need fuzz, with the current context of the files."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def refresh_command(
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Write copies of a series into a new directory: a patch that applies only with fuzz, as quilt does it, gets the
-    context that its files have. The originals stay as they are."""
+    """Write copies of a series into a new directory: a patch that applies only with fuzz, as in quilt, gets the current
+    context of its files. The originals do not change."""
     from patchstack.git.overlay import TreeOverlay
     from patchstack.series.files.directory import configured_series
     from patchstack.series.mirror.refresh import refresh

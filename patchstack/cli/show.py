@@ -29,7 +29,7 @@ def show_command(
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.show/1 document.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="No colours, on a terminal either.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="No colours, even on a terminal.")] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
@@ -47,9 +47,9 @@ def show_command(
     try:
         found = examine(config, open_cache(offline=offline), keep_going=True)
         if found.fork_error is not None:
-            talk(f"warning: the fork is left aside: {found.fork_error.message}")
+            talk(f"warning: the fork is not used: {found.fork_error.message}")
     except (MissingError, NotARepository) as error:
-        talk(f"warning: the patch is shown as its file has it: {error.message}")
+        talk(f"warning: the patch is shown from its file: {error.message}")
     shown = _shown(config, patch, found)
     if json:
         print(show_document(shown).line)
@@ -101,8 +101,7 @@ def _shown(config: SeriesConfig, patch: PatchFile, found: Examined | None) -> Sh
 
 
 def _commit(patch: PatchFile, found: Examined | None, mirrored: str | None) -> tuple[str | None, str | None]:
-    """Return the fork commit of a patch, and where it was told: what it was compared with, the lock, or its own
-    head."""
+    """Return the fork commit of a patch, and its source: the comparison, the lock, or the patch's own header."""
     if mirrored and found is not None:
         return mirrored, found.config.expect
     for entry in found.lock.patches if found is not None and found.lock is not None else ():

@@ -1,4 +1,4 @@
-"""`patchstack status`: one screen a series."""
+"""`patchstack status`: one screen per series."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def status_command(
         bool, typer.Option("--patches", help="Show every patch with the metadata of its commit's trailers.")
     ] = False,
     json: Annotated[
-        bool, typer.Option("--json", help="Print a patchstack.status/1 document, one line a series.")
+        bool, typer.Option("--json", help="Print a patchstack.status/1 document, one line per series.")
     ] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Show where each series stands: pin, fork, mirror, lock, numbers, surface, and what to do next. Writes nothing."""
+    """Show the state of each series: pin, fork, mirror, lock, numbers, surface, and what to do next. Writes nothing."""
     from patchstack.workflow.status import whole_status
 
     configs = the_workspace(workspace).select(series or ())
@@ -50,7 +50,7 @@ def status_command(
 
 
 def _show(status: SeriesStatus, *, first: bool, patches: bool, surface: bool) -> None:
-    """Print one series; an empty line parts it from the one before."""
+    """Print one series, after an empty line unless it is the first."""
     from patchstack.report.status import next_line, patches_table, status_lines, surface_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable

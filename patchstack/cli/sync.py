@@ -1,4 +1,4 @@
-"""`patchstack sync`: the fork on a new pin, patch by patch."""
+"""`patchstack sync`: bring the fork onto a new pin, patch by patch."""
 
 from __future__ import annotations
 
@@ -43,25 +43,23 @@ def sync_command(
         bool,
         typer.Option(
             "--continue",
-            help="Go on: the conflict is resolved, the run was killed, or what --accept asked for did not hold.",
+            help="Continue after a resolved conflict, a killed run, or failed checks of --accept.",
         ),
     ] = False,
-    skip: Annotated[bool, typer.Option("--skip", help="Leave the patch at hand out for now.")] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Leave the current patch out for now.")] = False,
     discard: Annotated[
-        bool, typer.Option("--discard", help="Let --skip, --drop or --retry leave work made by hand; a ref keeps it.")
+        bool, typer.Option("--discard", help="Let --skip, --drop or --retry discard work made by hand; a ref keeps it.")
     ] = False,
     drop: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="N", autocompletion=complete_number, help="Leave patch N out for good. Repeatable; needs --why."
+            metavar="N", autocompletion=complete_number, help="Leave patch N out permanently. Repeatable; needs --why."
         ),
     ] = None,
     why: Annotated[str | None, typer.Option(metavar="TEXT", help="The reason for --drop, which is recorded.")] = None,
     retry: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="N", autocompletion=complete_number, help="Try patch N again, which was left out. Repeatable."
-        ),
+        typer.Option(metavar="N", autocompletion=complete_number, help="Try the left-out patch N again. Repeatable."),
     ] = None,
     edit: Annotated[
         list[str] | None,
@@ -69,25 +67,28 @@ def sync_command(
     ] = None,
     exec_: Annotated[
         str | None,
-        typer.Option("--exec", metavar="CMD", help="Run CMD after each patch, without a shell; stop where it fails."),
+        typer.Option("--exec", metavar="CMD", help="Run CMD after each patch, without a shell; stop if it fails."),
     ] = None,
     drop_landed: Annotated[
-        bool, typer.Option("--drop-landed", help="Leave out what upstream has already, as canary tells; recorded.")
+        bool,
+        typer.Option(
+            "--drop-landed", help="Leave out patches that upstream already has, according to canary; recorded."
+        ),
     ] = False,
     unattended: Annotated[
         bool,
         typer.Option(
             "--unattended",
-            help="Go through to the end: what is in conflict is not carried, and both sides are stored. The branch "
+            help="Run to the end: conflicting patches are left out, and both sides are stored. The branch "
             "keeps the name of the fork's.",
         ),
     ] = False,
-    abort: Annotated[bool, typer.Option("--abort", help="Give the sync up: all is as before.")] = False,
+    abort: Annotated[bool, typer.Option("--abort", help="Abort the sync and restore the previous state.")] = False,
     accept: Annotated[
-        bool, typer.Option("--accept", help="Give the fork the branch, write the series, move the pin.")
+        bool, typer.Option("--accept", help="Add the branch to the fork, write the series, move the pin.")
     ] = False,
     worktree: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to work [default: beside the workspace].")
+        Path | None, typer.Option(metavar="DIR", help="The work directory [default: next to the workspace].")
     ] = None,
     branch: Annotated[
         str | None, typer.Option(metavar="NAME", help="The new branch [default: the fork's, with -sync- and the pin].")
@@ -100,8 +101,8 @@ def sync_command(
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Bring the fork onto a newer upstream commit, on a new branch in a repository of its own. The fork's branch is
-    never touched, and the pin moves with --accept alone. Without an option: where the sync stands."""
+    """Bring the fork onto a newer upstream commit, on a new branch in a separate repository. The fork's branch never
+    changes, and only --accept moves the pin. Without an option, show the state of the sync."""
     from patchstack.workflow.sync.order import SyncOrder, check_order
 
     order = SyncOrder(
@@ -140,17 +141,17 @@ def _step(work: SyncWorkspace, order: SyncOrder, *, json: bool) -> None:
     from patchstack.workflow.sync.order import take_step
 
     if order.to is not None:
-        _suite(work)  # a policy that cannot be asked is told before the work
+        _suite(work)  # report an unusable policy before the work
     with task(f"sync {work.config.name}"):
         state = take_step(work, order)
     if state is None:
-        talk(f"{work.config.name}: the pin is {order.to} already: nothing to do")
+        talk(f"{work.config.name}: the pin is already {order.to}: nothing to do")
         return
     show(state, json=json)
 
 
 def open_bench(series: str | None, workspace: Path | None, *, offline: bool) -> SyncWorkspace:
-    """Return where a sync of a series does its work."""
+    """Return the directories of a sync of a series."""
     from patchstack.workflow.sync.workspace import SyncWorkspace
 
     found = the_workspace(workspace)
@@ -164,7 +165,7 @@ def open_bench(series: str | None, workspace: Path | None, *, offline: bool) -> 
 
 
 def show(state: SyncState, *, json: bool) -> None:
-    """Print where a sync stands, and leave with 1 where a person is needed."""
+    """Print the state of a sync, and exit with 1 if a person is needed."""
     from patchstack.report.sync import next_line, report_lines, standing_line, stop_lines, sync_table
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
@@ -196,7 +197,7 @@ def show(state: SyncState, *, json: bool) -> None:
 
 
 def _words(command: str | None) -> tuple[str, ...]:
-    """Return a command as words, as a shell splits it."""
+    """Return a command as words, split as in a shell."""
     if command is None:
         return ()
     import shlex
@@ -206,7 +207,7 @@ def _words(command: str | None) -> tuple[str, ...]:
     except ValueError as error:
         raise BadValue(f"--exec {command!r}: {error}") from error
     if not words:
-        raise BadValue("--exec names no command")
+        raise BadValue("--exec is empty")
     return words
 
 
@@ -214,11 +215,13 @@ def _abort(work: SyncWorkspace, *, discard: bool) -> None:
     from patchstack.workflow.sync import sync
 
     state = sync.abort(work, discard=discard)
-    talk(f"{state.series}: the sync to {state.to_name} is given up, and {state.worktree} is removed; all is as before")
+    talk(
+        f"{state.series}: the sync to {state.to_name} is aborted, and {state.worktree} is removed; nothing else changed"
+    )
 
 
 def _was_accepted(work: SyncWorkspace) -> bool:
-    """Return whether the sync was accepted already, and its checks stood in the way."""
+    """Return whether an earlier --accept was stopped by its checks."""
     from patchstack.workflow.sync.checks import interrupted
 
     state = work.state()
@@ -226,7 +229,8 @@ def _was_accepted(work: SyncWorkspace) -> bool:
 
 
 def _suite(work: SyncWorkspace) -> Suite | None:
-    """Return the suite that the policy names. Raises `UsageError` if none exists of that name, or nothing to build."""
+    """Return the suite that the policy names. Raises `UsageError` if it does not exist, or if no variant is given to
+    build."""
     if work.config.sync_suite is None:
         return None
     if work.config.variant is None:
@@ -243,7 +247,7 @@ def _suite(work: SyncWorkspace) -> Suite | None:
 def _proving(
     work: SyncWorkspace, suite: Suite, engine: str | None, unproven: frozenset[str], *, offline: bool
 ) -> Iterator[Proving]:
-    """The machine that the suite is run on."""
+    """Yield the machine for the suite."""
     from patchstack.builds.inputs.plan import Request
     from patchstack.cli.proving import proving_machine
     from patchstack.workflow.candidate.accept import Terms
@@ -282,7 +286,7 @@ def _accept(work: SyncWorkspace, engine: str | None, unproven: frozenset[str], *
         print(f"{state.series}: the pin is {state.to}; {count} written to {work.config.patches}{where}")
     talk(f"the record, with every reason, is {done.record}")
     if done.kept is not None:
-        talk(f"note: {done.kept} was left as it is, {_kept(work, state)}")
+        talk(f"note: {done.kept} was not removed, {_kept(work, state)}")
     written = f"{work.config.patches}, {work.workspace.path} and .patchstack"
     talk(f"next: patchstack verify {state.series}, and commit {written}")
 

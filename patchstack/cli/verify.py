@@ -1,4 +1,4 @@
-"""`patchstack verify`: pin + series = fork?"""
+"""`patchstack verify`: prove that pin + series = fork."""
 
 from __future__ import annotations
 
@@ -56,16 +56,18 @@ def verify_command(
     pin: PinOption = None,
     fork: Annotated[str | None, typer.Option(metavar="REPO", help="The fork's repository: a path or URL.")] = None,
     fork_ref: Annotated[str | None, typer.Option(metavar="REF", help="The fork's branch, tag or commit.")] = None,
-    expect_tree: Annotated[str | None, typer.Option(metavar="SHA", help="The tree the whole series must give.")] = None,
-    expect: Annotated[
-        str | None, typer.Option(metavar="fork|lock", help="What to compare with, whatever the workspace says.")
+    expect_tree: Annotated[
+        str | None, typer.Option(metavar="SHA", help="The expected tree of the whole series.")
     ] = None,
-    apply_only: Annotated[bool, typer.Option("--apply-only", help="Only see whether every patch applies.")] = False,
+    expect: Annotated[
+        str | None, typer.Option(metavar="fork|lock", help="What to compare with, instead of the workspace's setting.")
+    ] = None,
+    apply_only: Annotated[bool, typer.Option("--apply-only", help="Only check whether every patch applies.")] = False,
     tree_only: Annotated[
-        bool, typer.Option("--tree-only", help="Compare the last tree alone, not every prefix (a fork with merges).")
+        bool, typer.Option("--tree-only", help="Compare only the last tree, not every prefix (a fork with merges).")
     ] = False,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Go on after a patch that does not apply, leaving it out.")
+        bool, typer.Option("--keep-going", help="Continue after a patch that does not apply, without it.")
     ] = False,
     strip: StripOption = None,
     checks: ChecksOption = False,
@@ -73,14 +75,14 @@ def verify_command(
     why: RecordWhyOption = None,
     engine: EngineOption = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print a patchstack.verify/1 document, one line a series.")
+        bool, typer.Option("--json", help="Print a patchstack.verify/1 document, one line per series.")
     ] = False,
     offline: OfflineOption = False,
     workspace: WorkspaceOption = None,
     policy: PolicyOption = None,
 ) -> None:
-    """Prove that pin + series = fork: the tree after every patch, against the commit it mirrors. Writes nothing but
-    what --record asks for."""
+    """Prove that pin + series = fork: compare the tree after every patch with its fork commit. Writes nothing, except
+    with --record."""
     from patchstack.series.verify.verify import prove_series
 
     _check_expectations(expect, expect_tree, apply_only=apply_only, tree_only=tree_only)
@@ -104,7 +106,7 @@ def verify_command(
 
 
 def _check_expectations(expect: str | None, expect_tree: str | None, *, apply_only: bool, tree_only: bool) -> None:
-    """Raise `UsageError` for options that do not go together."""
+    """Raise `UsageError` for options that cannot be combined."""
     if expect_tree is not None and not _TREE.match(expect_tree):
         raise BadValue(f"--expect-tree {expect_tree} is not a full tree id of 40 hexadecimal digits")
     if apply_only and (expect_tree is not None or tree_only or expect is not None):
@@ -115,8 +117,7 @@ def _check_expectations(expect: str | None, expect_tree: str | None, *, apply_on
 def _checking(
     configs: Sequence[SeriesConfig], checks: bool, record: str | None, why: str | None, policy: str | None
 ) -> bool:
-    """Return whether checks are to be run. Raises `UsageError` if there are none, `ConfigError` for what cannot be
-    used."""
+    """Return whether to run checks. Raises `UsageError` if there are none, and `ConfigError` for unusable ones."""
     check_recording(configs, record, why, policy)
     if not checks and record is None:
         return False
@@ -127,7 +128,7 @@ def _checking(
 
 
 def _expecting(configs: Sequence[SeriesConfig], expect: str) -> tuple[SeriesConfig, ...]:
-    """Return the series, compared with this and nothing else. Raises `UsageError` for one that names no fork."""
+    """Return the series with this comparison only. Raises `UsageError` for one without a fork."""
     if expect not in ("fork", "lock"):
         raise BadValue(f"--expect {expect} is neither fork nor lock")
     without = [config.name for config in configs if config.fork is None]
@@ -139,14 +140,14 @@ def _expecting(configs: Sequence[SeriesConfig], expect: str) -> tuple[SeriesConf
 
 
 def _print_error(name: str, error: PatchstackError) -> None:
-    """A document for a series that could not be verified, so that every series has one."""
+    """Print a document for a series that could not be verified, so that every series has one."""
     from patchstack.report.documents.read import failed_verify
 
     print(failed_verify(name, error).line, flush=True)
 
 
 def show(result: Verification) -> None:
-    """Print the table, the line of truth and what explains them; warnings go to stderr."""
+    """Print the table, the result line and explanations. Warnings go to stderr."""
     from patchstack.report.table import print_table
     from patchstack.report.text import printable
     from patchstack.report.verify import explanation, truth, verify_table
@@ -160,7 +161,7 @@ def show(result: Verification) -> None:
 def _reported(
     config: SeriesConfig, result: Verification, apply_only: bool, as_json: bool, rows: Sequence[CheckRow] | None
 ) -> Exit:
-    """Print a result and give its exit code."""
+    """Print a result and return its exit code."""
     if as_json:
         from patchstack.report.documents.verify import verify_document
 
@@ -176,7 +177,7 @@ def _reported(
                 "nothing to compare the applied tree with",
                 hint=f"patchstack export {config.name} writes series.lock; or compare with the fork: --expect fork"
                 if config.listed and config.fork is not None
-                else "give --fork REPO --fork-ref REF or --expect-tree SHA, keep a series.lock beside the patches, "
+                else "give --fork REPO --fork-ref REF or --expect-tree SHA, keep a series.lock next to the patches, "
                 "or ask for --apply-only",
             )
         )

@@ -229,11 +229,11 @@ def test_a_workspace_that_cannot_be_used_is_an_error_and_no_pass(product: Produc
 @pytest.mark.parametrize(
     ("inputs", "words"),
     [
-        ({"command": "::add-mask::x"}, "is none of verify, lint, canary, build, gate"),
+        ({"command": "::add-mask::x"}, "is not one of verify, lint, canary, build, gate"),
         ({"series": "--workspace"}, "is not the name of a series"),
         ({"workspace": "../elsewhere/patchstack.yaml"}, "is not below the repository's root"),
         ({"command": "lint", "arch": "121"}, "arch is for the command build"),
-        ({"args": "'open"}, "args cannot be taken apart"),
+        ({"args": "'open"}, "args cannot be parsed"),
         ({"upstream-commit": "main"}, "is not a full commit id"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_demo_that_does_not_go_as_told_says_what_did_not(
     monkeypatch.setattr("patchstack.demo.build._break", broken_but_for_one)
     assert demo("tour", "--no-build", monkeypatch=monkeypatch) == 1
     printed = capsys.readouterr()
-    assert "error: the demo did not go as told" in printed.err
+    assert "error: the demo failed" in printed.err
     assert "patchstack verify edited --workspace broken/patchstack.yaml: exit code 0, not 1" in printed.err
     assert "Look around" not in printed.out
 

@@ -25,9 +25,9 @@ for tool in cmake ninja "$@"; do command -v "$tool" >/dev/null 2>&1 || missing="
 if [ -n "$missing" ]; then echo "patchstack: missing tools:$missing"; exit 96; fi
 """
 
-# ninja builds the targets, and the optional ones that this source tree defines. Their files in bin/ are collected, and
-# the objects of FP4 kernels, which a proof needs. If bin/ is empty, the script exits with 97 and lists programs in other
-# directories.
+# ninja builds the targets, and the optional ones that this source tree defines. Their files in bin/ are collected,
+# and the objects of FP4 kernels, which a proof needs. If bin/ is empty, the script exits with 97 and lists programs in
+# other directories.
 _BUILD = """
 set -eu
 build=$1 out=$2 optional=$3

@@ -1,1 +1,1 @@
-"""`patchstack bench`: comparisons of two sides, one small file a command."""
+"""`patchstack bench`: comparisons of two sides, with one module for each command."""

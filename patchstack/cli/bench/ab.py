@@ -59,9 +59,7 @@ ReferenceOption = Annotated[
         "--reference", metavar="SIDE", help="Programs of the reference runs: the pin's build [default: those of A]."
     ),
 ]
-NoReferenceOption = Annotated[
-    bool, typer.Option("--no-reference", help="Run no reference beside: no pair is thrown away.")
-]
+NoReferenceOption = Annotated[bool, typer.Option("--no-reference", help="Run no reference: no pair is thrown away.")]
 WithinOption = Annotated[
     float,
     typer.Option(
@@ -95,7 +93,7 @@ def ab_command(
     ] = None,
     model: ModelOption = None,
     setting: SetOption = None,
-    demand: Annotated[Demand | None, typer.Option("--demand", help="Exit with 1 if that is not met.")] = None,
+    demand: Annotated[Demand | None, typer.Option("--demand", help="Exit with 1 if the demand is not met.")] = None,
     pairs: PairsOption = MOST_PAIRS,
     alpha: Annotated[
         float, typer.Option("--alpha", metavar="P", min=1e-6, max=0.2, help="The chance of a false statement.")
@@ -115,9 +113,9 @@ def ab_command(
     html: HtmlOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Compare two sides by pairs of fresh processes; a coin says which runs first. Stops when it is decided: keep,
-    reject, or no difference seen after the most pairs. Exits with 0 if it was judged, 4 for INVALID; with --demand, 1
-    if that is not met. Writes the plan and the runs, and goes on with `bench resume`."""
+    """Compare two sides by pairs of new processes in random order. Stops when the outcome is decided: keep, reject, or
+    no difference seen after the most pairs. Exits with 0 if it was judged, 4 for INVALID; with --demand, 1 if that is
+    not met. Writes the plan and the runs, so that `bench resume` can continue."""
     _run(
         _Asked(workload, model=model, settings=setting, demand=demand, env=env),
         _named_sides(bin, build, a, b),
@@ -131,7 +129,7 @@ def ab_command(
 
 
 def _named_sides(bin: Path | None, build: str | None, a: str | None, b: str | None) -> tuple[str, str]:  # noqa: A002
-    """Return the two sides. Raises `UsageError` if they are not named once each."""
+    """Return the two sides. Raises `UsageError` unless each is named exactly once."""
     both = str(bin) if bin is not None else build
     if bin is not None and build is not None:
         raise OptionConflict("give --bin or --build, not both")
@@ -166,8 +164,8 @@ def noise_command(
     html: HtmlOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Compare a side with itself: how noisy the machine is, what running second does, and whether one run is like the
-    one before. All pairs run. Exits with 0 if it was judged, 4 for INVALID."""
+    """Compare a side with itself: the noise of the machine, the effect of running second, and the similarity of
+    successive runs. All pairs run. Exits with 0 if it was judged, 4 for INVALID."""
     what = str(bin) if bin is not None else build
     if what is None or (bin is not None and build is not None):
         raise AmbiguousName("which side?", hint="--bin DIR, or --build KEY")
@@ -185,7 +183,7 @@ def noise_command(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The workload by its name, with its settings and the variables of both sides as they were given."""
+    """The workload from the command line: its name, its settings, and the variables of both sides."""
 
     workload: str
     model: str | None
@@ -196,7 +194,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Manner:
-    """How many pairs, in which order, and whether they run at all. `noise`: a side is compared with itself."""
+    """The number and order of pairs, and whether they run. `noise`: a side is compared with itself."""
 
     pairs: int
     alpha: float
@@ -208,7 +206,7 @@ class _Manner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _References:
-    """The runs beside the pairs."""
+    """The options of reference runs."""
 
     programs: str | None
     none: bool
@@ -217,7 +215,7 @@ class _References:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where it runs."""
+    """The machine for the runs."""
 
     engine: str | None
     image: str | None
@@ -228,7 +226,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Output:
-    """What is printed and written."""
+    """The options for printing and writing."""
 
     json: bool
     markdown: Path | None
@@ -238,8 +236,8 @@ class _Output:
 def _built(
     named: tuple[str | None, ...], workspace: Workspace | None, engine: str | None, *, dry_run: bool
 ) -> dict[str, str]:
-    """Return the keys of the sides that a series gives, by their texts. What is not here is built; in a dry run it is
-    only said, and the run ends, since no plan can be made without the programs."""
+    """Return the keys of the sides from a series, by their texts. Missing builds are made. A dry run only prints them
+    and ends, because a plan needs the programs."""
     from patchstack.cli.proving import connected
     from patchstack.report.build import BuildScreen
     from patchstack.workflow.bench_sides import build_side, series_side, side_build

@@ -1,4 +1,4 @@
-"""`patchstack bench`: does a patch pay?"""
+"""`patchstack bench`: measure whether a patch pays."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ COMMANDS = {
     "difference": Lazy(
         "patchstack.cli.bench.difference:difference_command", "A decode rate from two lengths of a run."
     ),
-    "resume": Lazy("patchstack.cli.bench.kept:resume_command", "Go on with a comparison that was ended."),
-    "show": Lazy("patchstack.cli.bench.kept:show_command", "A comparison, drawn anew from its runs."),
-    "list": Lazy("patchstack.cli.bench.kept:list_command", "The comparisons that are here."),
+    "resume": Lazy("patchstack.cli.bench.kept:resume_command", "Continue a comparison that was stopped."),
+    "show": Lazy("patchstack.cli.bench.kept:show_command", "Judge a comparison again from its runs."),
+    "list": Lazy("patchstack.cli.bench.kept:list_command", "List the comparisons on this machine."),
     "serve": Lazy("patchstack.cli.bench.serve:serve_command", "Measure a server as its users see it."),
-    "pack": Lazy("patchstack.cli.bench.kept:pack_command", "A comparison with its runs as one file."),
-    "unpack": Lazy("patchstack.cli.bench.kept:unpack_command", "Take in a comparison of another machine."),
+    "pack": Lazy("patchstack.cli.bench.kept:pack_command", "Write a comparison with its runs to one file."),
+    "unpack": Lazy("patchstack.cli.bench.kept:unpack_command", "Add a comparison from another machine."),
     "machine": Lazy("patchstack.cli.bench.machine:machine_command", "The machine's history: since when is it slow?"),
 }
 bench_app = typer.Typer(
@@ -27,4 +27,4 @@ bench_app = typer.Typer(
 
 @bench_app.callback()
 def root() -> None:
-    """Compare the speed of two sides by pairs of fresh processes, in an order given by coins."""
+    """Compare the speed of two sides by pairs of new processes in random order."""

@@ -1,4 +1,4 @@
-"""`patchstack bench difference`: a decode rate without what both lengths of a run share."""
+"""`patchstack bench difference`: a decode rate from two lengths of a run, whose common costs cancel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def difference_command(
     command: Annotated[
         str | None,
         typer.Option(
-            "--command", metavar="TEXT", help="Another engine's command, whose wall time is taken; has {tokens} in it."
+            "--command", metavar="TEXT", help="Another engine's command, which is timed; must contain {tokens}."
         ),
     ] = None,
     against: Annotated[
@@ -54,7 +54,7 @@ def difference_command(
     library_path: LibrariesOption = None,
 ) -> None:
     """Measure decoding as n(g2 - g1)/(T2 - T1): prefill and the start of a run cancel. INVALID (exit 4) unless T2 - T1
-    is five times its noise. Two figures of one sitting are no verdict: `bench ab` gives one."""
+    is five times its noise. The result is not a verdict; `bench ab` gives one."""
     lengths, of_both = _lengths(tokens), variables("--env", env)
     sides = [one for one in (side, against) if one is not None]
     found = []
@@ -64,7 +64,7 @@ def difference_command(
     if command is not None:
         found.append(_of_command(command, of_both, streams, lengths, repeats))
     if not found:
-        raise BadValue("what is to be measured?", hint="SIDE, or --command TEXT")
+        raise BadValue("nothing to measure", hint="SIDE, or --command TEXT")
     if any(one.problem for one in found):
         raise typer.Exit(int(Exit.INVALID))
     if len(found) == 2:
@@ -73,7 +73,7 @@ def difference_command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where sides run."""
+    """The machine for the sides."""
 
     engine: str | None
     image: str | None
@@ -97,7 +97,7 @@ def _of_sides(
     lengths: tuple[int, int],
     repeats: int,
 ) -> list[Difference]:
-    """Measure sides, one after the other, and print what comes out."""
+    """Measure sides, one after the other, and print the results."""
     from patchstack.workflow.difference import measure_difference
 
     comparisons, observations = kept_places()
@@ -124,7 +124,7 @@ def _of_sides(
 
 
 def _of_command(text: str, env: dict[str, str], streams: int, lengths: tuple[int, int], repeats: int) -> Difference:
-    """Measure another engine's command, and print what comes out."""
+    """Measure another engine's command, and print the result."""
     from patchstack.workflow.difference import measure_command
 
     try:
@@ -132,13 +132,13 @@ def _of_command(text: str, env: dict[str, str], streams: int, lengths: tuple[int
     except ValueError as error:
         raise BadValue(f"--command {text}: {error}") from error
     if not words:
-        raise BadValue("--command names no program")
+        raise BadValue("--command is empty")
     found = measure_command(words, env=env, streams=streams, tokens=lengths, repeats=repeats)
     return _told(words[0], found)
 
 
 def _lengths(text: str) -> tuple[int, int]:
-    """Two numbers of tokens. Raises `UsageError`."""
+    """Parse two numbers of tokens. Raises `UsageError`."""
     words = text.split(",")
     if len(words) != 2 or not all(word.strip().isdecimal() and int(word) > 0 for word in words):
         raise BadValue(f"--tokens {text}: two whole numbers above 0, as in 16,64")
@@ -146,7 +146,7 @@ def _lengths(text: str) -> tuple[int, int]:
 
 
 def _told(side: str, measured: Difference) -> Difference:
-    """Print what was measured of a side, and return it."""
+    """Print the measurement of a side, and return it."""
     verdict = f"INVALID: {measured.problem}" if measured.problem else f"{measured.rate:.2f} t/s"
     print(f"{side}: {verdict} (T2 - T1 {measured.seconds:.3f} s, noise {measured.noise:.3f} s)")
     return measured

@@ -1,4 +1,4 @@
-"""`patchstack bench resume`, `show` and `list`: comparisons that are here."""
+"""`patchstack bench resume`, `show` and `list`: stored comparisons."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def resume_command(
     html: HtmlOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Continue a comparison that was stopped: with the same plan and coins. Finished runs are not run again."""
+    """Continue a comparison that was stopped, with the same plan and coins. Finished runs are not run again."""
     from patchstack.bench.plan import read_plan
     from patchstack.workflow.bench import compare
 
@@ -61,13 +61,15 @@ def show_command(
     comparison: ComparisonArgument = None,
     margin: Annotated[
         float | None,
-        typer.Option(metavar="FRACTION", min=0, max=0.5, help="Another margin for primary rows: marked not planned."),
+        typer.Option(
+            metavar="FRACTION", min=0, max=0.5, help="A different margin for primary rows, marked as not planned."
+        ),
     ] = None,
     json: JsonOption = False,
     markdown: MarkdownOption = None,
     html: HtmlOption = None,
 ) -> None:
-    """Draw a comparison again from its runs. Runs nothing. Exits as `bench ab` does."""
+    """Judge a comparison again from its runs. Runs nothing. Exits as `bench ab` does."""
     from patchstack.workflow.bench import read_comparison
 
     directory, observations = found_comparison(comparison)
@@ -93,7 +95,7 @@ def pack_command(
 
 
 def unpack_command(file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of `bench pack`.")]) -> None:
-    """Take a comparison of another machine in, with all its runs, and draw it again. Exits as `bench ab` does."""
+    """Add a comparison from another machine, with all its runs, and judge it again. Exits as `bench ab` does."""
     from patchstack.bench.bundle import read_packed, unpack
     from patchstack.workflow.bench import read_comparison
 
@@ -104,7 +106,7 @@ def unpack_command(file: Annotated[Path, typer.Argument(metavar="FILE", help="A 
 
 
 def list_command() -> None:
-    """List the comparisons that are here, the newest first."""
+    """List the comparisons on this machine, the newest first."""
     from patchstack.bench.pairs import pair_count
     from patchstack.bench.plan import read_plan
     from patchstack.report.table import Give, Table, print_table

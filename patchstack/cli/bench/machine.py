@@ -13,7 +13,7 @@ from patchstack.files.places import cache_places
 def machine_command(
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.bench-machine/1 document.")] = False,
 ) -> None:
-    """The reference runs of all comparisons, machine by machine, and since when each is slower. Runs nothing."""
+    """List the reference runs of all comparisons by machine, and since when each machine is slower. Runs nothing."""
     from patchstack.bench.history import by_workload, history, slower_since
     from patchstack.report.bench import print_machine
     from patchstack.report.documents.bench import machine_document

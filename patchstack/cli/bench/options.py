@@ -1,4 +1,4 @@
-"""Options that the bench commands share, where comparisons are kept, and how one is shown."""
+"""Options of the bench commands, the directories of comparisons, and the display of one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AllowOption = Annotated[
 ]
 LibrariesOption = Annotated[
     str | None,
-    typer.Option("--library-path", metavar="DIR", help="Where libraries are that the programs do not bring."),
+    typer.Option("--library-path", metavar="DIR", help="The directory of libraries that are not among the programs."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.bench/1 document.")]
 MarkdownOption = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write it as Markdown.")]
@@ -47,7 +47,7 @@ ComparisonArgument = Annotated[
 
 
 def kept_places() -> tuple[Path, Observations]:
-    """Return where comparisons and their runs are kept."""
+    """Return the directory of comparisons, and the store of their runs."""
     from patchstack.evidence.store import Observations
 
     cache = cache_places()
@@ -55,9 +55,9 @@ def kept_places() -> tuple[Path, Observations]:
 
 
 def found_comparison(name: str | None) -> tuple[Path, Observations]:
-    """Return the directory of a comparison by the start of its name, or the newest, with where its runs are.
+    """Return the directory of a comparison by the start of its name, or of the newest, and the store of its runs.
 
-    Raises `MissingError` if there is none, `UsageError` if several have that start.
+    Raises `MissingError` if there is none, and `UsageError` if several names have that start.
     """
     from patchstack.workflow.bench import comparisons_in
 
@@ -82,7 +82,7 @@ def opened_where(
     image: str | None,
     library_path: str | None,
 ) -> Iterator[Where]:
-    """Where a comparison runs, for as long as the block."""
+    """Yield the machine for a comparison, open during the block."""
     from patchstack.workflow.bench import Where
 
     with connected(spec or "host", workspace) as connection:
@@ -97,7 +97,7 @@ def opened_where(
 
 
 def followed(states: Iterable[Progress], plan_most: int) -> Progress:
-    """Show each pair as it comes out, and return the last state."""
+    """Show each finished pair, and return the last state."""
     from patchstack.report.bench import pair_line
     from patchstack.report.documents.bench import bench_document
 
@@ -110,7 +110,7 @@ def followed(states: Iterable[Progress], plan_most: int) -> Progress:
 
 
 def shown(progress: Progress, *, json: bool, markdown: Path | None, html: Path | None) -> Exit:
-    """Print a comparison, write the files asked for, and return the exit code it stands for."""
+    """Print a comparison, write the requested files, and return its exit code."""
     from patchstack.report.bench import markdown as markdown_of
     from patchstack.report.bench import print_comparison
     from patchstack.report.documents.bench import bench_document
@@ -132,7 +132,7 @@ def shown(progress: Progress, *, json: bool, markdown: Path | None, html: Path |
 
 
 def variables(option: str, given: list[str] | None) -> dict[str, str]:
-    """Variables of NAME=VALUE. Raises `UsageError`."""
+    """Parse variables from NAME=VALUE. Raises `UsageError`."""
     from patchstack.observe.settings import variable_problem
 
     problems, found = [], {}
@@ -148,7 +148,7 @@ def variables(option: str, given: list[str] | None) -> dict[str, str]:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Write a file that was asked for, and say so. Raises `NotHeldError`."""
+    """Write a requested file, and print its path. Raises `NotHeldError`."""
     from patchstack.files.atomic import replace_file
 
     try:

@@ -1,4 +1,4 @@
-"""`patchstack bench serve`: what a user of a server feels."""
+"""`patchstack bench serve`: measure a server as its users see it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def serve_command(
     concurrency: Annotated[int, typer.Option(metavar="N", min=0, max=65536, help="Streams in flight at most.")] = 0,
     requests: Annotated[int, typer.Option(metavar="M", min=0, help="How many requests [default: N].")] = 0,
     prompt_tokens: Annotated[int, typer.Option(metavar="P", min=1, help="Tokens of each prompt, exactly.")] = 128,
-    max_tokens: Annotated[int, typer.Option(metavar="G", min=1, help="Tokens to make of each.")] = 128,
+    max_tokens: Annotated[int, typer.Option(metavar="G", min=1, help="Tokens to generate for each.")] = 128,
     chat: Annotated[bool, typer.Option("--chat", help="Ask for chat completions.")] = False,
     arrivals: Annotated[
         str | None,
@@ -58,10 +58,10 @@ def serve_command(
             help="closed, burst, staggered, poisson, constant, or file:PATH [default: closed; with --rate poisson].",
         ),
     ] = None,
-    rate: Annotated[float, typer.Option(metavar="R", min=0, help="Requests a second: an open loop.")] = 0.0,
+    rate: Annotated[float, typer.Option(metavar="R", min=0, help="Requests per second: an open loop.")] = 0.0,
     stagger: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds between the first requests.")] = 0.0,
     prefix: Annotated[
-        str, typer.Option(metavar="nonce|shared:N", help="Prompts of their own, or with a shared start of N tokens.")
+        str, typer.Option(metavar="nonce|shared:N", help="Unique prompts, or prompts with a shared prefix of N tokens.")
     ] = "nonce",
     prompts: Annotated[PromptForm, typer.Option(help="Prompts as token ids, or as text.")] = PromptForm.AUTO,
     seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="The seed of prompts and arrivals.")] = None,
@@ -78,7 +78,7 @@ def serve_command(
         Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Certificates to trust.")
     ] = None,
     api_key_env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The variable that holds the API key. It is kept nowhere.")
+        str | None, typer.Option(metavar="NAME", help="The variable that holds the API key. It is never stored.")
     ] = None,
     server_arg: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="An argument of the server that is started. Repeatable.")
@@ -130,7 +130,7 @@ def serve_command(
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """The server to start, if one is."""
+    """The server to start, if any."""
 
     what: str | None
     model: str
@@ -142,7 +142,7 @@ class _Started:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where it runs."""
+    """The machine for the server."""
 
     engine: str | None
     image: str | None

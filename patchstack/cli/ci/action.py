@@ -1,7 +1,7 @@
-"""`patchstack ci prepare` and `ci action`: what the steps of the GitHub Action run.
+"""`patchstack ci prepare` and `ci action`: the steps of the GitHub Action.
 
-`prepare` says which directory is cached and by whom. `action` runs the command that was asked for, as a program of its
-own, and turns its documents into annotations, a summary, outputs and files.
+`prepare` outputs the cached directory and who may write it. `action` runs the requested command as a separate program,
+and converts its documents to annotations, a summary, outputs and files.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from patchstack.workspace import SeriesConfig
 
 _MOST_TOLD = 10
-_HOURS = 6 * 3600.0  # a job on GitHub's runners may take six hours
+_HOURS = 6 * 3600.0  # the limit of a job on GitHub's runners
 
 
 def prepare_command() -> None:
-    """Outputs `read`, `write`, `path`, `key` and `prefix`: what of earlier runs is used, and what is kept for later.
-    Also `report`, an empty directory for what the action writes."""
+    """Set the outputs `read`, `write`, `path`, `key` and `prefix` for the cache of earlier runs, and `report`, an empty
+    directory for the files of the action."""
     with _told_on_the_runner():
         _prepare()
 
@@ -68,7 +68,8 @@ def _prepare() -> None:
 
 
 def action_command() -> None:
-    """Run what the inputs ask for in a runner's environment, and report it there. Its exit code is the command's."""
+    """Run the command of the inputs in a runner's environment, and report the result there. Exits with the command's
+    exit code."""
     with _told_on_the_runner():
         code = _act()
     raise typer.Exit(code)
@@ -76,7 +77,7 @@ def action_command() -> None:
 
 @contextlib.contextmanager
 def _told_on_the_runner() -> Iterator[None]:
-    """What fails here is told as an annotation: the words of an error may hold what others wrote."""
+    """Report errors of the block as annotations, because their text may contain foreign text."""
     from patchstack.report.github import Annotation, Level
 
     try:
@@ -102,7 +103,7 @@ def _act() -> int:
 
 
 def _not_used(inputs: Inputs, policy: str) -> list[Annotation]:
-    """What the change says in its workspace file and is not believed, remarked on that file."""
+    """Return annotations on the workspace file, for its changes that are not trusted."""
     from patchstack.report.github import Annotation, Level
     from patchstack.series.policy import policy_from
 
@@ -119,7 +120,7 @@ def _not_used(inputs: Inputs, policy: str) -> list[Annotation]:
 
 
 def _refused(inputs: Inputs, report: Path, error: PatchstackError) -> int:
-    """Say why nothing was run."""
+    """Report why nothing was run."""
     from patchstack.report.github import Annotation, Level, commands, write_values
     from patchstack.report.summary import summary
     from patchstack.report.text import block
@@ -148,7 +149,7 @@ def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], pol
     if not documents:
         parts = [failure(inputs.command.value, code, done.complaint)]
         told = [*told, _unspoken(inputs, code, done.complaint)]
-        code = code or int(Exit.INVALID)  # without an answer, nothing was seen to hold
+        code = code or int(Exit.INVALID)  # without an answer, nothing was proven
     with _file("GITHUB_STEP_SUMMARY").open("a", encoding="utf-8") as out:
         out.write(summary(parts))
     for line in commands(told):
@@ -159,7 +160,8 @@ def _run(inputs: Inputs, event: Event, report: Path, told: list[Annotation], pol
 
 
 def _carried_out(inputs: Inputs, report: Path, workspace: Path, policy: str) -> tuple[Finished, list[Report]]:
-    """Run the command in the repository's root; its documents, which are kept in the report's directory as well."""
+    """Run the command in the repository's root. Return its documents, which are also written to the report's
+    directory."""
     from patchstack.cli.ci.inputs import Command, arguments, handed_on
     from patchstack.process import run
     from patchstack.report.documents.read import read_documents
@@ -187,14 +189,14 @@ def _carried_out(inputs: Inputs, report: Path, workspace: Path, policy: str) -> 
 
 
 def _remarks(documents: list[Report], ground: Checkout, *, by_lock: bool) -> list[Annotation]:
-    """What is to be remarked on the documents; with `by_lock` also what a comparison with a lock is worth."""
+    """Return the annotations for the documents; with `by_lock` also a warning about comparisons with a lock."""
     from patchstack.report.annotations import all_remarks
 
     return all_remarks(documents, ground) + (_against_locks(documents) if by_lock else [])
 
 
 def _against_locks(documents: list[Report]) -> list[Annotation]:
-    """What a comparison with a lock is worth where both come from one pull request."""
+    """Return warnings about comparisons with a lock from the same pull request."""
     from patchstack.report.documents.verify import VerifyDocument
     from patchstack.report.github import Annotation, Level
 
@@ -210,8 +212,8 @@ def _against_locks(documents: list[Report]) -> list[Annotation]:
 
 
 def _outputs(inputs: Inputs, documents: list[Report], code: int) -> dict[str, str]:
-    """What later steps may want to know; of one document, empty if there are several. A series that was compared
-    with nothing does not hold, even where that was asked for."""
+    """Return the outputs for later steps, from a single document; empty if there are several. A series that was
+    compared with nothing does not hold, even if that was requested."""
     from patchstack.builds.record.record import BuildDocument
     from patchstack.cli.ci.inputs import Command
     from patchstack.report.documents.canary import CanaryDocument
@@ -242,7 +244,7 @@ def _outputs(inputs: Inputs, documents: list[Report], code: int) -> dict[str, st
 
 
 def _files(inputs: Inputs, documents: list[Report], ground: Checkout, report: Path) -> dict[str, str]:
-    """Write what other jobs take up: SARIF of lint, the issue of canary. Gives their paths as outputs."""
+    """Write the files for other jobs: SARIF of lint, the issue of canary. Return their paths as outputs."""
     from json import dumps
 
     from patchstack.cli.ci.inputs import Command
@@ -275,7 +277,7 @@ def _unspoken(inputs: Inputs, code: int, complaint: str) -> Annotation:
 
 
 def _by_hand(inputs: Inputs, workspace: Path, policy: str) -> tuple[str, ...]:
-    """Return the options of a series on another upstream commit than its pin."""
+    """Return the options for a series on a different upstream commit than its pin."""
     config = _series(inputs, workspace, policy)
     return (
         *("--patches", str(config.patches), "--upstream", config.upstream, "--pin", inputs.upstream_commit),
@@ -305,7 +307,8 @@ def _ground(root: Path, workspace: Path) -> Checkout:
 
 
 def _directories(workspace: Path) -> Mapping[str, Path]:
-    """Return where the series' patches are; nothing if the workspace cannot be used: the command itself says why."""
+    """Return the directories of the series' patches; empty if the workspace is unusable, which the command itself
+    reports."""
     from patchstack.workspace import read_workspace
 
     try:
@@ -323,12 +326,12 @@ def _temporary() -> Path:
 
 
 def _file(name: str) -> Path:
-    """Return a file that the runner reads. Raises `MissingError` if there is no runner."""
+    """Return the path of a file that the runner reads. Raises `MissingError` if there is no runner."""
     path = os.environ.get(name)
     if not path:
         raise NoRunner(
             f"{name} is not set: there is no runner here",
-            hint="this is what the GitHub Action runs; elsewhere: patchstack verify --json | patchstack ci summary",
+            hint="the GitHub Action runs this command; elsewhere: patchstack verify --json | patchstack ci summary",
         )
     return Path(path)
 

@@ -9,11 +9,11 @@ from patchstack.cli.ci.matrix import matrix_command
 from patchstack.cli.ci.render import annotate_command, comment_body_command, sarif_command, summary_command
 from patchstack.cli.lazy import STYLE
 
-ci_app = typer.Typer(name="ci", no_args_is_help=True, help="What continuous integration asks of patchstack.", **STYLE)
+ci_app = typer.Typer(name="ci", no_args_is_help=True, help="Commands for continuous integration.", **STYLE)
 ci_app.command("matrix", short_help="Variants and suites as a matrix of jobs.")(matrix_command)
-ci_app.command("summary", short_help="Documents as Markdown.")(summary_command)
-ci_app.command("annotate", short_help="Documents as annotations on patch files.")(annotate_command)
-ci_app.command("comment-body", short_help="What canary found, as the body of an issue.")(comment_body_command)
-ci_app.command("sarif", short_help="What lint found, as SARIF.")(sarif_command)
-ci_app.command("prepare", short_help="What the GitHub Action does before: its cache.")(prepare_command)
-ci_app.command("action", short_help="What the GitHub Action does: run, annotate, summarise.")(action_command)
+ci_app.command("summary", short_help="Convert documents to Markdown.")(summary_command)
+ci_app.command("annotate", short_help="Convert documents to annotations on patch files.")(annotate_command)
+ci_app.command("comment-body", short_help="Convert canary's findings to the body of an issue.")(comment_body_command)
+ci_app.command("sarif", short_help="Convert lint's findings to SARIF.")(sarif_command)
+ci_app.command("prepare", short_help="The first step of the GitHub Action: its cache.")(prepare_command)
+ci_app.command("action", short_help="The main step of the GitHub Action: run, annotate, summarise.")(action_command)

@@ -1,4 +1,4 @@
-"""What of the action's fetched objects is kept from run to run, and who may write it."""
+"""Plan the cache of the action's fetched objects, and who may write it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TRUSTED = ("push", "schedule", "workflow_dispatch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePlan:
-    """Whether a cache is read, whether it is written, and under which key. `prefix` finds an older one."""
+    """Whether a cache is read and written, and its key. `prefix` finds an older one."""
 
     read: bool
     write: bool
@@ -25,10 +25,11 @@ class CachePlan:
 
 
 def cache_plan(command: Command, event: Event, *, wanted: bool, content: Iterable[bytes], platform: str) -> CachePlan:
-    """A cache is a directory of git's, whose configuration git obeys: who writes it decides what git does for others.
+    """Return the plan for a cache. The cache contains git directories, and git obeys their configuration, so its writer
+    controls what git does for others.
 
-    So only runs on the default branch write, for events that need write access; a pull request only reads; and a
-    release (a tag) does neither, since it must not depend on what an earlier job left.
+    So only runs on the default branch write, for events that need write access. A pull request only reads. A release (a
+    tag) does neither, because it must not depend on earlier jobs.
     """
     digest = hashlib.sha256()
     for part in content:
@@ -44,8 +45,8 @@ def cache_plan(command: Command, event: Event, *, wanted: bool, content: Iterabl
 
 
 def cache_inputs(workspace: Path, directories: Mapping[str, Path]) -> list[bytes]:
-    """What decides which objects are fetched: the workspace's bytes, and every patch's. What cannot be read is left
-    out: the command that follows will say so."""
+    """Return the contents that determine the fetched objects: the workspace file and every patch. Unreadable files are
+    left out; the later command reports them."""
     found = []
     for path in (workspace, *(path for one in directories.values() for path in sorted(one.glob("[0-9]*")))):
         try:

@@ -1,4 +1,4 @@
-"""What a runner tells the action: its inputs, and the event. All of it is text that came through the environment."""
+"""Read the action's inputs and the event from a runner's environment, where all of it is text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OURS_PREFIXES = ("ACTIONS_", "INPUT_", "GH_", "PATCHSTACK_CI_")
 
 
 class Command(StrEnum):
-    """What the action runs."""
+    """The command that the action runs."""
 
     VERIFY = "verify"
     LINT = "lint"
@@ -32,8 +32,8 @@ class Command(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
     """The action's inputs. `workspace` is the path of `patchstack.yaml` from the repository's root; `expect` is `fork`,
-    `lock` or empty; `upstream_commit` is what canary looks at and build puts the series on, empty for the usual.
-    `policy_from` is a commit or file, empty for the event's."""
+    `lock` or empty; `upstream_commit` is the commit for canary and build, empty for the default. `policy_from` is a
+    commit or file, empty for the event's."""
 
     command: Command
     workspace: str
@@ -47,7 +47,8 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What the workflow runs for. `base` is the commit that a pull request is to be merged into, empty elsewhere."""
+    """The event of the workflow. `base` is the commit that a pull request is to be merged into; empty for other
+    events."""
 
     name: str
     ref: str
@@ -64,14 +65,14 @@ class Event:
 
 
 def read_inputs(environment: Mapping[str, str]) -> Inputs:
-    """Return the inputs as the action's steps set them. Raises `UsageError` for what none can be."""
+    """Return the inputs that the action's steps set. Raises `UsageError` for invalid values."""
 
     def text(name: str, default: str = "") -> str:
         return environment.get(f"PATCHSTACK_CI_{name}", "").strip() or default
 
     command, commit, expect, series = text("COMMAND", "verify"), text("UPSTREAM_COMMIT"), text("EXPECT"), text("SERIES")
     if command not in list(Command):
-        raise CiInputRefused(f"command {command!r} is none of {', '.join(Command)}")
+        raise CiInputRefused(f"command {command!r} is not one of {', '.join(Command)}")
     if commit and not _OID.match(commit):
         raise CiInputRefused(f"upstream-commit {commit!r} is not a full commit id of 40 hexadecimal digits")
     if expect not in ("", "fork", "lock"):
@@ -84,7 +85,7 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
     try:
         args = tuple(shlex.split(text("ARGS")))
     except ValueError as error:
-        raise CiInputRefused(f"args cannot be taken apart: {error}", hint="words as a shell would take them") from error
+        raise CiInputRefused(f"args cannot be parsed: {error}", hint="quote words as in a shell") from error
     return Inputs(
         command=Command(command),
         workspace=workspace,
@@ -98,7 +99,7 @@ def read_inputs(environment: Mapping[str, str]) -> Inputs:
 
 
 def read_event(environment: Mapping[str, str]) -> Event:
-    """Return the event as the runner tells it. Raises `UsageError` if its file cannot be read."""
+    """Return the event of the runner. Raises `UsageError` if its file cannot be read."""
     payload: Any = {}
     if path := environment.get("GITHUB_EVENT_PATH"):
         try:
@@ -116,10 +117,10 @@ def read_event(environment: Mapping[str, str]) -> Event:
 
 
 def arguments(inputs: Inputs, report: Path, *, policy: str = "", by_hand: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the command line of patchstack that the inputs ask for. `policy` is where the policy comes from, empty for
-    the checkout; `by_hand` are the options that describe the series where it is built on another commit than its pin.
+    """Return the command line of patchstack for the inputs. `policy` is the source of the policy, empty for the
+    checkout. `by_hand` are the options that describe the series if it is built on a different commit than its pin.
 
-    Raises `UsageError` for inputs that do not go together.
+    Raises `UsageError` for inputs that cannot be combined.
     """
     if inputs.arch and inputs.command is not Command.BUILD:
         raise OptionConflict("arch is for the command build")
@@ -146,8 +147,8 @@ def arguments(inputs: Inputs, report: Path, *, policy: str = "", by_hand: tuple[
 
 
 def handed_on(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the command: without what a program could talk to the runner with, or as the job,
-    behind our back."""
+    """Return the environment of the command, without variables that would let a program talk to the runner, or act as
+    the job."""
     return {
         name: value
         for name, value in environment.items()

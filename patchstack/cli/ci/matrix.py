@@ -1,4 +1,4 @@
-"""`patchstack ci matrix`: which jobs are to be run?"""
+"""`patchstack ci matrix`: the jobs to run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def matrix_command(
         list[str] | None,
         typer.Option(
             metavar="NAME[@OS/ARCH]",
-            help="Variants, each on its platform or another; none for none. [default: cpu, and the series' own]",
+            help="Variants, each on its platform or a given one; `none` for none. [default: cpu, and the series' own]",
         ),
     ] = None,
     suite: Annotated[
@@ -34,7 +34,8 @@ def matrix_command(
     workspace: WorkspaceOption = None,
     policy: PolicyOption = None,
 ) -> None:
-    """Variants × suites as a matrix for jobs: `{"include": [{variant, arch, platform, runner, suite, args}, …]}`."""
+    """Print variants × suites as a matrix of jobs: `{"include": [{variant, arch, platform, runner, suite, args},
+    …]}`."""
     from json import dumps
 
     from patchstack.report.github import write_values
@@ -57,5 +58,5 @@ def matrix_command(
 
 
 def _words(given: Sequence[str] | None) -> tuple[str, ...]:
-    """What was given, one or several at a time."""
+    """Return the given words, which may be several in one option."""
     return tuple(word for one in given or () for word in one.replace(",", " ").split())

@@ -1,4 +1,4 @@
-"""Whose words a run goes by: on a pull request those of the commit that it is to be merged into."""
+"""Find the source of the policy: on a pull request, the commit that it is to be merged into."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 def policy_source(inputs: Inputs, event: Event, root: Path) -> str:
-    """Return where the policy comes from: what the input says; else on a pull request its base; else nothing, which is
-    the checkout itself.
+    """Return the source of the policy: the input; else on a pull request its base; else empty, which means the
+    checkout.
 
-    Raises `MissingError` for a base that was not fetched: not to know is not to pass.
+    Raises `MissingError` for a base that was not fetched, because an unknown policy must not pass.
     """
     if inputs.policy_from or not event.pull_request:
         return inputs.policy_from
     if event.base and git.read(root, "cat-file", "-e", f"{event.base}^{{commit}}").ok:
         return event.base
-    # What is checked out for a pull request is its merge into the base, whose first parent is the base.
+    # The checkout of a pull request is its merge into the base, so its first parent is the base.
     merged = git.read(root, "rev-parse", "--verify", "--quiet", "HEAD^2")
     first = git.read(root, "rev-parse", "--verify", "--quiet", "HEAD^1")
     if not (merged.ok and first.ok):

@@ -1,4 +1,4 @@
-"""`patchstack ci summary`, `annotate`, `comment-body` and `sarif`: documents in, text out."""
+"""`patchstack ci summary`, `annotate`, `comment-body` and `sarif`: convert documents to text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FilesArgument = Annotated[
     list[Path] | None,
     typer.Argument(
-        metavar="FILE", help="What verify, lint, canary, build, gate run print with --json [default: stdin]."
+        metavar="FILE", help="Output of verify, lint, canary, build or gate run with --json [default: stdin]."
     ),
 ]
 RootOption = Annotated[
@@ -32,7 +32,7 @@ RootOption = Annotated[
 
 
 def summary_command(files: FilesArgument = None) -> None:
-    """Documents as Markdown for a step summary or a comment, in which nothing foreign means anything but itself."""
+    """Print documents as Markdown for a step summary or a comment. Foreign text is escaped."""
     from patchstack.report.summary import part, summary
 
     print(summary([part(document) for document in given(files)]), end="")
@@ -44,7 +44,7 @@ def annotate_command(
     root: RootOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Documents as workflow commands that annotate the lines of the patch files they are about."""
+    """Print documents as workflow commands that annotate lines of the patch files."""
     from patchstack.report.annotations import all_remarks
     from patchstack.report.github import commands
 
@@ -60,7 +60,7 @@ def sarif_command(
     root: RootOption = None,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """What lint found as SARIF 2.1.0, for code scanning."""
+    """Print lint's findings as SARIF 2.1.0, for code scanning."""
     from json import dumps
 
     from patchstack.report.documents.lint import LintDocument
@@ -77,15 +77,15 @@ def comment_body_command(
     files: FilesArgument = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Write body.md, title, marker and state there."),
+        typer.Option("--output", "-o", metavar="DIR", help="Write body.md, title, marker and state to DIR."),
     ] = None,
-    name: Annotated[str, typer.Option(metavar="NAME", help="By which the issue is found again.")] = "canary",
-    run: Annotated[str, typer.Option(metavar="URL", help="The run that tells it.")] = "",
+    name: Annotated[str, typer.Option(metavar="NAME", help="The name that identifies the issue.")] = "canary",
+    run: Annotated[str, typer.Option(metavar="URL", help="The run that reports it.")] = "",
     compiled: Annotated[
-        str, typer.Option(metavar="RESULT", help="What became of the job that compiled: success, failure, skipped, …")
+        str, typer.Option(metavar="RESULT", help="The result of the compile job: success, failure, skipped, …")
     ] = "",
 ) -> None:
-    """What canary found as the body of the one issue that tells it, after a hidden marker."""
+    """Print canary's findings as the body of a single issue, with a hidden marker."""
     from patchstack.report.canary_issue import canary_issue
 
     issue = canary_issue(given(files), name, run=run, compiled=compiled)
@@ -97,7 +97,7 @@ def comment_body_command(
 
 
 def write_issue(directory: Path, issue: Issue) -> None:
-    """The parts of an issue as files, for a job that has nothing else."""
+    """Write the parts of an issue as files, for a job that gets only these."""
     directory.mkdir(parents=True, exist_ok=True)
     state = "open" if issue.open else "closed"
     for name, text in {"body.md": issue.body, "title": issue.title, "marker": issue.marker, "state": state}.items():
@@ -126,7 +126,7 @@ def _read(path: Path) -> str:
 
 
 def ground_of(documents: Sequence[Report], patches: Path | None, root: Path | None, workspace: Path | None) -> Checkout:
-    """Return where the files of the documents' series are."""
+    """Return the checkout with the files of the documents' series."""
     from patchstack.report.annotations import Checkout
     from patchstack.report.documents.read import subject_of
 

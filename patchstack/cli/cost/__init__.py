@@ -1,1 +1,1 @@
-"""`patchstack cost`: what a model must cost, one module a question."""
+"""`patchstack cost`: the least cost of a model, with one module for each command."""

@@ -13,7 +13,7 @@ COMMANDS = {
     "decode": Lazy(f"{_WHERE}.floors:decode_command", "The least time of a decode step."),
     "prefill": Lazy(f"{_WHERE}.floors:prefill_command", "The least time of a prompt, ubatch by ubatch."),
     "memory": Lazy(f"{_WHERE}.memory:memory_command", "What a server allocates, and what fits."),
-    "prefix": Lazy(f"{_WHERE}.prefix:prefix_command", "What an agent's steps reuse, and what other ways would cost."),
+    "prefix": Lazy(f"{_WHERE}.prefix:prefix_command", "What an agent's steps reuse, and the cost of alternatives."),
     "ssm": Lazy(f"{_WHERE}.ssm:ssm_command", "How long recurrent heads remember, and which need f32."),
     "compare": Lazy(f"{_WHERE}.compare:compare_command", "Measured times over their floors."),
     "shape": Lazy(f"{_WHERE}.shape:shape_command", "A model's header with a hole for the weights."),

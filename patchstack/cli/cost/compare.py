@@ -38,7 +38,7 @@ def compare_command(
     """Measured times over their floors: rows of llama-batched-bench (--output-format jsonl), documents of 'patchstack
     bench ab' and 'bench serve' (--json), or times of single groups.
 
-    A row above 100% is INVALID: it names the assumption that must give, and the bound that follows. Exits with 4 then.
+    A row above 100% is INVALID: it names the wrong assumption, and the resulting bound. Exits with 4 then.
     """
     import shlex
 

@@ -26,10 +26,11 @@ def memory_command(
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """What a server allocates by kind, as llama.cpp at the pin does: weights, KV, recurrent state, output, checkpoints.
+    """List a server's allocations by kind, as in llama.cpp at the pin: weights, KV, recurrent state, output,
+    checkpoints.
 
     With the device's memory, also the largest context and the most slots that fit. Exits with 3 for an architecture
-    whose memory is not known.
+    with an unknown memory layout.
     """
     from patchstack.report.cost.answers import memory_answer
     from patchstack.workflow.cost import ask_fit_params, open_subject

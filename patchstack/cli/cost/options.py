@@ -1,4 +1,4 @@
-"""Options that the commands of `patchstack cost` share, and how they show a document."""
+"""Options of the commands of `patchstack cost`, and the display of a document."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ HtmlOption = Annotated[
 
 
 def chosen_machine(machine: str | None, bandwidth: str | None = None, memory: str | None = None) -> Machine:
-    """Return the machine of the options: figures given on the command line replace its own."""
+    """Return the machine of the options. Figures from the command line override its own."""
     from patchstack.cost.machine import Machine, find_machine, parse_figure
 
     found = find_machine(machine) if machine is not None else Machine(name="given on the command line")

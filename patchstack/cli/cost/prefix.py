@@ -24,12 +24,12 @@ def prefix_command(
         int | None, typer.Option("--image-tokens", min=1, metavar="N", help="Tokens of an image.")
     ] = None,
     last_images: Annotated[
-        int, typer.Option("--last-images", min=1, metavar="K", help="Images at the end, for that other way.")
+        int, typer.Option("--last-images", min=1, metavar="K", help="Images at the end, for that alternative.")
     ] = 3,
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """What an agent's steps reuse of the steps before, which message broke the reuse, and what other ways would
+    """Show what an agent's steps reuse of earlier steps, which message broke the reuse, and what alternatives would
     process.
 
     LOG is JSON lines (request bodies, answers with timings, or objects with request and response) or the log of a

@@ -34,9 +34,9 @@ def report_command(
     html: HtmlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Everything in one report, for the command line as the tool reads it. An option that is not understood is named.
+    """Print everything in one report, for the command line as the tool reads it. Unknown options are listed.
 
-    Without a bandwidth there are no floors; without known memory there are weights alone.
+    Without a bandwidth there are no floors; with an unknown memory layout there are only weights.
     """
     from patchstack.report.cost.answers import report_answer
     from patchstack.workflow.cost import ask_fit_params, numbers, open_subject

@@ -14,10 +14,10 @@ def shape_command(
     model: ModelArgument,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
 ) -> None:
-    """Write a model's header with a hole for the weights. llama.cpp's tools load it in seconds, to say what they
-    allocate.
+    """Write a model's header with a hole for the weights. llama.cpp's tools load it in seconds, and report their
+    allocations.
 
-    Tensors of up to 64 KiB (norms, biases, decays) are copied. What a model of holes generates means nothing.
+    Tensors of up to 64 KiB (norms, biases, decays) are copied. The output of such a model is meaningless.
     """
     from patchstack.cost.model import read_model, write_shape
 

@@ -1,1 +1,1 @@
-"""`patchstack trace`: one small file a command."""
+"""`patchstack trace`: one module for each command."""

@@ -1,4 +1,4 @@
-"""`patchstack trace`: what a log of llama.cpp says, counted."""
+"""`patchstack trace`: count the traces in a log of llama.cpp."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import typer
 from patchstack.cli.lazy import STYLE, Lazy, group_of
 
 COMMANDS = {
-    "read": Lazy("patchstack.cli.trace.read:read_command", "Count what a log holds."),
-    "check": Lazy("patchstack.cli.trace.check:check_command", "Do the figures of a log add up?"),
-    "compare": Lazy("patchstack.cli.trace.compare:compare_command", "Two logs of the same workload, side by side."),
+    "read": Lazy("patchstack.cli.trace.read:read_command", "Count the records of a log."),
+    "check": Lazy("patchstack.cli.trace.check:check_command", "Check that the figures of a log add up."),
+    "compare": Lazy("patchstack.cli.trace.compare:compare_command", "Compare two logs of the same workload."),
 }
 trace_app = typer.Typer(
-    cls=group_of(COMMANDS), no_args_is_help=True, help="What a log of llama.cpp says, counted.", **STYLE
+    cls=group_of(COMMANDS), no_args_is_help=True, help="Count the traces in a log of llama.cpp.", **STYLE
 )
 
 

@@ -1,4 +1,4 @@
-"""`patchstack trace compare`: two logs of the same workload, side by side."""
+"""`patchstack trace compare`: compare two logs of the same workload."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def compare_command(
     anyway: Annotated[bool, typer.Option("--anyway", help="Compare although the workloads differ.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print a patchstack.trace-comparison/1 document.")] = False,
 ) -> None:
-    """Compare two logs of the same workload: calls and work by route, type and shape, and what is new and gone. Refused
-    if the logs say that their workloads differ. Exits with 4 if the figures of a log contradict each other."""
+    """Compare two logs of the same workload: calls and work by route, type and shape, and added and removed rows.
+    Refused if the logs have different workloads. Exits with 4 if the figures of a log contradict each other."""
     from patchstack.report.documents.trace import comparison_document
     from patchstack.report.trace import contradiction_lines, print_comparison
     from patchstack.trace.compare import compare, require_same_workload

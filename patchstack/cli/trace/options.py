@@ -14,11 +14,11 @@ LogsArgument = Annotated[
 AllOption = Annotated[bool, typer.Option("--all", help="Print every row.")]
 DecodeOption = Annotated[
     int,
-    typer.Option("--decode-tokens", metavar="N", min=1, help="Up to so many tokens, a call is decode-like."),
+    typer.Option("--decode-tokens", metavar="N", min=1, help="The most tokens of a decode-like call."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print a patchstack.trace/1 document.")]
 
 
 def standard_input() -> IO[bytes]:
-    """Standard input as bytes; empty if whoever started us closed it."""
+    """Return standard input as bytes; empty if it is closed."""
     return sys.stdin.buffer if sys.stdin is not None else io.BytesIO()

@@ -1,4 +1,4 @@
-"""`patchstack trace read`: what a log holds, counted."""
+"""`patchstack trace read`: count the records of a log."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def read_command(
     decode_tokens: DecodeOption = 128,
     json: JsonOption = False,
 ) -> None:
-    """Read logs in one pass and count every record that is known, by route, type, shape and tensor, by calls and work.
-    Exits with 4 if figures contradict each other; with --expect, with 1 if one does not hold and 4 if one is not
-    shown."""
+    """Read logs in one pass and count every known record by route, type, shape and tensor, in calls and work. Exits
+    with 4 if figures contradict each other; with --expect, with 1 if one does not hold and 4 if one cannot be
+    judged."""
     from patchstack.llama.traces.expectations import read_expectation
     from patchstack.report.documents.trace import trace_document
     from patchstack.report.trace import contradiction_lines, print_traced

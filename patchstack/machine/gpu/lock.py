@@ -246,7 +246,7 @@ class Held:
                 raise
             except (MissingError, OSError) as error:
                 self._tell(
-                    f"warning: the GPU's lock could not be let go of: {error}; others take it after {self._stale:.0f} s"
+                    f"warning: the GPU's lock could not be released: {error}; others take it after {self._stale:.0f} s"
                 )
 
     def _free(self, place: Place) -> None:

@@ -52,9 +52,7 @@ def check_order(order: SyncOrder, *, gates: bool) -> None:
     if len(given) > 1:
         raise OptionConflict(f"{' and '.join(given)} exclude each other", hint="one step at a time")
     if bool(order.drop) != (order.why is not None) or (order.why is not None and not order.why.strip()):
-        raise OptionConflict(
-            "--drop N and --why TEXT go together", hint="the reason is recorded for later"
-        )
+        raise OptionConflict("--drop N and --why TEXT go together", hint="the reason is recorded for later")
     if not begins and (order.worktree is not None or order.branch is not None):
         raise OptionConflict("--worktree and --branch go with --to", hint="a sync under way keeps what it began with")
     if gates and not (order.accept or order.continue_):

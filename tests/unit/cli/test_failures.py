@@ -182,14 +182,14 @@ def test_help_is_given_on_stdout(run_cli: RunCli, arguments: list[str]) -> None:
     [
         (
             ["verfy"],
-            "error: no such command 'verfy'\n\nhint: did you mean 'verify'? 'patchstack --help' lists what there is\n",
+            "error: no such command 'verfy'\n\nhint: did you mean 'verify'? see 'patchstack --help'\n",
         ),
         (
             ["verify", "--pn", "x"],
             "error: no such option: --pn\n\nhint: did you mean one of --help, --json, --pin? "
-            "'patchstack verify --help' lists what there is\n",
+            "see 'patchstack verify --help'\n",
         ),
-        (["show"], "error: missing argument '[SERIES] N'\n\nhint: 'patchstack show --help' lists what there is\n"),
+        (["show"], "error: missing argument '[SERIES] N'\n\nhint: see 'patchstack show --help'\n"),
     ],
 )
 def test_wrong_usage_is_told_as_every_other_error(run_cli: RunCli, arguments: list[str], told: str) -> None:

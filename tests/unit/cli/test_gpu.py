@@ -154,7 +154,7 @@ def test_unlock_frees_a_dead_owner_and_a_living_one_only_by_force(gpu: Gpu, tmp_
         assert "(nightly) has the GPU" in refused.stderr
         assert "hint: --force takes it from its owner, who is not stopped" in refused.stderr
         held.check()
-        assert "let go of; " in gpu("unlock", "--force").stdout
+        assert "released; " in gpu("unlock", "--force").stdout
     dying = (
         "import os\nfrom patchstack.machine.ask import Place, here\n"
         "from patchstack.machine.gpu.lock import gpu_lock\n"

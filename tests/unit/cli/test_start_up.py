@@ -72,5 +72,5 @@ def test_a_command_of_no_name_of_ours_is_refused_with_the_nearest() -> None:
     refused = CliRunner().invoke(app, ["verfy"])
     assert refused.exit_code == 2
     assert refused.stderr == (
-        "error: no such command 'verfy'\n\nhint: did you mean 'verify'? 'patchstack --help' lists what there is\n"
+        "error: no such command 'verfy'\n\nhint: did you mean 'verify'? see 'patchstack --help'\n"
     )

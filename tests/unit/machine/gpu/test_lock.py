@@ -191,7 +191,7 @@ def test_a_machine_that_goes_away_is_noticed_and_releasing_says_so(lock: Directo
         assert wait_for(lambda: held.lost is not None)
         with pytest.raises(LockLost, match=r"no sign of life could be written for .* s: no route to host"):
             held.check()
-    assert told[-1] == ("warning: the GPU's lock could not be let go of: no route to host; others take it after 0 s")
+    assert told[-1] == ("warning: the GPU's lock could not be released: no route to host; others take it after 0 s")
     assert lock.owner.read_text().startswith("patchstack:")
 
 

@@ -84,7 +84,7 @@ def test_a_series_that_was_edited_is_not_copied(
     ("words", "told"),
     [
         (("--form", "plain"), "--form goes with -o"),
-        (("-o", "copy", "--form", "round"), "--form round is no form"),
+        (("-o", "copy", "--form", "round"), "--form round is not a form"),
         (("-o", "copy", "--renumber"), "-o writes a copy: it goes with --form alone"),
     ],
 )

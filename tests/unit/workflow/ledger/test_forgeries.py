@@ -553,7 +553,9 @@ FORGERIES: dict[str, Forgery] = {
     "edit a record": Forgery(forge=edit_a_record, told="has a content that is not its name"),
     "remove a record": Forgery(forge=remove_a_record, told="cannot be read"),
     "edit a decision": Forgery(forge=edit_a_decision, told="its content is not what it was named by"),
-    "edit a commit in the lock": Forgery(forge=the_commit_in_the_lock, told="the commit in the lock is a different one"),
+    "edit a commit in the lock": Forgery(
+        forge=the_commit_in_the_lock, told="the commit in the lock is a different one"
+    ),
     "change a build's option under its key": Forgery(
         forge=change_the_build_s_inputs, told="does not follow from its inputs"
     ),
@@ -591,7 +593,9 @@ FORGERIES: dict[str, Forgery] = {
     "change the tree": Forgery(forge=change_the_tree, told="not the tree or the parent", consistent=True),
     "change the diff": Forgery(forge=change_the_diff, told="the decision's diff is a different one", consistent=True),
     "change the pin": Forgery(forge=change_the_pin, told="its pin is not the one", consistent=True),
-    "take a build of another tree": Forgery(forge=a_build_of_another_tree, told="is of a different tree", consistent=True),
+    "take a build of another tree": Forgery(
+        forge=a_build_of_another_tree, told="is of a different tree", consistent=True
+    ),
     "leave a proof unproven": Forgery(forge=a_proof_that_failed, told="not proven: exists", consistent=True),
     "edit patch, lock and decision": Forgery(
         forge=patch_lock_and_decision, told="do not follow from the pin and the patches", consistent=True

@@ -192,7 +192,7 @@ def test_a_command_is_run_after_each_patch_and_stops_where_it_fails(
     assert quiet.git("log", "--format=%s", "-1", "--", "src/fixed") == "Change 2 of a kernel"
 
 
-@pytest.mark.parametrize(("command", "words"), [("'", "No closing quotation"), (" ", "names no command")])
+@pytest.mark.parametrize(("command", "words"), [("'", "No closing quotation"), (" ", "--exec is empty")])
 def test_a_command_that_is_none_is_refused(
     command: str, words: str, quiet: Moved, patchstack: Patchstack, capsys: Printed
 ) -> None:

@@ -155,7 +155,7 @@ def test_abort_leaves_everything_as_it_was(begun: Moved, patchstack: Patchstack,
     patchstack("sync", "--to", "main", "--worktree", "work")
     capsys.readouterr()
     assert patchstack("sync", "--abort") == 0
-    assert f"the sync to main is given up, and {begun.work} is removed; all is as before" in capsys.readouterr().err
+    assert f"the sync to main is aborted, and {begun.work} is removed; nothing else changed" in capsys.readouterr().err
     after = snapshot(begun.root)
     del before[str(begun.root)], after[str(begun.root)]  # its time of change alone
     assert after == before
@@ -339,7 +339,7 @@ def test_without_sync_under_way_nothing_can_be_continued(begun: Moved, patchstac
 def test_the_pin_itself_needs_no_sync(begun: Moved, patchstack: Patchstack, capsys: Printed) -> None:
     capsys.readouterr()
     assert patchstack("sync", "--to", begun.fork.pin) == 0
-    assert f"product: the pin is {begun.fork.pin} already: nothing to do" in capsys.readouterr().err
+    assert f"product: the pin is already {begun.fork.pin}: nothing to do" in capsys.readouterr().err
     assert not (begun.root / ".patchstack").exists()
 
 
