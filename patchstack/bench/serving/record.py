@@ -12,7 +12,7 @@ _MOST = 2 << 30
 
 
 class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A request. `planned` is None if it was sent when another one ended. `began` is when the connection was requested.
+    """A request. `planned` is None if it follows another request. `began` is when the connection was requested.
     `times` and `counts` are those of the chunks with content; `prompt`, `cached` and `tokens` are the server's own
     numbers. `failure` is empty if it was answered. `odd` counts other events in the stream."""
 
