@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # cmake and ninja, if the machine has none: ci/setup.sh installs them.
 export PATH := $(PATH):$(CURDIR)/$(VENV)/tools
 
-.PHONY: help demo test thorough lint types contract docs site check workflows requirements package models fuzz speed speed-build clean
+.PHONY: help demo test thorough lint types contract docs screens site check workflows requirements package models fuzz speed speed-build clean
 
 help:                ## what one can do here
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 18
@@ -45,6 +45,9 @@ docs: $(VENV)/.installed   ## write the generated reference and the screens in t
 	$(BIN)/python ci/schemas.py
 	$(BIN)/python ci/documents.py
 	$(BIN)/python ci/error_codes.py
+
+screens: $(VENV)/.installed  ## type the commands of every page, those that compile too, and write down what they print
+	$(BIN)/python ci/screens.py --all
 
 workflows: $(VENV)/.installed  ## actionlint and zizmor: this repository's workflows, and those of the docs
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/actionlint

@@ -4,6 +4,7 @@ Each run is a process of its own, start-up included for the report. Goals: the h
 1 s. CPU seconds are printed beside those of the clock: on a loaded machine the clock says how long others ran.
 
     python -m benchmarks.cost_header [--runs 10]
+    python -m benchmarks.cost_header --write FILE    # the header alone, for the screens of the guide
 """
 
 from __future__ import annotations
@@ -62,7 +63,11 @@ def main() -> int:
     """Exit status: 0 if the best run of each keeps its goals, else 1."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10)
-    runs = parser.parse_args().runs
+    parser.add_argument("--write", type=Path, metavar="FILE")
+    given = parser.parse_args()
+    runs: int = given.runs
+    if given.write:
+        return subprocess.run([sys.executable, "-c", WRITE, str(given.write)], check=False).returncode
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     kept = True
     with tempfile.TemporaryDirectory() as directory:

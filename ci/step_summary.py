@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from document import kept
-from screens import printed
+from screens import demo, environment
 
 TARGET = Path(__file__).parent.parent / "docs" / "examples" / "ci" / "step-summary.md"
 COMMAND = "patchstack verify edited --json | patchstack ci summary"
@@ -15,9 +16,17 @@ COMMAND = "patchstack verify edited --json | patchstack ci summary"
 
 def generated() -> str:
     """The summary of the demo's series in which a patch was edited by hand."""
-    with tempfile.TemporaryDirectory() as scratch:
-        printed("patchstack demo --no-build tour", Path(scratch))
-        return printed(COMMAND, Path(scratch) / "tour" / "broken") + "\n"
+    made, _ = demo()
+    done = subprocess.run(
+        ["bash", "-c", COMMAND],
+        cwd=made / "broken",
+        env=environment(made.parent),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    shutil.rmtree(made.parent.parent)
+    return done.stdout.rstrip("\n") + "\n"
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ LACKS = (
     _lack("reftable", "git 2.45 or newer", "apt-get install git (Debian 13 or newer)", ci=False),
     _lack("git daemon", "git daemon", "apt-get install git", ci=True),
     _lack("openssh|ssh-keygen", "an SSH server and client", "apt-get install openssh-server openssh-client", ci=True),
+    _lack("^jq ", "jq", "apt-get install jq", ci=False),
     _lack("chromium", "Chromium", "apt-get install chromium", ci=False),
     _lack("quilt and patch", "quilt and patch", "apt-get install quilt patch", ci=True),
     _lack("dpkg-source and patch", "dpkg-source", "apt-get install dpkg-dev", ci=True),
