@@ -35,7 +35,18 @@ TOOLS = {
         "git config user.name x; git config user.email x@example.com; stg init; "
         "for p in $P; do stg import -m $p || exit; done",
     ),
+    # b4 takes mails of a thread. These headers are what git send-email adds.
+    "b4 and `git am`": (
+        "b4",
+        "git config user.name x; git config user.email x@example.com; n=0; all=$(wc -w <<< $P); "
+        'for p in $P; do n=$((n + 1)); sed -e "1a Message-Id: <$n@x>\\nReferences: <1@x>" '
+        '-e "0,/^Subject: /s,^Subject: ,&[PATCH $n/$all] ," $p; done > ../all.mbox; '
+        "b4 am -m ../all.mbox -o .. -n ready 1@x; git am -q ../ready.mbx",
+    ),
     "patchstack": ("patchstack", ""),
+}
+NOT_RUN = {
+    "git-branchless": "neither Debian nor PyPI has it (the PyPI package of that name is a different program), so no row"
 }
 
 
@@ -82,6 +93,8 @@ def rows(old: str) -> str:
 
 
 if __name__ == "__main__":
+    for name, why in NOT_RUN.items():
+        print(f"not run: {name}: {why}", file=sys.stderr)
     text = README.read_text("utf-8")
     found = TABLE.search(text)
     sys.exit(kept(README, TABLE.sub(lambda match: match[1] + rows(match[0]), text)) if found else "README has no table")
