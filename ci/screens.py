@@ -10,11 +10,11 @@ other lines are their output.
     ids      ids differ from run to run: builds, decisions, new commits. Those of the demo's repositories are compared
     figures  numbers differ from run to run
 `<!-- recorded: NAME -->`: an extract of docs/recorded/NAME.txt, which says when, where and with what it was recorded;
-`…` is a gap. For what needs a GPU, a container engine or a real model. --record PAGE types these blocks too, in their
-order, and writes the records; a block without output gets all of it, to be cut to an extract by hand.
+`…` is a gap. For what needs a GPU, a container engine or a real model. --record=NAME,… types these blocks too, in their
+order, and writes their records; a block without output gets all of it, to be cut to an extract by hand.
 `<!-- example -->`: commands with placeholders, and no output. Their options must exist.
 
-    ci/screens.py [--check | --record] [--all | PAGE...]
+    ci/screens.py [--check | --record=NAME,...] [--all | PAGE...]
 
 Without --all or pages, the pages that compile are left out: they take minutes (tests/integration/test_guides.py types
 them). So are pages that need a program which is not installed; they are named.
@@ -31,7 +31,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -185,7 +185,7 @@ def shortened(lines: list[str], options: Options) -> list[str]:
     return [*lines[: options.head], "…", *lines[len(lines) - options.tail :]]
 
 
-def page_of(text: str, reader: Reader, record: bool) -> str:
+def page_of(text: str, reader: Reader, record: Set[str] = frozenset()) -> str:
     """A page with the output of its blocks as it is today, typed from top to bottom."""
 
     def block(match: re.Match[str]) -> str:
@@ -196,8 +196,8 @@ def page_of(text: str, reader: Reader, record: bool) -> str:
                 raise Wrong(f"its commands end with {sorted(exits)}: {typed[:200]}")
             same = masked(typed, options) == masked(match["body"], options)
             return match["fence"] + (match["body"] if same else typed) + match["end"]
-        if match["kind"] == "recorded" and record:
-            name = (match["options"] or "").split(", ")[0]
+        if match["kind"] == "recorded" and match["options"] in record:
+            name = match["options"]
             typed, _ = transcript(match["body"], reader, Options())
             RECORDS.mkdir(exist_ok=True)
             (RECORDS / f"{name}.txt").write_text(f"# {heading()}\n{typed}", "utf-8")
@@ -295,7 +295,7 @@ def commands() -> Any:
     return get_command(app)
 
 
-def rendered(document: Path, record: bool) -> str:
+def rendered(document: Path, record: Set[str]) -> str:
     """The text of a page as it is today."""
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch) / "home"
@@ -327,7 +327,8 @@ def lacking(text: str) -> list[str]:
 
 def main() -> int:
     """Exit status: 0 written or up to date, 1 out of date or wrong."""
-    check, record = "--check" in sys.argv, "--record" in sys.argv
+    check = "--check" in sys.argv
+    record = {name for word in sys.argv if word.startswith("--record=") for name in word[9:].split(",")}
     named = [Path(name).resolve() for name in sys.argv[1:] if not name.startswith("--")]
     complaints = [wrong for page in named or pages() for wrong in complaints_of(page, page.read_text("utf-8"))]
     whole = named or "--all" in sys.argv

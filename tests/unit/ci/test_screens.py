@@ -152,26 +152,26 @@ def reader(tmp_path: Path) -> object:
 def test_a_page_is_typed_from_top_to_bottom(reader: object) -> None:
     first = "<!-- run -->\n```console\n$ mkdir a && cd a\n```\n\n"
     text = f"{first}<!-- run: 1…1 -->\n```console\n$ pwd; seq 9\n> echo end\nold\n```\n"
-    new = SCREENS.page_of(text, reader, record=False)
+    new = SCREENS.page_of(text, reader)
     assert new.endswith("```console\n$ pwd; seq 9\n> echo end\n/home/me/a\n…\nend\n```\n")
-    assert SCREENS.page_of(new, reader, record=False) == new.replace("/home/me/a", "/home/me/a/a")
+    assert SCREENS.page_of(new, reader) == new.replace("/home/me/a", "/home/me/a/a")
 
 
 @pytest.mark.parametrize(("marker", "command"), [("run", "false"), ("run: exit 1", "true"), ("run: exit 1", "exit 3")])
 def test_a_command_that_ends_otherwise_than_told_is_an_error(reader: object, marker: str, command: str) -> None:
     text = f"<!-- {marker} -->\n```console\n$ {command}\n```\n"
     with pytest.raises(SCREENS.Wrong, match="its commands end with"):
-        SCREENS.page_of(text, reader, record=False)
+        SCREENS.page_of(text, reader)
 
 
 def test_a_block_that_differs_in_times_alone_stays(reader: object) -> None:
     text = "<!-- run -->\n```console\n$ echo took 2.0 s\ntook 1.0 s\n```\n"
-    assert SCREENS.page_of(text, reader, record=False) == text
+    assert SCREENS.page_of(text, reader) == text
 
 
 def test_recorded_blocks_and_examples_are_not_typed(reader: object) -> None:
     text = "<!-- recorded: one -->\n```console\n$ false\nold\n```\n\n<!-- example -->\n```console\n$ false\n```\n"
-    assert SCREENS.page_of(text, reader, record=False) == text
+    assert SCREENS.page_of(text, reader) == text
 
 
 def test_a_record_is_written_with_where_it_was_made(
@@ -179,6 +179,6 @@ def test_a_record_is_written_with_where_it_was_made(
 ) -> None:
     monkeypatch.setattr(SCREENS, "RECORDS", tmp_path / "recorded")
     text = "<!-- recorded: one -->\n```console\n$ seq 2\n```\n"
-    assert SCREENS.page_of(text, reader, record=True) == text.replace("$ seq 2\n", "$ seq 2\n1\n2\n")
+    assert SCREENS.page_of(text, reader, record={"one"}) == text.replace("$ seq 2\n", "$ seq 2\n1\n2\n")
     first, rest = (tmp_path / "recorded" / "one.txt").read_text("utf-8").split("\n", 1)
     assert first.startswith("# recorded 2") and rest == "$ seq 2\n1\n2\n"
