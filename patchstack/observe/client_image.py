@@ -38,7 +38,7 @@ def client_image(engine: Engine, about: About, beside: Beside, programs: Program
         return programs.image
     wanted = RecipeImage(image=IMAGE, recipe=recipe_directory(RECIPE), platform=about.platform)
     try:
-        return find_recipe_image(engine, wanted, doing, own=True).digest
+        return find_recipe_image(engine, wanted).digest
     except ImageMissing as error:
         if not isinstance(engine, BuildsImages):
             raise
@@ -49,7 +49,7 @@ def client_image(engine: Engine, about: About, beside: Beside, programs: Program
         except PatchstackError as failed:
             raise ImageMissing(
                 f"the image of the server has no Python 3.11, and {IMAGE} cannot be made: {failed.message}",
-                hint=f"docker build -t {IMAGE} {wanted.recipe}, if need be with --build-arg BASE=NAME; "
+                hint=f"docker build -t {wanted.name} {wanted.recipe}, if need be with --build-arg BASE=NAME; "
                 "or use an image that has python3",
             ) from error
 

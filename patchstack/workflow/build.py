@@ -44,7 +44,6 @@ class BuildOrder:
             tell,
             default=series_variant(self.config) if self.config is not None else None,
             offline=self.offline,
-            untrusted=self.workspace is not None and self.workspace.policy is not None,
         )
 
 

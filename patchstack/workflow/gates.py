@@ -140,7 +140,6 @@ def programs_meant(asked: Asked, connection: Connection, workspace: Workspace, c
         connection.tell,
         default=series_variant(config),
         offline=asked.offline,
-        untrusted=workspace.policy is not None,
     )
     found = store.find(inputs.key.hex)
     if found is None:

@@ -140,7 +140,6 @@ class ProvingMachine:
             self.connection.tell,
             default=self.default,
             offline=self.offline,
-            untrusted=self.workspace.policy is not None,
         )
 
     def planned(self, variant: str) -> Plan:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from patchstack.builds.inputs.variant import builders_directory
 from patchstack.causes import VariantUnusable
-from patchstack.engine.protocol import BuildsImages, Engine, Image, ImageMissing
+from patchstack.engine.protocol import BuildsImages, Engine, Image, ImageMissing, PlatformUnsupported
 
 Talk = Callable[[str], None]
 
@@ -28,26 +28,24 @@ class RecipeImage:
         return recipe_image(self.image, self.recipe)
 
 
-def find_recipe_image(engine: Engine, wanted: RecipeImage, talk: Talk, *, own: bool) -> Image:
-    """Return the image that the recipe makes. `own`: the image of the plain name counts too, which somebody made here
-    by hand, with a different base for example.
-
-    Raises `ImageMissing`, `PlatformUnsupported`.
-    """
-    try:
-        image = engine.image(wanted.name, platform=wanted.platform)
-    except ImageMissing:
-        if not own:
-            raise
-        try:
-            image = engine.image(wanted.image, platform=wanted.platform)
-        except ImageMissing:
-            image = None
-        if image is None:
-            raise
-        talk(f"note: {wanted.image} is an image that exists here under this name; its recipe did not make it")
+def find_recipe_image(engine: Engine, wanted: RecipeImage) -> Image:
+    """Return the image that the recipe makes. Raises `ImageMissing`, `PlatformUnsupported`."""
+    image = engine.image(wanted.name, platform=wanted.platform)
     assert image is not None
     return image
+
+
+def with_other_way(error: ImageMissing, engine: Engine, wanted: RecipeImage) -> ImageMissing:
+    """Return the error, with a hint how to use the image of the plain name if there is one. It is never used unasked,
+    because a plain name does not say what the image was made from."""
+    plain = wanted.image
+    try:
+        engine.image(plain, platform=wanted.platform)
+    except (ImageMissing, PlatformUnsupported):
+        return error
+    told = f"image: {plain} in a variant of patchstack.yaml takes the image that is here under that name"
+    hint = f"{told} (build and accept: --image {plain}); or {error.hint}"
+    return ImageMissing(error.message, problems=error.problems, hint=hint)
 
 
 def build_recipe_image(engine: BuildsImages, wanted: RecipeImage, talk: Talk) -> Image:
@@ -72,9 +70,10 @@ def recipe_directory(recipe: str) -> Path:
 
 
 def recipe_image(image: str, recipe: Path) -> str:
-    """Return the name of the image that a recipe makes: by the digest of its files, which name the base by its own.
+    """Return the name of the image that a recipe makes. It contains the digest of the recipe's files, which name their
+    base by digest.
 
-    So nothing is built from an image that another recipe left under the same name.
+    So no build uses an image that a different recipe made under the same name.
     """
     digest = hashlib.sha256()
     for path in sorted(recipe.rglob("*")):

@@ -13,6 +13,7 @@ from patchstack.builds.inputs.images import (
     build_recipe_image,
     find_recipe_image,
     recipe_directory,
+    with_other_way,
 )
 from patchstack.builds.inputs.plan import Plan, Request, make_plan
 from patchstack.builds.inputs.source import Source
@@ -36,16 +37,15 @@ def prepare(
     *,
     default: Setting[str] | None = None,
     offline: bool = False,
-    untrusted: bool = False,
 ) -> Inputs:
-    """Resolve everything that a build needs. A missing image that has a recipe is built, unless `offline`. For
-    `untrusted` sources, only the recipe's own image is accepted.
+    """Resolve everything that a build needs. An image that has a recipe is the one that the recipe makes; if it does
+    not exist, it is built, unless `offline`.
 
     Raises the errors of planning, the engine and the search for tools.
     """
     plan = make_plan(request, variants, engine.about(), default)
     if plan.engine.isolated:
-        image = _image(engine, plan, talk, offline=offline, untrusted=untrusted)
+        image = _image(engine, plan, talk, offline=offline)
         toolchain = container_toolchain(engine, image, plan, memory)
     else:
         plan, nvcc = _with_nvcc(plan)
@@ -54,7 +54,7 @@ def prepare(
     return Inputs(source=source, plan=plan, toolchain=toolchain, processor=_processor() if plan.native else None)
 
 
-def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool, untrusted: bool) -> Image:
+def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool) -> Image:
     if plan.image is None:
         raise SourceMissing(
             f"variant {plan.variant} has no image",
@@ -67,12 +67,15 @@ def _image(engine: Engine, plan: Plan, talk: Talk, *, offline: bool, untrusted: 
     directory = recipe_directory(plan.recipe)
     wanted = RecipeImage(image=plan.image.value, recipe=directory, platform=plan.platform.value)
     try:
-        return find_recipe_image(engine, wanted, talk, own=not untrusted)
-    except ImageMissing:
+        return find_recipe_image(engine, wanted)
+    except ImageMissing as error:
         if offline or not isinstance(engine, BuildsImages):
-            raise
-        require_packages()  # without the image, the build cannot be in the store
+            raise with_other_way(error, engine, wanted) from error
+    require_packages()  # without the image, the build cannot be in the store
+    try:
         return build_recipe_image(engine, wanted, talk)
+    except ImageMissing as error:
+        raise with_other_way(error, engine, wanted) from error
 
 
 def _with_nvcc(plan: Plan) -> tuple[Plan, Path | None]:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from patchstack.builds.inputs.images import recipe_directory, recipe_image
-from patchstack.builds.inputs.variant import builders_directory
+from patchstack.builds.inputs.key import Toolchain
+from patchstack.builds.inputs.plan import Plan, Request
+from patchstack.builds.inputs.prepare import prepare
+from patchstack.builds.inputs.source import Source
+from patchstack.builds.inputs.variant import Variants, builders_directory, load_variants
+from patchstack.engine.protocol import About, Engine, Image, ImageMissing
 from patchstack.errors import ConfigError
+from patchstack.workspace import VariantConfig
 
 
 @pytest.mark.parametrize(
@@ -46,3 +54,95 @@ def test_the_name_of_an_image_follows_every_byte_and_name_of_its_recipe(tmp_path
     second = recipe_image("patchstack/cpu", recipe)
     (recipe / "more").write_text("")
     assert len({first, second, recipe_image("patchstack/cpu", recipe)}) == 3
+
+
+@dataclass
+class Images:
+    """An engine of which only the images matter: those that it has, and what it was asked to build."""
+
+    here: set[str] = field(default_factory=set)
+    built: list[tuple[Path, str]] = field(default_factory=list)
+    networked: bool = True
+
+    def about(self) -> About:
+        return About(
+            kind="docker",
+            spec="docker",
+            endpoint="unix:///x",
+            version="1",
+            platform="linux/amd64",
+            cpus=2,
+            memory=1 << 33,
+            local=True,
+            isolated=True,
+        )
+
+    def image(self, reference: str, *, platform: str) -> Image:
+        if reference not in self.here:
+            raise ImageMissing(f"the engine has no image {reference}", hint="pull it")
+        return Image(reference=reference, digest="sha256:1", platform=platform, labels={})
+
+    def build_image(self, directory: Path, *, tag: str, platform: str, **_: object) -> Image:
+        if not self.networked:
+            raise ImageMissing(f"the image {tag} cannot be built: its base is missing", hint="bring the base there")
+        self.built.append((directory, tag))
+        self.here.add(tag)
+        return self.image(tag, platform=platform)
+
+
+def chosen(
+    engine: Images,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    image: str | None = None,
+    offline: bool = False,
+    variants: Variants | None = None,
+) -> str:
+    """The image that a build of the variant `cpu` is made in."""
+    found = list[str]()
+
+    def toolchain(_: Engine, image: Image, plan: Plan, memory: Path) -> Toolchain:
+        found.append(image.reference)
+        return Toolchain(digest="sha256:2", versions={"c++": "12"})
+
+    monkeypatch.setattr("patchstack.builds.inputs.prepare.container_toolchain", toolchain)
+    request = Request(variant="cpu", image=image)
+    source = cast(Source, None)  # what is built does not matter
+    known = variants if variants is not None else load_variants()
+    prepare(request, source, cast(Any, engine), known, Path(), lambda _: None, offline=offline)
+    return found[0]
+
+
+NAMED = recipe_image("patchstack/cpu", builders_directory() / "cpu")
+
+
+def test_an_image_of_the_plain_name_never_serves_in_place_of_the_recipe_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Images(here={"patchstack/cpu", "patchstack/cpu:latest"})
+    assert chosen(engine, monkeypatch) == NAMED
+    assert engine.built == [(builders_directory().resolve() / "cpu", NAMED)]
+    assert chosen(engine, monkeypatch) == NAMED
+    assert len(engine.built) == 1, "it is made once"
+
+
+@pytest.mark.parametrize(("offline", "networked"), [(True, True), (False, False)])
+def test_where_it_cannot_be_made_the_plain_one_is_refused_with_the_way_to_name_it(
+    monkeypatch: pytest.MonkeyPatch, offline: bool, networked: bool
+) -> None:
+    engine = Images(here={"patchstack/cpu"}, networked=networked)
+    with pytest.raises(ImageMissing, match="patchstack/cpu:recipe-") as raised:
+        chosen(engine, monkeypatch, offline=offline)
+    assert (raised.value.hint or "").startswith(
+        "image: patchstack/cpu in a variant of patchstack.yaml takes the image that is here under that name"
+        " (build and accept: --image patchstack/cpu); or "
+    )
+    with pytest.raises(ImageMissing) as raised:
+        chosen(Images(networked=networked), monkeypatch, offline=offline)
+    assert raised.value.hint in ("pull it", "bring the base there")
+
+
+def test_an_image_that_the_command_line_or_the_workspace_names_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Images(here={"patchstack/cpu"})
+    assert chosen(engine, monkeypatch, image="patchstack/cpu", offline=True) == "patchstack/cpu"
+    own = load_variants([VariantConfig(name="cpu", origin="patchstack.yaml: cpu", image="patchstack/cpu")])
+    assert chosen(engine, monkeypatch, variants=own, offline=True) == "patchstack/cpu"
+    assert not engine.built
