@@ -160,8 +160,11 @@ def _terms(
     way: CandidateRange,
     switch_unproven: str | None,
 ) -> Terms:
+    import functools
+
     from patchstack.bench.terms import read_terms
     from patchstack.gates.suite import find_suite, read_suites
+    from patchstack.workflow.brought_gates import read_brought
     from patchstack.workflow.candidate.accept import Terms
     from patchstack.workflow.candidate.new_gates import brought, read_brings
 
@@ -169,7 +172,9 @@ def _terms(
         raise OptionConflict("--without-gates and --suite exclude each other")
     suites = read_suites(workspace)
     chosen = None if without_gates else find_suite(suites, suite, workspace.path)
-    brings = read_brings(brought(way), suites, switch_unproven, asked=chosen.name if chosen is not None else None)
+    asked = chosen.name if chosen is not None else None
+    bring = functools.partial(read_brought, workspace) if workspace.policy is not None else None
+    brings = read_brings(brought(way), suites, switch_unproven, asked=asked, bring=bring)
     return Terms(suite=chosen, bench=read_terms(workspace), brings=brings, unproven=frozenset(unproven))
 
 

@@ -22,3 +22,13 @@ def read_regular(path: Path, largest: int = LARGEST) -> bytes:
         if found.st_size > largest:
             raise OSError(errno.EFBIG, f"too large: {found.st_size} bytes, and {largest} at most are read", str(path))
         return file.read(found.st_size)
+
+
+def same_content(one: Path, other: Path) -> bool:
+    """Whether two paths are regular files of the same bytes, and no links."""
+    try:
+        if one.is_symlink() or other.is_symlink() or one.stat().st_size != other.lstat().st_size:
+            return False
+        return read_regular(one) == read_regular(other)
+    except OSError:
+        return False

@@ -8,7 +8,7 @@ the same code as the workspace file.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -23,6 +23,15 @@ _MOST = 16 << 20  # the largest file that a gate may name, in bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExtraGate:
+    """A gate that the workspace file does not have: its entry as it would be written there, and the contents of the
+    files that the entry names."""
+
+    entry: Mapping[str, Any]
+    files: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedSuite:
     """A suite: its name, and its content as JSON. The keys have the order of the workspace file, because it is the
     order of states."""
@@ -31,16 +40,22 @@ class CarriedSuite:
     content: bytes
 
 
-def carry(workspace: Path, name: str, keep: Callable[[bytes], str]) -> CarriedSuite:
-    """Return the copy of a workspace's suite for a decision. `keep` stores the contents of the files that its gates
-    name, and returns their digests. Raises `ConfigError` for a file that is too large."""
+def carry(workspace: Path, name: str, keep: Callable[[bytes], str], more: Sequence[ExtraGate] = ()) -> CarriedSuite:
+    """Return the copy of a workspace's suite for a decision, with `more` gates at its end. A suite that the file does
+    not have consists of these. `keep` stores the contents of the files that its gates name, and returns their digests.
+    Raises `ConfigError` for a file that is too large."""
     document = read_yaml(workspace, comments=False)
-    entry = document["suites"][name]
-    files = {}
-    for text in sorted(set(_texts(entry))):
-        content = _named_file(workspace.parent, text)
-        if content is not None:
-            files[text] = {"sha256": keep(content), "size": len(content)}
+    entry = (document.get("suites") or {}).get(name) or {}
+    contents = {text: _named_file(workspace.parent, text) for text in sorted(set(_texts(entry)))}
+    for extra in more:
+        contents = {**extra.files, **contents}
+    if more:
+        entry = {**entry, "gates": [*entry.get("gates", ()), *(extra.entry for extra in more)]}
+    files = {
+        text: {"sha256": keep(content), "size": len(content)}
+        for text, content in sorted(contents.items())
+        if content is not None
+    }
     models = {
         model: {"path": model, **{key: one[key] for key in ("sha256", "what") if key in one}}
         for model, one in (document.get("models") or {}).items()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from patchstack.files.regular import same_content
 from patchstack.observe.protocol import Model
 from patchstack.workspace import Workspace
+from patchstack.workspace.policy import leads_out
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -18,12 +20,36 @@ def read_models(workspace: Workspace, problems: list[str]) -> dict[str, Model]:
         path, digest = one.text("path", required=True), one.text("sha256")
         if digest is not None and not _DIGEST.match(digest):
             one.complain("sha256", "not 64 lower-case hexadecimal digits")
-        place = Path(path or ".").expanduser()
+        root = workspace.root
+        place = Path(path or ".").expanduser()  # an absolute path is not changed
+        if workspace.policy is not None and not place.is_absolute():
+            root, problem = _trusted_root(workspace, place, digest)
+            if problem:
+                one.complain("path", problem)
         found[name] = Model(
             name=name,
-            path=str((workspace.root / place).absolute()),  # an absolute path is not changed
+            path=str((root / place).absolute()),
             sha256=digest,
             what=one.text("what") or "",
         )
         one.finish()
     return found
+
+
+def _trusted_root(workspace: Workspace, place: Path, digest: str | None) -> tuple[Path, str]:
+    """Return the directory that a relative path of a policy is taken from, and what is wrong with it, else nothing.
+
+    A file that the policy has is the policy's. One that it only names lies in the work tree, which the change wrote: so
+    its digest must be known.
+    """
+    own, here = workspace.words_file.parent, workspace.root
+    if own.resolve() != here.resolve() and (own / place).is_file():
+        return (here if same_content(own / place, here / place) else own), ""
+    if digest is None:
+        why = (
+            "the change could bring a model of its own: give its sha256, an absolute path, or commit it with the policy"
+        )
+        return here, f"{place}: {why}"
+    if leads_out(here / place, here):
+        return here, f"{place} leads out of the workspace: give an absolute path"
+    return here, ""

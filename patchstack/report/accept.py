@@ -27,7 +27,7 @@ def plan_lines(way: CandidateRange, terms: Terms, builds: Iterable[PlannedBuild]
             yield f"  gates      {one.which}: suite {terms.known_gates.name}"
         for new in terms.brings.gates:
             must = "must not PASS" if one.which == BEFORE else "must PASS"
-            yield f"  new gate   {one.which}: {new.path}, which {must}"
+            yield f"  new gate   {one.which}: {new.title}, which {must}"
     for unproven in terms.brings.unproven:
         yield f"  switch     {', '.join(unproven.switches)}: unproven, {printable(terms.brings.reason)}"
     for term in terms.bench:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from patchstack.causes import NotFetchable, WorkspaceUnusable
 from patchstack.errors import ConfigError
+from patchstack.files.regular import same_content
 from patchstack.git import run as git
-from patchstack.workspace import Workspace
+from patchstack.workspace import Workspace, is_url
 from patchstack.workspace.policy import governed, named_files
 
 _FILES = (".yaml", ".yml")
 _LARGEST = 64 << 20
+_AT_ONCE = 200
 
 
 @contextlib.contextmanager
@@ -29,25 +31,28 @@ def policy_from(head: Path, source: str) -> Iterator[Workspace]:
     if source.endswith(_FILES):
         if not Path(source).is_file():
             raise NotFetchable(f"there is no policy at {source}", hint="name a workspace file, or a commit")
-        yield governed(head, Path(source), source)
+        found = governed(head, Path(source), source)
+        _refuse_brought(found)
+        yield found
         return
     with tempfile.TemporaryDirectory(prefix="patchstack-policy-") as directory:
-        policy, commit = _written(head, source, Path(directory).resolve())
+        policy, commit, top = _written(head, source, Path(directory).resolve())
         origin = f"{source} ({commit[:12]})" if not commit.startswith(source) else commit[:12]
         try:
             found = governed(head, policy, origin)
         except ConfigError as error:
             told = [text.replace(f"{policy.parent}{os.sep}", f"{origin}:") for text in error.problems]
             raise WorkspaceUnusable(error.message, problems=told, hint=error.hint) from error
-        changed = tuple(_changed_files(policy, head.parent))
+        changed = tuple(_changed_files(policy, top, head.parent))
+        _refuse_brought(found)
         yield replace(found, not_used=(*found.not_used, *changed))
 
 
-def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str]:
-    """Write the workspace file of a commit, and the files that it names, into a directory; gives the file and the
-    commit's id."""
+def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str, Path]:
+    """Write the workspace file of a commit, and the files that it names, into a directory; gives the file, the commit's
+    id, and where the top of the repository is below the directory."""
     below = head.parent.resolve()
-    root = next((one for one in (below, *below.parents) if (one / ".git").exists()), below)
+    root = _repository(below)
     asked = git.read(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if not asked.ok:
         raise NotFetchable(
@@ -56,49 +61,93 @@ def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str]:
         )
     commit = asked.stdout.decode("ascii").strip()
     prefix = "" if below == root else f"{below.relative_to(root)}/"
-    policy = directory / head.name
-    content = _blob(root, commit, f"{prefix}{head.name}")
+    name = f"{prefix}{head.name}"
+    content = _contents(root, commit, [name]).get(name)
     if content is None:
         raise NotFetchable(
-            f"{ref} has no {prefix}{head.name}, so nothing says what to hold this change to",
+            f"{ref} has no {name}, so nothing says what to hold this change to",
             hint="a maintainer adds the workspace on the base branch, in a change of its own",
         )
-    policy.write_bytes(content)
-    for name in sorted(set(named_files(policy))):
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts:
-            continue
-        found = _blob(root, commit, f"{prefix}{path}")
-        if found is not None:
-            target = directory / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(found)
-    return policy, commit
+    flat = directory / head.name
+    flat.write_bytes(content)
+    names = sorted(name for name in set(named_files(flat)) if not name.startswith("/"))
+    # However many steps a name goes up, it stays in this directory of ours: nobody else can have put a file there.
+    up = max((PurePosixPath(name).parts.count("..") for name in names), default=0)
+    top = directory.joinpath("top", *["below"] * up)
+    policy = top / prefix / head.name
+    policy.parent.mkdir(parents=True)
+    flat.rename(policy)
+    inside = {path for one in names if not (path := os.path.normpath(f"{prefix}{one}")).startswith("..")}
+    for path, found in _contents(root, commit, sorted(inside - {name, "."})).items():
+        (top / path).parent.mkdir(parents=True, exist_ok=True)
+        (top / path).write_bytes(found)
+    return policy, commit, top
 
 
-def _blob(root: Path, commit: str, path: str) -> bytes | None:
-    """The content of a regular file of a commit; None for anything else, links included."""
-    listed = git.read(root, "--literal-pathspecs", "ls-tree", "-z", "--full-tree", "-l", commit, "--", path)
-    entries = [entry for entry in listed.stdout.split(b"\0") if entry]
-    if not listed.ok or len(entries) != 1:
-        return None
-    mode, kind, oid, size = entries[0].partition(b"\t")[0].split()
-    if kind != b"blob" or mode not in (b"100644", b"100755") or int(size) > _LARGEST:
-        return None
-    shown = git.read(root, "cat-file", "blob", oid.decode("ascii"))
-    return shown.stdout if shown.ok else None
+def _repository(directory: Path) -> Path:
+    """The directory of the repository that a directory is in; itself if it is in none."""
+    return next((one for one in (directory, *directory.parents) if (one / ".git").exists()), directory)
 
 
-def _changed_files(policy: Path, root: Path) -> Iterator[str]:
-    """The files that the policy names and that are different beside the head's workspace file."""
-    for path in sorted(policy.parent.rglob("*")):
+def _refuse_brought(workspace: Workspace) -> None:
+    """Raise `ConfigError` for a fork or upstream that the change itself brings: as files of a repository, a link, or a
+    submodule of the checkout."""
+    root = _repository(workspace.root.resolve())
+    if not (root / ".git").exists():
+        return
+    problems = []
+    for config in workspace.series:
+        for key, place in (("upstream", config.upstream), ("fork", config.fork)):
+            if place is not None and not is_url(place) and (why := _brought(root, place)):
+                problems.append(f"series.{config.name}.{key}: {why}")
+    if problems:
+        raise WorkspaceUnusable(
+            "the policy names a repository that the change brings itself",
+            problems=problems,
+            hint="name a URL, a path outside the checkout, or a clone that the checkout does not track",
+        )
+
+
+def _brought(root: Path, place: str) -> str:
+    """How the checkout at `root` brings a repository at a path; empty if it does not."""
+    # What is above the checkout is not the change's: links there are followed.
+    path = os.path.normpath(os.path.join(os.path.realpath(os.curdir), place))
+    within = os.path.relpath(path, root)
+    steps = PurePosixPath(within)
+    if within == os.curdir or steps.parts[0] == os.pardir:
+        return ""
+    ways = [str(one) for one in (*reversed(steps.parents), steps) if str(one) != "."]
+    listed = git.read(root, "--literal-pathspecs", "ls-files", "-s", "-z", "--", *ways)
+    for entry in listed.stdout.decode("utf-8", "surrogateescape").split("\0"):
+        mode, name = entry.partition(" ")[0], entry.partition("\t")[2]
+        if name in ways and mode in ("120000", "160000"):
+            return f"{name} is a {'link' if mode == '120000' else 'submodule'} of the checkout"
+        if name.startswith(f"{within}/") and not os.path.lexists(root / within / ".git"):
+            return f"{name} is a file of the checkout"
+    return ""
+
+
+def _contents(root: Path, commit: str, paths: Sequence[str]) -> dict[str, bytes]:
+    """The contents of those paths of a commit that are regular files. Links are none."""
+    found = {}
+    for start in range(0, len(paths), _AT_ONCE):
+        some = paths[start : start + _AT_ONCE]
+        listed = git.read(root, "--literal-pathspecs", "ls-tree", "-z", "--full-tree", "-l", commit, "--", *some)
+        for entry in filter(None, listed.stdout.split(b"\0")):
+            mode, kind, oid, size = entry.partition(b"\t")[0].split()
+            path = entry.partition(b"\t")[2].decode("utf-8", "surrogateescape")
+            if path in some and kind == b"blob" and mode in (b"100644", b"100755") and int(size) <= _LARGEST:
+                shown = git.read(root, "cat-file", "blob", oid.decode("ascii"))
+                if shown.ok:
+                    found[path] = shown.stdout
+    return found
+
+
+def _changed_files(policy: Path, top: Path, root: Path) -> Iterator[str]:
+    """The files that the policy names and that are different in the checkout; the workspace file is at `root`."""
+    for path in sorted(top.rglob("*")):
         if path == policy or not path.is_file():
             continue
-        name = path.relative_to(policy.parent)
-        ours = root / name
-        try:
-            same = ours.is_file() and ours.read_bytes() == path.read_bytes()
-        except OSError:
-            same = False
-        if not same:
+        name = os.path.relpath(path, policy.parent)
+        if not same_content(path, root / name):
             yield f"{name}: changed or taken out"

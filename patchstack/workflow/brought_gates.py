@@ -7,12 +7,14 @@ models of the policy and only with files of the workspace. Their FAIL counts; th
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from patchstack.engine.protocol import About
 from patchstack.errors import PatchstackError
 from patchstack.files.regular import read_regular
 from patchstack.gates.judgement import Judgement
@@ -24,22 +26,31 @@ from patchstack.series.files.order import has_patches
 from patchstack.verdict import Verdict
 from patchstack.workspace import Workspace, read_yaml
 from patchstack.workspace.node import Node
+from patchstack.workspace.policy import leads_out
 
 MARK = "(brought by this change)"
+MOST = 32
+"""The most gates that one change may add. Each may use the time limit of its settings."""
 _LARGEST = 16 << 20
 _NODES = 10_000
-_MOST = 32
-"""The most gates that one change may add. Each may use the time limit of its settings."""
+_SUITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroughtGate:
     """A gate that a patch adds, with the name in its trailer. `gate` is None if it cannot be run, and `problem` is the
-    reason."""
+    reason.
+
+    `suite` is its suite in the change's workspace file, `entry` is its entry there, and `files` are the contents of the
+    files that the entry names.
+    """
 
     named: str
     gate: Gate | None = None
     problem: str = ""
+    suite: str = ""
+    entry: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -62,9 +73,9 @@ def brought_gates(workspace: Workspace, trusted: Sequence[Suite]) -> tuple[Broug
     ]
     known = {name for suite in trusted for gate in suite.gates for name in (gate.name, f"{suite.name}/{gate.name}")}
     wanted = [name for name in gates_brought(patches) if name not in known]
-    if len(wanted) > _MOST:
-        return (BroughtGate(named=f"{len(wanted)} gates", problem=f"a change may bring {_MOST} gates at most"),)
-    return tuple(_read(workspace, name) for name in wanted)
+    if len(wanted) > MOST:
+        return (BroughtGate(named=f"{len(wanted)} gates", problem=f"a change may bring {MOST} gates at most"),)
+    return tuple(read_brought(workspace, name) for name in wanted)
 
 
 def run_brought(
@@ -77,8 +88,7 @@ def run_brought(
     for one in brought:
         if one.gate is None:
             yield one, Judgement(verdict=Verdict.INVALID, reason=one.problem)
-        elif not runner.about.isolated:
-            why = f"a gate that a change brings runs in a sandbox only, and the engine {runner.about.spec} has none"
+        elif (why := no_sandbox(runner.about)) is not None:
             yield one, Judgement(verdict=Verdict.INVALID, reason=why)
         else:
             alone = Suite(name=suite.name, what="", gates=(one.gate,), allow=suite.allow)
@@ -86,59 +96,79 @@ def run_brought(
                 yield one, judgement
 
 
-def _read(workspace: Workspace, named: str) -> BroughtGate:
-    """Return the gate of that name from the change's own workspace file."""
+def no_sandbox(about: About) -> str | None:
+    """Return why an engine may not run a gate that a change adds; None if it may. An engine that the command line
+    names is for the build: it does not make the change's own gate trusted."""
+    if about.isolated:
+        return None
+    return f"a gate that a change brings runs only in a sandbox, and the engine {about.spec} has none"
+
+
+def read_brought(workspace: Workspace, named: str) -> BroughtGate:
+    """Return the gate of that name from the change's own workspace file. Raises nothing: if it cannot be used, its
+    `problem` says why."""
     try:
-        entry = _entry(workspace.path, named)
-        if isinstance(entry, str):
-            return BroughtGate(named=named, problem=entry)
+        found = _entry(workspace.path, named)
+        if isinstance(found, str):
+            return BroughtGate(named=named, problem=found)
+        suite, entry = found
+        if not _SUITE.match(suite):
+            return BroughtGate(
+                named=named, problem=f"the suite of {named} is not named with letters, digits, dots, -, _"
+            )
+        files: dict[str, bytes] = {}
+        for text in sorted(_texts(entry)):
+            if problem := _read_named(workspace, text, files):
+                return BroughtGate(named=named, problem=problem)
         with tempfile.TemporaryDirectory(prefix="patchstack-gate-") as directory:
             place = Path(directory).resolve()
-            for text in sorted(_texts(entry)):
-                if problem := _copied(workspace.root, text, place):
-                    return BroughtGate(named=named, problem=problem)
-            return BroughtGate(named=named, gate=_parsed(workspace, entry, place / "patchstack.yaml"))
+            for text, content in files.items():
+                (place / text).parent.mkdir(parents=True, exist_ok=True)
+                (place / text).write_bytes(content)
+            gate = _parsed(workspace, entry, place / "patchstack.yaml")
+        return BroughtGate(named=named, gate=gate, suite=suite, entry=entry, files=files)
     except PatchstackError as error:
         return BroughtGate(named=named, problem="; ".join([error.message, *error.problems]))
     except (RecursionError, TypeError, ValueError, OSError) as error:
         return BroughtGate(named=named, problem=f"the gate {named} cannot be used: {type(error).__name__}: {error}")
 
 
-def _entry(path: Path, named: str) -> dict[str, Any] | str:
-    """Return the gate's entry in a workspace file of which nothing else is trusted, or what is wrong, in words."""
+def _entry(path: Path, named: str) -> tuple[str, dict[str, Any]] | str:
+    """Return the suite and the gate's entry in a workspace file of which nothing else is trusted, or what is wrong, in
+    words."""
     document = read_yaml(path, comments=False)
     suites = document.get("suites") if isinstance(document, Mapping) else None
     suite, _, name = named.rpartition("/")
     found = [
-        gate
+        (str(of), dict(gate))
         for of, one in (suites.items() if isinstance(suites, Mapping) else ())
         if suite in ("", str(of)) and isinstance(one, Mapping) and isinstance(one.get("gates"), list)
         for gate in one["gates"]
         if isinstance(gate, Mapping) and gate.get("name") == name
     ]
     if len(found) == 1:
-        return dict(found[0])
+        return found[0]
     return f"{'several suites have' if found else 'no suite has'} the gate {named}, which a patch names as New-Gate"
 
 
-def _copied(root: Path, text: str, place: Path) -> str:
-    """Copy the file that a text of an entry names, if it is a file of the workspace. Return what is wrong, else an
-    empty text. A text that leads out of the workspace is always refused."""
+def _read_named(workspace: Workspace, text: str, files: dict[str, bytes]) -> str:
+    """Read the file that a text of an entry names into `files`, if it is a file of the workspace. Return what is wrong,
+    else an empty text. If the policy has the file too, the policy's content is used. A text that leads out of the
+    workspace is always refused."""
     if not text or len(text) > 255 or "\0" in text or "\n" in text:
         return ""
     path = PurePosixPath(text)
     if path.is_absolute() or ".." in path.parts or text.startswith("~"):
         return f"{text}: a gate that a change brings may name files of the workspace only"
-    if path.name in ("", "patchstack.yaml") or not (root / path).is_file():
+    root = next((one for one in (workspace.words_file.parent, workspace.root) if (one / path).is_file()), None)
+    if path.name in ("", "patchstack.yaml") or root is None:
         return ""
-    if not (root / path).resolve().is_relative_to(root.resolve()):
+    if leads_out(root / path, root):
         return f"{text} leads out of the workspace"
     try:
-        content = read_regular(root / path, _LARGEST)
+        files[text] = read_regular(root / path, _LARGEST)
     except OSError as error:
         return f"{text} cannot be read: {error.strerror or error}"
-    (place / path).parent.mkdir(parents=True, exist_ok=True)
-    (place / path).write_bytes(content)
     return ""
 
 

@@ -126,7 +126,8 @@ class Workspace:
     """A checked `patchstack.yaml`. `root` is its directory; `engine` is where builds and gates run. `models`,
     `suites` and `workloads` are parsed, and read where they are run: what a gate or workload may say is its kind's
     affair. So is `accept`, what is asked of a candidate. `policy` says where its words come from if not from the file
-    at `path`: then what the work tree brings is not trusted, and `not_used` is what its file says otherwise."""
+    at `path`: then what the work tree brings is not trusted, `words` is the file that they are read from, and
+    `not_used` is what the file at `path` says otherwise."""
 
     path: Path
     series: tuple[SeriesConfig, ...]
@@ -137,11 +138,17 @@ class Workspace:
     workloads: Node | None = field(default=None, repr=False, compare=False)
     accept: Node | None = field(default=None, repr=False, compare=False)
     policy: str | None = None
+    words: Path | None = None
     not_used: tuple[str, ...] = ()
 
     @property
     def root(self) -> Path:
         return self.path.parent
+
+    @property
+    def words_file(self) -> Path:
+        """The file that the words are read from; the files that they name are beside it."""
+        return self.words or self.path
 
     def select(self, names: Sequence[str]) -> tuple[SeriesConfig, ...]:
         """The series of those names, in that order; all for none. Raises `UsageError` for an unknown name."""

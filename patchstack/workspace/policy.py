@@ -7,6 +7,7 @@ else, also no key that is added later.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,16 +20,22 @@ from patchstack.workspace.read import read_workspace
 
 GIVEN_BY_THE_HEAD = frozenset({"pin"})
 """The keys of a series that are work. All others, and all beside the series, are policy."""
+_KEPT_HERE = ("ledger", "evidence", ".patchstack")
+"""What commands read and write beside the workspace file."""
 _NAMES_NO_FILE = frozenset({"patches", "upstream", "fork", "pin"})
 _LONGEST = 120
+_MOST_TOLD = 10
 
 
 def governed(head: Path, policy: Path, origin: str) -> Workspace:
     """Return the workspace at `head` with the words of the file `policy`, which comes from `origin`, and its own pins.
 
-    Files that the words name are taken from beside `policy`; patches, lock, ledger and models from beside `head`.
-    Raises `ConfigError` for a file that cannot be used, also for a series whose patches lie outside the workspace.
+    Files that the words name are taken from beside `policy`; patches, lock, ledger and evidence from beside `head`.
+    Raises `ConfigError` for a file that cannot be used, and for one of these that lies outside the workspace.
     """
+    refuse_outside(head, head.parent, "the words of the change")
+    for name in _KEPT_HERE:
+        refuse_outside(head.parent / name, head.parent, f"the files of {name}")
     trusted = read_workspace(policy, root=head.parent)
     pins = _pins(head)
     series = []
@@ -36,23 +43,36 @@ def governed(head: Path, policy: Path, origin: str) -> Workspace:
         refuse_outside(config.patches, head.parent, f"the patches of {config.name}")
         series.append(replace(config, pin=pins.get(config.name, config.pin)))
     changed = tuple(changes(read_yaml(policy, comments=False), read_yaml(head, comments=False)))
-    return replace(trusted, path=head, series=tuple(series), policy=origin, not_used=changed)
+    return replace(trusted, path=head, words=policy, series=tuple(series), policy=origin, not_used=changed)
 
 
 def refuse_outside(path: Path, root: Path, what: str) -> None:
-    """Raise `ConfigError` for a path that lies outside of a directory once links are followed; also for links to
-    nowhere, and for links below it that lead out."""
-    inside = root.resolve()
-    within = path.resolve()
-    outside = [path] if not within.is_relative_to(inside) else []
-    if not outside and within.is_dir():
-        outside = [one for one in sorted(within.iterdir()) if not one.resolve().is_relative_to(inside)]
+    """Raise `ConfigError` for a path that lies outside of a directory, or in its `.git`, once links are followed; also
+    for links at any depth below the path that lead there, and for loops."""
+    outside = [path] if leads_out(path, root) else list(_links_out(path, root))
     if outside:
         raise WorkspaceUnusable(
             f"{what} are not inside the workspace",
-            problems=[f"{one} leads to {one.resolve()}" for one in outside[:10]],
+            problems=[f"{one} leads to {os.path.realpath(one)}" for one in outside[:_MOST_TOLD]],
             hint="what a change brings must be in the directory of patchstack.yaml",
         )
+
+
+def leads_out(path: Path, root: Path) -> bool:
+    """Whether a path lies outside of a directory, or in its `.git`, once links are followed. The configuration of a
+    checkout may hold a token."""
+    inside, within = os.path.realpath(root), os.path.realpath(path)
+    below = Path(os.path.relpath(within, inside)).parts
+    return below[:1] == (os.pardir,) or ".git" in map(str.lower, below) or os.path.islink(within)
+
+
+def _links_out(path: Path, root: Path) -> Iterator[Path]:
+    """The links below a directory that lead out, none followed."""
+    for parent, directories, files in os.walk(path):
+        for name in sorted((*directories, *files)):
+            one = Path(parent, name)
+            if one.is_symlink() and leads_out(one, root):
+                yield one
 
 
 def named_files(policy: Path) -> Iterator[str]:

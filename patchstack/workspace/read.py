@@ -210,7 +210,9 @@ def parse_time(text: str) -> float | None:
 
 
 def _read_variant(name: str, node: Node) -> VariantConfig:
-    platform, arch = node.text("platform"), node.text("arch")
+    platform, arch, toolkit = node.text("platform"), node.text("arch"), node.text("toolkit")
+    if toolkit is not None and not toolkit.startswith("/"):
+        node.complain("toolkit", f"{toolkit!r} is not an absolute path of the engine's machine")
     if platform is not None and platform not in PLATFORMS:
         node.complain("platform", f"{platform!r} is none of {', '.join(PLATFORMS)}")
     if arch is not None and not _ARCH.match(arch):
@@ -235,7 +237,7 @@ def _read_variant(name: str, node: Node) -> VariantConfig:
         platform=platform,
         image=node.text("image"),
         recipe=node.text("recipe"),
-        toolkit=node.text("toolkit"),
+        toolkit=toolkit,
         cmake=node.settings("cmake"),
         compile=node.settings("compile"),
         targets=node.texts("targets"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import shutil
@@ -36,6 +37,7 @@ from patchstack.observe.from_build import programs_of
 from patchstack.observe.observer import RunContext
 from patchstack.observe.runner import Runner
 from patchstack.verdict import Verdict
+from patchstack.workflow.brought_gates import read_brought
 from patchstack.workflow.candidate.accept import Terms
 from patchstack.workflow.candidate.acceptance import Accepted, accept
 from patchstack.workflow.candidate.candidate import described, open_candidates
@@ -43,6 +45,7 @@ from patchstack.workflow.candidate.new_gates import brought, read_brings
 from patchstack.workflow.ledger.check import LedgerCheck, check_ledger
 from patchstack.workflow.machine import Connection, ProvingMachine
 from patchstack.workspace import Workspace, read_workspace
+from patchstack.workspace.policy import governed
 from tests.support.build_records import a_record
 from tests.support.fixed_engine import ROWS as ROWS_PROGRAMS
 from tests.support.fixed_engine import FixedEngine, write_programs
@@ -132,7 +135,7 @@ class PaperMachine(ProvingMachine):
     def _running(self, stored: Stored) -> Iterator[Runner]:
         with Runner(
             self.connection.engine,
-            dataclasses.replace(programs_of(stored, isolated=False), gpus=False),
+            dataclasses.replace(programs_of(stored, isolated=self.connection.engine.about().isolated), gpus=False),
             observations=self.known.cache,
             memory=cache_places().digests,
             context=RunContext(kind=""),
@@ -154,10 +157,13 @@ class Decided:
     toy: Toy
     cache: Path
     engine: FixedEngine = field(default_factory=FixedEngine)
+    policy: Path | None = None
+    """The workspace file whose words count, if it is another than that of the work tree."""
 
     @property
     def workspace(self) -> Workspace:
-        return read_workspace(self.root / "patchstack.yaml")
+        head = self.root / "patchstack.yaml"
+        return read_workspace(head) if self.policy is None else governed(head, self.policy, "the policy")
 
     @property
     def ledger(self) -> Ledger:
@@ -188,7 +194,8 @@ class Decided:
         way = open_candidates(workspace.series[0], cache, commit)
         machine = self._machine(again=again, signers=signers)
         suites = read_suites(workspace)
-        brings = read_brings(brought(way), suites, reason, asked="quick")
+        bring = functools.partial(read_brought, workspace) if workspace.policy is not None else None
+        brings = read_brings(brought(way), suites, reason, asked="quick", bring=bring)
         suite = find_suite(suites, "quick", workspace.path)
         with mock.patch("patchstack.workflow.candidate.acceptance.check_ready"):  # paper needs no compiler
             return accept(

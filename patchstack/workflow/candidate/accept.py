@@ -369,7 +369,7 @@ def _new_gate_step(
     verdict, detail = outcome(which, judgement)
     return dataclasses.replace(
         step,
-        name=f"new gate {new.path} ({which})",
+        name=f"new gate {new.title} ({which})",
         verdict=verdict,
         detail=detail,
         evidence={**step.evidence, "new_of": new.suite.name, "gave": str(judgement.verdict)},

@@ -97,7 +97,7 @@ def accept(
     read_from = lock_digest(way.config.patches)
     check_ready(way, terms, machine)
     kept = Evidence(machine.workspace.root / "evidence")
-    terms = carried_terms(machine.workspace.path, terms, kept)
+    terms = carried_terms(machine.workspace.words_file, terms, kept)
     terms = replace(terms, engine=machine.connection.open_another)
     steps = _examined(way, cache, terms, machine, kept, told)
     evidence = evidence_of(way, terms, steps, kept, machine.known)

@@ -14,7 +14,7 @@ from typing import Any
 from patchstack import __version__
 from patchstack.evidence.origin import Known
 from patchstack.evidence.store import Evidence
-from patchstack.gates.carried import CarriedSuite, carry
+from patchstack.gates.carried import CarriedSuite, ExtraGate, carry
 from patchstack.git.remote import shown_url
 from patchstack.workflow.candidate.accept import AcceptStep, Terms
 from patchstack.workflow.candidate.candidate import CandidateRange
@@ -54,11 +54,21 @@ def _named(carried: CarriedSuite, kept: Evidence) -> dict[str, Any]:
 
 
 def carried_terms(workspace: Path, terms: Terms, kept: Evidence) -> Terms:
-    """Return the terms with copies of their suites for the decision. The files that these name are stored in `kept`."""
+    """Return the terms with copies of their suites for the decision, and of the gates that the change adds. The files
+    that these name are stored in `kept`."""
     asked = terms.suite.name if terms.suite is not None else None
     others = sorted({one.suite.name for one in terms.brings.gates} - {asked})
+
+    def carried(name: str) -> CarriedSuite:
+        extra = [
+            ExtraGate(entry=one.brought.entry, files=one.brought.files)
+            for one in terms.brings.gates
+            if one.brought is not None and one.suite.name == name
+        ]
+        return carry(workspace, name, kept.outputs.keep, extra)
+
     return dataclasses.replace(
         terms,
-        carried=carry(workspace, asked, kept.outputs.keep) if asked is not None else None,
-        carried_new=tuple(carry(workspace, name, kept.outputs.keep) for name in others),
+        carried=carried(asked) if asked is not None else None,
+        carried_new=tuple(carried(name) for name in others),
     )

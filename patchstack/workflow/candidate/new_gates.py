@@ -7,7 +7,7 @@ the gate that proves its effect. A patch that declares a switch without such a g
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,11 @@ from patchstack.gates.impossible import judge_without
 from patchstack.gates.judgement import Judgement
 from patchstack.gates.suite import Gate, Suite, judge_gate, place
 from patchstack.observe.observer import Observer
+from patchstack.observe.runner import Runner
 from patchstack.series.brought import Brought, brought_by_commits
 from patchstack.tasks import task
 from patchstack.verdict import Verdict
+from patchstack.workflow.brought_gates import MARK, MOST, BroughtGate, no_sandbox
 from patchstack.workflow.candidate.candidate import CandidateRange
 
 BEFORE = "before"
@@ -26,23 +28,39 @@ BEFORE = "before"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewGate:
+<<<<<<< HEAD
     """A gate that a commit adds: its name in the message, and its definition in the workspace."""
+=======
+    """A gate that a commit adds: its name in the message, and its definition in the workspace. `brought` is set if only
+    the change's own workspace file has it, and not the policy: then it is not trusted."""
+>>>>>>> 3e60a24e (Accept runs the gates that a change brings, and a policy holds every path that the head can give)
 
     commit: str
     named: str
     suite: Suite
     gate: Gate
+    brought: BroughtGate | None = None
 
     @property
     def path(self) -> str:
         """`SUITE/NAME`, which is unique."""
         return f"{self.suite.name}/{self.gate.name}"
 
+    @property
+    def title(self) -> str:
+        """Its name in reports."""
+        return f"{self.path} {MARK}" if self.brought is not None else self.path
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brings:
+<<<<<<< HEAD
     """The additions of candidates. `unproven` are the commits with switches that no gate proves, and `reason` is why
     they may be accepted nevertheless."""
+=======
+    """The additions of candidates. `unproven` are the commits with switches that no trusted gate proves, and `reason` is
+    why they may be accepted nevertheless."""
+>>>>>>> 3e60a24e (Accept runs the gates that a change brings, and a policy holds every path that the head can give)
 
     gates: tuple[NewGate, ...] = ()
     unproven: tuple[Brought, ...] = ()
@@ -72,21 +90,37 @@ def brought(way: CandidateRange) -> tuple[Brought, ...]:
     return found[len(found) - len(way.new) :]
 
 
+<<<<<<< HEAD
 def read_brings(found: Sequence[Brought], suites: Sequence[Suite], reason: str | None, *, asked: str | None) -> Brings:
     """Return the additions of candidates, with the gates of the workspace. `asked` is the suite that they must pass.
+=======
+def read_brings(
+    found: Sequence[Brought],
+    suites: Sequence[Suite],
+    reason: str | None,
+    *,
+    asked: str | None,
+    bring: Callable[[str], BroughtGate] | None = None,
+) -> Brings:
+    """Return the additions of candidates, with the gates of the workspace. `asked` is the suite that they must pass.
+    `bring` reads a gate that the policy lacks from the change's own workspace file.
+>>>>>>> 3e60a24e (Accept runs the gates that a change brings, and a policy holds every path that the head can give)
 
     Raises `UsageError` with every missing gate, for a switch without a gate and without a `reason`, and for an unneeded
     reason.
     """
     problems: list[str] = []
-    gates = [gate for one in found for name in one.gates if (gate := _named(one, name, suites, asked, problems))]
+    gates = [gate for one in found for name in one.gates if (gate := _named(one, name, suites, asked, problems, bring))]
+    if len([gate for gate in gates if gate.brought is not None]) > MOST:
+        problems = [f"a change may bring {MOST} gates at most"]
     if problems:
         raise DecisionRefused(
             "a gate that a commit brings is not in the suites",
             problems=problems,
             hint="add it under suites: in patchstack.yaml, or correct the trailer New-Gate in the commit message",
         )
-    unproven = tuple(one for one in found if one.unproven)
+    shown = {gate.commit for gate in gates if gate.brought is None}
+    unproven = tuple(one for one in found if one.switches and one.commit not in shown)
     if reason is not None and not reason.strip():
         raise ReasonMissing("--switch-unproven needs a reason", hint='--switch-unproven "why nothing can show it yet"')
     if reason is not None and not unproven:
@@ -94,21 +128,38 @@ def read_brings(found: Sequence[Brought], suites: Sequence[Suite], reason: str |
     if unproven and reason is None:
         raise DecisionRefused(
             "no gate shows that a switch does something",
-            problems=[f"{one.commit[:12]} ({one.subject}): Switch: {', '.join(one.unproven)}" for one in unproven],
-            hint="name a gate in the commit message, New-Gate: NAME, or give --switch-unproven REASON",
+            problems=[_unproven(one) for one in unproven],
+            hint="a maintainer adds the gate to the policy first; or give --switch-unproven REASON"
+            if any(one.gates for one in unproven)
+            else "name a gate in the commit message, New-Gate: NAME, or give --switch-unproven REASON",
         )
     return Brings(gates=tuple(gates), unproven=unproven, reason=(reason or "").strip())
 
 
+<<<<<<< HEAD
 def judge_new(brings: Brings, runner: Observer, which: str) -> Iterator[tuple[NewGate, Judgement]]:
     """Judge every gate that the candidates add, on the build before them or on theirs.
+=======
+def _unproven(one: Brought) -> str:
+    gates = f"; {', '.join(one.gates)} comes with the change, so its PASS proves nothing" if one.gates else ""
+    return f"{one.commit[:12]} ({one.subject}): Switch: {', '.join(one.switches)}{gates}"
+
+
+def judge_new(brings: Brings, runner: Runner, which: str) -> Iterator[tuple[NewGate, Judgement]]:
+    """Judge every gate that the candidates bring, on the build before them or on theirs.
+>>>>>>> 3e60a24e (Accept runs the gates that a change brings, and a policy holds every path that the head can give)
 
     Raises `EngineLost` and `EngineUnavailable`.
     """
     for number, one in enumerate(brings.gates, 1):
-        name = f"new gate {one.path} ({which}){place(number, len(brings.gates))}"
+        name = f"new gate {one.title} ({which}){place(number, len(brings.gates))}"
         with task(name, key=f"gate {one.gate.name} {one.gate.kind} {one.gate.settings!r}", announced=True) as this:
-            judgement = judge_new_gate(one.gate, runner, which)
+            why = no_sandbox(runner.about) if one.brought is not None else None
+            judgement = (
+                judge_new_gate(one.gate, runner, which)
+                if why is None
+                else Judgement(verdict=Verdict.INVALID, reason=why)
+            )
             this.typical = bool(judgement.attempts) and not any(one.recalled for one in judgement.attempts)
         yield one, judgement
 
@@ -128,8 +179,20 @@ def outcome(which: str, judgement: Judgement) -> tuple[Verdict, str]:
     return Verdict.PASS, f"FAIL without the patch, as it must: {judgement.reason}"
 
 
+<<<<<<< HEAD
 def _named(one: Brought, name: str, suites: Sequence[Suite], asked: str | None, problems: list[str]) -> NewGate | None:
     """Return the gate of a name; if several suites have it, that of the suite `asked`."""
+=======
+def _named(
+    one: Brought,
+    name: str,
+    suites: Sequence[Suite],
+    asked: str | None,
+    problems: list[str],
+    bring: Callable[[str], BroughtGate] | None,
+) -> NewGate | None:
+    """Return the gate of a name; if several suites have it, that of the suite that is asked."""
+>>>>>>> 3e60a24e (Accept runs the gates that a change brings, and a policy holds every path that the head can give)
     suite, _, gate = name.rpartition("/")
     found = [
         NewGate(commit=one.commit, named=name, suite=of, gate=known)
@@ -144,6 +207,14 @@ def _named(one: Brought, name: str, suites: Sequence[Suite], asked: str | None, 
     where = f"{one.commit[:12]} ({one.subject}): New-Gate: {name}"
     if found:
         problems.append(f"{where}: several suites have it; name one of {', '.join(new.path for new in found)}")
+        return None
+    if bring is not None:
+        brought = bring(name)
+        if brought.gate is not None:
+            allow = next((known.allow for known in suites if known.name == brought.suite), ())
+            own = Suite(name=brought.suite, what="", gates=(brought.gate,), allow=allow)
+            return NewGate(commit=one.commit, named=name, suite=own, gate=brought.gate, brought=brought)
+        problems.append(f"{where}: {brought.problem}")
         return None
     near = difflib.get_close_matches(gate, [known.name for of in suites for known in of.gates], 1)
     problems.append(f"{where}: no suite has it" + (f"; perhaps you meant {near[0]}" if near else ""))

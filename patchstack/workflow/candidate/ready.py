@@ -14,6 +14,7 @@ from patchstack.gates.registry import kind_of
 from patchstack.gates.suite import Suite
 from patchstack.installed import install_hint
 from patchstack.tasks import task
+from patchstack.workflow.brought_gates import no_sandbox
 from patchstack.workflow.candidate.accept import Terms
 from patchstack.workflow.candidate.candidate import CandidateRange
 from patchstack.workflow.machine import ProvingMachine
@@ -28,6 +29,13 @@ def check_ready(way: CandidateRange, terms: Terms, machine: ProvingMachine) -> N
 
     A known build needs nothing. Raises the errors of resolving a build.
     """
+    about = machine.connection.engine.about()
+    if untrusted := [new.title for new in terms.brings.gates if new.brought is not None and no_sandbox(about)]:
+        raise AcceptanceNotReady(
+            "the acceptance needs what is not here",
+            problems=[f"a sandbox for {title}: the engine {about.spec} has none" for title in untrusted],
+            hint="--engine docker; or a maintainer adds the gate to the policy, in a change of its own",
+        )
     unknown: list[Inputs] = []
     have: set[str] = set()
     for commit in (way.before, way.head):
@@ -92,7 +100,7 @@ def _disassembles(inputs: Inputs, machine: ProvingMachine) -> bool:
     job = Job(
         what="cuobjdump",
         argv=("test", "-x", f"{IMAGE_TOOLKIT}/bin/cuobjdump"),
-        image=plan.image.value if plan.image is not None else None,
+        image=inputs.toolchain.image_digest,
         platform=plan.platform.value,
         paths=(EnginePath(source=plan.toolkit.value, target=IMAGE_TOOLKIT),) if plan.toolkit is not None else (),
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from patchstack.errors import ConfigError, MissingError
 from patchstack.gates.suite import read_suites
+from patchstack.observe.models import read_models
 from patchstack.series.policy import policy_from
 from patchstack.workspace import read_workspace
 from patchstack.workspace.policy import changes
@@ -128,6 +131,168 @@ def test_patches_that_lead_out_of_the_workspace_are_refused(fork: Fork, tmp_path
         policy_from(tmp_path / "patchstack.yaml", "main"),
     ):
         pytest.fail("it was taken")
+
+
+def refused(workspace: Path, policy: str = "main") -> ConfigError:
+    with pytest.raises(ConfigError) as raised, policy_from(workspace, policy):
+        pytest.fail("it was taken")
+    return raised.value
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../.git/config", "../../outside", "/proc/self/environ"])
+@pytest.mark.parametrize("place", ["0001-x.patch", "deep/er/0001-x.patch"])
+def test_a_link_at_any_depth_leads_neither_out_nor_to_the_configuration(
+    fork: Fork, tmp_path: Path, place: str, target: str
+) -> None:
+    """A checkout's configuration may hold the token that fetched it."""
+    (tmp_path.parent / "outside").write_text("SECRET")
+    link = fork.series / place
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(target if target.startswith("/") else Path(*[".."] * place.count("/")) / target)
+    error = refused(tmp_path / "patchstack.yaml")
+    assert error.message == "the patches of product are not inside the workspace"
+    assert "SECRET" not in error.render()
+
+
+def test_a_link_to_itself_leads_nowhere(fork: Fork, tmp_path: Path) -> None:
+    (fork.series / "0001-loop.patch").symlink_to("0001-loop.patch")
+    assert "are not inside the workspace" in refused(tmp_path / "patchstack.yaml").message
+
+
+def test_a_link_to_a_file_of_the_workspace_is_taken(fork: Fork, tmp_path: Path) -> None:
+    (fork.series / "series.txt").symlink_to("../cases/mul.txt")
+    with policy_from(tmp_path / "patchstack.yaml", "main") as found:
+        assert found.series
+
+
+@pytest.mark.parametrize("name", ["ledger", "evidence", ".patchstack", "evidence/candidates/x.json", "ledger/deep/x"])
+def test_what_commands_write_beside_the_workspace_does_not_lead_out(fork: Fork, tmp_path: Path, name: str) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-else"
+    outside.mkdir()
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).symlink_to(outside)
+    assert (
+        refused(tmp_path / "patchstack.yaml").message
+        == f"the files of {name.split('/')[0]} are not inside the workspace"
+    )
+
+
+def test_a_workspace_file_that_is_a_link_is_not_read_through(fork: Fork, tmp_path: Path) -> None:
+    secret = tmp_path.parent / f"{tmp_path.name}-environ"
+    secret.write_text("TOKEN: [SECRET\n")
+    (tmp_path / "patchstack.yaml").unlink()
+    (tmp_path / "patchstack.yaml").symlink_to(secret)
+    error = refused(tmp_path / "patchstack.yaml")
+    assert error.message == "the words of the change are not inside the workspace"
+    assert "SECRET" not in error.render()
+
+
+def commit_policy(tmp_path: Path, *names: str) -> None:
+    run_git("add", *names, cwd=tmp_path)
+    run_git("commit", "-q", "-m", "More policy", cwd=tmp_path)
+    run_git("branch", "-f", "main", "HEAD", cwd=tmp_path)
+
+
+def test_a_model_of_the_policy_is_not_one_that_the_change_brings(fork: Fork, tmp_path: Path) -> None:
+    workspace = tmp_path / "patchstack.yaml"
+    workspace.write_text(workspace.read_text() + "models:\n  one: {path: models/one.gguf}\n")
+    (tmp_path / "models").mkdir()
+    commit_policy(tmp_path, "patchstack.yaml")
+    told = "models/one.gguf: the change could bring a model of its own: give its sha256, an absolute path, or commit it"
+    with policy_from(workspace, "main") as found, pytest.raises(ConfigError) as raised:
+        read_suites(found)
+    assert told in raised.value.problems[0]
+
+    (tmp_path / "models" / "one.gguf").write_text("GGUF")
+    commit_policy(tmp_path, "models")
+    with policy_from(workspace, "main") as found:
+        problems: list[str] = []
+        assert read_models(found, problems)["one"].path == str(tmp_path / "models" / "one.gguf")
+    (tmp_path / "models" / "one.gguf").unlink()
+    (tmp_path / "models" / "one.gguf").symlink_to("/etc/passwd")
+    with policy_from(workspace, "main") as found:
+        assert Path(read_models(found, problems)["one"].path).read_text() == "GGUF", "the policy's own"
+    assert not problems
+
+
+def test_a_model_with_a_digest_may_be_in_the_work_tree_but_leads_nowhere_else(fork: Fork, tmp_path: Path) -> None:
+    workspace = tmp_path / "patchstack.yaml"
+    workspace.write_text(workspace.read_text() + f"models:\n  one: {{path: one.gguf, sha256: {'a' * 64}}}\n")
+    commit_policy(tmp_path, "patchstack.yaml")
+    problems: list[str] = []
+    with policy_from(workspace, "main") as found:
+        assert read_models(found, problems)["one"].path == str(tmp_path / "one.gguf")
+        assert not problems
+        (tmp_path / "one.gguf").symlink_to("/etc/passwd")
+        read_models(found, problems)
+    assert "one.gguf leads out of the workspace: give an absolute path" in problems[0]
+
+
+def test_files_above_the_workspace_come_from_the_policy_and_from_nowhere_else(fork: Fork, tmp_path: Path) -> None:
+    below = tmp_path / "backend" / "cpp"
+    below.mkdir(parents=True)
+    cases = text(fork).replace(": patches", ": ../../patches").replace(": upstream", ": ../../upstream")
+    suites = SUITES.replace("cases/mul.txt", "../../cases/mul.txt")
+    (below / "patchstack.yaml").write_text(cases.replace(": fork\n", ": ../../fork\n") + suites)
+    commit_policy(tmp_path, "backend")
+    (tmp_path / "cases" / "mul.txt").write_text("")
+    # Patches above the workspace's directory are outside of it.
+    assert "not inside the workspace" in refused(below / "patchstack.yaml").message
+    inside = (below / "patchstack.yaml").read_text().replace("../../patches", "patches")
+    (below / "patches").mkdir()
+    (below / "patchstack.yaml").write_text(inside)
+    commit_policy(tmp_path, "backend")
+    with policy_from(below / "patchstack.yaml", "main") as found:
+        assert "MUL_MAT(type=f32)" in repr(read_suites(found)[0].gates[0].settings)
+        assert found.not_used == ("../../cases/mul.txt: changed or taken out",)
+    # A name that leaves the repository leads to no file that somebody left where temporary directories are.
+    planted = Path(tempfile.gettempdir()) / "cases-of-somebody.txt"
+    planted.write_text("ADD()\n")
+    try:
+        up = "../" * (len(below.relative_to(tmp_path).parts) + 1)
+        (below / "patchstack.yaml").write_text(inside.replace("../../cases/mul.txt", f"{up}{planted.name}"))
+        commit_policy(tmp_path, "backend")
+        with (
+            policy_from(below / "patchstack.yaml", "main") as found,
+            pytest.raises(ConfigError, match="cannot be used"),
+        ):
+            read_suites(found)
+    finally:
+        planted.unlink()
+
+
+def bare_files(place: Path) -> None:
+    """A repository as plain files, which a change can bring."""
+    run_git("init", "-q", "--bare", str(place), cwd=place.parent)
+
+
+def test_a_fork_or_upstream_that_the_change_brings_is_refused(fork: Fork, tmp_path: Path) -> None:
+    workspace = tmp_path / "patchstack.yaml"
+    with policy_from(workspace, "main") as found:
+        assert found.series, "clones that the checkout does not track are somebody else's"
+    (tmp_path / "fork").rename(tmp_path / "real-fork")
+    bare_files(tmp_path / "fork")
+    run_git("add", "-f", "fork", cwd=tmp_path)
+    error = refused(workspace)
+    assert error.message == "the policy names a repository that the change brings itself"
+    (told,) = error.problems
+    assert told.startswith("series.product.fork: fork/")
+    assert told.endswith(" is a file of the checkout")
+
+    run_git("rm", "-rqf", "--cached", "fork", cwd=tmp_path)
+    shutil.rmtree(tmp_path / "fork")
+    (tmp_path / "fork").symlink_to("real-fork")
+    run_git("add", "-f", "fork", cwd=tmp_path)
+    assert refused(workspace).problems == ("series.product.fork: fork is a link of the checkout",)
+
+    run_git("rm", "-qf", "--cached", "fork", cwd=tmp_path)
+    (tmp_path / "fork").unlink()
+    (tmp_path / "real-fork").rename(tmp_path / "fork")
+    head = run_git("rev-parse", "HEAD", cwd=tmp_path / "fork").stdout.decode().strip()
+    run_git("update-index", "--add", "--cacheinfo", f"160000,{head},fork", cwd=tmp_path)
+    (tmp_path / "trusted.yaml").write_text(text(fork))
+    for policy in ("main", "trusted.yaml"):
+        assert refused(workspace, policy).problems == ("series.product.fork: fork is a submodule of the checkout",)
 
 
 def test_verify_and_lint_go_by_the_policy(fork: Fork, tmp_path: Path, run_cli: RunCli) -> None:
