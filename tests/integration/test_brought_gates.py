@@ -89,7 +89,7 @@ def test_it_never_runs_on_the_host(tmp_path: Path) -> None:
     (tmp_path / "patchstack.yaml").write_text(f"engine: host\n{text}")
     code, gates, told = run(tmp_path, "host")
     assert (code, gates["hello"][0], gates[f"new {MARK}"][0]) == (4, "PASS", "INVALID"), told
-    assert "runs in a sandbox only, and the engine host has none" in gates[f"new {MARK}"][1]
+    assert "runs only in a sandbox, and the engine host has none" in gates[f"new {MARK}"][1]
     assert not made.exists()
 
 

@@ -28,12 +28,8 @@ BEFORE = "before"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewGate:
-<<<<<<< HEAD
-    """A gate that a commit adds: its name in the message, and its definition in the workspace."""
-=======
     """A gate that a commit adds: its name in the message, and its definition in the workspace. `brought` is set if only
     the change's own workspace file has it, and not the policy: then it is not trusted."""
->>>>>>> 3e60a24e (Accept runs the gates that a change brings, and a policy holds every path that the head can give)
 
     commit: str
     named: str
@@ -54,13 +50,8 @@ class NewGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brings:
-<<<<<<< HEAD
-    """The additions of candidates. `unproven` are the commits with switches that no gate proves, and `reason` is why
-    they may be accepted nevertheless."""
-=======
     """The additions of candidates. `unproven` are the commits with switches that no trusted gate proves, and `reason` is
     why they may be accepted nevertheless."""
->>>>>>> 3e60a24e (Accept runs the gates that a change brings, and a policy holds every path that the head can give)
 
     gates: tuple[NewGate, ...] = ()
     unproven: tuple[Brought, ...] = ()
@@ -90,10 +81,6 @@ def brought(way: CandidateRange) -> tuple[Brought, ...]:
     return found[len(found) - len(way.new) :]
 
 
-<<<<<<< HEAD
-def read_brings(found: Sequence[Brought], suites: Sequence[Suite], reason: str | None, *, asked: str | None) -> Brings:
-    """Return the additions of candidates, with the gates of the workspace. `asked` is the suite that they must pass.
-=======
 def read_brings(
     found: Sequence[Brought],
     suites: Sequence[Suite],
@@ -104,7 +91,6 @@ def read_brings(
 ) -> Brings:
     """Return the additions of candidates, with the gates of the workspace. `asked` is the suite that they must pass.
     `bring` reads a gate that the policy lacks from the change's own workspace file.
->>>>>>> 3e60a24e (Accept runs the gates that a change brings, and a policy holds every path that the head can give)
 
     Raises `UsageError` with every missing gate, for a switch without a gate and without a `reason`, and for an unneeded
     reason.
@@ -136,10 +122,6 @@ def read_brings(
     return Brings(gates=tuple(gates), unproven=unproven, reason=(reason or "").strip())
 
 
-<<<<<<< HEAD
-def judge_new(brings: Brings, runner: Observer, which: str) -> Iterator[tuple[NewGate, Judgement]]:
-    """Judge every gate that the candidates add, on the build before them or on theirs.
-=======
 def _unproven(one: Brought) -> str:
     gates = f"; {', '.join(one.gates)} comes with the change, so its PASS proves nothing" if one.gates else ""
     return f"{one.commit[:12]} ({one.subject}): Switch: {', '.join(one.switches)}{gates}"
@@ -147,7 +129,6 @@ def _unproven(one: Brought) -> str:
 
 def judge_new(brings: Brings, runner: Runner, which: str) -> Iterator[tuple[NewGate, Judgement]]:
     """Judge every gate that the candidates bring, on the build before them or on theirs.
->>>>>>> 3e60a24e (Accept runs the gates that a change brings, and a policy holds every path that the head can give)
 
     Raises `EngineLost` and `EngineUnavailable`.
     """
@@ -179,10 +160,6 @@ def outcome(which: str, judgement: Judgement) -> tuple[Verdict, str]:
     return Verdict.PASS, f"FAIL without the patch, as it must: {judgement.reason}"
 
 
-<<<<<<< HEAD
-def _named(one: Brought, name: str, suites: Sequence[Suite], asked: str | None, problems: list[str]) -> NewGate | None:
-    """Return the gate of a name; if several suites have it, that of the suite `asked`."""
-=======
 def _named(
     one: Brought,
     name: str,
@@ -192,7 +169,6 @@ def _named(
     bring: Callable[[str], BroughtGate] | None,
 ) -> NewGate | None:
     """Return the gate of a name; if several suites have it, that of the suite that is asked."""
->>>>>>> 3e60a24e (Accept runs the gates that a change brings, and a policy holds every path that the head can give)
     suite, _, gate = name.rpartition("/")
     found = [
         NewGate(commit=one.commit, named=name, suite=of, gate=known)

@@ -95,7 +95,7 @@ def test_outside_a_sandbox_it_is_invalid_and_not_run(made: Decided) -> None:
     assert done.decision is None
     (step,) = (one for one in done.steps if one.verdict is not Verdict.PASS)
     assert (step.name, step.verdict) == (f"new gate brought/rows {MARK} (before)", Verdict.INVALID)
-    assert "runs in a sandbox only" in step.detail
+    assert "runs only in a sandbox" in step.detail
     assert step.evidence["observations"] == []
 
 
