@@ -50,8 +50,8 @@ class NewGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brings:
-    """The additions of candidates. `unproven` are the commits with switches that no trusted gate proves, and `reason` is
-    why they may be accepted nevertheless."""
+    """The additions of candidates. `unproven` are the commits with switches that no trusted gate proves, and `reason`
+    is why they may be accepted nevertheless."""
 
     gates: tuple[NewGate, ...] = ()
     unproven: tuple[Brought, ...] = ()
