@@ -1,11 +1,11 @@
-"""What patches bring besides their change, by the trailers of their messages: switches, and the gates that show them.
+"""Read from the trailers of the patches which switches and gates they bring.
 
     Switch: LLAMA_KV_PAGED
     New-Gate: kv-paged
 
 The first patch of a series that names a switch declares it; the others change what it does. A gate that comes with its
-patch must FAIL without the patch, and PASS with it. `New-Gate: SUITE/NAME` names one of a
-suite, if several have a gate of that name.
+patch must FAIL without the patch, and PASS with it. `New-Gate: SUITE/NAME` names the gate of one suite, if several
+suites have a gate of that name.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _NO_SWITCH = ("none", "-")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
-    """What one patch brings. `commit` and `subject` are the fork commit's (empty for a patch file without them);
-    `switches` are the values of `Switch` that no patch before it has, `gates` the values of `New-Gate`: `NAME` or
-    `SUITE/NAME`."""
+    """The switches and gates that one patch brings. `commit` and `subject` are the fork commit's (empty for a patch
+    file without them); `switches` are the values of `Switch` that no patch before it has; `gates` are the values of
+    `New-Gate`: `NAME` or `SUITE/NAME`."""
 
     commit: str
     subject: str
@@ -31,12 +31,13 @@ class Brought:
 
     @property
     def unproven(self) -> tuple[str, ...]:
-        """The switches that no gate of the patch shows."""
+        """The switches that no gate of the patch covers."""
         return () if self.gates else self.switches
 
 
 def brought_by_commits(commits: Iterable[tuple[str, bytes]]) -> tuple[Brought, ...]:
-    """Return what each commit of a series brings. `commits` are ids and commit objects, from the pin's child on."""
+    """Return the switches and gates that each commit of a series brings. `commits` are ids and commit objects, from the
+    pin's child on."""
     found: list[Brought] = []
     known: set[str] = set()
     for commit, data in commits:

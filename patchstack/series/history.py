@@ -1,4 +1,4 @@
-"""The fork's side: its commits since the pin, oldest first, one for each patch."""
+"""Read the fork's commits since the pin, oldest first, one for each patch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patchstack.git.objects import Commit, MissingObject, Objects, Repository
 class ForkHistory:
     """Commits of the fork since the pin along first parents, oldest first; `merges` are those with several parents.
 
-    `name` is how the user called it: repository and ref; `branch` is the ref alone.
+    `name` is the repository and ref as the user wrote them; `branch` is the ref alone.
     """
 
     name: str
@@ -33,11 +33,11 @@ def read_fork(
     note: str = "",
     head_only: bool = False,
 ) -> ForkHistory:
-    """Walk from the fork's ref back to the pin. `branch` is the user's word for the ref, `note` is said
-    after it; `head_only` does not walk.
+    """Walk from the fork's ref back to the pin. `branch` is the ref as the user wrote it, and `note` is added to it in
+    messages. With `head_only` only the head is read.
 
-    Raises `NotHeldError` if the fork does not descend from the pin, `MissingError` if a shallow clone ends
-    before it, or the ref does not exist.
+    Raises `NotHeldError` if the fork does not descend from the pin, `MissingError` if a shallow clone does not reach
+    the pin or the ref does not exist.
     """
     head = repository.resolve_commit(ref, "fork ref", objects)
     branch = branch or ref
@@ -65,7 +65,7 @@ def read_fork(
 
 
 def check_pushed(repository: Repository, head: str, *branches: str, required: bool) -> str | None:
-    """Return a warning if no remote, as last fetched, has a commit on one of the branches; None if one has it.
+    """Return a warning if no remote, as last fetched, has the commit on one of the branches; otherwise None.
 
     Raises `NotHeldError` instead of returning the warning if `required`.
     """
@@ -88,12 +88,13 @@ def _unpushed(repository: Repository, head: str, branches: tuple[str, ...]) -> s
 
 
 def _remote_branches(repository: Repository, branch: str) -> list[str]:
-    """The full names of the branches of remotes that a branch is pushed to, or is itself."""
+    """Return the full names of the remote-tracking branches that a branch is pushed to, or the branch itself if it is
+    one."""
     names = []
     for rev in (f"{branch}@{{upstream}}", branch):
         asked = git.read(repository.path, "rev-parse", "--symbolic-full-name", "--verify", "--quiet", rev)
         name = asked.stdout.decode().strip() if asked.ok else ""
-        # A branch may follow a branch of its own repository, which says nothing of a remote.
+        # A branch may track a local branch, which tells nothing about a remote.
         if name and not name.startswith(("refs/heads/", "refs/tags/")):
             names.append(name)
     if names:
@@ -104,9 +105,9 @@ def _remote_branches(repository: Repository, branch: str) -> list[str]:
 
 def _no_descent(repository: Repository, ref: str, branch: str, pin: Commit) -> Exception:
     if repository.is_ancestor(pin.oid, ref):
-        # Reachable, but not along first parents: the pin was merged into the fork.
+        # The pin is reachable, but not along first parents: it was merged into the fork.
         return NotDescended(
-            f"the fork {repository.name} {branch} has merged the pin {pin.oid[:12]}, it is not built on it",
+            f"the fork {repository.name} {branch} has merged the pin {pin.oid[:12]} instead of being rebased onto it",
             hint="rebase the fork onto the pin (one commit is one patch), "
             "or compare the last tree alone with --tree-only",
         )
@@ -117,5 +118,5 @@ def _no_descent(repository: Repository, ref: str, branch: str, pin: Commit) -> E
         )
     return NotDescended(
         f"the fork {repository.name} {branch} does not descend from the pin {pin.oid[:12]}",
-        hint="is the pin older or newer than the fork's base? git merge-base tells where they part",
+        hint="the pin may be older or newer than the fork's base: git merge-base shows where they diverge",
     )

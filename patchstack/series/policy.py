@@ -1,4 +1,4 @@
-"""Where policy comes from: a commit of the workspace's own repository, or a workspace file."""
+"""Read policy from a commit of the workspace's own repository, or from a workspace file."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _AT_ONCE = 200
 
 @contextlib.contextmanager
 def policy_from(head: Path, source: str) -> Iterator[Workspace]:
-    """Open the workspace at `head` with the policy of `source`, for as long as the block: a file whose name ends in
-    `.yaml` or `.yml`, else a commit. The name of a commit is never taken for a file: a change could bring one.
+    """Open the workspace at `head` with the policy of `source` inside a `with` block. `source` is a file if its name
+    ends in `.yaml` or `.yml`, else a commit: a change under review could add a file with the name of a commit.
 
-    Raises `MissingError` for a commit that is not here or has no workspace file, `ConfigError` for what cannot be used.
+    Raises `MissingError` for a commit that is missing or has no workspace file, `ConfigError` for a policy that cannot
+    be used.
     """
     if source.endswith(_FILES):
         if not Path(source).is_file():
@@ -56,7 +57,7 @@ def _written(head: Path, ref: str, directory: Path) -> tuple[Path, str, Path]:
     asked = git.read(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if not asked.ok:
         raise NotFetchable(
-            f"the commit {ref}, which the policy comes from, is not here",
+            f"the commit {ref}, which holds the policy, is missing",
             hint="fetch it: in CI, check out with fetch-depth: 2 (a pull request's merge) or 0",
         )
     commit = asked.stdout.decode("ascii").strip()

@@ -1,4 +1,4 @@
-"""Open what a series is verified against: upstream, pin and fork, from paths or URLs."""
+"""Open the repositories for verifying a series: upstream with the pin, and the fork, from paths or URLs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from patchstack.workspace import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The opened sources: objects of all of them, the pin, upstream's repository (of a URL: ours in the cache), and
-    where a fork was named its commits and repository."""
+    """The opened sources: the objects of all, the pin, upstream's repository (for a URL, the one in our cache), and the
+    fork's commits and repository if a fork was named."""
 
     objects: Objects
     base: Commit
@@ -46,13 +46,13 @@ def open_sources(
     recreate: str | None = None,
     beside: str | None = None,
 ) -> Sources:
-    """Open upstream and fork, and find the pin. Contents the series needs are fetched ahead where they are missing.
+    """Open upstream and fork, and find the pin. Missing contents that the series needs are fetched in advance.
 
-    `head_only` reads the fork's head alone, not its commits since the pin: they may have merges, or no pin below them.
-    `recreate` is the series' name in the workspace: the hint for a missing fork gives the command that recreates it.
-    `beside` is the fork for hints alone: it may know where upstream is cloned from.
+    With `head_only` only the fork's head is read: its commits may include merges, or not descend from the pin.
+    `recreate` is the series' name in the workspace, for the hint that recreates a missing fork. `beside` is the fork
+    for hints only: its clone may know upstream's URL.
 
-    Raises `NotARepository`, `MissingError` for what is missing (upstream or fork too), and `NotHeldError` for a fork
+    Raises `NotARepository`, `MissingError` for a missing repository, ref or object, and `NotHeldError` for a fork
     that is not on the pin.
     """
     objects = Objects()
@@ -76,13 +76,13 @@ def open_sources(
         )
     _fetch_on_demand(objects, cache, remotes, base, series)
     if cache.offline:
-        objects.hint = "it may be had from where the clone came from: run once without --offline"
+        objects.hint = "the clone's remote may have it: run once without --offline"
     return Sources(objects=objects, base=base, upstream=repository, fork=history, fork_repository=fork_repository)
 
 
 def missing_upstream(upstream: Remote, fork: str | None) -> MissingError:
-    """What to tell of an upstream whose path does not exist. If a clone of the fork knows where upstream is, the hint
-    clones it from there."""
+    """Return the error for an upstream whose path does not exist. If the fork's clone knows upstream's URL, the hint
+    clones it."""
     url = None
     if fork is not None and not is_url(fork):
         with contextlib.suppress(PatchstackError):
@@ -99,8 +99,8 @@ def missing_upstream(upstream: Remote, fork: str | None) -> MissingError:
 def _missing_fork(
     error: PatchstackError, fork: str, ref: str, base: Commit, series: Series, name: str | None
 ) -> PatchstackError:
-    """What to tell of a fork that could not be opened. One whose directory or branch does not exist is missing, and
-    if the lock has its commits the hint recreates it."""
+    """Return the error for a fork that could not be opened. If its directory or branch does not exist and the lock has
+    its commits, the hint recreates it."""
     if is_url(fork):
         return error
     path = Path(fork)
@@ -121,7 +121,7 @@ def _missing_fork(
 
 
 def _recreatable(directory: Path, base: Commit) -> Lock | None:
-    """The lock of a series, if the fork can be recreated from it: it is for this pin, and has the commits."""
+    """Return the lock of a series if it is for this pin and has the commits to recreate the fork, else None."""
     if not (directory / FILE_NAME).exists():
         return None
     try:
@@ -137,7 +137,7 @@ def _command(*words: str) -> str:
 
 
 def _fetch_on_demand(objects: Objects, cache: Cache, remotes: Sequence[Remote], base: Commit, series: Series) -> None:
-    """Let missing objects be fetched; the first time one is missing, with it all that the series will need."""
+    """Fetch missing objects on demand. The first fetch takes everything that the series will need."""
     fetch = fetch_into_cache(objects, cache, [remote.source for remote in remotes])
     ahead: list[str] | None = None
 
@@ -153,7 +153,7 @@ def _fetch_on_demand(objects: Objects, cache: Cache, remotes: Sequence[Remote], 
 
 
 def _needed(objects: Objects, base: Commit, series: Series) -> list[str]:
-    """The pin's blobs that the series may touch."""
+    """Return the pin's blobs that the series may touch."""
     tree = TreeOverlay(objects, base.tree)
     paths = {path for patch in series.patches for path in named_paths(patch.data or b"")}
     entries = [tree.entry(path) for path in sorted(paths) if tree.obstacle(path) is None]

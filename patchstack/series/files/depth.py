@@ -1,7 +1,7 @@
-"""At which depth the names in a patch begin: the N of `git apply -pN`.
+"""The depth of the names in a patch: the N of `git apply -pN`.
 
-All readers here take names as git writes them: `a/src/x.c`, to be read with -p1. A patch of another depth gets its
-names written so, line for line; nothing else in it changes.
+All readers in this package expect names as git writes them, for -p1: `a/src/x.c`. In a patch of a different depth the
+names are rewritten to that form; nothing else in it changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from patchstack.git.patch.diff import HUNK_HEADER, unescaped
 
 DEFAULT = 1
 _DEEPEST = 20
-_MOST_SPACES = 200  # in two names
+_MOST_SPACES = 200  # the limit for both names together
 _EPOCH = re.compile(rb"\t(?:1969-12-31|1970-01-01) ")
 _DATE = re.compile(rb" +\d{4}-\d\d-\d\d \d\d:.*\Z")
 _MOVED = re.compile(rb"(?:rename|copy) (?:from|to) ")
@@ -27,16 +27,16 @@ _ANY = re.compile(rb"^(?:diff --git |--- [^\n]*\n\+\+\+ )", re.MULTILINE)
 
 
 class TooShallow(Exception):
-    """A name with fewer directories than are to be left out."""
+    """A name has fewer directories than must be removed."""
 
     def __init__(self, name: bytes, depth: int, line: int) -> None:
         text = name.decode("utf-8", "replace")
-        super().__init__(f"line {line}: the name {text} does not have {depth} directories to leave out (-p {depth})")
+        super().__init__(f"line {line}: the name {text} does not have {depth} directories to remove (-p {depth})")
 
 
 @dataclass(slots=True, kw_only=True)
 class _Diff:
-    """Where one diff names its file: indices of lines, from 0."""
+    """The lines of one diff that name its file: indices from 0."""
 
     git: int | None = None
     old: int | None = None
@@ -47,9 +47,9 @@ class _Diff:
 
 
 def looks_usual(data: bytes) -> bool:
-    """Whether the first diff of a patch names its file as git does: with a/ before it."""
+    """Return whether the first diff of a patch names its file as git does: with a/ before it."""
     if b"\ndiff --git a/" in data or (b"diff --git " not in data and b"--- " not in data):
-        return True  # without a look at every line
+        return True  # quick: does not read every line
     return _USUAL.search(data) is not None or _ANY.search(data) is None
 
 
@@ -66,7 +66,7 @@ def rewritten(data: bytes, depth: int) -> bytes:
                     _placed(name, depth, side, diff.git) for name, side in zip(pair, (b"a/", b"b/"), strict=True)
                 )
         for at in diff.moved if depth else ():
-            # git leaves one directory less out of these.
+            # git removes one directory less from these names.
             head = _MOVED.match(lines[at])
             assert head is not None
             lines[at] = head.group(0) + _shortened(lines[at][head.end() :], depth - 1, depth - 1, at)
@@ -101,7 +101,7 @@ _Step = tuple[list[bytes], bool, bool]
 
 
 def _step(lines: list[bytes], diff: _Diff) -> _Step:
-    """The names in one diff, whole, and whether it makes or deletes its file."""
+    """Return the full names in one diff, and whether it creates or deletes its file."""
     names = [
         _plain(lines[place][4:]) for place in (diff.old, diff.new) if place is not None and not _is_null(lines[place])
     ]
@@ -130,7 +130,7 @@ def _fits(steps: Sequence[_Step], tree: TreeOverlay, depth: int) -> bool:
 
 
 def _diffs(lines: list[bytes]) -> list[_Diff]:
-    """Every diff in a patch. What is inside of hunks is not looked at: a removed line may look like a name."""
+    """Return every diff in a patch. Lines inside hunks are skipped: a removed line may look like a name."""
     found: list[_Diff] = []
     at = 0
     while at < len(lines):
@@ -177,8 +177,8 @@ def _after_hunks(lines: list[bytes], at: int) -> int:
 
 
 def _pair(text: bytes, depth: int) -> tuple[bytes, bytes] | None:
-    """The two names of a `diff --git` line, as written: the only split after which both are one file at a depth, or
-    else the only split there is."""
+    """Return the two names of a `diff --git` line, as written. Prefers the only split that gives one file at `depth`,
+    then the only possible split."""
     text = text.rstrip(b"\r")
     if text[:1] == b'"':
         end = re.match(rb'"(?:[^"\\]|\\.)*"', text)
@@ -197,14 +197,15 @@ def _is_null(line: bytes) -> bool:
 
 
 def _placed(name: bytes, depth: int, side: bytes, at: int) -> bytes:
-    """A name, as written, of which -p1 leaves what `depth` leaves of the given one."""
+    """Return the name in the form for -p1, keeping what -p`depth` keeps of it."""
     if depth:
         return _shortened(name, depth - 1, depth, at)
     return b'"' + side + name[1:] if name[:1] == b'"' else side + name
 
 
 def _shortened(name: bytes, count: int, least: int, at: int) -> bytes:
-    """A name, as written, without its first `count` directories; it must have at least `least`."""
+    """Return a name, as written, without its first `count` directories. Raises `TooShallow` if it has fewer than
+    `least`."""
     quoted = name[:1] == b'"'
     rest = name[1:] if quoted else name
     if _plain(name).count(b"/") < least:
@@ -215,7 +216,7 @@ def _shortened(name: bytes, count: int, least: int, at: int) -> bytes:
 
 
 def _plain(name: bytes) -> bytes:
-    """A name as it is, without quotes, date or revision."""
+    """Return a name as it is, without quotes, date or revision."""
     name = name.rstrip(b"\r")
     if name[:1] == b'"' and (end := re.match(rb'"((?:[^"\\]|\\.)*)"', name)):
         return unescaped(end.group(1))
@@ -223,7 +224,7 @@ def _plain(name: bytes) -> bytes:
 
 
 def _cut(name: bytes, depth: int) -> bytes:
-    """A name without its first directories; empty if it has too few."""
+    """Return a name without its first directories; empty if it has too few."""
     for _ in range(depth):
         name = name.partition(b"/")[2]
     return name.lstrip(b"/")

@@ -20,14 +20,14 @@ from patchstack.series.lock import FILE_NAME as LOCK
 from patchstack.series.lock import after_merge
 from patchstack.workspace import SeriesConfig
 
-# git apply reads no patch of this size or more (apply.c, MAX_APPLY_SIZE).
+# git apply refuses patches of this size or more (apply.c, MAX_APPLY_SIZE).
 LARGEST_PATCH = 1024 * 1024 * 1023
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchFile:
-    """One patch of a series. `file` is its name below the directory; that of one patch of a mailbox ends with `#` and
-    the patch's place in it. `number` is the number in that name (None for a name without one), never a position.
+    """One patch of a series. `file` is its path in the directory; for a patch of a mailbox, `#` and the patch's
+    position in the mailbox follow. `number` is the number in that name (None for a name without one), never a position.
 
     `commit` is the fork commit its head names, if any; `data` is its text, unpacked, with names for -p1, or None if the
     file is too large to be a patch. `strip` is the N of `-pN` if a `series` file gave it.
@@ -47,8 +47,8 @@ class PatchFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """The patches of a directory in apply order. `left` are files of the directory that are not applied; `notes` say
-    what was found out about the others."""
+    """The patches of a directory in apply order. `left` are files of the directory that are not applied; `notes` are
+    remarks on the others."""
 
     name: str
     directory: Path
@@ -58,18 +58,18 @@ class Series:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader must know of the files, in sentences."""
+        """Sentences about the files that the user must see."""
         return (*self.notes, *(f"{one.file} is not applied: {one.reason}" for one in self.left))
 
     def up_to(self, which: int | str) -> Series:
-        """Return the series up to and including one patch: of that number, or of that name. 0 is the pin, with no
-        patches, unless a patch has that number. Raises `ConfigError` if no patch, or more than one, is meant."""
+        """Return the series up to and including the patch of that number or name. 0 is the pin, with no patches, unless
+        a patch has that number. Raises `ConfigError` if no patch, or more than one, matches."""
         place = self.place_of(which)
         return replace(self, patches=self.patches[: place + 1])
 
     def place_of(self, which: int | str) -> int:
         """Return the position of a patch, from 0, by number or name; -1 for 0 if no patch has that number. Raises
-        `ConfigError` if no patch, or more than one, is meant."""
+        `ConfigError` if no patch, or more than one, matches."""
         if isinstance(which, str) and not (which.isascii() and which.isdigit()):
             files = [patch.file for patch in self.patches]
             named = choose_by_name(which, files)
@@ -100,10 +100,9 @@ class Series:
         return frozenset(number for number, count in counts.items() if count > 1)
 
     def at_depth(self, tree: TreeOverlay, strip: int | None = None) -> Series:
-        """Return the series with the names in its patches for -p1: from the depth `strip`, or else from the only depth
-        at which all files are in the tree, if it is not 1. What a `series` file says of a patch goes first.
-
-        Raises `ConfigError` for names that have not so many directories.
+        """Return the series with the names in its patches rewritten for -p1. The depth is that of the `series` file,
+        else `strip`, else the only depth at which all files are in the tree. Raises `ConfigError` for names with too
+        few directories.
         """
         free = [patch for patch in self.patches if patch.strip is None and not patch.anchored and patch.data]
         if strip is None:
@@ -129,7 +128,8 @@ class Series:
 
 
 def _at_depth(patch: PatchFile, strip: int, problems: list[str]) -> PatchFile:
-    """A patch whose names begin at a depth, with names for -p1; as it is, with a complaint, if they are too short."""
+    """Return the patch with its names rewritten for -p1. If a name is too short, add a problem and return the patch
+    unchanged."""
     try:
         return patch if patch.data is None else replace(patch, data=rewritten(patch.data, strip))
     except TooShallow as shallow:
@@ -139,7 +139,7 @@ def _at_depth(patch: PatchFile, strip: int, problems: list[str]) -> PatchFile:
 
 def configured_series(config: SeriesConfig) -> Series:
     """Read the patches of a configured series. Raises what `load_series` raises; if there are no patches yet, the hint
-    is how to get them."""
+    tells how to get them."""
     if config.patches.is_dir() and patch_names(config.patches):
         return load_series(config.patches, config.name)
     hint = None
@@ -155,8 +155,8 @@ def configured_series(config: SeriesConfig) -> Series:
 def load_series(directory: Path, name: str | None = None) -> Series:
     """Read the patches of a directory, in the order that `read_order` finds.
 
-    Raises `ConfigError` for a directory that does not exist or holds no patches and, all at once, for files that cannot
-    be read; `MissingError` if the order cannot be known or a listed file does not exist.
+    Raises `ConfigError` for a directory that does not exist or has no patches, and with the list of all files that
+    cannot be read; `MissingError` if the order is unknown or a listed file does not exist.
     """
     name = name or directory.name
     if not directory.is_dir():
@@ -191,7 +191,7 @@ def load_series(directory: Path, name: str | None = None) -> Series:
 
 
 def _load(directory: Path, listed: Listed, covers: list[NotApplied]) -> Iterator[PatchFile]:
-    """The patches of one file: of a mailbox one a mail. Cover letters go to `covers`."""
+    """Yield the patches of one file: one for each mail of a mailbox. Add cover letters to `covers`."""
     path = directory / listed.file
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# As `git mailsplit` finds a mail: a From line with a time and a year, and a header below it.
+# As in `git mailsplit`, a mail starts with a From line that has a time and a year, followed by a header.
 _MAIL = re.compile(rb"^From [^\n]*\d:\d\d:\d\d \d{4}\r?\n(?=[A-Za-z][A-Za-z0-9-]*:[ \t])", re.MULTILINE)
 _DIFF = re.compile(rb"^(?:diff --git |--- [^\n]*\n\+\+\+ |@@ -\d|GIT binary patch|Binary files |Index: )", re.MULTILINE)
 _COVER = re.compile(rb"^Subject:[^\n[]{0,99}\[[^]\n]{0,99}\b0+/\d+\]", re.MULTILINE | re.IGNORECASE)
@@ -12,8 +12,8 @@ _HEAD = 64 * 1024
 
 
 def split_mails(data: bytes) -> list[tuple[int, bytes]]:
-    """Return the mails of a mailbox in order, each with the 1-based line it begins at. A file that is not a mailbox,
-    or has one mail, is returned whole."""
+    """Return the mails of a mailbox in order, each with the 1-based line it begins at. A file that is not a mailbox, or
+    has only one mail, is returned as one part."""
     starts = [found.start() for found in _MAIL.finditer(data)] if b"\nFrom " in data else []
     if len(starts) < 2 or data[: starts[0]].strip():
         return [(1, data)]
@@ -22,13 +22,12 @@ def split_mails(data: bytes) -> list[tuple[int, bytes]]:
 
 
 def has_diff(data: bytes) -> bool:
-    """Whether a text has something that could be meant for a diff."""
+    """Return whether a text contains something that may be a diff."""
     return _DIFF.search(data.replace(b"\r\n", b"\n") if b"\r\n" in data else data) is not None
 
 
 def is_cover(data: bytes, number: int | None) -> bool:
-    """Whether a text is a cover letter: it says something, but has no diff, and number 0 is in the name of its file or
-    in its subject."""
+    """Return whether a text is a cover letter: it has text but no diff, and its file name or subject has number 0."""
     if number != 0:
         end = data.find(b"\ndiff --git ", 0, _HEAD)
         head = data[: end if end >= 0 else _HEAD]

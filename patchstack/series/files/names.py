@@ -1,7 +1,7 @@
 """Names of patch files: suffixes, numbers, slugs. This is the one module that knows the suffixes.
 
-`0007-fast-path.patch` is plain: git applies it. `.anchored` is a suffix of its own since git would apply such a patch
-to the wrong place and say OK. Export writes these two. Series of other people also have `.diff`, mailboxes, and packed
+`0007-fast-path.patch` is plain: git applies it. A patch that git would apply to the wrong place without an error has
+the suffix `.anchored`. Export writes these two. Series from other tools also have `.diff`, mailboxes, and compressed
 files: `0007-fast-path.patch.gz`.
 """
 
@@ -22,28 +22,28 @@ _LOOKS = (_PLAIN, _DIFF, _ANCHORED)
 _NUMBER = re.compile(r"(?:v\d+-)?(\d+)(?=[-_.])")
 _DIGITS = re.compile(r"(?:v\d+-)?\d")
 _NUMBERED = re.compile(r"\d{4}-")
-_LONGEST = 64  # as `git format-patch` is told to cut names
-_SPANS = 12  # as many as a person reads
+_LONGEST = 64  # the length to which `git format-patch` cuts names
+_SPANS = 12  # more is too long to read
 
 
 def is_patch(file: str) -> bool:
-    """Whether a file of that name is a patch of the series."""
+    """Return whether a file of that name is a patch of the series."""
     return file.endswith(_SUFFIXES)
 
 
 def is_anchored(file: str) -> bool:
-    """Whether a patch of that name is anchored."""
+    """Return whether a patch of that name is anchored."""
     return file.endswith(_ANCHORED)
 
 
 def packed_as(file: str) -> str | None:
-    """Return how a file of that name is packed: `gz`, `xz`, `bz2` or `zst`; None for a plain file."""
+    """Return how a file of that name is compressed: `gz`, `xz`, `bz2` or `zst`; None for a plain file."""
     found = next((suffix for suffix in (*_PACKED, _ZSTANDARD) if file.endswith(suffix)), None)
     return found and found[1:]
 
 
 def looks_like_patch(file: str) -> bool:
-    """Whether a file that is not a patch of the series has a name that a person could take for one."""
+    """Return whether a file that is not a patch of the series has a name that looks like one."""
     return _NUMBERED.match(file) is not None and any(look in file.lower() for look in _LOOKS)
 
 
@@ -54,12 +54,12 @@ def number_of(file: str) -> int | None:
 
 
 def begins_with_number(file: str) -> bool:
-    """Whether a file's name begins with digits, so that names sorted are patches in order."""
+    """Return whether a file's name begins with digits, so that sorting by name gives the order."""
     return _DIGITS.match(_base(file)) is not None
 
 
 def slug_of(file: str) -> str:
-    """Return a numbered file's name without number and suffix; empty for a name that has nothing more."""
+    """Return a numbered file's name without number and suffix; empty if nothing is left."""
     stem, found = stem_of(file), _NUMBER.match(_base(file))
     return stem[found.end() + 1 :] if found else stem
 
@@ -77,14 +77,14 @@ def stem_of(file: str) -> str:
 
 
 def make_name(number: int | None, slug: str, *, anchored: bool) -> str:
-    """Return the name that export gives a patch. One that is on its way to a number has none in its name."""
+    """Return the name that export gives a patch; without a number if `number` is None."""
     numbered = slug if number is None else f"{number:04d}-{slug}"
     return numbered + (_ANCHORED if anchored else _PLAIN)
 
 
 def cut_slug(number: int, slug: str) -> str:
-    """Return a slug as `git format-patch` cuts it. git counts its own suffix and one character more, whatever suffix
-    the file gets from us."""
+    """Return a slug as `git format-patch` cuts it. git counts its own suffix and one more character, whatever suffix
+    patchstack uses."""
     return slug[: _LONGEST - len(make_name(number, "", anchored=False)) - 1]
 
 
@@ -94,13 +94,13 @@ def in_form(file: str, *, anchored: bool) -> str:
 
 
 def unpacked_name(file: str) -> str:
-    """Return the name of a file once it is unpacked."""
+    """Return the name of a file after decompression."""
     packed = packed_as(file)
     return file[: -len(packed) - 1] if packed else file
 
 
 def refreshed_name(file: str) -> str:
-    """Return the name of a patch in a copy that is neither packed nor a mailbox."""
+    """Return the name that a patch gets in a refreshed copy, which has no compressed files and no mailboxes."""
     box, mark, place = file.rpartition("#")
     if mark:
         return f"{box[: len(box) - len(_base(box))]}{stem_of(box)}-{int(place):04d}{_PLAIN}"
@@ -108,10 +108,8 @@ def refreshed_name(file: str) -> str:
 
 
 def choose_by_name(which: str, files: Sequence[str]) -> int | None:
-    """Return the position of the file that a word names: a whole name, a name without suffix, or the beginning of one
-    name only; None if it names no file.
-
-    Raises `ConfigError` for a word that several names begin with.
+    """Return the position of the file that a word names: its name, its name without suffix, or a unique prefix. None if
+    no name matches. Raises `ConfigError` if several names begin with the word.
     """
     for names in ([*files], [_base(file) for file in files], [stem_of(file) for file in files]):
         if names.count(which) == 1:
@@ -125,7 +123,7 @@ def choose_by_name(which: str, files: Sequence[str]) -> int | None:
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Numbers for a sentence: `0001-0004, 0006`."""
+    """Return numbers for a sentence: `0001-0004, 0006`."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][1] + 1:

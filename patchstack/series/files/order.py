@@ -1,7 +1,7 @@
-"""Which files of a directory are applied, in which order, and which are not applied.
+"""Find the files of a directory that are applied, their order, and the files that are not applied.
 
-A `series` file, as quilt has it, gives the order. Without one it is the order of the names, byte by byte, as in the
-shell's glob in the C locale. Names without numbers do not tell an order: then a `series` file is asked for.
+A `series` file, as in quilt, gives the order. Without one the names are sorted byte by byte, as a shell glob does in
+the C locale. Names without numbers give no order: the error asks for a `series` file.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _MANY = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A file that is to be applied, by its name below the directory. `strip` is the N of the `-pN` that a `series` file
-    gives it; `by_file` says that such a file lists it."""
+    """A file to apply, by its path in the directory. `strip` is the N of its `-pN` option in a `series` file; `by_file`
+    is whether such a file lists it."""
 
     file: str
     strip: int | None = None
@@ -55,15 +55,14 @@ def patch_names(directory: Path) -> list[str]:
 
 
 def has_patches(directory: Path) -> bool:
-    """Whether a directory exists and holds patch files. Raises `ConfigError` for one that cannot be listed."""
+    """Return whether a directory exists and holds patch files. Raises `ConfigError` for one that cannot be listed."""
     return directory.is_dir() and bool(patch_names(directory))
 
 
 def read_order(directory: Path, *, ordered: bool = False) -> Order:
-    """Find out what is applied, and in which order. `ordered` says that the names are known to be in order.
-
-    Raises `MissingError` if the order cannot be known or a listed file does not exist, `ConfigError` for a `series`
-    file or a directory that cannot be used.
+    """Find the files to apply and their order. `ordered` says that sorting by name is known to give the order. Raises
+    `MissingError` if the order is unknown or a listed file does not exist, `ConfigError` for a `series` file or a
+    directory that cannot be used.
     """
     names = _names(directory)
     if FILE_NAME in names and (directory / FILE_NAME).is_file():
@@ -72,16 +71,16 @@ def read_order(directory: Path, *, ordered: bool = False) -> Order:
     left = list(_left(directory, names, files))
     if not files and left:
         raise OrderUnknown(
-            f"the order of the patches in {directory} cannot be known: no series file",
+            f"the order of the patches in {directory} is unknown: no series file",
             problems=_told([one.file for one in left]),
             hint=f"list them in {directory / FILE_NAME}, one name a line; or name the directory that has such a file",
         )
     unnumbered = [file for file in files if not begins_with_number(file)]
     if unnumbered and len(files) > 1 and not ordered:
         raise OrderUnknown(
-            f"the order of the patches in {directory} cannot be known: names without number, and no series file",
+            f"the order of the patches in {directory} is unknown: names without numbers, and no series file",
             problems=_told(unnumbered),
-            hint=f"list all of them in {directory / FILE_NAME}, one name a line, the first to be applied first",
+            hint=f"list all of them in {directory / FILE_NAME}, one name a line, in the order to apply",
         )
     return Order(files=tuple(Listed(file=file) for file in files), left=tuple(left))
 
@@ -116,7 +115,7 @@ def _quilt(directory: Path) -> Order:
 
 
 def _left(directory: Path, names: Sequence[str], files: Sequence[str]) -> Iterator[NotApplied]:
-    """What looks like a patch beside the files that are applied, or in directories below."""
+    """Yield the files that look like patches but are not applied, from the directory and those below it."""
     for name in sorted(set(names) - set(files), key=os.fsencode):
         path = directory / name
         if path.is_dir() and not path.is_symlink():
@@ -124,13 +123,13 @@ def _left(directory: Path, names: Sequence[str], files: Sequence[str]) -> Iterat
                 if is_patch(file):
                     yield NotApplied(file=f"{name}/{file}", reason="it is in a directory below")
         elif looks_like_patch(name):
-            yield NotApplied(file=name, reason="its suffix is none of a patch")
+            yield NotApplied(file=name, reason="its suffix is not that of a patch")
         elif "." not in name.strip(".") and _holds_patch(path):
-            yield NotApplied(file=name, reason="it holds a diff, but its name has no suffix of a patch")
+            yield NotApplied(file=name, reason="it has a diff, but not the suffix of a patch")
 
 
 def _below(directory: Path) -> Iterator[str]:
-    """The files below a directory, hidden ones left out, by their names from there; links are not followed."""
+    """Yield the files below a directory by relative path. Hidden files are skipped and links are not followed."""
     for parent, below, names in os.walk(directory):
         below[:] = sorted((name for name in below if not name.startswith(".")), key=os.fsencode)
         for name in sorted(names, key=os.fsencode):
@@ -139,7 +138,7 @@ def _below(directory: Path) -> Iterator[str]:
 
 
 def _holds_patch(path: Path) -> bool:
-    """Whether a file is named as a patch, or holds a diff near its beginning."""
+    """Return whether a file is named like a patch, or has a diff near its beginning."""
     if is_patch(path.name) or looks_like_patch(path.name):
         return True
     try:

@@ -1,4 +1,4 @@
-"""Packed patch files: gzip, bzip2, xz, with a bound on what they unpack to."""
+"""Decompress patch files (gzip, bzip2, xz), up to a limit."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from shlex import quote
 from patchstack.series.files.names import packed_as, unpacked_name
 
 LARGEST_UNPACKED = 64 * 1024 * 1024
-_MEMORY = 128 * 1024 * 1024  # what an xz file may ask for
+_MEMORY = 128 * 1024 * 1024  # the memory that decompressing an xz file may use
 
 
 class Unpackable(Exception):
-    """Why a packed file cannot be read, in words."""
+    """A compressed file cannot be read. The message says why."""
 
 
 def unpack(file: str, data: bytes) -> bytes:
-    """Return the text of a packed patch file, of at most 64 MiB; that of a plain one as it is.
+    """Return the text of a compressed patch file, at most 64 MiB. A plain file is returned unchanged.
 
     Raises `Unpackable`.
     """

@@ -1,4 +1,4 @@
-"""The `series` file of a quilt directory: which patches, in which order, with which options (quilt(1), patchfns)."""
+"""Read the `series` file of a quilt directory: patches in order, with their options (quilt(1), patchfns)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _PARTS = re.compile(r"(?:^|/)\.\.?(?:/|\Z)|^/|//|/\Z|\0")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of a `series` file. `file` may be in a subdirectory. `strip` is the N of `-pN`; None if the line has no
-    such option. `line` counts from 1."""
+    """One line of a `series` file. `file` may be in a subdirectory. `strip` is the N of `-pN`, None without that
+    option. `line` counts from 1."""
 
     file: str
     strip: int | None
@@ -28,8 +28,8 @@ class Entry:
 def read_quilt(path: Path) -> tuple[Entry, ...]:
     """Return the entries of a `series` file, in order.
 
-    Raises `ConfigError` with every line that cannot be used: options that change what is applied, names that leave the
-    directory, names given twice.
+    Raises `ConfigError` with every unusable line: options that change what is applied, names outside the directory,
+    names given twice.
     """
     try:
         text = read_regular(path).decode("utf-8", "surrogateescape")
@@ -58,7 +58,7 @@ def read_quilt(path: Path) -> tuple[Entry, ...]:
 
 
 def _options(words: list[str]) -> tuple[int | None, list[str]]:
-    """The N of `-pN`, and complaints. `-pab` is quilt's way to say: -p1, names that begin with a/ and b/."""
+    """Return the N of `-pN`, and the problems found. quilt's `-pab` means -p1 with names that begin with a/ and b/."""
     strip: int | None = None
     refused: list[str] = []
     for word in words:

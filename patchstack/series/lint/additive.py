@@ -1,4 +1,4 @@
-"""Nothing of upstream is removed or changed: lines are only added."""
+"""Rule `additive`: the series only adds lines and does not remove or change upstream's."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ID = "additive"
 
 @dataclass(slots=True)
 class _Tracked:
-    """A file on its way through the series: its lines, and which of them are the pin's."""
+    """A file after some patches of the series: its lines, and which of them are the pin's."""
 
     lines: list[bytes]
     upstream: list[bool]
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Follow the pin's lines through the series: a removed line that came with an earlier patch may go."""
+    """Find removed lines that are the pin's. A patch may remove a line that an earlier patch added."""
     if not subject.policy.additive:
         return
     tracked: dict[bytes, _Tracked] = {}
@@ -50,7 +50,7 @@ def _state(subject: Subject, tracked: dict[bytes, _Tracked], path: bytes | None)
 
 
 def _whole(subject: Subject, state: _Tracked, file: PatchedFile) -> str | None:
-    """A complaint about a file of upstream that goes, moves or is not a text."""
+    """Return a complaint about an upstream file that is deleted, moved or binary."""
     if file.old is None or not subject.contents.has(subject.base_tree, file.old):
         return None
     path = named(file.old)
@@ -68,7 +68,7 @@ def _whole(subject: Subject, state: _Tracked, file: PatchedFile) -> str | None:
 def _followed(
     subject: Subject, patch: LintedPatch, file: PatchedFile, state: _Tracked
 ) -> tuple[_Tracked, list[list[Line]]]:
-    """The file after a diff, and the runs of the pin's lines that it removes."""
+    """Return the file after a diff, and the runs of the pin's lines that it removes."""
     after = _Tracked([], [])
     removed: list[list[Line]] = []
     at = 0
@@ -102,7 +102,7 @@ def _followed(
 
 
 def _place(lines: list[bytes], hunk: PatchedHunk, start: int, *, anchored: bool) -> int | None:
-    """Where a hunk went, in the lines before the patch: as `git apply` chooses, for a hunk that is known to fit."""
+    """Return the position at which `git apply` puts a hunk, in the lines before the patch. The hunk is known to fit."""
     before = hunk.before
     last = len(lines) - len(before)
     wanted = max(hunk.old_start - (1 if before else 0), 0)
@@ -115,7 +115,8 @@ def _place(lines: list[bytes], hunk: PatchedHunk, start: int, *, anchored: bool)
 
 
 def _by_text(subject: Subject, patch: LintedPatch, file: PatchedFile) -> tuple[_Tracked, list[list[Line]]]:
-    """For a hunk whose place is not told: a line is the pin's where the pin's file has one of that text."""
+    """Judge by text, for a hunk whose position is unknown: a removed line is the pin's if the pin's file has the same
+    line."""
     known = set(subject.pin_lines(file.old) or ()) if file.old is not None else set()
     lines = list(subject.contents.lines(patch.link.after, file.path) or ())
     runs = [[line] for line in file.lines if line.sign == b"-" and line.text in known]
@@ -123,7 +124,7 @@ def _by_text(subject: Subject, patch: LintedPatch, file: PatchedFile) -> tuple[_
 
 
 def _only_newline(pair: tuple[Line, ...]) -> bool:
-    """Whether a last line is removed only to come back with a newline."""
+    """Return whether the last line is removed only to be added again with a newline."""
     return len(pair) == 2 and not pair[0].ends and pair[1].sign == b"+" and pair[1].text == pair[0].text
 
 

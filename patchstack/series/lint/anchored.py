@@ -1,4 +1,4 @@
-"""Anchored patches carry our lines, not upstream's."""
+"""Rule `anchored`: anchored patches add only our lines, not upstream's."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _WORD = re.compile(rb"\w{3,}")
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Added lines of an anchored patch that the pin's file has word for word: longer than 20 characters, no
-    preprocessor boilerplate, and not so common that the file has them more than three times. Once a file."""
+    """Report added lines of an anchored patch that the pin's file has too, once a file. Lines of up to 20 characters,
+    preprocessor boilerplate, and lines that the file has more than three times do not count."""
     for patch in subject.patches:
         if not patch.file.anchored:
             continue
@@ -38,6 +38,6 @@ def _telling(text: bytes) -> bool:
 
 RULE = Rule(
     id=ID,
-    reason="an anchored patch is published because it holds no line of upstream's: one that does breaks that",
+    reason="an anchored patch may be published because it has no line of upstream's",
     check=check,
 )

@@ -1,4 +1,4 @@
-"""No change twice, and no patch without one."""
+"""Rule `duplicate`: no change comes twice, and no patch is empty."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _Key = tuple[str, bytes]
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Patches without a diff, patches of an earlier one's patch-id, and patches that add and remove the very lines of
-    an earlier one (three or more: fewer may well be the same by chance)."""
+    """Report patches without a diff, with the patch-id of an earlier one, or that add and remove the same lines as an
+    earlier one (at least three lines: fewer may be equal by chance)."""
     seen: dict[_Key, str] = {}
     for patch in subject.patches:
         if not patch.text.files:
@@ -31,8 +31,8 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 
 def _keys(patch: LintedPatch) -> Iterator[_Key]:
-    """What the change is known by: all its lines without blanks (two patches agree in it as they agree in git's
-    patch-id), and its added and removed lines alone."""
+    """Yield the keys of a change: all its lines without blanks (equal if git's patch-ids are equal), and its added and
+    removed lines alone."""
     whole, own = hashlib.sha256(), hashlib.sha256()
     telling = 0
     for file in sorted(patch.text.files, key=lambda file: (file.path, file.old or b"")):
@@ -51,6 +51,6 @@ def _keys(patch: LintedPatch) -> Iterator[_Key]:
 
 RULE = Rule(
     id=ID,
-    reason="a change that comes twice, or a patch without one, is a rebase or an export that went wrong",
+    reason="a repeated change or an empty patch comes from a rebase or an export that went wrong",
     check=check,
 )

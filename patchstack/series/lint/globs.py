@@ -8,10 +8,10 @@ from functools import cache
 
 
 def matching(path: str, globs: Iterable[str]) -> str | None:
-    """The first glob that a path matches, or None.
+    """Return the first glob that a path matches, or None.
 
-    `*` and `?` stop at a slash, `**` does not. A glob without a slash (but one at its end) holds at any depth, any
-    other from the root. A glob that names a directory holds for all below it.
+    `*` and `?` stop at a slash, `**` does not. A glob without a slash (or with one only at its end) matches at any
+    depth; any other matches from the root. A glob that names a directory matches everything below it.
     """
     return next((glob for glob in globs if _compiled(glob).match(path)), None)
 

@@ -1,4 +1,4 @@
-"""Paths that are somebody's own."""
+"""Rule `home-path`: no path of one person's machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HOME = re.compile(
     rb"(?<![\w.~-])(?:/home/|/Users/|(?i:[a-z]:)[\\/]{1,2}Users[\\/]{1,2})(?P<name>[A-Za-z_][\w.-]*\b)(?![*$<{}>%])"
 )
 
-# Names that stand for nobody.
+# Placeholder names, which belong to nobody.
 _NOBODY = {
     *(b"user", b"username", b"name", b"yourname", b"your_name", b"your-name", b"youruser", b"you", b"me", b"someone"),
     *(b"runner", b"linuxbrew", b"shared", b"public", b"default", b"xxx"),
@@ -20,7 +20,7 @@ _NOBODY = {
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Home directories in the message and in added lines, each once a line."""
+    """Report home directories in the message and in added lines, each once a line."""
     for patch in subject.patches:
         data = patch.file.data or b""
         if b"home/" not in data and b"Users" not in data:
@@ -39,6 +39,6 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 RULE = Rule(
     id=ID,
-    reason="a path of one person's machine works nowhere else, and tells who and where they are",
+    reason="a path of one person's machine works nowhere else, and reveals who they are",
     check=check,
 )

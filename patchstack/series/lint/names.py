@@ -1,4 +1,4 @@
-"""A patch file is named for its subject, and its suffix tells how it is applied."""
+"""Rule for names: a patch file is named after its subject, and its suffix tells how it is applied."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ ID = "names"
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Slugs that are not a shortening of the subject, suffixes that mislead, files that only look like patches."""
+    """Report slugs that do not shorten the subject, suffixes that mislead, and files that only look like patches."""
     for patch in subject.patches:
         yield from _slug(patch)
         yield from _suffix(patch)
     for file in subject.others:
         if looks_like_patch(file):
-            message = "it looks like a patch, but its suffix is none of a patch, so it is not applied"
+            message = "it looks like a patch, but its suffix is not that of a patch, so it is not applied"
             yield Finding(rule=ID, file=file, line=1, message=message)
 
 
 def sanitized(subject: str) -> str:
-    """The name `git format-patch` makes of a subject, before it is cut to length (git: format_sanitized_subject)."""
+    """Return the file name that `git format-patch` gives a subject, before it is cut (git:
+    format_sanitized_subject)."""
     kept = re.sub(rb"[^A-Za-z0-9._]+", b"-", subject.encode("utf-8", "replace"))
     return re.sub(rb"\.{2,}", b".", kept).lstrip(b"-").rstrip(b".-").decode("ascii")
 
@@ -43,8 +44,8 @@ def _slug(patch: LintedPatch) -> Iterator[Finding]:
 
 
 def _shortens(slug: str, full: str) -> bool:
-    """Whether a slug says nothing but what the full one says: the same in letters of either case, cut at the end, with
-    words left out, joined or in another order."""
+    """Return whether a slug shortens the full one: it may differ in case, be cut at the end, and omit, join or reorder
+    words."""
     slug, full = slug.lower(), full.lower()
     words, wanted = (re.split(r"[-_.]+", text) for text in (full, slug))
     joined = "".join(words)
@@ -55,7 +56,7 @@ def _shortens(slug: str, full: str) -> bool:
 
 
 def _suffix(patch: LintedPatch) -> Iterator[Finding]:
-    """Plain git puts an insertion without context at the end of the file, wherever it was meant to go."""
+    """Report insertions without context in plain patches: git puts them at the end of the file."""
     if patch.file.anchored:
         return
     for file in patch.text.files:
@@ -71,6 +72,6 @@ def _suffix(patch: LintedPatch) -> Iterator[Finding]:
 
 RULE = Rule(
     id=ID,
-    reason="a name that says something else than the subject sends its reader to the wrong patch",
+    reason="a name that does not match the subject leads readers to the wrong patch",
     check=check,
 )

@@ -1,4 +1,4 @@
-"""A gate that comes with its patch must be named so that `accept` finds it."""
+"""Rule `new-gate`: the trailer must name the gate so that `accept` finds it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME = re.compile(r"(?:[^\s,/]+/)?[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """`New-Gate` trailers that name no gate."""
+    """Report `New-Gate` trailers that name no gate."""
     for patch in subject.patches:
         values = [trailer.value for trailer in trailers_of(patch) if trailer.key.lower() == "new-gate"]
         for value in values:

@@ -1,4 +1,4 @@
-"""Every patch has its number, and file order is number order."""
+"""Rule `numbering`: every patch has a number, and file order is number order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FOUR = re.compile(r"\d{4}[-_.]")
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """File names without a four-digit number; numbers that fall where the file names rise."""
+    """Report file names without a four-digit number, and numbers out of file order."""
     highest, holder = -1, ""
     for patch in subject.patches:
         number = patch.file.number
@@ -31,6 +31,6 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 RULE = Rule(
     id=ID,
-    reason="patches are applied in the order of their file names and are spoken of by number: both must agree",
+    reason="patches are applied in file name order and referred to by number: the two orders must agree",
     check=check,
 )

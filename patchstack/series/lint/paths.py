@@ -1,4 +1,4 @@
-"""Only what belongs into the product: no results, models or build outputs."""
+"""Rule `paths`: patches touch only source, not results, models or build outputs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ID = "paths"
 
 
 def path_complaint(path: str, policy: LintPolicy, *, upstreams: bool) -> str | None:
-    """What the policy has against a patch that touches a path, in words; None for nothing. `upstreams` tells whether
-    the pin has a file there: scratch is what the series adds."""
+    """Return why the policy forbids a patch to touch a path, None if it does not. `upstreams` is whether the pin has
+    the file: only files that the series adds can be scratch."""
     denied = matching(path, policy.deny)
     if denied:
         return f"{path}: no patch may touch {denied}"
@@ -26,7 +26,7 @@ def path_complaint(path: str, policy: LintPolicy, *, upstreams: bool) -> str | N
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Every path a patch touches, once a patch. What a patch removes was complained about where it came."""
+    """Check every path that a patch touches, once a patch. Removed files were reported where they were added."""
     for patch in subject.patches:
         seen: set[bytes] = set()
         for file in patch.text.files:
@@ -44,6 +44,6 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 RULE = Rule(
     id=ID,
-    reason="a patch carries source: notes, results, models and build outputs end up in every product build",
+    reason="notes, results, models and build outputs in a patch end up in every product build",
     check=check,
 )

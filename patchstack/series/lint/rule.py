@@ -1,4 +1,4 @@
-"""What a rule is, what it looks at and what it gives."""
+"""The types of a lint rule: its subject, its findings, and the rule itself."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Contents:
         self._lines: dict[str, list[bytes]] = {}
 
     def has(self, tree: str, path: bytes) -> bool:
-        """Whether a file or link is at a path."""
+        """Return whether a file or link is at a path."""
         return self._oid(tree, path, (FILE, EXECUTABLE, 0o120000)) is not None
 
     def lines(self, tree: str, path: bytes) -> list[bytes] | None:
-        """The lines of a regular file, each without its newline; None if there is none. Not to be changed.
+        """Return the lines of a regular file without their newlines, None if none exists. Do not change the list.
 
         Raises `MissingObject` if the content is not available.
         """
@@ -59,7 +59,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintedPatch:
-    """One patch: the file, its text taken apart, and what became of it on the trees before and after."""
+    """One patch: the file, its parsed text, and the result of applying it, with the trees before and after."""
 
     file: PatchFile
     text: PatchText
@@ -70,15 +70,14 @@ class LintedPatch:
         return self.link.applied
 
     def finding(self, rule: str, line: int, message: str) -> Finding:
-        """A finding on a line of this patch."""
+        """Return a finding on a line of this patch."""
         return Finding(rule=rule, file=self.file.file, line=line, message=message, number=self.file.number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """All that a rule may look at: the series, its patches, the pin's tree, the contents of every tree, the policy.
-
-    `others` are the names of what lies beside the patches and is none.
+    """Everything that a rule may look at: the series, its patches, the pin's tree, the contents of every tree, the
+    policy. `others` are the names of other files in the directory.
     """
 
     series: Series
@@ -89,13 +88,13 @@ class Subject:
     others: tuple[str, ...] = ()
 
     def pin_lines(self, path: bytes) -> list[bytes] | None:
-        """The lines of the pin's file, None if it has none."""
+        """Return the lines of the pin's file, None if it has none."""
         return self.contents.lines(self.base_tree, path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule: its id, in one line why it matters, and the check. Checks only look; they write and print nothing."""
+    """One rule: its id, one line on why it matters, and the check. Checks write and print nothing."""
 
     id: str
     reason: str
@@ -103,24 +102,24 @@ class Rule:
 
 
 def shown(text: bytes, width: int = 80) -> str:
-    """A line of someone's file for a message: in backticks, cut, control characters spelled out."""
+    """Return a line of a file for a message: in backticks, shortened, control characters escaped."""
     words = text.decode("utf-8", "replace").strip()
     words = words if len(words) <= width else words[: width - 3] + "..."
     return "`" + "".join(c if c.isprintable() else repr(c)[1:-1] for c in words) + "`"
 
 
 def named(path: bytes) -> str:
-    """A path for a message."""
+    """Return a path for a message."""
     return path.decode("utf-8", "replace")
 
 
 def counted(count: int, what: str) -> str:
-    """`1 line`, `2 lines`."""
+    """Return a count with its noun: `1 line`, `2 lines`."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def also(lines: Iterable[int]) -> str:
-    """Further lines of the same kind, for the end of a message: all of a few, the count of many."""
+    """Return further lines of the same kind for the end of a message: their numbers if few, else their count."""
     rest = list(lines)
     if not rest:
         return ""
@@ -130,5 +129,5 @@ def also(lines: Iterable[int]) -> str:
 
 
 def each_applied(subject: Subject) -> Iterator[LintedPatch]:
-    """The patches that apply: of the others it is not known what they would do."""
+    """Yield the patches that apply. The effect of the others is unknown."""
     return (patch for patch in subject.patches if patch.applied)

@@ -1,4 +1,4 @@
-"""Gathers the rules, applies the waivers, gives the findings. Prints nothing and writes nothing."""
+"""Run the rules, apply the waivers and return the findings. Prints and writes nothing."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ _CHECKED = (
 )
 UNUSED = Rule(
     id="unused-waiver",
-    reason="a waiver that nothing needs hides the next finding, which nobody has judged",
+    reason="an unused waiver hides the next finding, which nobody has judged",
     check=lambda _: (),
 )
 RULES: tuple[Rule, ...] = (*(module.RULE for module in _CHECKED), UNUSED)
 
-# What no waiver can make good: a patch that cannot be shipped, and a waiver for a waiver.
+# These cannot be waived: a patch that cannot be shipped, and an unused waiver.
 _NEVER_WAIVED = frozenset({unreadable.ID, UNUSED.id})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waived:
-    """A finding that was let pass, and the reason written for it."""
+    """A waived finding, and the reason given for it."""
 
     finding: Finding
     why: str
@@ -60,7 +60,7 @@ class Waived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintResult:
-    """What lint has to say about a series: findings by patch and line, and those that were waived."""
+    """The result of lint for a series: findings by patch and line, and those that were waived."""
 
     series: str
     base_commit: str
@@ -74,8 +74,8 @@ class LintResult:
 
 
 def waiver_problems(waivers: Sequence[Waiver]) -> list[str]:
-    """What is wrong with waivers as such, each with file and line: an unknown rule, no reason, one that is never
-    waived. Empty where all can be used."""
+    """Return the problems of waivers, each with file and line: an unknown rule, no reason, a rule that cannot be
+    waived. Empty if all can be used."""
     known = [rule.id for rule in RULES if rule.id not in _NEVER_WAIVED]
     problems = []
     for waiver in waivers:
@@ -100,11 +100,11 @@ def lint(
     *,
     links: Sequence[Link] = (),
 ) -> LintResult:
-    """Hold a series on its pin against every rule. The waivers must have no `waiver_problems`.
+    """Check a series on its pin with every rule. The waivers must have no `waiver_problems`.
 
-    A patch that cannot be read or does not apply is a finding, and the others are looked at without it. `links` are
-    what became of the patches where that is known; where one of them was not tried, all are applied again. Raises
-    `MissingObject` if the content of a touched file is not available.
+    A patch that cannot be read or does not apply is a finding, and the others are checked without it. `links` are the
+    results of applying the patches, if known; if one was not tried, all are applied again. Raises `MissingObject` if
+    the content of a touched file is not available.
     """
     if len(links) != len(series.patches) or any(link.outcome is None for link in links):
         with Applier(objects, base.tree) as applier:
@@ -135,7 +135,7 @@ def lint(
 
 
 def _waived(found: Sequence[Finding], waivers: Sequence[Waiver]) -> tuple[list[Finding], list[Waived]]:
-    """Findings without those that a waiver is for, and with the waivers that were for none."""
+    """Split the findings into those that stay and those that are waived. Unused waivers are findings too."""
     findings: list[Finding] = []
     waived: list[Waived] = []
     used: set[int] = set()
@@ -149,7 +149,7 @@ def _waived(found: Sequence[Finding], waivers: Sequence[Waiver]) -> tuple[list[F
     for place, waiver in enumerate(waivers):
         if place not in used:
             which = "any patch" if waiver.patch is None else f"patch {waiver.patch}"
-            text = f"nothing of {waiver.rule} is found in {which}: take the waiver out"
+            text = f"rule {waiver.rule} finds nothing in {which}: remove the waiver"
             findings.append(Finding(rule=UNUSED.id, file=waiver.file, line=waiver.line, message=text))
     return findings, waived
 
@@ -159,12 +159,12 @@ def _is_for(waiver: Waiver, finding: Finding) -> bool:
 
 
 def _safe(finding: Finding) -> Finding:
-    """A finding that quotes no secret, whichever rule it is of."""
+    """Return the finding with secrets removed from its message, whatever its rule."""
     return replace(finding, message=secrets.redacted(finding.message))
 
 
 def _others(directory: Path) -> tuple[str, ...]:
-    """The names of what lies beside the patches."""
+    """Return the names of the other files in a directory of patches."""
     try:
         return tuple(sorted(name for name in os.listdir(directory) if not is_patch(name)))
     except OSError:

@@ -1,4 +1,4 @@
-"""The files that a patch says it may change: its `Scope:` trailers."""
+"""Rule `scope`: a patch changes only the files of its `Scope:` trailers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ID = "scope"
 
 
 def outside(paths: list[str], globs: tuple[str, ...]) -> list[str]:
-    """Those of some paths that no glob matches; none if there are no globs."""
+    """Return the paths that no glob matches; an empty list if there are no globs."""
     return [path for path in paths if globs and matching(path, globs) is None]
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Each file that a patch changes outside its scope, at the line where its diff begins."""
+    """Yield each file that a patch changes outside its scope, at the line where its diff begins."""
     for patch in subject.patches:
         globs = metadata_of(trailers_of(patch)).get(SCOPE, ())
         seen: set[bytes] = set()
@@ -26,12 +26,12 @@ def check(subject: Subject) -> Iterator[Finding]:
             for path in (file.old, file.new):
                 if path is not None and path not in seen and outside([named(path)], globs):
                     seen.add(path)
-                    message = f"{named(path)}: outside the scope that the patch names ({', '.join(globs)})"
+                    message = f"{named(path)}: outside the patch's Scope ({', '.join(globs)})"
                     yield patch.finding(ID, file.number, message)
 
 
 RULE = Rule(
     id=ID,
-    reason="a patch that changes more than its Scope names is read, tested and merged as something that it is not",
+    reason="a patch that changes more than its Scope names is reviewed and tested as something smaller than it is",
     check=check,
 )

@@ -1,4 +1,4 @@
-"""Keys, tokens and passwords. What is found is never printed whole."""
+"""Rule `secret`: no keys, tokens or passwords. A secret is never printed in full."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from patchstack.series.lint.rule import Finding, Rule, Subject
 
 ID = "secrets"
 
-# The shapes that their issuers document.
+# The formats that the issuers document.
 _SHAPES = (
     ("a private key", re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")),
     ("an AWS access key", re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),
@@ -20,7 +20,7 @@ _SHAPES = (
     ("a Slack webhook", re.compile(r"\bhooks\.slack\.com/services/T\w+/B\w+/\w+")),
     ("an API key", re.compile(r"\b(?:sk-(?:proj-|ant-)?[A-Za-z0-9_-]{32,}|AIza[0-9A-Za-z_-]{35})")),
 )
-# What every shape, and every assignment, has in it: most lines need no second look.
+# Every format and every assignment contains one of these, so most lines are skipped quickly.
 _MARKS = (
     *("-----BEGIN", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "xox"),
     *("hooks.slack", "sk-", "AIza"),
@@ -34,7 +34,7 @@ _PLACEHOLDER = re.compile(r"[<>{}$%]|\A(.)\1*\Z")
 
 
 def secrets_in(text: str) -> Iterator[tuple[str, str]]:
-    """Every likely secret of a line: what it is, and its own text."""
+    """Yield every likely secret of a line: its kind and its text."""
     if any(mark in text for mark in _MARKS):
         for what, shape in _SHAPES:
             for match in shape.finditer(text):
@@ -49,7 +49,7 @@ def secrets_in(text: str) -> Iterator[tuple[str, str]]:
 
 
 def redacted(text: str) -> str:
-    """A text with every likely secret in it cut to its first characters."""
+    """Return a text with every likely secret in it cut to its first characters."""
     for _, secret in list(secrets_in(text)):
         text = text.replace(secret, _cut(secret))
     return text
@@ -60,7 +60,7 @@ def _cut(secret: str) -> str:
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Secrets in the message, in file names and in added lines; once a line and secret."""
+    """Report secrets in the message, in file names and in added lines, each once a line."""
     for patch in subject.patches:
         if not _suspicious(patch.file.data or b""):
             continue
@@ -69,11 +69,11 @@ def check(subject: Subject) -> Iterator[Finding]:
                 told = "" if secret.startswith("-----") else f" ({_cut(secret)}, {len(secret)} characters)"
                 if what.startswith("a value"):
                     told = f" ({len(secret)} characters)"
-                yield patch.finding(ID, line.number, f"this looks like {what}{told}: take it out, and revoke it")
+                yield patch.finding(ID, line.number, f"this looks like {what}{told}: remove it, and revoke it")
 
 
 def _suspicious(data: bytes) -> bool:
-    """Whether any line of a patch file holds a secret, its own or not: most files have none, and are read once."""
+    """Return whether any line of a patch file may hold a secret. Most files have none and are read only once."""
     lines = (*_lines_with(data, _MARKS), *_lines_with(data.lower(), _KEYWORDS))
     return any(True for line in lines for _ in secrets_in(line.decode("utf-8", "replace")))
 
@@ -82,13 +82,13 @@ def _lines_with(data: bytes, words: Iterable[str]) -> Iterator[bytes]:
     for word in map(str.encode, words):
         at = data.find(word)
         while at >= 0:
-            end = data.find(b"\n", at) % (len(data) + 1)  # the end of the file for -1
+            end = data.find(b"\n", at) % (len(data) + 1)  # -1 means the end of the file
             yield data[data.rfind(b"\n", 0, at) + 1 : end]
             at = data.find(word, end)
 
 
 RULE = Rule(
     id=ID,
-    reason="a secret in a patch is public with the series, and stays in history for good",
+    reason="a secret in a patch is published with the series and stays in the history",
     check=check,
 )

@@ -1,4 +1,4 @@
-"""Patches and additions that nobody can review."""
+"""Rule `size`: no patches and additions that are too large to review."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ID = "size"
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Patch files over the limit, and files to which one patch adds more lines than the limit."""
+    """Report patch files over the limit, and files to which one patch adds too many lines."""
     policy = subject.policy
     for patch in subject.patches:
         kib = -(-len(patch.file.data or b"") // 1024)
@@ -25,6 +25,6 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 RULE = Rule(
     id=ID,
-    reason="what is too large to be read is not reviewed, and one odd file can hide in it",
+    reason="a patch that is too large to read is not reviewed, and a wrong file can hide in it",
     check=check,
 )

@@ -1,4 +1,4 @@
-"""What lint finds, in numbers: for a screen that says more than that."""
+"""Summarize lint in numbers, for screens that also show other results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from patchstack.workspace import SeriesConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintState:
-    """What lint finds: findings by rule, and how many were waived. `problem` is why it could not look."""
+    """The number of findings by rule, and of waived ones. `problem` is why lint could not run."""
 
     findings: Mapping[str, int]
     waived: int
@@ -30,7 +30,7 @@ class LintState:
 def lint_state(
     config: SeriesConfig, objects: Objects, series: Series, base: Commit, links: Sequence[Link]
 ) -> LintState:
-    """Compare a series with the rules. `links` are what became of its patches. Does not raise."""
+    """Check a series with every rule. `links` are the results of applying its patches. Does not raise."""
     unusable = waiver_problems(config.waive)
     if unusable:
         return LintState(findings={}, waived=0, problem=unusable[0])

@@ -1,4 +1,4 @@
-"""Trailers every message must end with, read as git reads them."""
+"""Rule `trailers`: every message must end with the required trailers, read as git reads them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ID = "trailers"
 
 
 def trailers_of(patch: LintedPatch) -> tuple[Trailer, ...]:
-    """The trailers of a patch's message, as far as `git am` would keep it."""
+    """Return the trailers of a patch's message, from the part that `git am` keeps."""
     body = b"\n".join(line.text.rstrip(b"\r") for line in kept_message(patch.text.message))
     return parse_trailers(f"subject\n\n{body.decode('utf-8', 'replace')}")
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Trailers that the policy asks for and the message lacks, or has without a value."""
+    """Report trailers that the policy requires and the message lacks, or has without a value."""
     if not subject.policy.trailers:
         return
     for patch in subject.patches:
@@ -31,6 +31,6 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 RULE = Rule(
     id=ID,
-    reason="docs and status tables are made from trailers: a patch without them is missing there",
+    reason="docs and status tables are made from trailers, and a patch without them is missing there",
     check=check,
 )

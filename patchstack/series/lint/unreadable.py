@@ -1,4 +1,4 @@
-"""Every patch can be read, and applies."""
+"""Rule for readable patches: every patch can be read, and applies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ ID = "unreadable"
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Patches that are malformed or do not apply after the patches before them. One without a diff is `duplicate`'s."""
+    """Report patches that are malformed or do not apply after the patches before them. Rule `duplicate` reports empty
+    ones."""
     for patch in subject.patches:
         if patch.applied or (not patch.text.files and patch.file.data is not None and not _is_odd(patch)):
             continue
@@ -19,7 +20,7 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 
 def _is_odd(patch: LintedPatch) -> bool:
-    """Whether something in a file without a diff might have been meant for one."""
+    """Return whether a file without a diff contains something that looks like one."""
     return any(line.text.startswith((b"@@ ", b"diff --git ")) for line in patch.text.outside)
 
 

@@ -1,4 +1,4 @@
-"""Blanks nobody sees until a patch conflicts over them."""
+"""Rule `whitespace`: no invisible blanks, which cause conflicts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _HARD_BREAK = re.compile(rb"[^ \t]  \r?\Z")
 
 
 def check(subject: Subject) -> Iterator[Finding]:
-    """Trailing blanks, a space before a tab in the indent, a CR: in added lines, each kind once a file, and only where
-    the file does not have the like already."""
+    """Report trailing blanks, a space before a tab in the indent, and a CR in added lines. Each kind is reported once a
+    file, and only if the file does not already have it."""
     for patch in each_applied(subject):
         for file in patch.text.files:
             if file.new is not None:
@@ -47,13 +47,13 @@ def _check_file(subject: Subject, patch: LintedPatch, file: PatchedFile) -> Iter
 
 
 def _known(subject: Subject, patch: LintedPatch, file: PatchedFile) -> list[bytes]:
-    """The file as it came: the pin's, or of the patches before; nothing for one that this patch makes."""
+    """Return the lines of the file before this patch; empty if the patch creates it."""
     path = file.old or file.path
     return subject.pin_lines(path) or subject.contents.lines(patch.link.before, path) or []
 
 
 RULE = Rule(
     id=ID,
-    reason="blanks that nobody sees make diffs and conflicts that nobody understands",
+    reason="invisible blanks cause diffs and conflicts that are hard to understand",
     check=check,
 )

@@ -1,4 +1,4 @@
-"""Adopt a series that other tools made: a branch with one commit a patch, and its mirror in our form."""
+"""Adopt a series that other tools made: create a branch with one commit a patch, and its mirror."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from patchstack.workspace import LintPolicy, SeriesConfig, Waiver, is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """An adopted series. `tree` is what the patches give as they came; `head` is the branch's new commit, `count` its
-    commits above the pin; `plan` is the mirror that was written. `warnings` are for the reader."""
+    """An adopted series. `tree` is the tree that the original patches give; `head` is the branch's new commit, `count`
+    its commits above the pin; `plan` is the mirror that was written. `warnings` are for the user."""
 
     config: SeriesConfig
     pin: Commit
@@ -56,13 +56,13 @@ def adopt(
     branch: str,
     strip: int | None = None,
 ) -> Adopted:
-    """Make a branch of `clone` from a directory of patches, one commit each above the pin, and write its mirror to
-    `patches/NAME`. What does not apply strictly is refused: nothing is written then.
+    """Create a branch in `clone` from a directory of patches, one commit each on the pin, and write its mirror to
+    `patches/NAME`. If a patch does not apply strictly, nothing is written.
 
-    The branch and the mirror cannot be written in one step. So if a run is killed between them, or before its caller
-    writes the workspace, a second run with the same arguments takes what the first one wrote, and goes on.
+    The branch and the mirror cannot be written in one step. If a run is killed between them, or before its caller
+    writes the workspace, a second run with the same arguments continues from there.
 
-    Raises `UsageError` for a clone, branch or directory that cannot be had, `NotHeldError` with every patch that does
+    Raises `UsageError` for a clone, branch or directory that cannot be used, `NotHeldError` with every patch that does
     not apply, is empty, or has no context, and what loading and opening raise.
     """
     if is_url(clone):
@@ -72,7 +72,7 @@ def adopt(
     begun = _begun(directory)
     if patches.resolve() in directory.resolve().parents:
         raise CloneNeeded(
-            f"the mirror goes to {directory}, and that is in {patches}", hint="run this in another directory"
+            f"the mirror would be written to {directory}, which is in {patches}", hint="run this in another directory"
         )
     repository = Repository.open(clone, Path(clone))
     series = load_series(patches, name)
@@ -135,8 +135,8 @@ def adopt(
 
 
 def _begun(directory: Path) -> Lock | None:
-    """The lock of a mirror that is here already: a killed run may have written it. None if the directory is free.
-    Raises `UsageError` for a directory that holds anything else."""
+    """Return the lock of an existing mirror, which a killed run may have written. None if the directory is free. Raises
+    `UsageError` for a directory that holds anything else."""
     try:
         refuse_occupied(directory)
     except UsageError as error:
@@ -149,15 +149,15 @@ def _begun(directory: Path) -> Lock | None:
 
 def _occupied(directory: Path) -> UsageError:
     hint = "--name NAME gives the series, and its directory, another name"
-    return AlreadyExists(f"{directory} is there already", hint=hint)
+    return AlreadyExists(f"{directory} already exists", hint=hint)
 
 
 def _refuse(objects: Objects, links: Sequence[Link]) -> None:
     """Raise `NotHeldError` for patches that a branch cannot carry as they were meant."""
     if disagreed := list(disagreements(objects, links)):
-        hint = "make a patch of the tree that was meant, with git diff -U10; it has but one place then"
+        hint = "make the patch again from the intended tree with git diff -U10, so that it fits only one place"
         raise PatchesNotConverted(
-            "it cannot be known what was meant; nothing was written", problems=disagreed, hint=hint
+            "these hunks have no definite place; nothing was written", problems=disagreed, hint=hint
         )
     problems = [f"{link.patch.file}: {text}" for link in links if link.outcome for text in link.outcome.warnings]
     problems += [f"{link.patch.file}: it changes nothing" for link in links if link.before == link.after]
@@ -166,16 +166,16 @@ def _refuse(objects: Objects, links: Sequence[Link]) -> None:
 
 
 def _left_out(series: Series) -> list[str]:
-    """Damage in patches that apply: git leaves such lines out."""
+    """Return a warning for each damaged line that git ignores in patches that apply."""
     return [
         f"{patch.file}: line {damage.line}: {damage.what}"
         for patch in series.patches
         for damage in find_damage(patch.data or b"")
-        if "git leaves it out" in damage.what
+        if "git ignores it" in damage.what
     ]
 
 
 def _waivers(objects: Objects, base: Commit, commits: Sequence[Commit]) -> tuple[Waiver, ...]:
-    """Waivers for the patches that touch what patches here may not: they came so."""
+    """Return waivers for adopted patches that touch paths the policy forbids."""
     places = {place for place, _ in path_complaints(objects, base, commits, LintPolicy())}
     return tuple(Waiver(rule=paths.ID, patch=place + 1, why="adopted as it came") for place in sorted(places))

@@ -1,4 +1,4 @@
-"""Put a series onto a directory of source files, as product builds do: strictly, and all or nothing."""
+"""Apply a series to a directory of source files, as product builds do: strictly, and all or nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from patchstack.tasks import task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Materialized:
-    """What applying did, or with `check` would do: the paths made, changed and removed, sorted."""
+    """The result of applying, or with `check` of the plan: the paths created, changed and removed, sorted."""
 
     patch_count: int
     created: tuple[str, ...]
@@ -38,9 +38,9 @@ class Materialized:
 def materialize(series: Series, directory: Path, *, check: bool = False, strip: int | None = None) -> Materialized:
     """Apply a series to the files of a directory (a plain one or a work tree's root; no index is touched).
 
-    Raises `UsageError` for a directory that cannot serve, `NotHeldError` if a patch does not apply; then nothing was
-    written. Files are replaced one by one, with a journal: a run killed in between is finished by the next. `strip` is
-    the N of `-p N`.
+    Raises `UsageError` for a directory that cannot be used, `NotHeldError` if a patch does not apply; then nothing was
+    written. Files are replaced one by one, with a journal: the next run completes a killed one. `strip` is the N of `-p
+    N`.
     """
     if not directory.is_dir():
         raise BadPath(f"{directory} is not a directory", hint="name the source directory to apply the patches to")
@@ -48,7 +48,7 @@ def materialize(series: Series, directory: Path, *, check: bool = False, strip: 
         if unfinished(directory):
             raise DirectoryNotPatched(
                 f"an earlier apply was killed while it wrote into {directory}",
-                hint=f"patchstack apply --resume {directory} finishes what it began; then its patches are applied",
+                hint=f"patchstack apply --resume {directory} completes it",
             )
         objects = Objects()
         series, base = _read_ground(objects, series, directory, strip)
@@ -69,7 +69,7 @@ def materialize(series: Series, directory: Path, *, check: bool = False, strip: 
 
 
 def _read_ground(objects: Objects, series: Series, directory: Path, strip: int | None) -> tuple[Series, str]:
-    """The series with names for -p1, and a tree of the files that it names."""
+    """Return the series with names for -p1, and a tree of the files that it names."""
     texts = [patch.data or b"" for patch in series.patches]
     if strip is None and not all(map(looks_usual, texts)):
         anywhere = {path for data in texts for depth in range(deepest(data) + 1) for path in named_at(data, depth)}
@@ -100,7 +100,7 @@ def _compute(
 
 
 def _read(objects: Objects, directory: Path, paths: Iterable[bytes]) -> str:
-    """A tree of what is at the given paths, and of whatever is in their way."""
+    """Return a tree of the files at the given paths, and of anything in their way."""
     tree = TreeOverlay(objects, EMPTY_TREE)
     for path in sorted(paths):
         parts = path.split(b"/")
@@ -116,8 +116,8 @@ def _read(objects: Objects, directory: Path, paths: Iterable[bytes]) -> str:
                 tree.put(part, mode, oid)
                 break
             if depth == len(parts):
-                # A directory where a patch may want a file. What it holds is in the way unless the series removes it;
-                # only what the series names is read, in later rounds.
+                # A patch may create a file at this directory's path. Its contents are in the way unless the series
+                # removes them; later rounds read only what the series names.
                 for other in _files_below(os.path.join(os.fsencode(directory), part)):
                     tree.put(part + b"/" + other, FILE, objects.add("blob", b""))
     return tree.write()
@@ -130,7 +130,7 @@ def _files_below(directory: bytes) -> Iterator[bytes]:
 
 
 def _entry(objects: Objects, path: bytes) -> tuple[int, str] | None:
-    """Mode and blob of what is at a path on disk, without following links."""
+    """Return mode and blob of the file at a path on disk, without following links."""
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
@@ -138,13 +138,13 @@ def _entry(objects: Objects, path: bytes) -> tuple[int, str] | None:
         if stat.S_ISDIR(status.st_mode):
             return DIRECTORY, EMPTY_TREE
         if not stat.S_ISREG(status.st_mode):
-            return FILE, objects.add("blob", b"")  # a device or pipe: nothing to read, but it is in the way
+            return FILE, objects.add("blob", b"")  # a device or pipe has nothing to read, but it is in the way
         with open(path, "rb") as file:
             return EXECUTABLE if status.st_mode & 0o100 else FILE, objects.add("blob", file.read())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:  # text that looked like a path
+        if error.errno == errno.ENAMETOOLONG:  # not a path, only text that looks like one
             return None
         raise InputUnreadable(f"{os.fsdecode(path)} cannot be read: {error.strerror}") from error
 
@@ -164,7 +164,7 @@ def _refuse_what_no_disk_holds(objects: Objects, changes: list[PathChange]) -> N
         if change.new is not None and change.new[0] == SYMLINK:
             target = objects.blob(change.new[1], path)
             if not target or b"\0" in target:
-                raise DirectoryNotPatched(f"{path}: the series makes a link with a target no disk can hold: {target!r}")
+                raise DirectoryNotPatched(f"{path}: the series creates a link with an impossible target: {target!r}")
 
 
 def _change(objects: Objects, change: PathChange) -> Change:

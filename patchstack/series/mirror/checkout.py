@@ -25,21 +25,21 @@ from patchstack.tasks import task
 
 
 class Destination(Protocol):
-    """Takes a branch: first its objects, then its name and files. `borrows` says whether it lives on others' objects,
-    some of which may be absent."""
+    """Receives a branch: first its objects, then its name and files. `borrows` is whether it uses objects of other
+    repositories, some of which may be missing."""
 
     borrows: ClassVar[bool]
 
     def make(self, branch: str, head: str, base: str) -> Path:
-        """Get ready for `branch`, to be at `head` above `base`; the object directory that its objects go to."""
+        """Prepare for `branch`, which will be at `head` above `base`. Return the directory for its objects."""
 
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
-        """Make the branch, whose objects are there now, and its work tree without the files that are `absent`."""
+        """Create the branch after its objects were written, and its work tree without the `absent` files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRepository:
-    """A repository that borrows the upstream's objects, those of the directories `borrowed`, as `git clone --shared`
+    """A new repository that borrows upstream's objects from the directories `borrowed`, as `git clone --shared`
     does."""
 
     borrows: ClassVar[bool] = True
@@ -67,8 +67,8 @@ class NewRepository:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkTreeOf:
-    """A new work tree of a repository that has the pin. The branch is made in it, and nothing of its own is changed:
-    a branch of that name that is at another commit is refused, with the hint `way_out`."""
+    """A new work tree of a repository that has the pin. Only the branch is created in it. A branch of that name at a
+    different commit is refused, with the hint `way_out`."""
 
     borrows: ClassVar[bool] = False
     directory: Path
@@ -76,11 +76,11 @@ class WorkTreeOf:
     way_out: str = "--branch NAME gives it another name"
 
     def make(self, branch: str, head: str, base: str) -> Path:
-        """See that the repository can take the branch."""
+        """Check that the branch can be created in the repository."""
         found = git.read(self.repository, "rev-parse", "--git-path", "objects")
         if not found.ok:
             raise CloneMissing(
-                f"{self.repository} is no git repository", hint="--worktree-of takes the path of a clone"
+                f"{self.repository} is not a git repository", hint="--worktree-of takes the path of a clone"
             )
         if not git.read(self.repository, "cat-file", "-e", f"{base}^{{tree}}").ok:
             raise CloneMissing(
@@ -89,13 +89,13 @@ class WorkTreeOf:
         at = git.read(self.repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
         if at.ok and (stands := at.stdout.decode("ascii").strip()) != head:
             raise BranchInTheWay(
-                f"{self.repository} has a branch {branch} at {stands[:12]}; the series' is at {head[:12]}",
+                f"{self.repository} has a branch {branch} at {stands[:12]}; the series ends at {head[:12]}",
                 hint=self.way_out,
             )
         return self.repository / found.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
 
     def publish(self, branch: str, head: str, *, files: bool, absent: Sequence[bytes]) -> None:
-        """Make the branch if it does not exist yet, and the work tree; both or none."""
+        """Create the work tree, and the branch if it does not exist yet; both or neither."""
         ref = f"refs/heads/{branch}"
         ours = not git.read(self.repository, "show-ref", "--verify", "--quiet", ref).ok
         if ours:
@@ -114,18 +114,18 @@ class WorkTreeOf:
         raise git.GitFailed(
             f"git worktree add in {self.repository} failed",
             added,
-            hint="--branch NAME, where another work tree has that branch; --no-files, where contents are missing",
+            hint="use --branch NAME if another work tree has that branch; --no-files if contents are missing",
         )
 
 
 def refuse_name(branch: str) -> None:
     """Raise `UsageError` for a name that no branch may have."""
     if branch.startswith("-") or not git.read(Path.cwd(), "check-ref-format", f"refs/heads/{branch}").ok:
-        raise BadValue(f"{branch!r} is no name for a branch", hint="--branch NAME")
+        raise BadValue(f"{branch!r} is not a valid branch name", hint="--branch NAME")
 
 
 def leave_out(directory: Path, paths: Sequence[bytes]) -> None:
-    """Make a work tree sparse: all but these files."""
+    """Make a work tree sparse, without these files."""
     change(directory, "config", "core.sparseCheckout", "true")
     change(directory, "config", "core.sparseCheckoutCone", "false")
     patterns = [b"!/" + re.sub(rb"([\\*?\[]| \Z)", rb"\\\1", path) for path in paths]
@@ -138,14 +138,14 @@ def change(directory: Path, *args: str) -> None:
     git.checked(
         git.write(directory, *args),
         f"git {args[0]} in {directory} failed",
-        hint="the branch is there; some contents of the upstream may be missing: --no-files leaves the files out",
+        hint="the branch exists; some contents of upstream may be missing: --no-files omits the files",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedOut:
-    """A recreated branch: its head, and how many commits lie above the pin. `left_out` are files of the head whose
-    contents are nowhere: the work tree is sparse without them."""
+    """A recreated branch: its head, and its number of commits above the pin. `left_out` are files of the head whose
+    contents are missing: the work tree is sparse without them."""
 
     directory: Path
     branch: str
@@ -168,13 +168,14 @@ def check_out(
     files: bool = True,
     worktree_of: Path | None = None,
 ) -> CheckedOut:
-    """Make a repository whose branch is the fork's, up to the patch `at`, a number or name; `branch` is its name.
-    Without a lock the commits are made from the patches' mails.
+    """Create a repository with the fork's branch, up to the patch `at`, a number or name; `branch` is its name. Without
+    a lock the commits are made from the patches' mails.
 
     The repository borrows the upstream's objects (as `git clone --shared` does) and gets only what the series adds.
-    With `worktree_of` the branch and a work tree are made in a repository that has the pin. Everything is recreated and
-    checked in memory first. Raises `UsageError` for a directory that is not empty and a branch that cannot be had,
-    `ConfigError` for a lock without commits, `NotHeldError` where series and lock do not give the commits they promise.
+    With `worktree_of` the branch and a work tree are created in a repository that has the pin. Everything is recreated
+    and checked in memory first. Raises `UsageError` for a directory that is not empty or a branch that cannot be
+    created, `ConfigError` for a lock without commits, `NotHeldError` if series and lock do not give the recorded
+    commits.
     """
     refuse_occupied(directory)
     refuse_name(branch)
@@ -207,17 +208,17 @@ def check_out(
 
 
 def pick_alone(made: CheckedOut, base: Commit, which: str) -> CheckedOut:
-    """Put the newest commit of a recreated branch alone on the pin, three-way, on a branch of its own. `which` is the
-    number or name that the branch was recreated up to.
+    """Put only the newest commit of a recreated branch on the pin, three-way, on a separate branch. `which` is the
+    number or name of the last patch.
 
-    Raises `NotHeldError` naming the files where it needs what an earlier patch does; the repository is then left at the
-    branch as recreated.
+    Raises `NotHeldError` with the conflicting files if it depends on an earlier patch. The repository then stays at the
+    recreated branch.
     """
     branch = f"{made.branch.removesuffix(f'-at-{which}')}-patch-{which}"
     begun = git.write(made.directory, "checkout", "--quiet", "-b", branch, base.oid)
     if not begun.ok:
         raise BranchInTheWay(
-            f"branch {branch} was not made: {begun.complaint}", hint="--branch NAME takes another name"
+            f"branch {branch} was not made: {begun.complaint}", hint="--branch NAME gives it another name"
         )
     picked = git.write(made.directory, *_COMMITTER, "cherry-pick", "--allow-empty", made.head)
     if not picked.ok:
@@ -226,8 +227,8 @@ def pick_alone(made: CheckedOut, base: Commit, which: str) -> CheckedOut:
         change(made.directory, "checkout", "--quiet", made.branch)
         change(made.directory, "branch", "--quiet", "-D", branch)
         raise PatchDoesNotApply(
-            f"patch {which.zfill(4)} cannot stand alone on the pin: it needs what an earlier patch does",
-            problems=[f"{path}: both change it" for path in unmerged.split("\n") if path],
+            f"patch {which.zfill(4)} cannot be applied alone to the pin: it depends on an earlier patch",
+            problems=[f"{path}: both patches change it" for path in unmerged.split("\n") if path],
             hint=f"{made.directory} has the series up to it, on branch {made.branch}",
         )
     head = git.write(made.directory, "rev-parse", "HEAD").stdout.decode("ascii").strip()
@@ -238,8 +239,8 @@ _COMMITTER = ("-c", "user.name=patchstack", "-c", "user.email=patchstack@localho
 
 
 def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | None]) -> list[tuple[str, bytes]]:
-    """The commits of the lock, each proven: its bytes hash to its id, it has the tree its patch gives, and it follows
-    the one before. All complaints at once."""
+    """Return the commits of the lock after checking each: its bytes hash to its id, its tree is what its patch gives,
+    and its parent is the commit before. Raises `NotHeldError` with all complaints."""
     held = {patch.file: patch for patch in lock.patches}
     problems: list[str] = []
     commits: list[tuple[str, bytes]] = []
@@ -270,14 +271,14 @@ def _recreate(series: Series, lock: Lock, base: Commit, trees: Sequence[str | No
         raise ForkNotRecreated(
             "the fork cannot be recreated; nothing was written",
             problems=problems,
-            hint=f"take patches and {lock.path.name} back from version control, or, where the fork is, run "
+            hint=f"restore patches and {lock.path.name} from version control; or, if you have the fork, run "
             f"patchstack export {series.name}",
         )
     return commits
 
 
 def commits_of_mails(objects: Objects, links: Sequence[Link], base: Commit) -> list[tuple[str, bytes]]:
-    """A commit for every patch, as `git am` would make it. All complaints at once."""
+    """Return a commit for every patch, as `git am` would create it. Raises `NotHeldError` with all complaints."""
     problems: list[str] = []
     commits: list[tuple[str, bytes]] = []
     parent = base.oid
@@ -300,7 +301,7 @@ def commits_of_mails(objects: Objects, links: Sequence[Link], base: Commit) -> l
 
 
 def added_objects(objects: Objects, base: str, trees: Sequence[str]) -> Iterator[str]:
-    """Every tree and blob that the series adds to the pin's, each once."""
+    """Yield every tree and blob that the series adds to the pin, each once."""
     seen = {base}
     before = base
     for tree in trees:
@@ -329,7 +330,8 @@ def _new_below(objects: Objects, old: str, new: str, seen: set[str]) -> Iterator
 
 
 def absent_files(objects: Objects, tree: str) -> list[bytes]:
-    """The files of a tree whose contents are not available: a partial clone lacks what no patch touches."""
+    """Return the files of a tree whose contents are not available: a partial clone may lack files that no patch
+    touches."""
     blobs = {path: oid for path, (mode, oid) in TreeOverlay(objects, tree).files() if mode != SUBMODULE}
     objects.want(blobs.values())
     missing = frozenset(objects.missing(blobs.values()))

@@ -1,6 +1,6 @@
-"""A copy of a series in another form: an anchored series with context, for reading and for `git am`; or the reverse.
+"""Copy a series in its other form: an anchored series with context, for reading and for `git am`; or the reverse.
 
-It is made from pin, series and lock alone, as a checkout is; the mirror itself is not touched.
+The copy is made from pin, series and lock alone, as a checkout is. The mirror itself is not touched.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from patchstack.series.verify.prefix_trees import apply_series
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """A copy that was written: where, the files in order, and the tree that they give, which is the series'."""
+    """A copy that was written: its directory, the files in order, and their tree, which is that of the series."""
 
     directory: Path
     files: tuple[str, ...]
@@ -44,8 +44,8 @@ def copy_series(
 ) -> Copied:
     """Write the series' patches, in the given form and under their own numbers, to a new directory.
 
-    Raises `UsageError` for a directory that is not empty, and what `check_out` raises where series and lock do not give
-    their commits. What the copy gives is compared with what the series gives before anything is at its place.
+    Raises `UsageError` for a directory that is not empty, and what `check_out` raises if series and lock do not give
+    the recorded commits. The copy is published only after its tree was compared with the series'.
     """
     refuse_occupied(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def copy_series(
         copied = load_series(drafted, series.name)
         with Applier(objects, base.tree) as applier:
             given = [link.after for link in apply_series(applier, copied)]
-        if given != [commit.tree for commit in commits]:  # which the series was just seen to give
-            raise PatchesNotConverted("the copy would not give what the series gives; nothing was written")
+        if given != [commit.tree for commit in commits]:  # proven above to be the series' tree
+            raise PatchesNotConverted("the copy's tree would differ from the series'; nothing was written")
         put_in_place(drafted, directory)
     return Copied(directory=directory, files=tuple(patch.file for patch in copied.patches), tree=given[-1])

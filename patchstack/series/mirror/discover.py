@@ -1,4 +1,4 @@
-"""Find out what a workspace needs to know: pin and name from a fork, or from a directory of patches."""
+"""Find the settings of a new workspace: pin and name, from a fork or a directory of patches."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from patchstack.workspace import SeriesConfig, is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A series as it can be written down, and what was found on the way: the pin's commit, the commits above it or the
-    patches there are, and how the pin was told."""
+    """The settings of a series, with the pin's commit, the number of commits above it or of patches, and how the pin
+    was found."""
 
     config: SeriesConfig
     pin: Commit
@@ -40,13 +40,13 @@ def from_fork(
     name: str | None,
     patches: Path | None,
 ) -> Found:
-    """A series from a fork branch. Without a pin it is the merge base with upstream's HEAD, or, without an upstream,
-    with the branch the fork's clone knows upstream by.
+    """Return a series from a fork branch. The default pin is the merge base with upstream's HEAD or, without an
+    upstream, with upstream's branch in the fork's clone.
 
-    Raises `UsageError` if the pin cannot be told, and what opening and walking the fork raises.
+    Raises `UsageError` if the pin cannot be found, and what opening and walking the fork raises.
     """
     if is_url(fork):
-        raise CloneNeeded("init looks at a fork on this machine", hint=f"clone {shown_url(fork)} and name the clone")
+        raise CloneNeeded("init reads only a fork on this machine", hint=f"clone {shown_url(fork)} and name the clone")
     repository = Repository.open(fork, Path(fork))
     pin_from = "--pin"
     if pin is None:
@@ -71,7 +71,7 @@ def from_fork(
 
 @task("reading the patches")
 def from_patches(cache: Cache, *, patches: Path, upstream: str, pin: str, name: str | None) -> Found:
-    """A series from a directory of patch files made by anyone's git. Raises what loading and opening raise."""
+    """Return a series from a directory of patch files. Raises what loading and opening raise."""
     series = load_series(patches, name or series_name(patches.resolve().name))
     sources = open_sources(cache, upstream=upstream, pin=pin, series=series)
     config = SeriesConfig(
@@ -87,13 +87,13 @@ def from_patches(cache: Cache, *, patches: Path, upstream: str, pin: str, name: 
 
 
 def series_name(text: str) -> str:
-    """A series name from a branch or directory name."""
+    """Return a series name from a branch or directory name."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", text.rsplit("/", 1)[-1]).strip("-.")
     return name or "series"
 
 
 def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, str]:
-    """The commit at which the fork leaves upstream, and in words how it was found."""
+    """Return the commit at which the fork diverges from upstream, and a phrase for how it was found."""
     objects = Objects()
     objects.add_directory(fork.object_directory, fork.name)
     head = fork.resolve_commit(ref, "fork ref", objects)
@@ -113,7 +113,7 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
         known = [(name, oid) for name, oid in known if oid != head.oid]
         if not known:
             raise CloneNeeded(
-                f"{fork.name} knows no upstream branch to find the pin by",
+                f"{fork.name} has no upstream branch from which to find the pin",
                 hint="give --upstream REPO, or --pin SHA",
             )
         name, other = known[0]
@@ -121,7 +121,7 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
         words = f"the merge base with {name}"
     else:
         if is_url(upstream):
-            raise CloneNeeded("the pin cannot be told from a URL", hint="give --pin SHA, or a clone as --upstream")
+            raise CloneNeeded("the pin cannot be found from a URL", hint="give --pin SHA, or a clone as --upstream")
         theirs = Repository.open(upstream, Path(upstream))
         objects.add_directory(theirs.object_directory, upstream)
         other = theirs.resolve_commit("HEAD", "upstream's HEAD", objects).oid
@@ -134,6 +134,6 @@ def _merge_base(fork: Repository, ref: str, upstream: str | None) -> tuple[str, 
 
 
 def _merge_base_over(one: Repository, other: Repository, head: str, their_head: str) -> Finished:
-    """`git merge-base` over two repositories, in a temporary one that borrows both; it only reads."""
+    """Run `git merge-base` over two repositories, in a temporary one that borrows from both. Only reads."""
     with bare_repository((one.object_directory, other.object_directory)) as root:
         return git.read(root, "merge-base", head, their_head)

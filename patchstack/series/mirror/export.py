@@ -1,4 +1,4 @@
-"""Fork commits to patch files, one to one, with the lock: the only writer of either."""
+"""Export fork commits to patch files, one to one, with the lock. Only this module writes them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from patchstack.workspace import LintPolicy, SeriesConfig, Waiver
 
 
 class Change(StrEnum):
-    """What an export does to one file."""
+    """The action of an export on one file."""
 
     ADDED = "added"
     CHANGED = "changed"
@@ -45,7 +45,8 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFile:
-    """One file of the series after, or (removed) before the export; `was` is the name it had under its number."""
+    """One file of the series after the export, or before it if removed. `was` is the earlier name of the patch with
+    that number."""
 
     file: str
     change: Change
@@ -55,8 +56,8 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan:
-    """What an export would write. `tree` is the tree the projected series gives, proven equal to the fork head's;
-    `projected` is that series. `made_from` is what `lock_digest` gave before."""
+    """The planned writes of an export. `projected` is the new series; its `tree` was proven equal to the fork head's.
+    `made_from` is the earlier `lock_digest`."""
 
     series: str
     directory: Path
@@ -74,7 +75,7 @@ class ExportPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPolicy:
-    """How a series is written: lines of context, anchored or not, and the rules of lint with their waivers."""
+    """How to write a series: lines of context, anchored or not, and the lint rules with their waivers."""
 
     context: int = 3
     anchored: bool = False
@@ -83,7 +84,7 @@ class ExportPolicy:
 
     @classmethod
     def of(cls, config: SeriesConfig) -> ExportPolicy:
-        """The policy that a workspace asks for."""
+        """Return the policy of a configured series."""
         return cls(context=config.context, anchored=config.anchored, lint=config.lint, waivers=tuple(config.waive))
 
 
@@ -103,12 +104,11 @@ def plan_export(
     parking: Mapping[int, str] | None = None,
     memory: FormatMemory | None = None,
 ) -> ExportPlan:
-    """Work out the series a fork branch makes, and prove it before anything is written. `memory` knows patches that git
-    need not write again. `parking` are reasons for which patches, by their numbers, are taken out for now: the lock
-    keeps them. One that is parked already stays so unless the branch has it again.
+    """Plan the series of a fork branch, and prove it. `memory` knows patches that git need not write again. `parking`
+    maps the numbers of patches to park to the reasons. A parked patch stays parked unless the branch has it again.
 
-    Raises `NotHeldError` with all complaints of a kind at once: merges, commits without changes, edits by hand that
-    would be lost, numbers that are short, commits that the series would not give back. Writes nothing.
+    Raises `NotHeldError` with all complaints of a kind at once: merges, empty commits, edits by hand that would be
+    lost, too few free numbers, commits that the series could not recreate. Writes nothing.
     """
     _refuse_commits(fork, base)
     made_from = lock_digest(directory)
@@ -117,9 +117,9 @@ def plan_export(
     edited = _edited(old, old_lock) if old_lock else _not_of_the_fork(objects, old, base, fork)
     if edited and not discard_edits:
         raise ExportRefused(
-            "the patches hold what the fork does not, and an export would lose it",
+            "the patches have changes that the fork lacks, and an export would lose them",
             problems=edited,
-            hint="make it a commit of the fork first; or --discard-edits",
+            hint="commit them to the fork first; or use --discard-edits",
         )
     with formatting(
         repository,
@@ -130,7 +130,7 @@ def plan_export(
         anchored=policy.anchored,
         known=memory.recall(fork.commits, old) if memory else None,
     ) as patches:
-        # While git writes the patches: what needs none of them, then each as it comes.
+        # While git writes the patches, do what needs none of them; then take each as it comes.
         complaints = path_complaints(objects, base, fork.commits, policy.lint or LintPolicy())
         unproven = _unproven(objects, base, patches.written(), anchored=policy.anchored)
         formatted = tuple(patches.written())
@@ -145,9 +145,9 @@ def plan_export(
     identity = identify(known, coming, same)
     if identity.ambiguous and not renumber:
         raise ExportRefused(
-            "it cannot be told which commit is which patch",
+            "it is unclear which commit belongs to which patch",
             problems=identity.ambiguous,
-            hint="say so with --same N=COMMIT, or give every patch a new number with --renumber",
+            hint="name the pair with --same N=COMMIT, or give every patch a new number with --renumber",
         )
     numbers, retired = tuple(range(1, len(formatted) + 1)), tuple[int, ...]()
     if not renumber:
@@ -156,7 +156,7 @@ def plan_export(
     retired = tuple(number for number in retired if number not in {number_of(one.file) for one in parked})
     _refuse_paths(complaints, fork.commits, numbers, policy.waivers)
     if unproven:
-        raise ExportRefused("the series would not give the fork back; nothing was written", problems=unproven)
+        raise ExportRefused("the series would not recreate the fork; nothing was written", problems=unproven)
     files = tuple(
         PatchFile(
             file=make_name(number, one.slug, anchored=policy.anchored),
@@ -175,9 +175,9 @@ def plan_export(
 
 @task("writing the series")
 def carry_out(plan: ExportPlan, decided: Callable[[], None] = lambda: None) -> None:
-    """Write a planned export: all of it at once. `decided` is called when nothing but the last step is left.
+    """Write a planned export in one atomic step. `decided` is called just before that step.
 
-    Raises `NotHeldError` if the lock is no longer what the plan was made from, and what `replace_files` raises.
+    Raises `NotHeldError` if the lock was changed since the plan was made, and what `replace_files` raises.
     """
 
     def ready() -> None:
@@ -202,11 +202,11 @@ def lock_digest(directory: Path) -> str:
 
 
 def check_unchanged(directory: Path, digest: str) -> None:
-    """Raise `NotHeldError` if a series' lock file is no longer of that digest."""
+    """Raise `NotHeldError` if the digest of a series' lock file has changed."""
     if lock_digest(directory) != digest:
         raise ExportRefused(
-            f"{directory / FILE_NAME} was changed meanwhile; nothing was written",
-            hint="another program wrote the series; run this command again",
+            f"{directory / FILE_NAME} was changed by another program; nothing was written",
+            hint="run this command again",
         )
 
 
@@ -232,7 +232,7 @@ def _refuse_commits(fork: ForkHistory, base: Commit) -> None:
 def path_complaints(
     objects: Objects, base: Commit, commits: Sequence[Commit], policy: LintPolicy
 ) -> list[tuple[int, str]]:
-    """What the path policy has against commits: the commit's place, and the complaint."""
+    """Return what the path policy forbids in the commits: the commit's position, and the complaint."""
     pin = TreeOverlay(objects, base.tree)
     complaints = []
     before = base.tree
@@ -253,7 +253,7 @@ def _refuse_paths(
     numbers: Sequence[int],
     waivers: Sequence[Waiver],
 ) -> None:
-    """Refuse commits that touch what the path policy keeps out of patches, but for those that a waiver lets pass."""
+    """Raise `NotHeldError` for commits that touch forbidden paths and are not waived."""
     waived = {waiver.patch for waiver in waivers if waiver.rule == paths.ID}
     problems = [
         f"{commits[place].oid[:12]} ({commits[place].subject}), patch {numbers[place]:04d}: {complaint}"
@@ -262,17 +262,17 @@ def _refuse_paths(
     ]
     if problems:
         raise ExportRefused(
-            "commits of the fork touch paths that patches may not",
+            "commits of the fork touch paths that the policy forbids",
             problems=problems,
             hint="keep them out of the branch; or set lint.paths, or waive the rule paths with a reason",
         )
 
 
 def _existing(directory: Path, name: str) -> Series:
-    """The series as it is; an empty one if there is none yet."""
+    """Return the existing series; an empty one if it has no patches yet."""
     if (directory / QUILT).is_file():
         raise NotAMirror(
-            f"{directory} has a series file of quilt: export would not keep it",
+            f"{directory} has a quilt series file, which export would not keep",
             hint=f"patchstack init --patches {directory} --adopt CLONE makes a fork and a mirror of it elsewhere",
         )
     if has_patches(directory):
@@ -293,7 +293,7 @@ _FOREIGN = {State.DIVERGES, State.STRAY, State.CONFLICT, State.MISSING_FILE, Sta
 
 
 def _not_of_the_fork(objects: Objects, old: Series, base: Commit, fork: ForkHistory) -> list[str]:
-    """Patches of a series that was never exported here which are not what the fork has."""
+    """Return the patches that differ from the fork, in a series that was never exported."""
     if not old.patches:
         return []
     found = verify(objects, old, base, Expectation(fork=fork), keep_going=True)
@@ -301,20 +301,21 @@ def _not_of_the_fork(objects: Objects, old: Series, base: Commit, fork: ForkHist
 
 
 def _edited(old: Series, lock: Lock) -> list[str]:
-    """Files that are not what the last export wrote."""
+    """Return the files that differ from those of the last export."""
     digests = {patch.file: patch.sha256 for patch in lock.patches}
     problems = []
     for patch in old.patches:
         digest = digests.get(patch.file)
         if digest is None:
-            problems.append(f"{patch.file}: no export wrote it")
+            problems.append(f"{patch.file}: it was not written by an export")
         elif hashlib.sha256(patch.data or b"").hexdigest() != digest:
-            problems.append(f"{patch.file}: its bytes are not those that were exported")
+            problems.append(f"{patch.file}: it was changed after the export")
     return problems
 
 
 def _known(old: Series, lock: Lock | None) -> list[Known]:
-    """The patches of the last export, from the lock and the files; a patch whose file is gone still has its number."""
+    """Return the patches of the last export, from the lock and the files. A patch whose file is missing keeps its
+    number."""
     locked = {patch.file: patch for patch in lock.patches} if lock else {}
     ids = iter(patch_ids([patch.data or b"" for patch in old.patches if patch.file not in locked]))
     known = []
@@ -343,8 +344,8 @@ def _known(old: Series, lock: Lock | None) -> list[Known]:
 
 
 def _unproven(objects: Objects, base: Commit, written: Iterable[FormattedCommit], *, anchored: bool) -> list[str]:
-    """Complaints about commits that could not be recreated: a patch does not give its tree, or a commit does not follow
-    the one before. Takes the patches as they are written."""
+    """Return complaints about commits that could not be recreated: a patch does not give its tree, or a commit's parent
+    is not the commit before. Consumes the patches as they are written."""
     problems = []
     parent = base.oid
     with Applier(objects, base.tree) as applier:
@@ -367,7 +368,7 @@ def _stable_ids(
     lock: Lock | None,
     formatted: Sequence[FormattedCommit],
 ) -> list[str]:
-    """The id of every patch: the one it had, or one made from the commit that it was first."""
+    """Return the stable id of every patch: its earlier id, or a new one made from its first commit."""
     by_number = {number_of(entry.file): entry.id for entry in (*lock.patches, *lock.parked)} if lock else {}
     ids = []
     for old, one in zip(known_of, formatted, strict=True):
@@ -415,8 +416,8 @@ def _lock(
 def _parked(
     old: Series, lock: Lock | None, reasons: Mapping[int, str], numbers: Sequence[int]
 ) -> tuple[ParkedPatch, ...]:
-    """The patches that are parked then, by number: those that were, and those of these reasons that are not in the new
-    series. Raises `NotHeldError` for one that no export wrote."""
+    """Return the patches that are parked after the export, by number: those that were and those to park now, unless the
+    new series has them. Raises `NotHeldError` for a patch that is not in the lock."""
     if lock is None or not reasons:
         return ()
     texts = {patch.file: patch.data or b"" for patch in old.patches}

@@ -1,7 +1,7 @@
-"""What git gave for a commit, remembered in our cache: it need not format again what already exists.
+"""Remember in our cache which patch git wrote for a commit, to avoid formatting it again.
 
-Only digests are kept. A patch is taken over where its file still has the bytes that git itself gave for that commit,
-under these options; nothing that lies beside the series, such as its lock, is trusted for it.
+Only digests are kept. A patch file is reused if it still has the bytes that git wrote for that commit with these
+options. Files of the series, such as its lock, are not trusted for this.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from patchstack.series.files.directory import Series
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatMemory:
-    """The memory of one fork and one way to format. `root` is our cache's directory; one that cannot be written to
-    remembers nothing."""
+    """The memory of one fork and one set of format options. `root` is our cache directory; if it is not writable,
+    nothing is remembered."""
 
     path: Path
 
     @staticmethod
     def of(root: Callable[[], Path], repository: Repository, *, context: int, anchored: bool) -> FormatMemory:
-        """The memory for a fork's repository, this git, and these options."""
+        """Return the memory for a fork's repository, this git, and these options."""
         key = f"{repository.git_dir}\n{format_digest(context=context, anchored=anchored)}"
         return FormatMemory(
             path=CachePlaces(root()).formatted / f"{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()}.json"
         )
 
     def recall(self, commits: Sequence[Commit], series: Series) -> dict[str, FormattedCommit]:
-        """The commits, by id, whose patch is in a file of the series, byte for byte."""
+        """Return the commits, by id, whose patch is a file of the series, byte for byte."""
         kept = self._read()
         texts = {hashlib.sha256(patch.data).hexdigest(): patch.data for patch in series.patches if patch.data}
         found = {}
@@ -47,7 +47,7 @@ class FormatMemory:
         return found
 
     def keep(self, formatted: Iterable[FormattedCommit]) -> None:
-        """Remember these, and no others."""
+        """Remember these patches and forget all others."""
         fresh = {one.commit.oid: [hashlib.sha256(one.data).hexdigest(), one.slug, one.patch_id] for one in formatted}
         if fresh == self._read():
             return

@@ -1,4 +1,4 @@
-"""Which commit is which patch of old, and which number does it get? Numbers are names: they stay, none is reused."""
+"""Match commits with the patches of the last export and assign numbers. A number is never changed or reused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coming:
-    """A commit to be exported."""
+    """A commit to export."""
 
     commit: str
     patch_id: str
@@ -36,15 +36,15 @@ class Coming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """For every coming commit the index of the patch it is, or None for a new one; and what could not be decided."""
+    """The index of the known patch for every commit, None for a new one; and the cases that could not be decided."""
 
     known_of: tuple[int | None, ...]
     ambiguous: tuple[str, ...]
 
 
 def identify(known: Sequence[Known], coming: Sequence[Coming], same: Mapping[int, str] | None = None) -> Identity:
-    """Pair commits with the patches they were: as told by `same` (number to commit id), by commit id, by patch-id, by
-    subject, and last by how alike their changed lines are. A pair is made only where it is the only one possible."""
+    """Pair commits with known patches: by `same` (number to commit id), by commit id, by patch-id, by subject, and last
+    by the similarity of their changed lines. Only unambiguous pairs are made."""
     known_of: list[int | None] = [None] * len(coming)
     free = set(range(len(known)))
 
@@ -56,7 +56,7 @@ def identify(known: Sequence[Known], coming: Sequence[Coming], same: Mapping[int
         old = next((i for i in free if known[i].number == number), None)
         new = next((i for i, c in enumerate(coming) if c.commit.startswith(commit) and known_of[i] is None), None)
         if old is None or new is None:
-            raise ExportRefused(f"--same {number}={commit}: there is no such patch, or no such commit")
+            raise ExportRefused(f"--same {number}={commit}: no such patch or commit")
         pair(new, old)
 
     def by(old_key: Callable[[Known], str], new_key: Callable[[Coming], str]) -> None:
@@ -82,7 +82,7 @@ def _by_likeness(
     free: set[int],
     pair: Callable[[int, int], None],
 ) -> list[str]:
-    """Pair what is left by the share of changed lines in common, where one pair is clearly the best for both."""
+    """Pair the rest by their share of common changed lines, if a pair is clearly the best for both sides."""
     old_lines = {i: changed_lines(known[i].data) for i in free}
     new_lines = {i: changed_lines(c.data) for i, c in enumerate(coming) if known_of[i] is None}
     scores = {(n, o): _likeness(new_lines[n], old_lines[o]) for n in new_lines for o in old_lines}
@@ -102,7 +102,7 @@ def _by_likeness(
         if rivals:
             ambiguous.append(
                 f"commit {coming[n].commit[:12]} ({coming[n].subject}) may be patch {known[o].number:04d}, "
-                f"but commit {coming[rivals[0][0]].commit[:12]} and patch {known[rivals[0][1]].number:04d} are as alike"
+                f"but commit {coming[rivals[0][0]].commit[:12]} and patch {known[rivals[0][1]].number:04d} are as close"
             )
         else:
             pair(n, o)
@@ -111,7 +111,7 @@ def _by_likeness(
 
 
 def changed_lines(data: bytes) -> Counter[bytes]:
-    """Count the lines that a patch adds or removes, with their signs; blank ones are left out."""
+    """Count the lines that a patch adds or removes, with their signs; blank lines are not counted."""
     lines = (line for file in read_text(data).files for line in file.lines)
     return Counter(line.sign + line.text for line in lines if line.sign != b" " and line.text.strip())
 
@@ -124,10 +124,10 @@ def _likeness(one: Counter[bytes], other: Counter[bytes]) -> float:
 def assign_numbers(
     known: Sequence[Known], known_of: Sequence[int | None], retired: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A number for every commit, rising, and all numbers that are retired then.
+    """Return an ascending number for every commit, and all numbers that are retired afterwards.
 
-    A commit that is a known patch keeps its number, unless it moved; a new or moved one takes the middle of the gap it
-    is in, or continues after the last. Raises `NotHeldError` naming the gaps that are too small.
+    A commit of a known patch keeps its number, unless it moved. A new or moved one takes a number from the middle of
+    its gap, or continues after the last. Raises `NotHeldError` with the gaps that are too small.
     """
     kept = _rising([None if old is None else known[old].number for old in known_of])
     taken = set(retired) | {patch.number for patch in known}
@@ -159,7 +159,7 @@ def assign_numbers(
         at = end
     if problems:
         raise ExportRefused(
-            "there are no numbers left where commits were inserted or moved",
+            "too few free numbers where commits were inserted or moved",
             problems=problems,
             hint="--renumber gives every patch a new number, from 1",
         )
@@ -168,7 +168,7 @@ def assign_numbers(
 
 
 def _rising(numbers: Sequence[int | None]) -> list[int | None]:
-    """The numbers without those that break the order: the longest rising run stays."""
+    """Return the numbers, with None for those outside the longest ascending subsequence."""
     best: list[list[int]] = []
     for index, number in enumerate(numbers):
         if number is None:
@@ -185,7 +185,8 @@ def _longest(runs: list[list[int]]) -> list[int]:
 
 
 def _spread(free: list[int], count: int) -> list[int]:
-    """`count` of the free numbers, evenly apart so that later insertions find room; none if there are too few."""
+    """Return `count` of the free numbers, evenly spaced to leave room for later insertions; an empty list if there are
+    too few."""
     if len(free) < count:
         return []
     return [free[(2 * i + 1) * len(free) // (2 * count)] for i in range(count)]

@@ -1,4 +1,4 @@
-"""Refreshed copies of a series: patches that need fuzz, with the context that the files have. The originals stay."""
+"""Refresh a series: write a copy in which patches that need fuzz get the files' actual context. The originals stay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from patchstack.tasks import task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzyHunk:
-    """A hunk that was placed with fuzz: its file, its number from 1, the line of the file where it went."""
+    """A hunk that was applied with fuzz: its file, its number from 1, and its line in the file."""
 
     path: str
     hunk: int
@@ -38,7 +38,8 @@ class FuzzyHunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshedFile:
-    """One patch of the copy: its name, that of the original, and the hunks that needed fuzz; none if it is a copy."""
+    """One patch of the copy: its name, the original's name, and the hunks that needed fuzz (none if it is
+    unchanged)."""
 
     file: str
     original: str
@@ -47,7 +48,7 @@ class RefreshedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refreshed:
-    """A copy that was written, and the tree that it gives without fuzz, which is that of the originals with fuzz."""
+    """A copy that was written. Its tree, applied without fuzz, is that of the originals with fuzz."""
 
     directory: Path
     files: tuple[RefreshedFile, ...]
@@ -55,7 +56,7 @@ class Refreshed:
 
     @property
     def changed(self) -> int:
-        """How many patches needed fuzz."""
+        """The number of patches that needed fuzz."""
         return sum(bool(file.hunks) for file in self.files)
 
 
@@ -69,14 +70,14 @@ class _Step:
 
 @task("refreshing the patches")
 def refresh(objects: Objects, series: Series, base: Commit, directory: Path) -> Refreshed:
-    """Write the series to a new directory; patches that need fuzz, up to 2, with the context of the files before them.
+    """Write the series to a new directory. Patches that need a fuzz of up to 2 get the context of the actual files.
 
-    Raises `UsageError` for a directory that is not empty, `NotHeldError` with all patches that do not apply even so,
-    and those without context: nothing was written. The copy is applied strictly before it is at its place.
+    Raises `UsageError` for a directory that is not empty, `NotHeldError` with all patches that do not apply with fuzz
+    or have no context; nothing was written then. The copy is published only after it was applied strictly.
     """
     refuse_occupied(directory)
     names = [refreshed_name(patch.file) for patch in series.patches]
-    # What git made can be read only as long as the applier is open.
+    # Objects that git created can be read only while the applier is open.
     with Applier(objects, base.tree) as applier, bare_repository(objects.directories) as root:
         steps = _steps(applier, series)
         for oid in added_objects(objects, base.tree, [step.after for step in steps]):
@@ -98,7 +99,7 @@ def refresh(objects: Objects, series: Series, base: Commit, directory: Path) -> 
         with Applier(objects, base.tree) as applier:
             given = [link.after for link in apply_series(applier, load_series(draft, series.name))]
         if given != [step.after for step in steps]:
-            raise PatchesNotConverted("the copy would not give what the patches give with fuzz; nothing was written")
+            raise PatchesNotConverted("the copy would give a different tree than the patches; nothing was written")
         put_in_place(draft, directory)
     files = tuple(
         RefreshedFile(file=name, original=step.patch.file, hunks=step.hunks)
@@ -108,7 +109,7 @@ def refresh(objects: Objects, series: Series, base: Commit, directory: Path) -> 
 
 
 def _steps(applier: Applier, series: Series) -> list[_Step]:
-    """What each patch makes of the tree before it. Raises `NotHeldError` with all that do not apply."""
+    """Apply each patch to the tree before it and return the steps. Raises `NotHeldError` with all that do not apply."""
     steps: list[_Step] = []
     problems: list[str] = []
     for patch in series.patches:
@@ -127,7 +128,7 @@ def _steps(applier: Applier, series: Series) -> list[_Step]:
         raise PatchesNotConverted(
             "not every patch can be refreshed; nothing was written",
             problems=problems,
-            hint="mend these by hand first; a patch after one of them may fail because of it",
+            hint="repair these by hand first; a later patch may fail only because of them",
         )
     return steps
 
@@ -139,8 +140,8 @@ def _problems(applier: Applier, patch: PatchFile, outcome: Outcome) -> list[str]
 
 
 def _with_fuzz(applier: Applier, data: bytes) -> tuple[FuzzyHunk, ...] | None:
-    """Apply a patch with fuzz, all of it, and return the hunks that needed some; None, with nothing applied, if it
-    cannot be."""
+    """Apply a whole patch with fuzz and return the hunks that needed some; None, with nothing applied, if it does not
+    fit."""
     found: list[FuzzyHunk] = []
     edits: list[tuple[PatchedFile, int, bytes]] = []
     files = read_text(data).files
@@ -162,7 +163,8 @@ def _with_fuzz(applier: Applier, data: bytes) -> tuple[FuzzyHunk, ...] | None:
 
 
 def _edit(applier: Applier, file: PatchedFile, found: list[FuzzyHunk]) -> tuple[int, bytes] | None:
-    """Mode and content that one diff gives, with the hunks that needed fuzz added to `found`; None if it cannot be."""
+    """Return the mode and content that one diff gives, None if it does not fit. Adds hunks that needed fuzz to
+    `found`."""
     overlay, path = applier.overlay, file.path
     if file.binary or any(overlay.obstacle(name) is not None for name in (file.old, file.new) if name is not None):
         return None

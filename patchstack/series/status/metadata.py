@@ -1,4 +1,4 @@
-"""What the commits say of themselves: the metadata in their trailers, as the patches of a series carry it."""
+"""Read the metadata of patches from the trailers of their messages."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class PatchMetadata:
     values: Mapping[str, tuple[str, ...]]
 
     def told(self, name: str) -> str:
-        """The values of a trailer in one text; empty if the commit has none."""
+        """Return the values of a trailer joined into one text; empty if there are none."""
         return ", ".join(self.values.get(name, ()))
 
 
 def read_metadata(series: Series) -> tuple[PatchMetadata, ...]:
-    """The metadata of every patch, in order. Looks at the patch files alone; never fails."""
+    """Return the metadata of every patch, in order. Reads only the patch files. Does not raise."""
     return tuple(
         PatchMetadata(
             file=patch.file,

@@ -1,4 +1,4 @@
-"""The one next thing to do with a series: a pure decision over what was found."""
+"""Decide the next step for a series, as a pure function of its state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MirrorWord(StrEnum):
 
 
 class LockWord(StrEnum):
-    """What the lock is of."""
+    """What the lock belongs to."""
 
     CURRENT = "current"
     STALE = "stale"
@@ -30,9 +30,9 @@ class LockWord(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """All that the next step depends on. `way_out` is what the fork's error says to do; `off_pin`: the fork does not
-    descend from the pin; `drift` are the kinds of `Drift`; `dropped` names the patches of which the fork surely has no
-    commit: every commit of the fork is another patch."""
+    """The inputs of the decision. `way_out` is the hint of the fork's error; `off_pin` is whether the fork does not
+    descend from the pin; `drift` are the kinds of `Drift`; `dropped` names the patches without a commit in a fork whose
+    commits all belong to other patches."""
 
     series: str
     pin: str
@@ -54,12 +54,12 @@ class Situation:
 
 NOTHING = "nothing to do"
 _DROPPED = frozenset({"ahead", "stray"})
-"""The kinds of drift that a commit dropped from the fork gives."""
+"""The kinds of drift that result from a commit dropped from the fork."""
 _LOST_BY_EXPORT = _DROPPED | {"edited"}
 
 
 def next_step(now: Situation) -> str:
-    """The one next thing to do, in words with the command to give."""
+    """Return the next step as a sentence with the command."""
     export, look = _export(now), f"patchstack verify {now.series} --keep-going"
     if now.way_out is not None:
         if now.off_pin and now.fork and now.lock is LockWord.OTHER_PIN and now.lock_pin and not is_url(now.fork):
@@ -67,30 +67,30 @@ def next_step(now: Situation) -> str:
             return f"fetch the pin into the fork, git -C {shlex.quote(now.fork)} rebase {onto}, then {export}"
         return now.way_out
     if now.merges:
-        return f"rebase the fork onto the pin (one commit is one patch, a merge is none), then {export}"
+        return f"rebase the fork onto the pin (one commit is one patch, a merge cannot be one), then {export}"
     if now.lock is LockWord.UNUSABLE:
-        return f"take {FILE_NAME} back from version control" + (f"; or remove it and {export}" if now.fork else "")
+        return f"restore {FILE_NAME} from version control" + (f"; or remove it and {export}" if now.fork else "")
     if now.patches == 0:
         return export
     forked = now.fork is not None
     if not now.applies:
         moved = forked and now.lock is LockWord.OTHER_PIN and now.pristine
-        return export if moved else f"{look} tells which patches do not apply, and why"
+        return export if moved else f"{look} shows which patches do not apply, and why"
     if now.holds is None:
         return export if forked else "add fork and fork_ref to patchstack.yaml: there is nothing to compare with"
     if not now.holds:
         if not forked:
-            return f"{look} tells what is not as exported; take patches and lock back from where they were exported"
+            return f"{look} shows what differs from the export; restore patches and lock from there"
         kept = now.pristine if now.lock is not LockWord.ABSENT else not now.drift & _LOST_BY_EXPORT
         if kept:
             return f"{export} retires {', '.join(now.dropped)}, which the fork no longer has" if now.dropped else export
-        mend = f"{look} tells what the fork lacks: make it a commit there, then {export}"
+        mend = f"{look} shows what the fork lacks: commit it there, then {export}"
         if now.dropped and now.drift <= _DROPPED and now.lock is LockWord.ABSENT:
             return f"{mend}; if {', '.join(now.dropped)} was dropped from the fork: {export} --discard-edits"
         return mend
     if forked and now.lock is not LockWord.CURRENT:
         return export
-    return NOTHING if now.lint_clean else f"patchstack lint {now.series} tells what to mend, or to waive with a reason"
+    return NOTHING if now.lint_clean else f"patchstack lint {now.series} shows what to fix, or to waive with a reason"
 
 
 def _export(now: Situation) -> str:

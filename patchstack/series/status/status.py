@@ -1,4 +1,4 @@
-"""Where a series stands: pin, fork, mirror, lock, lint, numbers, surface, and the one next thing to do."""
+"""The status of a series: pin, fork, mirror, lock, lint, numbers, surface, and the next step."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from patchstack.workspace import SeriesConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """A configured series, opened and verified as `patchstack verify` would. What is against fork or lock is kept, not
-    raised. `verification` is None for a series that was never exported: it has no patches yet. `links` tell what became
-    of them."""
+    """A configured series, opened and verified as by `patchstack verify`. Errors of fork and lock are stored, not
+    raised. `verification` is None for a series without patches, before its first export. `links` are the results of
+    applying the patches."""
 
     config: SeriesConfig
     series: Series
@@ -45,7 +45,7 @@ class Examined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """The pin: when it was committed, and how many whole days ago."""
+    """The pin: its commit time, and its age in whole days."""
 
     oid: str
     subject: str
@@ -55,9 +55,9 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkState:
-    """The fork's branch. `head` and `subject` are empty where they could not be told; `count` is the commits since the
-    pin; `from_lock` says that the fork was not looked at, and these are what it was at the export; `problem` is why it
-    cannot serve."""
+    """The fork's branch. `head` and `subject` are empty if unknown; `count` is the number of commits since the pin;
+    `from_lock` is whether these values come from the lock because the fork was not read; `problem` is why the fork
+    cannot be used."""
 
     repository: str
     ref: str
@@ -70,8 +70,8 @@ class ForkState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
-    """What verify says. `behind` counts the commits of the fork that the series lacks, `ahead` the patches that the
-    fork lacks; `problem` is the first thing against it."""
+    """The result of verify. `behind` counts the commits of the fork that the series lacks, `ahead` the patches that the
+    fork lacks; `problem` is the first problem found."""
 
     word: MirrorWord
     applied_count: int
@@ -84,7 +84,7 @@ class Mirror:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockState:
-    """The lock beside the series. `pristine`: every patch is as the lock's export wrote it, none more, none less."""
+    """The state of the series' lock. `pristine` is whether the patches are exactly those that the last export wrote."""
 
     word: LockWord
     pin: str | None
@@ -105,8 +105,8 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesStatus:
-    """The whole screen of one series. `exit_code` is what verify would give; `patches` is None where they were not
-    asked for, `states` what verify says of them, by file."""
+    """The full status of one series. `exit_code` is verify's; `patches` is None unless requested; `states` are verify's
+    states of the patches, by file."""
 
     series: str
     directory: Path
@@ -126,15 +126,13 @@ class SeriesStatus:
 
 
 def examine(config: SeriesConfig, cache: Cache, *, keep_going: bool = False) -> Examined:
-    """Open a series and verify it. Writes nothing.
-
-    Raises what `load_series` raises, except for a series with a fork that has no patches yet, and what opening the
-    upstream raises; `MissingObject` if a content is not available.
+    """Open a series and verify it. Writes nothing. Raises what `load_series` raises (but not for a series with a fork
+    and no patches yet) and what opening upstream raises; `MissingObject` if a content is not available.
     """
     series = _loaded(config)
     lock, lock_error = _lock(config.patches)
     sources, fork_error = _opened(config, cache, series)
-    sources.objects.remember()  # lint and surface come back to the pin's files
+    sources.objects.remember()  # lint and surface read the pin's files again
     verification, links = None, tuple[Link, ...]()
     if series.patches:
         expectation = Expectation(fork=sources.fork, lock=lock if config.expect == "lock" else None)
@@ -153,7 +151,7 @@ def examine(config: SeriesConfig, cache: Cache, *, keep_going: bool = False) -> 
 
 @task("reading the status")
 def read_status(config: SeriesConfig, cache: Cache, *, now: datetime, patches: bool = False) -> SeriesStatus:
-    """The status of one series at a time; with `patches` also their metadata. Raises what `examine` raises."""
+    """Return the status of one series; with `patches` also their metadata. Raises what `examine` raises."""
     found = examine(config, cache)
     checked, base = found.verification, found.sources.base
     mirror = _mirror(found)
@@ -180,7 +178,7 @@ def read_status(config: SeriesConfig, cache: Cache, *, now: datetime, patches: b
 
 
 def _loaded(config: SeriesConfig) -> Series:
-    """The series; an empty one where a fork is to give it its first patches."""
+    """Return the series; an empty one if it has a fork and no patches yet."""
     directory = config.patches
     empty = not directory.exists() or (directory.is_dir() and not has_patches(directory))
     if config.fork is not None and empty:
@@ -189,7 +187,7 @@ def _loaded(config: SeriesConfig) -> Series:
 
 
 def _opened(config: SeriesConfig, cache: Cache, series: Series) -> tuple[Sources, PatchstackError | None]:
-    """The sources; without the fork, and why, where the fork is the one thing that cannot be opened."""
+    """Return the sources. If only the fork cannot be opened, return them without it, with the error."""
     if config.expect != "fork":
         return open_sources(cache, upstream=config.upstream, pin=config.pin, series=series), None
     try:
@@ -293,21 +291,21 @@ def _lock_state(found: Examined) -> LockState:
     if lock.base_commit != found.sources.base.oid:
         word = LockWord.OTHER_PIN
     elif history is not None and lock.head != history.head.oid:
-        word, detail = LockWord.STALE, f"it is of fork commit {lock.head[:12]}"
+        word, detail = LockWord.STALE, f"it was written for fork commit {lock.head[:12]}"
     elif changed:
         word, detail = LockWord.STALE, changed
     return LockState(word=word, pin=lock.base_commit, pristine=not changed, detail=detail)
 
 
 def _not_as_locked(series: Series, lock: Lock) -> str:
-    """The first patch that is not what the lock's export wrote; empty where all are."""
+    """Return a complaint about the first patch that differs from the last export; empty if none does."""
     locked = {patch.file: patch.sha256 for patch in lock.patches}
     for patch in series.patches:
         digest = locked.pop(patch.file, None)
         if digest is None:
             return f"{patch.file} is not in it"
         if hashlib.sha256(patch.data or b"").hexdigest() != digest:
-            return f"{patch.file} is not as it was exported"
+            return f"{patch.file} was changed after the export"
     return f"{next(iter(locked))} is gone" if locked else ""
 
 
@@ -315,7 +313,7 @@ def _numbers(series: Series, lock: Lock | None) -> Numbers:
     used = tuple(sorted(patch.number for patch in series.patches if patch.number is not None))
     retired = lock.retired if lock else ()
     taken = {*used, *retired}
-    # Numbers may be dates: gaps are worth naming only where they are few against the numbers.
+    # Numbers may be dates, with many gaps: list gaps only if they are few compared with the numbers.
     span = range(1, used[-1] if used and used[-1] <= 10 * len(used) + 1000 else 1)
     return Numbers(
         used=used,
@@ -334,7 +332,8 @@ def _line(text: str) -> str:
 
 
 def _exit_code(found: Examined, mirror: Mirror) -> Exit:
-    """As verify: 0 it holds, 1 it does not, 3 if there is nothing to compare with; or what was in the way."""
+    """Return verify's exit status: 0 if the series holds, 1 if not, 3 if there is nothing to compare with; or the
+    error's."""
     if mirror.word is MirrorWord.HOLDS:
         return Exit.HOLDS
     if mirror.word is MirrorWord.DIFFERS:
@@ -369,7 +368,8 @@ def _situation(found: Examined, mirror: Mirror, lock: LockState, linted: LintSta
 
 
 def _dropped(checked: Verification | None) -> tuple[str, ...]:
-    """The numbers of patches without a commit, if every commit of the fork is another patch; empty if not."""
+    """Return the numbers of patches without a commit, if all commits of the fork belong to other patches; else
+    empty."""
     if checked is None or checked.drift is None or any(row.state is State.UNMIRRORED for row in checked.rows):
         return ()
     return tuple(_label(row) for row in checked.rows if row.file is not None and row.fork_commit is None)

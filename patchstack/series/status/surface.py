@@ -1,4 +1,5 @@
-"""What a series changes of upstream's files, and what it adds beside them: the surface a pin bump has to carry over."""
+"""Measure the surface of a series: its changes to upstream's files, and its own files. A pin bump must carry it
+over."""
 
 from __future__ import annotations
 
@@ -13,16 +14,16 @@ from patchstack.git.patch.diff import Unsupported, parse_diffs
 from patchstack.git.patch.text import PatchedFile, read_text, unparsed_diff
 from patchstack.git.trees import PathChange, compare_trees, content
 
-_BINARY_LOOK = 8000  # git takes a file with a NUL in so many first bytes for binary (xdiff-interface.c)
+_BINARY_LOOK = 8000  # git treats a file as binary if these first bytes contain a NUL (xdiff-interface.c)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamFile:
-    """An upstream file that the series touches. `patches` are labels of the patches that do, in order.
+    """An upstream file that the series touches. `patches` are the labels of those patches, in order.
 
-    The counts are of the whole series against the pin, without context: `hunks` are places, `inserted` our lines in the
-    file, `changed` upstream's lines that are gone or others now. All are 0 for a binary file, and for one that a patch
-    touches and a later one puts back.
+    The counts compare the whole series with the pin, without context: `hunks` changed places, `inserted` our lines in
+    the file, `changed` upstream's lines that were removed or changed. All are 0 for a binary file, and for a file that
+    a later patch restores.
     """
 
     path: str
@@ -35,7 +36,8 @@ class UpstreamFile:
 
     @property
     def cost(self) -> int:
-        """What a pin bump may have to settle by hand: every place to find again, every upstream line not as it was."""
+        """The number of items that a pin bump may have to resolve by hand: changed places and changed upstream
+        lines."""
         return self.hunks + self.changed + self.binary
 
 
@@ -74,9 +76,9 @@ class Surface:
 
 
 def measure_surface(objects: Objects, base: str, prefixes: Sequence[tuple[str, str]]) -> Surface:
-    """The surface between the base tree and the last of `prefixes`: label and tree of every applied patch, in order.
+    """Return the surface of a series. `prefixes` are label and tree of every applied patch, in order.
 
-    A renamed upstream file counts as removed, and its new name as an own file. Raises `MissingObject`.
+    A renamed upstream file counts as removed, and its new name as one of our files. Raises `MissingObject`.
     """
     patches: dict[bytes, list[str]] = {}
     before = base
@@ -142,17 +144,18 @@ class FileCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadableDiff:
-    """One patch to read: its files, and the diff as text, every hunk with context."""
+    """One patch for people to read: its files, and the diff as text, every hunk with context."""
 
     files: tuple[FileCount, ...]
     diff: str
 
 
 def readable_diff(objects: Objects, data: bytes, trees: tuple[str, str] | None) -> ReadableDiff:
-    """The diff of a patch file for reading. `trees` are those before and after it, None if it was not applied.
+    """Return the diff of a patch file for reading. `trees` are the trees before and after it, None if it was not
+    applied.
 
-    Text diffs stay as the file has them; where a hunk carries no context, the file's hunks are drawn again from the
-    trees with three lines around, and so is a patch that only git itself can read (binary data, links, …).
+    Text diffs are kept. If a hunk has no context, or only git can read the patch (binary data, links, …), the diff is
+    made again from the trees with three lines of context.
     """
     try:
         parse_diffs(data)
@@ -174,7 +177,7 @@ def readable_diff(objects: Objects, data: bytes, trees: tuple[str, str] | None) 
 
 
 def _bare(file: PatchedFile) -> bool:
-    """Whether a hunk is in the middle of a file with nothing around it."""
+    """Return whether a hunk in the middle of a file has no context."""
     return file.old is not None and file.new is not None and any(hunk.bare for hunk in file.hunks)
 
 
@@ -230,7 +233,7 @@ def _head(change: PathChange) -> Iterator[str]:
 
 
 class _Comparison:
-    """A file on both sides. libgit2's patch points into both contents: they must live as long as it does."""
+    """A file on both sides. Keeps both contents alive, because libgit2's patch points into them."""
 
     def __init__(self, objects: Objects, change: PathChange, *, context: int) -> None:
         self._old, self._new = content(objects, change.old, change.path), content(objects, change.new, change.path)
@@ -241,12 +244,12 @@ class _Comparison:
         return bool(self.patch.delta.is_binary)
 
     def hunks(self) -> Iterator[str]:
-        """The hunks as git writes them."""
+        """Yield the hunks as git writes them."""
         for hunk in self.patch.hunks:
             yield hunk.header if hunk.header.endswith("\n") else hunk.header + "\n"
             for line in hunk.lines:
                 text = line.raw_content.decode("utf-8", "replace")
-                # A missing last newline comes as a line of its own, with the words git uses.
+                # A missing last newline is reported as a separate line, with git's wording.
                 text = text.lstrip("\n") if line.origin in "<>=" else line.origin + text
                 yield text if text.endswith("\n") else text + "\n"
 

@@ -1,4 +1,4 @@
-"""Explain drift: in which patches, files and hunks series and fork differ, and what that means to a maintainer."""
+"""Explain drift: the patches, files and hunks in which series and fork differ, and the likely cause."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def explain_drift(
     base: Commit,
     states: Mapping[str | None, State],
 ) -> Drift | None:
-    """What parts series and fork, or None if nothing does."""
+    """Return how the series differs from the fork, or None if it does not."""
     patches = []
     for index, link in enumerate(links):
         own = matching.commit_of[index]
@@ -43,7 +43,7 @@ def explain_drift(
 
 
 def _file_drifts(objects: Objects, link: Link, parent: str, tree: str) -> list[FileDrift]:
-    """The text in which series and fork differ after this patch and did not differ before it."""
+    """Return the differences between series and fork that are new after this patch."""
     before = list(compare_trees(objects, link.before, parent))
     behind = list(compare_trees(objects, link.after, tree))
     want_contents(objects, (*before, *behind))
@@ -65,7 +65,7 @@ def _body(hunk: str) -> str:
 
 
 def _hunks(objects: Objects, path: bytes, old: Entry | None, new: Entry | None) -> list[str]:
-    """The hunks of a unified diff, as text, modes first where they differ."""
+    """Return the hunks of a unified diff as text, preceded by the modes if they differ."""
     hunks = []
     if (old and old[0]) != (new and new[0]):
         said = [f"mode {entry[0]:o}" if entry else "no such file" for entry in (old, new)]
@@ -88,7 +88,7 @@ def _hunks(objects: Objects, path: bytes, old: Entry | None, new: Entry | None) 
 def _sentences(
     links: Sequence[Link], matching: Matching, fork: ForkHistory, patches: Sequence[PatchDrift]
 ) -> list[tuple[str, str]]:
-    """(kind, sentence) pairs, the most telling first."""
+    """Return (kind, sentence) pairs, the most specific first."""
     said: list[tuple[str, str]] = []
     for drift in patches:
         named = ", ".join(f"{file.path} ({_count(file.hunks, 'hunk')})" for file in drift.files)
@@ -109,7 +109,7 @@ def _sentences(
         at = (
             f"the series matches the fork at {_named(fork.commits[newest])}"
             if newest >= 0
-            else "the series matches none"
+            else "the series matches no commit"
         )
         if newest >= 0 and not _same_there(links, matching, fork, newest):
             at = f"the last commit it mirrors is {_named(fork.commits[newest])}"
@@ -140,7 +140,7 @@ def _sentences(
 
 
 def _same_there(links: Sequence[Link], matching: Matching, fork: ForkHistory, commit: int) -> bool:
-    """Whether the series, up to the patch that mirrors a commit, gives that commit's tree."""
+    """Return whether the series, up to the patch that mirrors a commit, gives that commit's tree."""
     patch = matching.patch_of(commit)
     return patch is not None and links[patch].applied and links[patch].after == fork.commits[commit].tree
 

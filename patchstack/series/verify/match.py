@@ -1,4 +1,4 @@
-"""Find, for every patch, the fork commit it mirrors."""
+"""Find the fork commit that every patch mirrors."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _COMPARISONS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matching:
-    """`commit_of[i]` is the index of the fork commit that patch i mirrors, or None. `moved` holds the patches that
-    are in another order than their commits: the fewest whose removal would leave both in one order."""
+    """`commit_of[i]` is the index of the fork commit that patch i mirrors, or None. `moved` holds the patches that are
+    out of order: the smallest set whose removal leaves patches and commits in the same order."""
 
     commit_of: tuple[int | None, ...]
     patch_by_commit: Mapping[int, int]
     moved: frozenset[int]
 
     def patch_of(self, commit: int) -> int | None:
-        """The patch that mirrors a commit, or None."""
+        """Return the patch that mirrors a commit, or None."""
         return self.patch_by_commit.get(commit)
 
 
 @task("finding the commit of each patch")
 def match(objects: Objects, links: Sequence[Link], commits: Sequence[Commit], base_tree: str) -> Matching:
     """Pair patches with commits: by the commit id a patch names, then by subject, by the tree it gives, by its own
-    change, and last by place, where one patch and one commit are left between two pairs."""
+    change, and last by position, if one patch and one commit remain between two pairs."""
     commit_of: list[int | None] = [None] * len(links)
     free_commits = dict.fromkeys(range(len(commits)))
 
@@ -67,7 +67,7 @@ def match(objects: Objects, links: Sequence[Link], commits: Sequence[Commit], ba
     by_key(lambda link: link.after if link.applied else None, lambda commit: commit.tree)
 
     before = {index: commits[index - 1].tree if index else base_tree for index in range(len(commits))}
-    # Holding changes against each other is dear: not done for a branch that is plainly a different one.
+    # Comparing changes is slow: skip it for a clearly unrelated branch.
     few = len(free_patches()) * len(free_commits) <= _COMPARISONS
     for patch in free_patches():
         link = links[patch]
@@ -93,7 +93,7 @@ def _folded(subject: str) -> str:
 
 
 def _moved(commit_of: Sequence[int | None]) -> frozenset[int]:
-    """The patches outside one longest increasing run of commits."""
+    """Return the patches outside one longest increasing subsequence of commits."""
     tails: list[int] = []
     tail_patch: list[int] = []
     previous: dict[int, int | None] = {}

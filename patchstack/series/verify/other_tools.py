@@ -1,7 +1,7 @@
-"""Patches that git apply and GNU patch both take, but put in different places.
+"""Find patches that git apply and GNU patch both accept, but apply at different places.
 
-git looks for each hunk near the line that it names; GNU patch (and quilt) near that line moved as the hunk before was.
-If its context occurs more than once, the two may choose differently, and neither says so.
+git searches for a hunk near the line in its header. GNU patch (and quilt) adds the offset of the previous hunk. If the
+context occurs more than once, the two may choose different places, and neither reports it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from patchstack.git.patch.text import PatchedFile, read_text
 from patchstack.series.verify.prefix_trees import Link
 
 _LARGEST = 16 * 1024 * 1024
-_HUNKS = 2  # one hunk alone in a file has the same place in both
+_HUNKS = 2  # a single hunk gets the same place in both
 
 
 def disagreements(objects: Objects, links: Sequence[Link]) -> Iterator[str]:
-    """A sentence for each file of a patch to which GNU patch would give another content than git does."""
+    """Yield a sentence for each file of a patch to which GNU patch would give a different content than git."""
     for link in links:
         if not link.applied or link.patch.anchored or link.patch.data is None:
             continue
-        # No line of a hunk begins so: without reading the patch, this tells most that need no second look.
+        # No line of a hunk begins like this, so most patches are ruled out without parsing.
         if all(part.count(b"\n@@ -") < _HUNKS for part in link.patch.data.split(b"\ndiff --git ")):
             continue
         files = read_text(link.patch.data).files
@@ -38,12 +38,13 @@ def disagreements(objects: Objects, links: Sequence[Link]) -> Iterator[str]:
                 path = file.path.decode("utf-8", "replace")
                 apart = "git apply and GNU patch (quilt) put a hunk in different places, and the results differ"
                 yield (
-                    f"{link.patch.file}: {path}: {apart} from line {line} on; this is git's: give the hunk more context"
+                    f"{link.patch.file}: {path}: {apart} from line {line} on; git's is used: give the hunk more context"
                 )
 
 
 def _first_difference(objects: Objects, before: TreeOverlay, after: TreeOverlay, file: PatchedFile) -> int | None:
-    """The first line, from 1, in which the two results differ; None if they do not, or GNU patch would refuse."""
+    """Return the first line, from 1, in which the two results differ; None if they are equal or GNU patch would
+    fail."""
     if file.old is None or file.new is None:
         return None
     contents = [_content(objects, tree, path) for tree, path in ((before, file.old), (after, file.new))]

@@ -13,8 +13,8 @@ from patchstack.tasks import counted, task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """One patch and what became of it. `outcome` is None where it was not tried; `before` and `after` are the trees
-    around it, equal where it was not applied. `fuzz` says that it would apply with fuzz, as quilt does it."""
+    """One patch and the result of applying it. `outcome` is None if it was not tried; `before` and `after` are the
+    trees before and after it, equal if it was not applied. `fuzz` is whether it would apply with fuzz, as in quilt."""
 
     patch: PatchFile
     outcome: Outcome | None
@@ -28,7 +28,7 @@ class Link:
 
 
 def apply_series(applier: Applier, series: Series, *, keep_going: bool = False) -> tuple[Link, ...]:
-    """Apply the patches in order. After one that does not apply the rest is not tried, unless `keep_going`."""
+    """Apply the patches in order. Stop after the first that does not apply, unless `keep_going`."""
     links: list[Link] = []
     tree = applier.overlay.write()
     stopped = False
@@ -56,7 +56,7 @@ def _diagnosed(applier: Applier, data: bytes, outcome: Outcome) -> tuple[Outcome
 
 
 def apply_in_turn(applier: Applier, patch: PatchFile) -> Outcome:
-    """`apply_patch`, where a missing content is said to be missing for that patch."""
+    """Call `apply_patch`; the error for a missing object names the patch."""
     try:
         return apply_patch(applier, patch)
     except MissingObject as missing:

@@ -1,4 +1,4 @@
-"""The answer of a verification, and the state of every patch in it: what applying, the fork or the lock says."""
+"""The result of a verification, and the state of every patch by applying, fork and lock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from patchstack.series.verify.prefix_trees import Link, apply_patch
 
 
 class State(StrEnum):
-    """What became of one patch, or of one fork commit without a patch."""
+    """The state of one patch, or of one fork commit without a patch."""
 
     OK = "ok"
     DIVERGES = "diverges"
@@ -37,10 +37,10 @@ NOT_APPLIED = frozenset({State.CONFLICT, State.MISSING_FILE, State.MALFORMED, St
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the table. `file` and `number` are None for a fork commit without a patch; `tree` is None for what
-    was not applied; `fork_commit` is the commit the patch mirrors, if one was found; `problems` are the reasons for
-    which a patch does not apply, each with its place in the patch file, `in_the_way` names the patch before it that is
-    to blame; `detail` joins them."""
+    """One line of the table. `file` and `number` are None for a fork commit without a patch; `tree` is None if it was
+    not applied; `fork_commit` is the commit that the patch mirrors, if one was found; `problems` are the reasons why
+    the patch does not apply, each with its line in the patch file; `in_the_way` names the earlier patch that causes it;
+    `detail` joins them."""
 
     file: str | None
     number: int | None
@@ -65,7 +65,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDrift:
-    """Where series and fork hold different text: a unified diff from the series' file to the fork's."""
+    """A file that differs between series and fork: a unified diff from the series' file to the fork's."""
 
     path: str
     diff: str
@@ -74,7 +74,7 @@ class FileDrift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchDrift:
-    """The files in which a patch's own change differs from its fork commit's."""
+    """A patch whose own change differs from its fork commit's, and the files that differ."""
 
     file: str
     fork_commit: str
@@ -93,7 +93,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """The whole answer for one series. `holds` is None if nothing was there to compare with."""
+    """The full result for one series. `holds` is None if there was nothing to compare with."""
 
     series: str
     base_commit: str
@@ -116,7 +116,7 @@ class Verification:
 
 
 def apply_row(link: Link) -> Row:
-    """What applying alone says of a patch."""
+    """Return the row of a patch by the result of applying alone."""
     state, detail = State.OK, ""
     problems: tuple[Problem, ...] = ()
     if link.outcome is None:
@@ -140,7 +140,8 @@ def apply_row(link: Link) -> Row:
 def against_fork(
     applier: Applier, links: Sequence[Link], rows: Sequence[Row], matching: Matching, fork: ForkHistory, base: Commit
 ) -> list[Row]:
-    """Compare every prefix tree with its fork commit's. Commits without a patch are added where the fork has them."""
+    """Compare every prefix tree with its fork commit's. Rows for commits without a patch are inserted at their
+    positions in the fork."""
     result: list[Row] = []
     first_bad: str | None = None
     for item in _in_order(matching, fork.commits):
@@ -165,7 +166,7 @@ def against_fork(
 
 
 def _in_order(matching: Matching, commits: Sequence[Commit]) -> list[int | Commit]:
-    """The patches by index, and before the patch of a later commit every commit that has no patch."""
+    """Return the indices of the patches, with each commit that has no patch before the patches of later commits."""
     missing = [index for index in range(len(commits)) if matching.patch_of(index) is None]
     items: list[int | Commit] = []
     for patch, own in enumerate(matching.commit_of):
@@ -176,7 +177,8 @@ def _in_order(matching: Matching, commits: Sequence[Commit]) -> list[int | Commi
 
 
 def _differing(applier: Applier, link: Link, row: Row, parent: str, tree: str, cause: str | None) -> Row:
-    """The patch's tree is not its commit's: is its own change a different one, or was there a difference before?"""
+    """Return the row of a patch whose tree differs from its commit's: either its own change differs, or an earlier one
+    does."""
     if link.outcome is None:
         return row
     there = None
@@ -185,8 +187,8 @@ def _differing(applier: Applier, link: Link, row: Row, parent: str, tree: str, c
         there = apply_patch(applier, link.patch).tree
     if not link.applied:
         if there is not None:
-            blame = cause or "what stands before it"
-            row = replace(row, in_the_way=f"where the fork has it, it applies: {blame} is in the way")
+            blame = cause or "an earlier difference"
+            row = replace(row, in_the_way=f"it applies at its place in the fork: {blame} is in the way")
             row = replace(row, detail="; ".join(row.reasons))
         return row
     if link.before != parent and (
@@ -199,7 +201,7 @@ def _differing(applier: Applier, link: Link, row: Row, parent: str, tree: str, c
 
 
 def _without_patch(commit: str, subject: str, detail: str) -> Row:
-    """A row for a fork commit that no patch mirrors."""
+    """Return a row for a fork commit that no patch mirrors."""
     return Row(
         file=None,
         number=None,
@@ -212,14 +214,15 @@ def _without_patch(commit: str, subject: str, detail: str) -> Row:
 
 
 def against_lock(links: Sequence[Link], rows: Sequence[Row], lock: Lock) -> list[Row]:
-    """Compare every patch with the lock: its bytes and the tree it gave. Locked patches without file are added."""
+    """Compare every patch with the lock: its bytes and the tree it gave. Rows for locked patches without a file are
+    added."""
     held = {entry.file: entry for entry in lock.patches}
     missing = [entry for entry in lock.patches if entry.file not in {link.patch.file for link in links}]
     result: list[Row] = []
     first_bad: str | None = None
 
     def gone(entry: LockedPatch) -> Row:
-        return _without_patch(entry.commit, entry.file, "the lock has this patch, the directory does not")
+        return _without_patch(entry.commit, entry.file, "the lock lists this patch, but the directory does not have it")
 
     def add(row: Row) -> None:
         nonlocal first_bad
@@ -233,13 +236,13 @@ def against_lock(links: Sequence[Link], rows: Sequence[Row], lock: Lock) -> list
         entry = held.get(link.patch.file)
         if entry is None:
             if link.applied:
-                row = replace(row, state=State.STRAY, detail="the lock does not know this patch")
+                row = replace(row, state=State.STRAY, detail="the lock does not list this patch")
             add(row)
             continue
         row = replace(row, fork_commit=entry.commit)
         as_locked = hashlib.sha256(link.patch.data or b"").hexdigest() == entry.sha256
         if link.applied and not as_locked:
-            row = replace(row, state=State.DIVERGES, detail="the file is not the one the lock was written with")
+            row = replace(row, state=State.DIVERGES, detail="the file was changed after the lock was written")
         elif link.applied and link.after != entry.tree:
             detail = f"file as locked, the tree differs because of {first_bad or 'the base'}"
             row = replace(row, state=State.INHERITS, detail=detail)

@@ -1,6 +1,6 @@
-"""Prove that pin + series = fork: every prefix tree against the commit it mirrors, and the last against the head.
+"""Prove that pin + series = fork: compare every prefix tree with its fork commit, and the last with the head.
 
-`verify` compares what is loaded; `prove` goes from a configured series to its verification: load, open, compare.
+`verify` compares a loaded series; `prove_series` loads and opens a configured series, then compares.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ from patchstack.workspace import SeriesConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What the series is compared with. A fork goes before a lock; `tree` is compared with the last tree as well.
-
-    `tree_only` leaves the fork's commits aside and compares its head's tree alone. `other_tools` asks as well where GNU
-    patch would put the hunks.
+    """What to compare the series with. A fork takes precedence over a lock; `tree` is compared with the last tree as
+    well. With `tree_only` only the tree of the fork's head is compared, not its commits. With `other_tools` the
+    placement of hunks by GNU patch is compared too.
     """
 
     fork: ForkHistory | None = None
@@ -51,18 +50,16 @@ class Expectation:
 def verify(
     objects: Objects, series: Series, base: Commit, expectation: Expectation, *, keep_going: bool = False
 ) -> Verification:
-    """`verify_links` without the links."""
+    """Verify as `verify_links`, and return the verification alone."""
     return verify_links(objects, series, base, expectation, keep_going=keep_going)[0]
 
 
 def verify_links(
     objects: Objects, series: Series, base: Commit, expectation: Expectation, *, keep_going: bool = False
 ) -> tuple[Verification, tuple[Link, ...]]:
-    """Apply the series to the pin in memory and compare. Gives what was found, and what became of every patch; writes
-    nothing.
-
-    After a patch that does not apply the rest is `skipped`, unless `keep_going`. Raises `MissingObject` if the
-    content of a touched file, or a tree of the fork, is not available.
+    """Apply the series to the pin in memory and compare. Return the verification, and the result of applying each
+    patch. Writes nothing. After a patch that does not apply the rest is `skipped`, unless `keep_going`. Raises
+    `MissingObject` if the content of a touched file, or a tree of the fork, is not available.
     """
     with Applier(objects, base.tree) as applier:
         links = apply_series(applier, series, keep_going=keep_going)
@@ -76,7 +73,7 @@ def verify_links(
         elif fork is None and lock is not None and not expectation.tree_only:
             rows = against_lock(links, rows, lock)
         found = _concluded(series, base, links, tuple(rows), expectation, drift)
-        # What git made can be read only as long as the applier is open.
+        # Objects that git created can be read only while the applier is open.
         told = _other_tools(objects, links) if expectation.other_tools else ()
         return replace(found, warnings=(*found.warnings, *told)), links
 
@@ -131,7 +128,7 @@ def _concluded(
 
 
 def _expected(expectation: Expectation) -> tuple[str | None, str | None]:
-    """The tree the series must give, and in words where it comes from."""
+    """Return the tree that the series must give, and a phrase for its origin."""
     if expectation.tree is not None:
         return expectation.tree, "the command line (--expect-tree)"
     if expectation.fork is not None:
@@ -147,7 +144,7 @@ def _merges(fork: ForkHistory) -> str:
     more = f" and {len(fork.merges) - 3} more" if len(fork.merges) > 3 else ""
     count = f"{len(fork.merges)} merge{'s' if len(fork.merges) > 1 else ''}"
     return (
-        f"the fork has {count} since the pin: {named}{more}. One commit is one patch, and a merge is none; "
+        f"the fork has {count} since the pin: {named}{more}. One commit is one patch, and a merge cannot be one; "
         "rebase the fork, or compare the last tree alone with --tree-only"
     )
 
@@ -159,7 +156,7 @@ def _warnings(links: Sequence[Link]) -> tuple[str, ...]:
         named = f"{anchored[0]} is" if len(anchored) == 1 else f"{anchored[0]} and {len(anchored) - 1} more are"
         warnings.append(
             f"{named} anchored: "
-            "plain git apply would put the lines in the wrong place and say OK; apply this series with patchstack apply"
+            "git apply would put the lines in the wrong place without an error; apply this series with patchstack apply"
         )
     return tuple(warnings)
 
@@ -183,8 +180,8 @@ def prove_series(
     keep_going: bool = False,
     strip: int | None = None,
 ) -> Verification:
-    """Verify one series as configured. `expect_tree` is compared with the last tree on top of a fork, and instead of a
-    lock; `apply_only` compares with nothing; `strip` is the N of `-p N`. Raises what loading, opening and verifying
+    """Verify a configured series. `expect_tree` is compared with the last tree, in addition to a fork and instead of a
+    lock; with `apply_only` nothing is compared; `strip` is the N of `-p N`. Raises what loading, opening and verifying
     raise."""
     return prove_and_keep(
         config,
@@ -207,7 +204,7 @@ def prove_and_keep(
     keep_going: bool = False,
     strip: int | None = None,
 ) -> VerifiedSeries:
-    """As `prove`, and what was opened for it stays open: for whoever goes on with the trees."""
+    """Verify as `prove_series`, and keep the repositories open for further work on the trees."""
     series = configured_series(config)
     with_fork = config.expect == "fork" and not apply_only
     sources = open_sources(
@@ -242,7 +239,7 @@ def prove_and_keep(
 
 
 def _refresh(config: SeriesConfig, files: Sequence[str], strip: int | None) -> str:
-    """The sentence on patches that need fuzz, with the command that refreshes them."""
+    """Return a sentence on the patches that need fuzz, with the command that refreshes them."""
     others = f" and {len(files) - 1} more need" if len(files) > 1 else " needs"
     depth = [] if strip is None else ["-p", str(strip)]
     words = ["patchstack", "refresh", "--patches", str(config.patches), "--upstream", config.upstream]

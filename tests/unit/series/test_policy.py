@@ -95,7 +95,7 @@ def test_files_that_the_workspace_names_come_from_the_policy(fork: Fork, tmp_pat
     (tmp_path / "cases" / "mul.txt").write_text("")
     with policy_from(workspace, "main") as found:
         assert read_suites(found)[0].gates[0].settings == before
-        assert found.not_used == ("cases/mul.txt: changed or taken out",)
+        assert found.not_used == ("cases/mul.txt: changed or removed",)
 
 
 def test_a_file_may_be_the_policy_and_a_file_named_like_a_commit_is_none(fork: Fork, tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_verify_and_lint_go_by_the_policy(fork: Fork, tmp_path: Path, run_cli: R
         assert "changed here, not used: series.product.fork: 'evil', not 'fork'" in ran.stderr
     gone = run_cli("verify", "--policy-from", "gone")
     assert gone.code == 3
-    assert "the commit gone, which the policy comes from, is not here" in gone.stderr
+    assert "the commit gone, which holds the policy, is missing" in gone.stderr
 
 
 COMMANDS = {

@@ -257,7 +257,7 @@ def test_a_depth_that_names_do_not_have_is_refused(fork: Fork, run_cli: RunCli) 
     assert (ran.code, ran.stdout) == (2, "")
     assert ran.stderr == (
         f"error: the patches of {directory} cannot be read with -p3\n"
-        "  - 0001-x.patch: line 3: the name docs/notes.txt does not have 3 directories to leave out (-p 3)\n"
+        "  - 0001-x.patch: line 3: the name docs/notes.txt does not have 3 directories to remove (-p 3)\n"
     )
 
 

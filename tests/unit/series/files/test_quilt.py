@@ -102,9 +102,9 @@ def test_without_a_series_file_names_without_numbers_have_no_order(fork: Fork, r
     ran = run_cli("verify", "--patches", directory, *fork.sources[2:], "--apply-only")
     assert (ran.code, ran.stdout) == (3, "")
     assert ran.stderr == (
-        f"error: the order of the patches in {directory} cannot be known: names without number, and no series file\n"
+        f"error: the order of the patches in {directory} is unknown: names without numbers, and no series file\n"
         "  - add.diff\n  - fix.patch\n\n"
-        f"hint: list all of them in {directory}/series, one name a line, the first to be applied first\n"
+        f"hint: list all of them in {directory}/series, one name a line, in the order to apply\n"
     )
 
 
@@ -112,13 +112,13 @@ def test_diffs_without_suffix_and_below_are_never_left_out_in_silence(fork: Fork
     directory = write_series(fork.series.parent / "q", {"fix": FIRST, "README": b"text\n"})
     ran = run_cli("verify", "--patches", directory, *fork.sources[2:], "--apply-only")
     assert (ran.code, ran.stdout) == (3, "")
-    assert "cannot be known: no series file\n  - fix\n" in ran.stderr
+    assert "is unknown: no series file\n  - fix\n" in ran.stderr
     write_series(directory, {"0001-a.patch": FIRST})
     write_series(directory / "more", {"0001-b.patch": SECOND})
     ran = run_cli("verify", "--patches", directory, *fork.sources[2:], "--apply-only")
     assert ran.code == 0
     assert ran.stderr == (
-        "warning: fix is not applied: it holds a diff, but its name has no suffix of a patch\n"
+        "warning: fix is not applied: it has a diff, but not the suffix of a patch\n"
         "warning: more/0001-b.patch is not applied: it is in a directory below\n"
     )
 
@@ -131,7 +131,7 @@ def test_export_does_not_write_into_a_quilt_directory(fork: Fork, run_cli: RunCl
     )
     ran = run_cli("export", "--workspace", fork.series.parent / "patchstack.yaml")
     assert ran.code == 2
-    assert ran.stderr.startswith(f"error: {fork.series} has a series file of quilt: export would not keep it\n")
+    assert ran.stderr.startswith(f"error: {fork.series} has a quilt series file, which export would not keep\n")
 
 
 names = st.text("ab-_.0#", min_size=1, max_size=4).filter(lambda name: set(name) != {"."} and name[0] != "#")

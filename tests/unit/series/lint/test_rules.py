@@ -277,7 +277,7 @@ def test_an_insertion_without_context_is_told_to_be_anchored(linted: Linted) -> 
 def test_a_file_that_only_looks_like_a_patch_is_named(linted: Linted, name: str) -> None:
     result = linted(by_hand=lambda fork: write_series(fork.series, {name: b"x", "series.lock": b"x", "README": b"x"}))
     assert [(f.rule, f.file, f.message) for f in result.findings] == [
-        ("names", name, "it looks like a patch, but its suffix is none of a patch, so it is not applied")
+        ("names", name, "it looks like a patch, but its suffix is not that of a patch, so it is not applied")
     ]
 
 

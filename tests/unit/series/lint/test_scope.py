@@ -28,12 +28,12 @@ def a_scoped(directory: Path, *trailers: str) -> Fork:
         (["Scope: src/** docs/**"], []),
         (["Scope: src/**", "Scope: docs/"], []),
         (["scope: src/**, docs/notes.txt"], []),
-        (["Scope: src/**"], ["docs/notes.txt: outside the scope that the patch names (src/**)"]),
+        (["Scope: src/**"], ["docs/notes.txt: outside the patch's Scope (src/**)"]),
         (
             ["Scope: tools/"],
             [
-                "docs/notes.txt: outside the scope that the patch names (tools/)",
-                "src/other.cpp: outside the scope that the patch names (tools/)",
+                "docs/notes.txt: outside the patch's Scope (tools/)",
+                "src/other.cpp: outside the patch's Scope (tools/)",
             ],
         ),
     ],

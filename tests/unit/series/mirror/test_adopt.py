@@ -273,9 +273,7 @@ def test_lines_that_git_leaves_out_are_told(fork: Fork, run: Adopting) -> None:
     data = edited("docs/notes.txt", "@@ -1,3 +1,4 @@\n+zero\n one\n two\n three\n+lost\n")
     ran = adopt(run, fork, write_series(fork.series.parent / "s", {"0001-a.patch": data}))
     assert ran.code == 0
-    assert (
-        "warning: 0001-a.patch: line 9: `+lost` is more than @@ -1,3 +1,4 @@ counts: git leaves it out\n" in ran.stderr
-    )
+    assert "warning: 0001-a.patch: line 9: `+lost` is more than @@ -1,3 +1,4 @@ counts: git ignores it\n" in ran.stderr
 
 
 def test_options_that_do_not_go_together_are_told(fork: Fork, run: Adopting) -> None:

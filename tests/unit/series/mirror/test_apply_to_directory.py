@@ -142,7 +142,7 @@ def test_a_series_applied_twice_is_told_so(tmp_path: Path) -> None:
     materialize(load_series(fork.series), source)
     with pytest.raises(NotHeldError, match="0001") as raised:
         materialize(load_series(fork.series), source)
-    assert "its lines are there already" in raised.value.problems[0]
+    assert "its lines already exist" in raised.value.problems[0]
 
 
 def test_a_work_tree_s_index_is_left_alone(tmp_path: Path) -> None:

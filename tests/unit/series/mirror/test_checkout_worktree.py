@@ -83,7 +83,7 @@ def test_a_branch_of_that_name_elsewhere_is_refused_and_another_name_taken(
     capsys.readouterr()
     assert patchstack("checkout", "product", "tree", "--worktree-of", "clone") == 2
     told = capsys.readouterr().err
-    assert f"clone has a branch product at {fork.pin[:12]}; the series' is at {fork.commits[-1][:12]}" in told
+    assert f"clone has a branch product at {fork.pin[:12]}; the series ends at {fork.commits[-1][:12]}" in told
     assert "hint: --branch NAME gives it another name" in told
     assert files_of(clone) == before
     assert not (tmp_path / "tree").exists()
@@ -100,7 +100,7 @@ def test_a_branch_that_stands_there_already_serves_unless_it_is_checked_out(
         assert patchstack("checkout", "product", directory, "--worktree-of", "clone") == code
     told = capsys.readouterr().err
     assert "git worktree add in clone failed" in told
-    assert "hint: --branch NAME, where another work tree has that branch" in told
+    assert "hint: --branch NAME if another work tree has that branch" in told
     assert clone.git("rev-parse", "product") == fork.commits[-1]
     assert not (tmp_path / "two").exists()
     run_git("worktree", "remove", "one", cwd=clone.path)
@@ -159,8 +159,8 @@ def test_a_clone_without_the_pin_does_not_serve_in_upstream_s_place(
 @pytest.mark.parametrize(
     ("repository", "words"),
     [
-        ("nowhere", "nowhere is no git repository"),
-        ("patches", "patches is no git repository"),
+        ("nowhere", "nowhere is not a git repository"),
+        ("patches", "patches is not a git repository"),
         ("strange", "strange does not have the pin"),
     ],
 )
@@ -193,7 +193,7 @@ def test_a_name_that_no_branch_may_have_is_refused_before_anything_is_written(
     before = files_of(clone)
     capsys.readouterr()
     assert patchstack("checkout", "product", "tree", f"--branch={name}", *where) == 2
-    assert capsys.readouterr().err == f"error: {name!r} is no name for a branch\n\nhint: --branch NAME\n"
+    assert capsys.readouterr().err == f"error: {name!r} is not a valid branch name\n\nhint: --branch NAME\n"
     assert files_of(clone) == before
     assert not (tmp_path / "tree").exists()
 

@@ -71,7 +71,7 @@ def test_a_series_that_holds_has_nothing_to_do(exported: Fork, patchstack: RunCl
     assert lines[2] == f"  fork       ./fork product at {head[:12]} Change 3 of a kernel (3 commits above the pin)"
     tree = exported.trees[-1][:12]
     assert lines[3] == f"  mirror     holds: 3 patches give tree {tree}, as fork ./fork product ({head[:12]})"
-    assert lines[4] == "  lock       there, of this pin and this series"
+    assert lines[4] == "  lock       matches this pin and this series"
     assert lines[5] == "  lint       clean"
     assert lines[6] == "  patches    3; numbers 0001-0003; no gaps; none retired"
     assert lines[7] == (
@@ -88,7 +88,7 @@ def test_a_fork_that_went_on_is_to_be_exported(exported: Fork, patchstack: RunCl
     ran = patchstack("status")
     assert ran.code == 1
     assert "mirror     does not hold (2 commits behind): fork commit" in ran.stdout
-    assert f"lock       there, but stale: it is of fork commit {exported.commits[-1][:12]}" in ran.stdout
+    assert f"lock       exists, but is stale: it was written for fork commit {exported.commits[-1][:12]}" in ran.stdout
     assert ran.stdout.splitlines()[-1] == "next: patchstack export product"
 
 
@@ -122,7 +122,9 @@ def test_without_a_lock_a_patch_that_the_fork_lacks_may_be_new_or_dropped(export
     ran = patchstack("status")
     assert ran.code == 1
     step = ran.stdout.splitlines()[-1]
-    assert step.startswith("next: patchstack verify product --keep-going tells what the fork lacks: make it a commit")
+    assert step.startswith(
+        "next: patchstack verify product --keep-going shows what the fork lacks: commit it there, commit"
+    )
     assert step.endswith("; if 0003 was dropped from the fork: patchstack export product --discard-edits")
 
 
@@ -155,9 +157,11 @@ def test_an_edit_by_hand_is_named_and_goes_to_the_fork_first(exported: Fork, pat
     ran = patchstack("status")
     assert ran.code == 1
     assert "mirror     does not hold: 0002-Change-2-of-a-kernel.patch: diverges" in ran.stdout
-    assert "stale: 0002-Change-2-of-a-kernel.patch is not as it was exported" in ran.stdout
+    assert "stale: 0002-Change-2-of-a-kernel.patch was changed after the export" in ran.stdout
     last = ran.stdout.splitlines()[-1]
-    assert last.startswith("next: patchstack verify product --keep-going tells what the fork lacks: make it a commit")
+    assert last.startswith(
+        "next: patchstack verify product --keep-going shows what the fork lacks: commit it there, commit"
+    )
 
 
 def test_patches_that_do_not_apply_are_looked_at_with_verify(exported: Fork, patchstack: RunCli) -> None:
@@ -168,7 +172,7 @@ def test_patches_that_do_not_apply_are_looked_at_with_verify(exported: Fork, pat
     assert (
         "surface    1 upstream file: 1 line inserted and 1 of upstream's changed or removed, in 1 place" in ran.stdout
     )
-    assert ran.stdout.splitlines()[-1].startswith("next: patchstack verify product --keep-going tells which patches")
+    assert ran.stdout.splitlines()[-1].startswith("next: patchstack verify product --keep-going shows which patches")
 
 
 def test_without_fork_and_lock_there_is_nothing_to_compare_with(tmp_path: Path, patchstack: RunCli) -> None:
@@ -196,13 +200,13 @@ def test_a_missing_fork_does_not_hide_the_rest(exported: Fork, patchstack: RunCl
     (exported.series.parent / "fork").rename(exported.series.parent / "away")
     ran = patchstack("status")
     assert ran.code == patchstack("verify").code == 3
-    assert "fork       ./fork product: there is no repository at ./fork" in ran.stdout
-    assert "mirror     not compared: there is no repository at ./fork" in ran.stdout
+    assert "fork       ./fork product: no repository at ./fork" in ran.stdout
+    assert "mirror     not compared: no repository at ./fork" in ran.stdout
     assert "costliest  src/kernel.cu" in ran.stdout
     recreated = "patchstack checkout product ./fork recreates it from pin, series and lock"
     assert ran.stdout.endswith(f"next: {recreated}\n")
     told = patchstack("verify").stderr
-    assert told == (f"error: there is no repository at ./fork: no such file or directory\n\nhint: {recreated}\n")
+    assert told == (f"error: no repository at ./fork: no such file or directory\n\nhint: {recreated}\n")
 
 
 def test_the_command_that_a_missing_fork_asks_for_recreates_it(exported: Fork, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +274,7 @@ def test_after_a_pin_bump_the_next_steps_are_rebase_and_export(exported: Fork, p
     workspace(exported, pin=new)
     ran = patchstack("status")
     assert ran.code == patchstack("verify").code == 1
-    assert f"lock       there, but written for pin {exported.pin[:12]}" in ran.stdout
+    assert f"lock       exists, but was written for pin {exported.pin[:12]}" in ran.stdout
     told = f"git -C ./fork rebase --onto {new[:12]} {exported.pin[:12]} product, then patchstack export product"
     assert ran.stdout.splitlines()[-1] == f"next: fetch the pin into the fork, {told}"
     exported.repo.git("fetch", "-q", "origin")
@@ -286,7 +290,7 @@ def test_a_lock_that_cannot_be_read_is_said_so(exported: Fork, patchstack: RunCl
     ran = patchstack("status")
     assert ran.code == 0, "the fork is what is expected, and the series is equal to it"
     assert "unusable: patches/series.lock cannot be used; schema: 'patchstack.lock/9'" in ran.stdout
-    assert ran.stdout.splitlines()[-1].startswith("next: take series.lock back from version control; or remove it")
+    assert ran.stdout.splitlines()[-1].startswith("next: take series.lock from version control; or remove it")
     workspace(exported, with_fork=False)
     assert patchstack("status").code == patchstack("verify").code == 2
 
@@ -381,7 +385,7 @@ def test_what_lint_finds_is_counted_by_rule_and_comes_last_among_the_next_steps(
     assert "  lint       3 findings (whitespace 2, home-path 1)" in ran.stdout.splitlines()
     assert ran.stdout.splitlines()[-1] == "next: patchstack export product"
     export(monkeypatch)
-    told = "next: patchstack lint product tells what to mend, or to waive with a reason"
+    told = "next: patchstack lint product shows what to fix, or to waive with a reason"
     assert patchstack("status").stdout.splitlines()[-1] == told
     waivers = "    waive:\n      - {rule: whitespace, why: theirs}\n"
     path.write_text(path.read_text() + waivers)
@@ -399,7 +403,7 @@ def test_waivers_that_cannot_be_used_are_said_so_and_hide_nothing_else(tmp_path:
     ran = patchstack("status")
     assert ran.code == 0
     told = f"{path.name}:9: waive: there is no rule whitespaces, perhaps you meant whitespace"
-    assert f"  lint       not looked at: {told}" in ran.stdout.splitlines()
+    assert f"  lint       not checked: {told}" in ran.stdout.splitlines()
     assert patchstack("status", "--json").document["lint"]["clean"] is None
 
 

@@ -233,7 +233,7 @@ def test_a_conflict_behind_a_dropped_patch_says_what_is_in_the_way(tmp_path: Pat
     fork.patch(2).unlink()
     ran = verified(run_cli, fork)
     assert (ran.code, states(ran)) == (1, ["ok", "unmirrored", "conflict"])
-    assert "where the fork has it, it applies" in ran.document["patches"][2]["detail"]
+    assert "it applies at its place in the fork" in ran.document["patches"][2]["detail"]
     assert f"fork commit {fork.commits[1][:12]} (Change the note) is in the way" in ran.document["patches"][2]["detail"]
     assert ran.document["drift"]["kinds"] == ["missing"]
 

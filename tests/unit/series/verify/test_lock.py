@@ -34,7 +34,7 @@ def test_an_edited_file_diverges_and_the_rest_inherits(fork: Fork, run_cli: RunC
     edited = fork.edit_patch(1, "+changed by commit 1", "+changed by hand")
     ran = run_cli("verify", *fork.sources, "--json")
     assert (ran.code, states(ran)) == (1, ["diverges", "inherits", "inherits"])
-    assert ran.document["patches"][0]["detail"] == "the file is not the one the lock was written with"
+    assert ran.document["patches"][0]["detail"] == "the file was changed after the lock was written"
     assert ran.document["patches"][1]["detail"] == f"file as locked, the tree differs because of {edited.name}"
 
 
@@ -52,7 +52,7 @@ def test_a_file_that_is_gone_is_unmirrored(fork: Fork, run_cli: RunCli) -> None:
     assert (ran.code, states(ran)) == (1, ["ok", "ok", "unmirrored"])
     missing = ran.document["patches"][2]
     assert (missing["file"], missing["fork_commit"]) == (None, fork.commits[2])
-    assert missing["detail"] == "the lock has this patch, the directory does not"
+    assert missing["detail"] == "the lock lists this patch, but the directory does not have it"
     assert gone.name in run_cli("verify", *fork.sources).told
 
 
@@ -71,7 +71,7 @@ def test_a_file_the_lock_does_not_know_is_stray(fork: Fork, run_cli: RunCli) -> 
     )
     ran = run_cli("verify", *fork.sources, "--json")
     assert (ran.code, states(ran)) == (1, ["ok", "ok", "ok", "stray"])
-    assert ran.document["patches"][3]["detail"] == "the lock does not know this patch"
+    assert ran.document["patches"][3]["detail"] == "the lock does not list this patch"
 
 
 def test_two_files_that_changed_places_are_seen(fork: Fork, run_cli: RunCli) -> None:
@@ -165,7 +165,7 @@ def test_every_fault_of_a_lock_is_told_at_once(fork: Fork, run_cli: RunCli) -> N
         assert f"  - {complaint}\n" in ran.stderr
     assert ran.stderr.endswith("\n\nhint: use the patchstack that wrote it, or a newer one\n")
     path.write_text(path.read_text().replace("patchstack.lock/9", "patchstack.lock/1"))
-    hint = "it is generated: take it back from version control; or remove it, with the numbers it retired, and export"
+    hint = "it is generated: restore it from version control; or remove it, which loses its retired numbers, and export"
     assert run_cli("verify", *fork.sources).stderr.endswith(f"\n\nhint: {hint}\n")
 
 

@@ -68,8 +68,8 @@ def test_what_two_tools_read_differently_is_not_adopted(
     monkeypatch.chdir(tmp_path / "mine")
     assert patchstack("init", *sources[:2], "--adopt", sources[3], *sources[4:]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("error: it cannot be known what was meant; nothing was written\n")
+    assert told.startswith("error: these hunks have no definite place; nothing was written\n")
     assert told.endswith(
-        "hint: make a patch of the tree that was meant, with git diff -U10; it has but one place then\n"
+        "hint: make the patch again from the intended tree with git diff -U10, so that it fits only one place\n"
     )
     assert list(Path.cwd().iterdir()) == []

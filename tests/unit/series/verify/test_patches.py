@@ -104,7 +104,7 @@ def test_what_is_no_patch_is_malformed_and_says_why(ground: Ground, data: bytes,
 def test_a_patch_mangled_to_crlf_says_so(ground: Ground) -> None:
     patch = ground.verify(NOTE.replace(b"\n", b"\r\n")).document["patches"][0]
     assert patch["state"] in ("malformed", "conflict", "missing-file")
-    assert "its lines end in CRLF: sed -i 's/\\r$//' takes it off" in patch["detail"]
+    assert "its lines end in CRLF: sed -i 's/\\r$//' removes it" in patch["detail"]
 
 
 def test_a_patch_mangled_to_crlf_behind_its_head_says_so(ground: Ground) -> None:
@@ -258,8 +258,8 @@ def test_every_problem_of_one_patch_is_told(ground: Ground) -> None:
     assert ran.document["patches"][0]["state"] == "conflict"
     for words in (
         "notes.txt: hunk 1",
-        "run.sh: the patch makes it, but it is there already",
-        "gone.txt: the file is not there",
+        "run.sh: the patch creates it, but it already exists",
+        "gone.txt: the file does not exist",
     ):
         assert words in detail
 

@@ -113,14 +113,14 @@ def test_a_patch_whose_lines_are_there_already_says_so(fork: Fork, run_cli: RunC
     ran = run_cli("verify", *fork.options, "--json")
     last = next(patch for patch in ran.document["patches"] if patch["file"] == again.name)
     assert (ran.code, last["state"]) == (1, "conflict")
-    assert last["detail"] == "src/kernel.cu: hunk 1 (@@ -7,7 +7,7 @@): its lines are there already"
+    assert last["detail"] == "src/kernel.cu: hunk 1 (@@ -7,7 +7,7 @@): its lines already exist"
 
 
 def test_a_patch_for_a_file_that_is_not_there_names_the_file(fork: Fork, run_cli: RunCli) -> None:
     fork.edit_patch(3, "src/kernel.cu", "src/gone.cu")
     ran = run_cli("verify", *fork.options, "--json")
     patch = ran.document["patches"][2]
-    assert (ran.code, patch["state"], patch["detail"]) == (1, "missing-file", "src/gone.cu: the file is not there")
+    assert (ran.code, patch["state"], patch["detail"]) == (1, "missing-file", "src/gone.cu: the file does not exist")
 
 
 def test_a_patch_without_a_diff_is_malformed(fork: Fork, run_cli: RunCli) -> None:
