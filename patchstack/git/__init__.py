@@ -1,1 +1,1 @@
-"""Git: objects read by one running git, trees edited in memory, and git itself for everything else."""
+"""Read git objects through one running git process, edit trees in memory, and run git for everything else."""

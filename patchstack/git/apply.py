@@ -1,7 +1,7 @@
 """Apply patches to a tree in memory, strictly, one after the other, with the same answer as git.
 
 A patch applies here exactly when `git -c apply.whitespace=nowarn -c core.protectNTFS=true -c core.protectHFS=true apply
---cached` takes it, and gives the same tree. Plain text diffs are applied here; all else is handed to git itself.
+--cached` accepts it, and gives the same tree. This module applies plain text diffs and hands everything else to git.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One reason against a patch. `path` is empty if git named none. `hunk` counts from 1 within the diff of `path`;
-    `line` is the 1-based line of the patch file that the problem is about. Either is None if it is not known."""
+    """One reason why a patch does not apply. `path` is empty if git named none. `hunk` counts from 1 within the diff of
+    `path`; `line` is the 1-based line of the problem in the patch file. Either is None if unknown."""
 
     fault: Fault
     path: str
@@ -45,10 +45,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a patch: the tree it gave, or the problems for which it was left out (then `tree` is None).
-
-    `left_to_git` says why git itself judged it, if it did, and `offset` is then by how many lines a hunk is elsewhere
-    than it says (the largest); `warnings` name hunks that git takes but hardly as meant.
+    """The result of applying a patch: its tree, or the problems (then `tree` is None). `left_to_git` is why git itself
+    judged the patch, if it did; `offset` is then the largest distance in lines between a hunk's header and its place.
+    `warnings` name hunks that git accepts but probably misplaces.
     """
 
     tree: str | None
@@ -63,19 +62,19 @@ class Outcome:
 
 
 MOST_OF_FILE = 400_000
-"""Lines of a file that is patched here."""
+"""The largest file that is patched here, in lines."""
 _SPARE = 60_000_000
-"""What the patches of an applier may cost together beyond what their size allows, in nanoseconds."""
+"""The extra time that all patches of an applier may use together beyond their own allowances, in nanoseconds."""
 _A_LINE = 100
-"""What a line of a patch may cost, in nanoseconds."""
+"""The time allowance of a patch for each of its lines, in nanoseconds."""
 
 
 class _Lines:
-    """The lines of files that were touched of late: the next patch often touches them again."""
+    """Cache of the lines of recently touched files: the next patch often touches them again."""
 
     LIMIT = 150_000
     LINE = 30
-    """What a line of a touched file may cost, in nanoseconds, without being counted: git reads each as well."""
+    """The time per line of a touched file that is not counted, in nanoseconds: git must read each line too."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -83,7 +82,7 @@ class _Lines:
         self._count = 0
 
     def of(self, oid: str, path: str) -> list[bytes]:
-        """The lines of a blob. Raises `TooCostly` for one of so many that git is quicker."""
+        """Return the lines of a blob. Raises `TooCostly` if it has so many that git is faster."""
         kept = self._kept.get(oid)
         if kept is not None:
             return kept
@@ -93,7 +92,7 @@ class _Lines:
         return content.split(b"\n")
 
     def keep(self, lines: list[bytes]) -> str:
-        """Make a blob of lines and give its id."""
+        """Create a blob from lines and return its id."""
         oid = self._objects.add("blob", b"\n".join(lines))
         if oid not in self._kept:
             self._kept[oid] = lines
@@ -104,7 +103,7 @@ class _Lines:
 
 
 class Applier:
-    """A tree to which patches are applied one after the other. A context manager: git's part needs a directory."""
+    """Applies patches to a tree one after the other. A context manager, because git needs a temporary directory."""
 
     def __init__(self, objects: Objects, tree: str) -> None:
         self.objects = objects
@@ -123,11 +122,11 @@ class Applier:
             self._git.close()
 
     def restart(self, tree: str) -> None:
-        """Go on from another tree."""
+        """Continue from a different tree."""
         self.overlay = TreeOverlay(self.objects, tree)
 
     def apply(self, data: bytes) -> Outcome:
-        """Apply one patch file: all of it or, if it has problems, nothing.
+        """Apply one patch file completely or, if it has problems, not at all.
 
         Raises `MissingObject` if the content of a touched file is not available.
         """
@@ -167,18 +166,18 @@ class Applier:
         return self._edit(diff, data, effort)
 
     def _check_ground(self, diff: FileDiff) -> None:
-        """Leave to git whatever meets a link, a submodule, or a file where a directory should be."""
+        """Raise `Unsupported`, so that git decides, if a path is a link, a submodule, or below a file."""
         for path in {diff.old, diff.new} - {None}:
             assert path is not None
             if self.overlay.obstacle(path) is not None:
-                raise Unsupported("a parent that is no directory", diff.line)
+                raise Unsupported("a parent that is not a directory", diff.line)
             entry = self.overlay.entry(path)
             if entry is not None and entry[0] not in (FILE, EXECUTABLE):
                 kind = "a directory" if entry[0] == DIRECTORY else "a link or submodule"
                 raise Unsupported(f"{kind} at the path of a file", diff.line)
 
     def _edit(self, diff: FileDiff, data: bytes, effort: Effort) -> tuple[int, str] | Problem:
-        """The mode and blob a diff gives (for a deletion, of no use), or why it cannot be."""
+        """Return the new mode and blob of a diff (unused for a deletion), or the problem."""
         path = diff.path.decode("utf-8", "replace")
         lines: Sequence[bytes] = (b"",)
         mode, old_oid = diff.new_mode or FILE, ""
@@ -186,14 +185,14 @@ class Applier:
             entry = self.overlay.entry(diff.old)
             old = diff.old.decode("utf-8", "replace")
             if entry is None:
-                detail = f"{old}: the file is not there"
+                detail = f"{old}: the file does not exist"
                 return Problem(fault=Fault.MISSING_FILE, path=old, detail=detail, line=diff.line)
             mode, old_oid = diff.new_mode or entry[0], entry[1]
             if diff.hunks or diff.new is None:
                 lines = self._lines.of(old_oid, old)
                 effort.left += self._lines.LINE * len(lines)
         if diff.new is not None and diff.new != diff.old and self.overlay.entry(diff.new) is not None:
-            detail = f"{path}: the patch makes it, but it is there already"
+            detail = f"{path}: the patch creates it, but it already exists"
             return Problem(fault=Fault.CONFLICT, path=path, detail=detail, line=diff.line)
         result = apply_hunks(lines, diff.hunks, effort)
         if isinstance(result, Misfit):
@@ -201,7 +200,7 @@ class Applier:
             return Problem(fault=Fault.CONFLICT, path=path, detail=detail, hunk=result.number, line=result.line(data))
         if diff.new is None:
             if result != [b""]:
-                detail = f"{path}: the patch deletes it, but it holds lines the patch does not know"
+                detail = f"{path}: the patch deletes it, but it has lines that the patch does not list"
                 return Problem(fault=Fault.CONFLICT, path=path, detail=detail, line=diff.line)
             return mode, old_oid
         return mode, self._lines.keep(result) if diff.hunks or not old_oid else old_oid
@@ -222,7 +221,8 @@ class Applier:
 
 
 def _fooled(diffs: tuple[FileDiff, ...]) -> list[str]:
-    """Hunks that insert without any context: git puts them at the end of the file, whatever line they name."""
+    """Return a warning for each hunk that inserts without context: git puts it at the end of the file, not at its
+    line."""
     return [
         _fooled_at(diff.path, hunk.header)
         for diff in diffs
@@ -232,7 +232,7 @@ def _fooled(diffs: tuple[FileDiff, ...]) -> list[str]:
 
 
 def _fooled_as_text(data: bytes) -> list[str]:
-    """`_fooled` of a patch that is left to git."""
+    """As `_fooled`, for a patch that is left to git."""
     if too_large(data):
         return [_fooled_at(*found) for found in bare_insertions(data, 20)]
     return [
@@ -265,7 +265,7 @@ _UNSAFE = ("invalid path", "beyond a symbolic link")
 
 
 def _explain(complaint: str, data: bytes) -> list[Problem]:
-    """git's own words about a patch it did not take, as problems."""
+    """Turn git's complaint about a refused patch into problems."""
     problems: list[Problem] = []
     sample = data[: 1 << 20]
     mangled = sample.count(b"\r\n") * 2 > sample.count(b"\n") > 0
@@ -284,12 +284,12 @@ def _explain(complaint: str, data: bytes) -> list[Problem]:
             fault = Fault.CONFLICT
         detail = _worded(text, fault, data)
         if mangled and not problems:
-            detail += " (its lines end in CRLF: was it mangled on its way?)"
+            detail += " (its lines end in CRLF: was it changed in transfer?)"
         path = _path_in(text)
         hunk, at = _place(text, path, files)
         problems.append(Problem(fault=fault, path=path, detail=detail, hunk=hunk, line=at))
     return problems or [
-        Problem(fault=Fault.CONFLICT, path="", detail=complaint or "git apply refused it, without a word")
+        Problem(fault=Fault.CONFLICT, path="", detail=complaint or "git apply refused it without a message")
     ]
 
 
@@ -298,7 +298,7 @@ _FAILED_AT = re.compile(r"patch failed: .*:(\d+)\Z", re.DOTALL)
 
 
 def _place(text: str, path: str, files: Sequence[PatchedFile]) -> tuple[int | None, int | None]:
-    """Which hunk, and which line of the patch file, git's words are about."""
+    """Return the hunk and the line of the patch file that git's complaint refers to."""
     if numbered := _NUMBERED.search(text):
         return None, int(numbered[1])
     named = path.encode("utf-8", "replace")

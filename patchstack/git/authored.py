@@ -1,4 +1,4 @@
-"""Commits from patch files made by anyone's git: what `git am` would make of them, always with the same ids."""
+"""Create commits from patch files as `git am` would, always with the same ids."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from patchstack.git.scratch import bare_repository
 
 _COMMITTED = re.compile(rb"^committer .*> (-?\d{1,12} [+-]\d{4})$", re.MULTILINE)
 _DAY = re.compile(r"(?:\w{3}, )?\d{1,2} \w{3} \d{4}|\d{4}-\d\d-\d\d")
-_BLANKS = b" \t\r\n"  # what git's own isspace knows
+_BLANKS = b" \t\r\n"  # the whitespace of git's own isspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoCommit:
-    """Why a patch file gives no commit, in words."""
+    """The reason why no commit can be made from a patch file."""
 
     reason: str
 
 
 class Author:
-    """Makes commits of patch files, with git itself reading the mails (`git mailinfo -b`, `git var`)."""
+    """Creates commits from patch files. git itself reads the mails (`git mailinfo -b`, `git var`)."""
 
     def __init__(self, root: Path, base: Commit, base_raw: bytes) -> None:
         self._root = root
@@ -36,11 +36,11 @@ class Author:
         self._date = found.group(1).decode("ascii") if found else "0 +0000"
 
     def commit(self, data: bytes, subject: str, tree: str, parent: str) -> tuple[str, bytes] | NoCommit:
-        """Id and bytes of the commit that a patch file stands for, with a tree and on a parent.
+        """Return id and bytes of the commit for a patch file, with the given tree and parent.
 
-        Author, date and message are the mail's. A mail does not tell the committer: that is the author, at the author's
-        date. Where the mail names no author or date, `patchstack` and the pin's date are in; `subject` is for a file
-        without one.
+        Author, date and message come from the mail. A mail has no committer, so the author and the author's date are
+        used. Without an author or date in the mail they are `patchstack` and the pin's date; `subject` is used if the
+        file has none.
         """
         head = data.replace(b"\r\n", b"\n") if b"\r\n" in data[:1000] else data
         message = self._root / "message"
@@ -51,14 +51,14 @@ class Author:
         fields = dict(_fields(read.stdout))
         told, body = fields.get(b"Subject", b""), message.read_bytes()
         if not told:
-            # No mail: a header of another tool, or prose.
+            # Not a mail, but another tool's header or prose.
             other = read_head(data)
             told, body = other.subject or subject.encode(), other.body
             name, _, address = other.author.rpartition(b"<")
             if other.author and b"Email" not in fields:
                 fields |= {b"Author": name.strip().strip(b'"'), b"Email": address.strip(b"> ")}
             fields.setdefault(b"Date", other.date)
-        # A time of its own form, which git takes for seconds since 1970 and nothing else.
+        # The only form that git always reads as seconds since 1970.
         date = fields.get(b"Date", b"").decode("utf-8", "replace") or f"@{self._date}"
         if _DAY.fullmatch(date):
             date += " 00:00:00 +0000"
@@ -80,7 +80,7 @@ class Author:
 
 @contextlib.contextmanager
 def an_author(base: Commit, base_raw: bytes) -> Iterator[Author]:
-    """An `Author` over a pin, for the length of a block: it needs a temporary directory."""
+    """Open an `Author` for a pin. The block keeps its temporary directory."""
     try:
         with bare_repository() as root:
             yield Author(root, base, base_raw)
@@ -89,7 +89,7 @@ def an_author(base: Commit, base_raw: bytes) -> Iterator[Author]:
 
 
 def _fields(printed: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The lines that `git mailinfo` prints."""
+    """Yield the lines that `git mailinfo` prints."""
     for line in printed.split(b"\n"):
         name, colon, value = line.partition(b": ")
         if colon:
@@ -97,7 +97,7 @@ def _fields(printed: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _cleaned(message: bytes) -> bytes:
-    """A message as git keeps it (`git stripspace`): no blanks at the end of lines, no empty lines but single ones."""
+    """Return a message as git keeps it (`git stripspace`): no trailing blanks, and only single empty lines."""
     kept: list[bytes] = []
     for line in (line.rstrip(_BLANKS) for line in message.split(b"\n")):
         if line or (kept and kept[-1]):

@@ -1,6 +1,6 @@
-"""Say more of a patch that does not apply: damage to its text, fuzz that it would need, white space that changed.
+"""Explain why a patch does not apply: damaged text, needed fuzz, changed white space.
 
-Looks only at patches that were refused, so the way of those that apply is not made longer.
+Only refused patches are examined, so patches that apply take no extra time.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from patchstack.git.patch.fuzz import Placed, Tries, place_with_fuzz
 from patchstack.git.patch.text import PatchedFile, read_text
 
 _LARGEST = 16 * 1024 * 1024
-_TRIES = 1_000_000  # bytes of files looked at, and lines compared
+_TRIES = 1_000_000  # limits: bytes of files read, and lines compared
 _DAMAGES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """The outcome with more said in its problems, and whether the whole patch would apply with fuzz."""
+    """The outcome with explanations added to its problems, and whether the whole patch would apply with fuzz."""
 
     outcome: Outcome
     fuzz: bool
 
 
 def diagnose(objects: Objects, overlay: TreeOverlay, data: bytes, outcome: Outcome) -> Diagnosis:
-    """Look at a patch that was refused on a tree, and say in its problems what would help."""
+    """Examine a patch that was refused on a tree, and add what would help to its problems."""
     if too_large(data):
         return Diagnosis(outcome=outcome, fuzz=False)
     damages = find_damage(data)
@@ -66,7 +66,7 @@ def _with(problem: Problem, words: tuple[str, ...] | None) -> Problem:
 
 
 def _words(objects: Objects, overlay: TreeOverlay, file: PatchedFile, tries: Tries) -> tuple[str, ...]:
-    """What can be said of a file's hunks; nothing if they fit, or fit nowhere."""
+    """Return remarks on a file's hunks; empty if they fit, or fit nowhere."""
     if file.old is None or not file.hunks or overlay.obstacle(file.old) is not None:
         return ()
     entry = overlay.entry(file.old)
@@ -99,7 +99,7 @@ def _fuzzy(content: bytes, file: PatchedFile, tries: Tries) -> Sequence[str]:
             if place.fuzz
         ]
     if isinstance(place_with_fuzz(content, file.hunks, most=0, key=_folded, tries=tries), Placed):
-        return ("it differs from the file in white space only: was one re-indented, or were tabs made blanks?",)
+        return ("it differs from the file in white space only: was one re-indented, or were tabs changed to blanks?",)
     return ()
 
 

@@ -1,7 +1,6 @@
-"""Commits as patch files: the same bytes on every machine and under every git configuration.
-
-git writes them, in a temporary repository that borrows the objects and has no configuration at all; what git's defaults
-could change from one version to the next is named on the command line.
+"""Write commits as patch files: the same bytes on every machine and under every git configuration. git writes them in a
+temporary repository that borrows the objects and has no configuration. Options whose defaults may change between git
+versions are given on the command line.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ _SLUG = re.compile(r"\d+-(.*)\.patch\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormattedCommit:
-    """A commit as a patch file. `slug` is the name git gives it, without number and suffix; `patch_id` is git's stable
-    patch-id (empty where git gives none: mode changes alone)."""
+    """A commit as a patch file. `slug` is git's file name for it, without number and suffix; `patch_id` is git's stable
+    patch-id (empty for pure mode changes, for which git gives none)."""
 
     commit: Commit
     slug: str
@@ -63,9 +62,9 @@ class FormattedCommit:
 
 
 class Formatting:
-    """Commits that git is writing as patch files, parts of a long series side by side: git formats on one core.
-
-    `known` are those that need not be written, by commit; `jobs` the parts, by the place of their first commit.
+    """Commits that git is formatting as patch files. A long series is split into parallel parts, because git formats on
+    one core. `known` are patches that need not be written, by commit; `jobs` are the parts, by the position of their
+    first commit.
     """
 
     def __init__(
@@ -79,8 +78,8 @@ class Formatting:
         self._jobs = jobs
 
     def written(self) -> Iterator[FormattedCommit]:
-        """Every patch file in order, each as soon as it exists. Raises `MissingError` if git cannot read what it
-        needs."""
+        """Yield the patch files in order, each as soon as it is written. Raises `MissingError` if git cannot read an
+        object."""
         part: Iterator[FormattedCommit] = iter(())
         for place, commit in enumerate(self._commits):
             if place in self._jobs:
@@ -99,11 +98,11 @@ def formatting(
     anchored: bool = False,
     known: Mapping[str, FormattedCommit] | None = None,
 ) -> Iterator[Formatting]:
-    """Let git write commits that follow each other from `base` as patch files, with `context` lines around every
-    change, while the block goes on. `anchored` leaves context, and the function names behind hunk headers, out: such a
-    patch holds none of the text around a change. `known` are commits that need not be written.
+    """Let git format a chain of commits from `base` as patch files while the block runs, with `context` lines around
+    each change. `anchored` omits the context and the function names in hunk headers, so that the patch has none of the
+    surrounding text. `known` are commits that need not be written.
 
-    Merges and commits that change nothing have no patch: the caller refuses them first.
+    Merges and empty commits have no patch: the caller must refuse them first.
     """
     known = known or {}
     options = _form(context=context, anchored=anchored)
@@ -125,7 +124,8 @@ def diff_trees(root: Path, old: str, new: str) -> bytes:
 
 
 def format_digest(*, context: int, anchored: bool) -> str:
-    """A digest of all that the bytes of a patch file depend on beside the commit: git's version and the options."""
+    """Return a digest of everything except the commit that affects a patch file's bytes: git's version and the
+    options."""
     version = _git(Path(os.devnull), "version").decode("utf-8", "replace")
     told = "\n".join((version, *_CONFIG, *_OPTIONS, *_form(context=context, anchored=anchored)))
     return hashlib.sha256(told.encode()).hexdigest()
@@ -136,13 +136,14 @@ def _form(*, context: int, anchored: bool) -> list[str]:
 
 
 def _without_functions(text: bytes) -> bytes:
-    """A patch without the function names that git writes behind hunk headers: they are the upstream's text."""
+    """Return a patch without the function names in its hunk headers, which are upstream's text."""
     head, mark, diffs = text.partition(b"\ndiff --git ")
     return head + mark + _FUNCTION.sub(rb"\1", diffs)
 
 
 def _parts(wanted: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Ranges of wanted commits to format side by side: two a core, as some take longer than others, and none short."""
+    """Yield ranges of wanted commits to format in parallel. There are two for each core, as some take longer, and none
+    is short."""
     number = max(1, min(2 * (os.cpu_count() or 1), 8, sum(wanted) // 8))
     longest = -(-sum(wanted) // number)
     first = 0
@@ -157,7 +158,7 @@ def _parts(wanted: Sequence[bool]) -> Iterator[tuple[int, int]]:
 def _write(
     root: Path, base: str, commits: Sequence[Commit], options: Sequence[str], *, anchored: bool
 ) -> list[FormattedCommit]:
-    """Commits that follow each other as patch files."""
+    """Format a chain of commits as patch files."""
     out = root / f"out-{commits[0].oid}"
     arguments = (*_OPTIONS, *options, f"--output-directory={out}")
     _git(root, "format-patch", *arguments, f"{base}..{commits[-1].oid}", config=_CONFIG)
@@ -179,7 +180,7 @@ def _slug(name: str) -> str:
 
 
 def patch_ids(texts: Sequence[bytes]) -> tuple[str, ...]:
-    """git's stable patch-id of each patch file; empty where git gives none (mode changes alone, no diff)."""
+    """Return git's stable patch-id of each patch file; empty if git gives none (pure mode changes, no diff)."""
     if not texts:
         return ()
     marks = [f"{number:040x}" for number in range(1, len(texts) + 1)]
@@ -197,5 +198,5 @@ def _git(root: Path, command: str, *args: str, config: Sequence[str] = (), stdin
     return git.checked(
         git.isolated(root, *config, command, *args, stdin=stdin, TZ="UTC"),
         f"git {command} failed",
-        hint="are all contents of the fork's commits here?",
+        hint="are all objects of the fork's commits available?",
     )

@@ -1,7 +1,7 @@
-"""Hand a patch to git itself, in a temporary repository of its own.
+"""Hand a patch to git itself, in a separate temporary repository.
 
-It borrows nothing: git freshens the times of objects it meets in an alternate, and a user's store is not to be touched.
-So the index is filled entry by entry, and only the contents a patch names are copied.
+The repository has no alternates: git updates the times of objects that it finds in an alternate, which would change the
+user's repository. So the index is filled entry by entry, and only files that the patch names are copied.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _UNREAD = re.compile(r"^error: failed to read (.+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitVerdict:
-    """The overlay with what `git apply --cached` did, or None and what git said. `offset` is by how many lines a hunk
-    is elsewhere than it says: the largest."""
+    """The overlay after `git apply --cached`, or None and git's complaint. `offset` is the largest distance in lines
+    between a hunk's header and its place."""
 
     overlay: TreeOverlay | None
     complaint: str
@@ -38,7 +38,8 @@ class GitVerdict:
 
 
 def _after(data: bytes, *starts: bytes) -> Iterator[bytes]:
-    """Yield what follows each occurrence of some bytes, up to the end of its line. A pattern would read every line."""
+    """Yield the text after each occurrence of `starts`, up to the end of the line. Faster than a regular expression,
+    which reads every line."""
     for start in starts:
         at = data.find(start)
         while at >= 0:
@@ -48,7 +49,7 @@ def _after(data: bytes, *starts: bytes) -> Iterator[bytes]:
 
 
 def _postimages(data: bytes) -> set[str]:
-    """The blobs that the binary diffs of a patch promise."""
+    """Return the blobs that the binary diffs of a patch produce."""
     if not any(mark in data for mark in (b"\nGIT binary patch", b"\nBinary files ", b"\nFiles ")):
         return set()
     found = map(_POSTIMAGE.match, islice(_after(data, b"\nindex "), _MOST_NAMES))
@@ -67,11 +68,11 @@ class GitApply:
         objects.add_directory(self.directory / "objects", "what git made")
 
     def close(self) -> None:
-        """Remove the repository. Contents that git made in it can no longer be read."""
+        """Remove the repository. Objects that git created in it can no longer be read."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def apply(self, overlay: TreeOverlay, data: bytes, *, costly: bool = False) -> GitVerdict:
-        """Apply a patch file to a tree, all or nothing. Of one that is `costly`, offsets are not asked for.
+        """Apply a patch file to a tree, all or nothing. For a `costly` patch, offsets are not read.
 
         Raises `MissingObject` if a content it needs is not here.
         """
@@ -87,7 +88,7 @@ class GitApply:
             names = named_paths(data)
         self._copy(overlay, names)
         for oid in _postimages(data):
-            # A binary diff without data applies where its result is known already.
+            # A binary diff without data applies if its result already exists.
             self._copy_object(oid, required=False)
         applied = self._apply(data, tell_offsets=not (large or costly))
         unread = {name.encode() for name in _UNREAD.findall(applied.complaint)}
@@ -100,10 +101,10 @@ class GitApply:
         return GitVerdict(overlay=self._result(overlay), complaint=applied.complaint, offset=largest)
 
     def _refused(self, applied: Finished) -> GitVerdict:
-        """What git said of a patch that it did not take."""
+        """Return git's complaint about a refused patch."""
         complaint = applied.complaint
         if applied.code < 0:
-            # Some damaged patches make git abort, and then its lock stays behind.
+            # Some damaged patches make git abort and leave its lock file.
             (self.directory / "index.lock").unlink(missing_ok=True)
             complaint = f"corrupt patch: git apply aborted on it (signal {-applied.code})"
         return GitVerdict(overlay=None, complaint=complaint)
@@ -111,14 +112,14 @@ class GitApply:
     def _apply(self, data: bytes, *, tell_offsets: bool) -> Finished:
         options = ("-c", "apply.whitespace=nowarn", "-c", "core.protectNTFS=true", "-c", "core.protectHFS=true")
         if tell_offsets:
-            # Only the verbose form tells offsets; of a failure it quotes lines of the patch between git's own words.
+            # Only the verbose output has offsets; on a failure it mixes lines of the patch with git's messages.
             applied = self._git(*options, "apply", "--cached", "--verbose", "-", stdin=data)
             if applied.ok:
                 return applied
         return self._git(*options, "apply", "--cached", "-", stdin=data)
 
     def _fill_index(self, tree: str) -> None:
-        """Bring the index to a tree, from the one it is at."""
+        """Update the index from its current tree to this one."""
         if self._tree == tree:
             return
         if self._tree is None:
@@ -128,7 +129,7 @@ class GitApply:
             entries = [
                 (change.path, *(change.new or (0, NULL_ID))) for change in compare_trees(self.objects, self._tree, tree)
             ]
-        # Removals first: a file may have become a directory, or a directory a file.
+        # Remove first: a file may have become a directory, or a directory a file.
         entries.sort(key=lambda entry: entry[1] != 0)
         text = b"".join(b"%o %s\t%s\0" % (mode, oid.encode(), path) for path, mode, oid in entries)
         self._checked("update-index", "-z", "--index-info", stdin=text)
@@ -136,7 +137,7 @@ class GitApply:
         self._tree = tree
 
     def _result(self, overlay: TreeOverlay) -> TreeOverlay:
-        """The overlay with the changes that git made to the index."""
+        """Return the overlay with the changes that git made to the index."""
         listed = self._listed()
         for line in self._lines - listed:
             overlay.remove(line.split(b"\t", 1)[1])
@@ -152,7 +153,7 @@ class GitApply:
         return set(self._checked("ls-files", "--stage", "-z").split(b"\0")) - {b""}
 
     def _copy(self, overlay: TreeOverlay, paths: set[bytes]) -> None:
-        """Give git the contents of files."""
+        """Copy the contents of files into git's repository."""
         for path in paths:
             entry = overlay.entry(path) if overlay.obstacle(path) is None else None
             if entry is not None and entry[0] & 0o170000 in (0o100000, 0o120000) and entry[0] != SUBMODULE:

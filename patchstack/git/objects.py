@@ -1,7 +1,6 @@
-"""Read a repository's objects, and keep new ones in memory. Nothing here writes into anyone's repository.
-
-git opens a repository: it knows every layout (bare, partial, shallow, worktree, reftable). Objects are then read from
-the object directory alone, so that no extension or configuration of the repository matters.
+"""Read a repository's objects, and keep new ones in memory. Never writes into a user's repository. git finds the object
+directory, as it knows every layout (bare, partial, shallow, worktree, reftable). Objects are then read from that
+directory alone, so the repository's extensions and configuration do not matter.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ TreeEntry = tuple[int, bytes, str]
 """An entry of a tree: mode, name and object id."""
 
 _Raw = tuple[bytes, bytes, bytes]
-_MADE_LIMIT = 48 * 1024 * 1024  # bytes of made objects that are held in memory
-_SETS = 64  # trees whose entries are kept apart for the next comparison
+_MADE_LIMIT = 48 * 1024 * 1024  # bytes of new objects that are kept in memory
+_SETS = 64  # trees whose entries are cached for the next comparison
 
 NULL_ID = "0" * 40
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
 class MissingObject(MissingError):
-    """An object that is neither in the repository at hand nor made by us."""
+    """An object that is neither in the repository nor among our new ones."""
 
     code = "PS0316"
 
@@ -46,13 +45,13 @@ class MissingObject(MissingError):
         self.oid = oid
 
     def during(self, task: str) -> MissingObject:
-        """The same, naming what it was needed for."""
+        """Return the same error with the task that needed the object."""
         self.message = f"{task}: {self.message}"
         return self
 
 
 class NotARepository(UsageError):
-    """A path that git does not take for a repository, or one of a kind that cannot serve."""
+    """A path that is not a git repository, or a repository of an unsupported kind."""
 
     code = "PS0312"
 
@@ -74,7 +73,7 @@ class Commit:
 
 
 def object_id(kind: str, data: bytes) -> str:
-    """The SHA-1 id git gives an object (40 hexadecimal digits)."""
+    """Return the SHA-1 id git gives an object (40 hexadecimal digits)."""
     digest = hashlib.sha1(b"%s %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
     digest.update(data)
     return digest.hexdigest()
@@ -104,7 +103,7 @@ class MadeObjects:
             self._spill(*self._held.popitem(last=False))
 
     def get(self, oid: str) -> tuple[str, bytes] | None:
-        """Kind and content, or None for an object not made here."""
+        """Return kind and content of a new object, None for any other."""
         held = self._held.get(oid)
         if held is not None:
             return held
@@ -131,10 +130,9 @@ class MadeObjects:
 
 
 class Objects:
-    """Objects of any number of repositories, read-only, with new ones laid over them in memory.
-
-    `fetch`, where set, is asked for objects that are nowhere; it may add a directory that holds them. `hint` is what a
-    user is told to do about one that stays missing; `made` holds the new ones.
+    """The objects of one or more repositories, read-only, and new objects in memory. `fetch`, if set, is called with
+    missing objects, and may add a directory that has them. `hint` is the hint for an object that stays missing; `made`
+    has the new objects.
     """
 
     def __init__(self) -> None:
@@ -142,14 +140,14 @@ class Objects:
         self.made = MadeObjects()
         self._remembered: dict[str, tuple[str, bytes]] | None = None
         self._sets: dict[str, frozenset[_Raw]] = {}
-        self._room = 32 * 1024 * 1024  # bytes of objects that are kept
+        self._room = 32 * 1024 * 1024  # bytes of objects that are cached
         self.directories: list[Path] = []
         self.where = "memory"
         self.fetch: Callable[[Sequence[str]], None] | None = None
         self.hint = "the clone is partial, shallow or damaged: fetch the object into it, or give the upstream's URL"
 
     def add_directory(self, directory: Path, where: str) -> None:
-        """Read from an object directory (with the alternates it names) as well. `where` names it in errors."""
+        """Also read from this object directory and its alternates. `where` names it in errors."""
         if directory in self.directories:
             return
         if self._odb is None:
@@ -162,7 +160,7 @@ class Objects:
         self.directories.append(directory)
 
     def read(self, oid: str) -> tuple[str, bytes]:
-        """Kind and content of an object. Raises `MissingObject`."""
+        """Return kind and content of an object. Raises `MissingObject`."""
         found = self.find(oid)
         if found is None and self.fetch is not None:
             self.fetch([oid])
@@ -172,11 +170,11 @@ class Objects:
         return found
 
     def find(self, oid: str) -> tuple[str, bytes] | None:
-        """Kind and content of an object; None if it is not here. Fetches nothing."""
+        """Return kind and content of an object, None if it is missing. Fetches nothing."""
         return self.made.get(oid) or self._stored(oid)
 
     def remember(self) -> None:
-        """Keep what is read from now on, up to a bound: for those who come back to the same contents."""
+        """Cache objects that are read from now on, up to a limit, for callers that read the same contents again."""
         self._remembered = {}
 
     def _stored(self, oid: str) -> tuple[str, bytes] | None:
@@ -202,25 +200,25 @@ class Objects:
         return ObjectUnreadable(f"object {oid} in {self.where} cannot be read: {why}", hint="run git fsck there")
 
     def want(self, oids: Iterable[str]) -> None:
-        """Fetch those of the objects that are nowhere, all at once, where that is possible; `read` then finds them."""
+        """Fetch all missing objects of these in one step, if possible, so that `read` finds them."""
         if self.fetch is not None:
             missing = self.missing(oids)
             if missing:
                 self.fetch(missing)
 
     def has(self, oid: str) -> bool:
-        """Whether an object is here."""
+        """Return whether an object is available without fetching."""
         return not self.missing((oid,))
 
     def missing(self, oids: Iterable[str]) -> list[str]:
-        """Those of some objects that are not here, each once, in their order."""
+        """Return the missing ones of these objects, each once, in order."""
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self.made]
         ids = [oid for oid in wanted if FULL_ID.match(oid)]
         absent = frozenset(self._odb.missing(ids) if self._odb is not None else ids)
         return [oid for oid in wanted if oid in absent or not FULL_ID.match(oid)]
 
     def blob(self, oid: str, path: str = "") -> bytes:
-        """A file's content. `path` is named where the object is missing."""
+        """Return a file's content. The error for a missing object names `path`."""
         try:
             kind, data = self.read(oid)
         except MissingObject:
@@ -230,24 +228,24 @@ class Objects:
         return data
 
     def add(self, kind: Kind, data: bytes) -> str:
-        """Keep a new object in memory and give its id."""
+        """Keep a new object in memory and return its id."""
         oid = object_id(kind, data)
         self.made.add(oid, kind, data)
         return oid
 
     def commit(self, oid: str) -> Commit:
-        """Raises `MissingObject`, or `UsageError` if the id is of something else."""
+        """Return a commit. Raises `MissingObject`, or `UsageError` if the object is not a commit."""
         kind, data = self.read(oid)
         if kind != "commit":
             raise BadRevision(f"{oid} is a {kind}, not a commit")
         return parse_commit(oid, data)
 
     def tree(self, oid: str) -> Iterator[TreeEntry]:
-        """Entries of one tree: mode, name, id. Raises `MissingObject`."""
+        """Yield the entries of one tree: mode, name, id. Raises `MissingObject`."""
         return map(_entry, self._tree(oid))
 
     def tree_difference(self, one: str, other: str) -> tuple[list[TreeEntry], list[TreeEntry]]:
-        """The entries that only one tree has, and those that only the other has. Raises `MissingObject`."""
+        """Return the entries that only one tree has, and those that only the other has. Raises `MissingObject`."""
         before, after = self._tree_set(one), self._tree_set(other)
         return [_entry(raw) for raw in before - after], [_entry(raw) for raw in after - before]
 
@@ -262,7 +260,7 @@ class Objects:
         return _ENTRY.findall(data)
 
     def _tree_set(self, oid: str) -> frozenset[_Raw]:
-        # A series is compared tree by tree: what was the other tree is the one the next time.
+        # A series is compared tree by tree: `other` is `one` in the next call.
         found = self._sets.pop(oid, None)
         self._sets[oid] = found = frozenset(self._tree(oid)) if found is None else found
         if len(self._sets) > _SETS:
@@ -301,7 +299,7 @@ def parse_commit(oid: str, data: bytes) -> Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A repository on this machine, opened for reading. `name` is what the user called it."""
+    """A repository on this machine, opened for reading. `name` is the user's name for it."""
 
     name: str
     path: Path
@@ -313,11 +311,11 @@ class Repository:
     def open(name: str, path: Path) -> Repository:
         """Open the repository at `path`: a work tree's root, a `.git` directory or a bare repository.
 
-        Raises `NoSuchRepository` if the path does not exist, `NotARepository` if git does not take it, or if its object
-        format is not SHA-1.
+        Raises `NoSuchRepository` if the path does not exist, `NotARepository` if it is not a git repository or does not
+        use SHA-1.
         """
         if not path.exists():
-            raise NoSuchRepository(f"there is no repository at {name}: no such file or directory")
+            raise NoSuchRepository(f"no repository at {name}: no such file or directory")
         places = (("--absolute-git-dir",), ("--git-path", "objects"))
         facts = ("--is-shallow-repository", "--show-object-format", "--show-prefix")
         asked = git.read(path, "rev-parse", *facts, *places[0], *places[1])
@@ -327,7 +325,7 @@ class Repository:
         if len(told) != 3:  # a newline in the path
             told = [os.fsdecode(git.read(path, "rev-parse", *one).stdout).removesuffix("\n") for one in places]
         git_dir, objects = told[:2]
-        # git was told not to search upwards, but cannot be where a path has a colon in it.
+        # git was told not to search upwards, but this has no effect on a path with a colon.
         if prefix or Path(git_dir).resolve() in path.resolve().parents:
             raise NotARepository(f"{name} is not a git repository")
         if object_format != "sha1":
@@ -345,9 +343,9 @@ class Repository:
         )
 
     def resolve_commit(self, rev: str, what: str, objects: Objects) -> Commit:
-        """The commit a revision names here. `what` (pin, fork ref) leads the error.
+        """Return the commit that a revision names in this repository. Errors begin with `what` (pin, fork ref).
 
-        Raises `MissingError` if nothing, or nothing unique, has that name; `UsageError` if it is not a commit.
+        Raises `MissingError` if the name is unknown or ambiguous; `UsageError` if it is not a commit.
         """
         if FULL_ID.match(rev) and objects.find(rev) is not None:
             oid = self._peel(rev, objects)
@@ -388,7 +386,7 @@ class Repository:
         return ObjectUnreadable(f"{what} {rev} is not in {self.name}", hint=hint)
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        """Whether `ancestor` is reachable from `descendant`, as far as this clone's history goes."""
+        """Return whether `ancestor` is reachable from `descendant`, as far as this clone's history goes."""
         return git.read(self.path, "merge-base", "--is-ancestor", ancestor, descendant).ok
 
 

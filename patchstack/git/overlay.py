@@ -1,4 +1,4 @@
-"""Edit a tree in memory and compute the ids git would give: the base is read where needed, edits lie over it."""
+"""Edit a tree in memory and compute the ids that git would give. Reads only the needed parts of the base tree."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ Entry = tuple[int, str]
 
 
 class _Node:
-    """A directory that was looked into: its entries, files as (mode, id), directories as id until looked into.
-
-    `raw` are the bytes of the tree object, once they are made, and `places` where each entry's id begins in them: most
-    edits change 20 bytes. `touched` are the directories in which something changed since the last write.
+    """A directory that was read. Its entries are files as (mode, id), and directories as id until they are read. `raw`
+    are the bytes of the tree object, if computed, and `places` the offsets of the ids in them: most edits change 20
+    bytes. `touched` are the subdirectories that changed since the last write.
     """
 
     __slots__ = ("children", "entries", "oid", "places", "raw", "touched")
@@ -50,10 +49,10 @@ class _Node:
         self.oid = None
 
     def content(self) -> bytes:
-        """The directory as a tree object."""
+        """Return the directory as a tree object."""
         if self.raw is None:
             self.raw = bytearray()
-            # git sorts a directory as if its name ended in a slash.
+            # git sorts a directory as if its name ended with a slash.
             for name in sorted(self.entries, key=lambda n: n + b"/" if self.entries[n][0] == DIRECTORY else n):
                 mode, oid = self.entries[name]
                 self.raw += b"%o %s\0" % (mode, name)
@@ -63,20 +62,21 @@ class _Node:
 
 
 class TreeOverlay:
-    """A tree with edits over it. Paths are bytes, relative, with `/` between components."""
+    """A tree with edits. Paths are bytes, relative, with `/` between components."""
 
     def __init__(self, objects: Objects, tree: str) -> None:
         self.objects = objects
         self._root = self._load(tree)
 
     def entry(self, path: bytes) -> Entry | None:
-        """Mode and id at a path: a file, link, submodule or directory (its id as of the last `write`), or nothing."""
+        """Return mode and id at a path: a file, link, submodule or directory (its id as of the last `write`), else
+        None."""
         *parents, name = path.split(b"/")
         node = self._descend(parents)
         return None if node is None else node.entries.get(name)
 
     def obstacle(self, path: bytes) -> tuple[bytes, Entry] | None:
-        """The first parent of a path that exists and is not a directory."""
+        """Return the first parent of a path that exists and is not a directory."""
         parts = path.split(b"/")
         node: _Node | None = self._root
         for depth, part in enumerate(parts[:-1]):
@@ -90,7 +90,7 @@ class TreeOverlay:
         return None
 
     def put(self, path: bytes, mode: int, oid: str) -> None:
-        """Set a file. Directories are made as needed; a parent must not be a file."""
+        """Set a file. Directories are created as needed; a parent must not be a file."""
         *parents, name = path.split(b"/")
         node = self._root
         node.oid = None
@@ -117,11 +117,11 @@ class TreeOverlay:
                 node.drop(name)
 
     def write(self) -> str:
-        """The id of the tree as it is now; the tree objects are kept in memory."""
+        """Write the tree objects in memory and return the id of the tree."""
         return self._write(self._root)
 
     def files(self, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
-        """Every file below a directory, in no particular order."""
+        """Yield every file below a directory, in no particular order."""
         pending = [path]
         while pending:
             directory = pending.pop()
@@ -161,7 +161,7 @@ class TreeOverlay:
         return node
 
     def _write(self, root: _Node) -> str:
-        # Without recursion: directories nest as deep as a patch likes.
+        # No recursion: a patch may nest directories to any depth.
         dirty, pending = [], [root]
         while pending:
             node = pending.pop()

@@ -1,6 +1,5 @@
-"""A repository by path or URL, and a commit by its ref.
-
-A path is opened as it is. What must be fetched goes, with git itself, to our own cache: never into a user's repository.
+"""Open a repository by path or URL, and find a commit by its ref. A path is opened directly. git fetches missing
+objects into our own cache, never into a user's repository.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from patchstack.process import Finished
 from patchstack.tasks import Task, task
 from patchstack.workspace.model import is_url
 
-# A branch, a tag or a commit id: what git check-ref-format takes, and a little less.
+# A branch, a tag or a commit id: slightly stricter than git check-ref-format.
 _REF = re.compile(r"(?!-)[^\x00-\x20~^:?*\[\\\x7f]+\Z")
 _DEPTHS = (64, 512, 4096, 2147483647)
-# Where a clone keeps what it last saw of its upstream, the most telling first. `HEAD` may be a fork's branch.
+# The refs in which a clone keeps its upstream's branches, best first. `HEAD` may be a fork's branch.
 _TIPS = (
     *("refs/remotes/upstream/HEAD", "refs/remotes/upstream/master", "refs/remotes/upstream/main"),
     *("refs/remotes/origin/HEAD", "refs/remotes/origin/master", "refs/remotes/origin/main"),
@@ -38,7 +37,7 @@ _TIPS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """A repository that has a ref: `rev` names its commit there, `name` is what a user calls it."""
+    """A repository that has a ref: `rev` names the ref's commit there, `name` is the user's name for it."""
 
     repository: Repository
     rev: str
@@ -51,27 +50,26 @@ _SCHEMES = frozenset({"https", "http", "ssh", "git", "file", "git+ssh", "ssh+git
 
 
 def refuse_helpers(where: str) -> None:
-    """Raise `UsageError` for an address for which git would start a program of that name (`fd::17`, `ext::…`, `x://…`;
-    gitremote-helpers(7)): such an address may read from our own descriptors, or run commands."""
+    """Raise `UsageError` for an address that makes git start a remote helper (`fd::17`, `ext::…`, `x://…`;
+    gitremote-helpers(7)). Such an address may read from our own descriptors, or run commands."""
     scheme = _SCHEME.match(where)
     if _HELPER.match(where) or (scheme is not None and scheme[1].lower() not in _SCHEMES):
         name = where.partition(":")[0]
         raise BadRepositoryAddress(
-            f"{shown_url(where)} is no address of a repository: git would start git-remote-{name}",
+            f"{shown_url(where)} is not the address of a repository: git would start git-remote-{name}",
             hint="an address begins with https://, ssh://, git:// or file://, is HOST:PATH, or is a path",
         )
 
 
 class NotFetched(MissingError):
-    """What is wanted of a URL is neither in the cache nor could it be fetched."""
+    """Objects of a URL are not in the cache and could not be fetched."""
 
     code = "PS0314"
 
 
 class Remote:
-    """A repository by path or URL. What is asked of a URL is fetched into the cache; a path is opened once.
-
-    Everything raises what opening and fetching raise: `NoSuchRepository`, `NotARepository`, `NotFetched`.
+    """A repository by path or URL. Objects of a URL are fetched into the cache; a path is opened once. All methods
+    raise what opening and fetching raise: `NoSuchRepository`, `NotARepository`, `NotFetched`.
     """
 
     def __init__(self, where: str, cache: Cache) -> None:
@@ -83,41 +81,41 @@ class Remote:
 
     @staticmethod
     def at(where: str | Remote, cache: Cache) -> Remote:
-        """Return the repository at a path or URL; one that is found already as it is."""
+        """Return the repository at a path or URL. A `Remote` is returned unchanged."""
         return where if isinstance(where, Remote) else Remote(where, cache)
 
     @property
     def source(self) -> str | Path:
-        """Where contents may be had, for `fetch_into_cache`: the URL, or the path of a clone."""
+        """The source for `fetch_into_cache`: the URL, or the path of a clone."""
         return self.where if self._by_url else Path(self.where)
 
     @property
     def address(self) -> str:
-        """How a repository in another directory calls it."""
+        """Its address as seen from a repository in a different directory."""
         return self.where if self._by_url else str(Path(self.where).absolute())
 
     @property
     def note(self) -> str:
-        """What a user is told after its name: how old an answer may be."""
+        """Text to add after its name in messages if the answer may be old."""
         return " as last fetched" if self._by_url and self.cache.offline else ""
 
     @property
     def hint(self) -> str | None:
-        """What a user can do about contents that did not come from it; None if it is not fetched from."""
+        """A hint for objects that could not be fetched from it; None if nothing is fetched from it."""
         if not self._by_url or self.cache.offline:
             return None
-        return "check the network, and run it again: what has come is kept"
+        return "check the network, and run it again: fetched objects are kept"
 
     def commit(self, oid: str) -> Repository:
-        """Return a repository for reading a commit and its trees. From a URL it is fetched, by its full id; whether the
-        one at a path has it is seen when it is read."""
+        """Return a repository for reading a commit and its trees. From a URL it is fetched by its full id. A repository
+        at a path is not checked for the commit."""
         if self._by_url and (self._opened is None or not _has(self._opened, oid)):
             self._opened = self.cache.commit(self.where, oid)
         return self._open()
 
     def reach(self, ref: str | None, *, until: str) -> Reached:
-        """Return a repository with a ref's history back to the commit `until`, as far as the one at this path goes. No
-        ref: the newest commit; of a path, as that clone knows its upstream."""
+        """Return a repository with a ref's history back to the commit `until`, as far as a clone at a path has it.
+        Without a ref, use the newest commit; for a path, the newest that the clone has of its upstream."""
         if self._by_url:
             name = "HEAD" if ref is None else ref
             self._opened, rev = self.cache.history(self.where, name, until)
@@ -133,13 +131,14 @@ class Remote:
 
     def resolve(self, ref: str, what: str, *, until: str) -> tuple[Repository, Commit]:
         """Return the commit that a ref names in this repository alone, and the repository that has its history back to
-        `until`. `what` leads the error."""
+        `until`. Errors begin with `what`."""
         found = self.reach(ref, until=until)
         return found.repository, found.repository.resolve_commit(found.rev, what, _alone(found.repository))
 
     def origin(self, *names: str) -> str | None:
-        """Return where the clone at this path came from, as its configuration says: `upstream` before `origin`, or the
-        remotes of other names, a path from the clone's. None of a URL, and if the clone does not say."""
+        """Return the URL or path from which the clone at this path was made, from its configuration: `upstream` before
+        `origin`, or the given remotes. A relative path is resolved from the clone. None for a URL, or if not
+        configured."""
         if self._by_url:
             return None
         path = self._open().path
@@ -157,10 +156,10 @@ class Remote:
 
 
 class Cache:
-    """Partial bare clones, one a URL, below one directory, which `root` gives when it is first needed.
+    """Partial bare clones, one for each URL, below one directory. `root` is called for it when it is first needed.
 
     Two processes may use it at once: each clone has a lock. `offline` uses what exists and fetches nothing.
-    Credentials in a URL are used, and neither stored nor shown.
+    Credentials in a URL are used, but neither stored nor shown.
     """
 
     def __init__(self, root: Callable[[], Path], *, offline: bool = False) -> None:
@@ -168,7 +167,7 @@ class Cache:
         self.offline = offline
 
     def commit(self, url: str, oid: str) -> Repository:
-        """A repository that holds the commit and its trees, without history or blobs. Raises `MissingError`."""
+        """Return a repository that holds the commit and its trees, without history or blobs. Raises `MissingError`."""
         if not FULL_ID.match(oid):
             raise NotFetchable(
                 f"pin {oid} cannot be looked up at {shown_url(url)}",
@@ -184,9 +183,10 @@ class Cache:
             return Repository.open(shown_url(url), directory)
 
     def history(self, url: str, ref: str, until: str) -> tuple[Repository, str]:
-        """A repository that holds a ref's commits and trees back to the commit `until`, and the ref's commit id."""
+        """Return a repository that holds a ref's commits and trees back to the commit `until`, and the ref's commit
+        id."""
         if not _REF.match(ref) or ".." in ref:
-            raise BadRevision(f"{ref!r} is no branch, tag or commit to fetch from {shown_url(url)}")
+            raise BadRevision(f"{ref!r} is not a branch, tag or commit to fetch from {shown_url(url)}")
         kept = "refs/patchstack/" + hashlib.sha256(ref.encode()).hexdigest()[:16]
         with self._clone(url, f"ref {ref}") as (directory, lock):
             for depth in () if self.offline else _DEPTHS:
@@ -204,7 +204,7 @@ class Cache:
             return Repository.open(shown_url(url), directory), found.stdout.decode("ascii").strip()
 
     def objects(self, url: str, oids: Sequence[str]) -> Path | None:
-        """Fetch objects by id; gives the object directory that then holds them, if the remote had them."""
+        """Fetch objects by id. Return the object directory that has them, None if the remote does not have them."""
         try:
             with self._clone(url, "contents") as (directory, lock):
                 if not self.offline:
@@ -218,8 +218,8 @@ class Cache:
 
     @contextlib.contextmanager
     def _clone(self, url: str, what: str) -> Iterator[tuple[Path, int]]:
-        """The clone of a URL, made if there is none yet, and its lock, which is held (-1: offline, none is needed).
-        `what` is wanted of it."""
+        """Yield the clone of a URL, created if missing, and its held lock (-1 if offline, when none is needed). `what`
+        names the wanted object in errors."""
         bare = shown_url(url)
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", bare.rstrip("/").rsplit("/", 1)[-1]).strip("-") or "repository"
         name = f"{slug}-{hashlib.sha256(bare.encode()).hexdigest()[:12]}.git"
@@ -231,7 +231,7 @@ class Cache:
             return
         directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with locked(directory.parent / f"{name}.lock") as lock:
-            # We are alone here: a lock that git left was left by a run that was killed.
+            # We hold our lock, so a remaining lock of git is from a killed run.
             for stale in (*directory.glob("*.lock"), *directory.glob("refs/**/*.lock")):
                 stale.unlink(missing_ok=True)
             if not directory.is_dir():
@@ -241,15 +241,15 @@ class Cache:
     def _fetch(
         self, directory: Path, lock: int, url: str, *options: str, refs: Sequence[str] = (), stdin: bytes = b""
     ) -> Finished:
-        """`git fetch` into a clone. git holds the lock with us: should we be killed, nobody takes the clone for
-        abandoned while it still writes."""
+        """Run `git fetch` in a clone. git holds the lock too: if we are killed, the clone stays locked while git
+        writes."""
         with task(f"fetching from {shown_url(url)}") as this:
             return git.fetch(directory, url, *options, refs=refs, stdin=stdin, on_stderr=_progress(this), hold=(lock,))
 
 
 def _progress(this: Task) -> Callable[[str], None]:
-    """Read git's progress lines, with GitPython, for a task. Those of the first second are left aside: a fetch that is
-    short need not wait for the import."""
+    """Read git's progress lines, with GitPython, for a task. Lines of the first second are ignored, so that a short
+    fetch does not wait for the import."""
     handlers: list[Callable[[str], None]] = []
 
     def hear(line: str) -> None:
@@ -277,19 +277,19 @@ def _handler(this: Task) -> Callable[[str], None]:
 
 
 def shown_url(url: str) -> str:
-    """A URL without credentials, for people and for files."""
+    """Return a URL without credentials, for people and for files."""
     return re.sub(r"(?<=://)[^/@]*@", "", url)
 
 
 def _alone(repository: Repository) -> Objects:
-    """The objects of one repository: what it calls a commit is not found by chance among those of another."""
+    """Return the objects of this repository alone, so that a name is never resolved in a different one."""
     objects = Objects()
     objects.add_directory(repository.object_directory, repository.name)
     return objects
 
 
 def _has(repository: Repository, oid: str) -> bool:
-    """Whether a repository has a commit with its tree."""
+    """Return whether a repository has a commit with its tree."""
     objects = _alone(repository)
     if not FULL_ID.match(oid) or not objects.has(oid) or objects.read(oid)[0] != "commit":
         return False
@@ -297,7 +297,7 @@ def _has(repository: Repository, oid: str) -> bool:
 
 
 def _make_clone(directory: Path) -> None:
-    """An empty partial clone, as one step: a killed run leaves none."""
+    """Create an empty partial clone atomically: a killed run leaves nothing."""
     draft = Path(tempfile.mkdtemp(prefix=".making-", dir=directory.parent))
     for name in ("objects/info", "objects/pack", "refs/heads"):
         (draft / name).mkdir(parents=True)
@@ -311,7 +311,7 @@ def _make_clone(directory: Path) -> None:
 
 
 def promisor_url(repository: Path) -> str | None:
-    """Where a partial clone's missing objects are available, as its configuration says."""
+    """Return the URL for a partial clone's missing objects, from its configuration."""
     asked = git.read(repository, "config", "--get-regexp", r"^remote\..*\.promisor$")
     for line in asked.stdout.decode("utf-8", "replace").splitlines():
         key, _, value = line.partition(" ")
@@ -324,7 +324,8 @@ def promisor_url(repository: Path) -> str | None:
 
 
 def fetch_into_cache(objects: Objects, cache: Cache, sources: Sequence[str | Path]) -> Callable[[Sequence[str]], None]:
-    """A function that gets missing objects from the given URLs, or from where the given partial clones came from."""
+    """Return a function that fetches missing objects from the given URLs, or from the remotes of the given partial
+    clones."""
     tried: set[str] = set()
 
     def fetch(oids: Sequence[str]) -> None:
@@ -346,7 +347,7 @@ def _not_fetched(url: str, what: str, done: Finished, *, known: bool = False) ->
     reason = shown_url(lines[0].partition(": ")[2]) if lines else f"git fetch exited {done.code}"
     hint = "check the URL, the name and the network"
     if known:
-        hint += "; or take what was fetched last: --offline"
+        hint += "; or use what was fetched last: --offline"
     return NotFetched(f"{what} could not be fetched from {shown_url(url)}: {reason}", hint=hint)
 
 

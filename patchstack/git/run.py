@@ -1,7 +1,6 @@
-"""The one way to run git: a function for each use, with that use's environment and settings.
-
-No `GIT_*` variable of the caller reaches git: every environment begins with `clean_environment`. Write
-`from patchstack.git import run as git`, then `git.read(path, "rev-parse", ...)`.
+"""Run git: the only module that does, with one function for each use and its environment and settings. `GIT_*`
+variables of the caller never reach git: every environment starts from `clean_environment`. Write `from patchstack.git
+import run as git`, then `git.read(path, "rev-parse", ...)`.
 """
 
 from __future__ import annotations
@@ -21,11 +20,9 @@ _FETCH = ("--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
 
 
 class GitFailed(MissingError):
-    """A git command that had to succeed and did not: `failed` says what for, git's complaint follows it; of a `short`
-    error only the first line.
-
-    `command` is what was run, `status` its exit status (negative: the signal that ended it), `complaint` all of git's
-    stderr.
+    """A git command that failed but had to succeed. The message is `failed` and git's complaint, only its first line if
+    `short`. `command` is the command, `status` its exit status (negative: the signal that ended it), `complaint` all of
+    git's standard error.
     """
 
     code = "PS0315"
@@ -38,21 +35,20 @@ class GitFailed(MissingError):
 
 
 def checked(done: Finished, failed: str, *, hint: str | None = None, short: bool = False) -> bytes:
-    """Return the stdout of a command that must succeed. Raises `GitFailed` with these words."""
+    """Return the standard output of a command that must succeed. Raises `GitFailed` with this message."""
     if not done.ok:
         raise GitFailed(failed, done, hint=hint, short=short)
     return done.stdout
 
 
 def first_complaint(done: Finished) -> str:
-    """Return the first line that git complained with, or its exit code if it said nothing."""
+    """Return the first line of git's standard error, or its exit status if that is empty."""
     lines = done.complaint.splitlines() or [f"git exited {done.code}"]
     return lines[0].removeprefix("fatal: ")
 
 
 def read(repository: Path, *args: str) -> Finished:
-    """Run git in a user's repository without letting it write or fetch: no lazy fetch, no optional locks, no prompt, no
-    upward search."""
+    """Run git read-only in a user's repository: no lazy fetch, no optional locks, no prompt, no upward search."""
     environment = clean_environment(
         {
             "GIT_CEILING_DIRECTORIES": str(repository.resolve().parent),
@@ -67,21 +63,22 @@ def read(repository: Path, *args: str) -> Finished:
 
 
 def write(directory: Path, *args: str) -> Finished:
-    """Run git in a clone that the user named for writing: their configuration holds, nobody's hooks run. `directory` is
-    a work tree or repository itself: git does not search upwards."""
+    """Run git in a clone that the user named for writing, with their configuration but without hooks. `directory` must
+    be a work tree's root or a repository: git does not search upwards."""
     environment = clean_environment({"GIT_CEILING_DIRECTORIES": str(directory.resolve().parent)})
     return run(["git", "-C", str(directory), *_NO_HOOKS, *args], env=environment)
 
 
 def isolated(git_dir: Path, *args: str, cwd: Path | None = None, stdin: bytes = b"", **variables: str) -> Finished:
-    """Run git in a repository of ours: it sees nobody's configuration or attributes, and fetches nothing. `variables`
-    are added to its environment. Commands that need no repository take `/dev/null` as theirs."""
+    """Run git in our own repository, without any user's configuration or attributes and without fetching. `variables`
+    are added to its environment. Commands that need no repository use `/dev/null`."""
     return run(["git", *args], cwd=cwd, env=_isolated(git_dir, variables), stdin=stdin)
 
 
 def objects_of(git_dir: Path, option: str, *, stderr: int) -> Child:
-    """Start `git cat-file` in a repository of ours with `--batch` or `--batch-check`. It is asked and answers through
-    the child's `stdin` and `stdout`, and ends when `stdin` is closed. Raises `MissingError` if git is not installed."""
+    """Start `git cat-file` in a repository of ours with `--batch` or `--batch-check`. Write questions to the child's
+    `stdin` and read answers from its `stdout`; it ends when `stdin` is closed. Raises `MissingError` if git is not
+    installed."""
     try:
         return start(["git", "cat-file", option], env=_isolated(git_dir, {}), stdin=PIPE, stdout=PIPE, stderr=stderr)
     except FileNotFoundError as error:
@@ -97,9 +94,9 @@ def fetch(
     on_stderr: Callable[[str], None] | None = None,
     hold: Sequence[int] = (),
 ) -> Finished:
-    """Fetch refs, or the ids on stdin, from a URL into a partial clone of ours, without blobs. What a user's
-    configuration says of remotes and hooks does not reach it; what it says of the network does. `on_stderr` gets git's
-    progress lines; `hold` are descriptors of locks that git holds with us."""
+    """Fetch refs, or the ids on stdin, from a URL into our partial clone, without blobs. The user's network
+    configuration applies, but not their remotes and hooks. `on_stderr` gets git's progress lines; `hold` are
+    descriptors of locks that git holds too."""
     remote = "patchstack-cache"
     settings = ["-c", "protocol.version=2", *_NO_HOOKS, *_BARE_TOO, "-c", f"remote.{remote}.url={url}", *_NO_UPKEEP]
     if stdin:
@@ -118,7 +115,8 @@ def fetch(
 
 
 def fetch_locally(git_dir: Path, source: Path, *refs: str) -> Finished:
-    """Fetch refs into a user's repository from one of ours on this machine: nothing beyond them is written or run."""
+    """Fetch refs into a user's repository from our repository on this machine. Nothing else is written, and no hooks
+    run."""
     return run(
         ["git", *_NO_HOOKS, *_NO_UPKEEP, "fetch", "--quiet", *_FETCH, str(source), *refs],
         env=_isolated(git_dir, {"GIT_ALLOW_PROTOCOL": "file"}),

@@ -1,4 +1,4 @@
-"""Temporary bare repositories without any configuration, and their removal: also of those that killed runs left."""
+"""Create temporary bare repositories without configuration, and remove them, including those of killed runs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def make_directory() -> Path:
 
 
 def make_bare_repository(borrow: Sequence[Path] = (), shallow: Path | None = None) -> Path:
-    """A new bare repository in the temporary directory; the caller removes it.
+    """Return a new bare repository in the temporary directory; the caller removes it.
 
-    It borrows the objects of the given directories. Only reading commands may be run in one that does: git freshens the
-    times of borrowed objects it meant to write. `shallow` is a repository's list of commits whose parents are absent.
+    It borrows the objects of the given directories. Run only reading commands in one that borrows: a writing git
+    updates the times of borrowed objects. `shallow` is a repository's list of commits whose parents are absent.
     """
     _sweep()
     root = make_directory()
@@ -47,7 +47,7 @@ def make_bare_repository(borrow: Sequence[Path] = (), shallow: Path | None = Non
 
 @contextlib.contextmanager
 def bare_repository(borrow: Sequence[Path] = (), shallow: Path | None = None) -> Iterator[Path]:
-    """`make_bare_repository` for the length of a block."""
+    """Create a repository with `make_bare_repository`, and remove it after the block."""
     root = make_bare_repository(borrow, shallow)
     try:
         yield root
@@ -56,25 +56,25 @@ def bare_repository(borrow: Sequence[Path] = (), shallow: Path | None = None) ->
 
 
 def borrow_objects(objects: Path, directories: Sequence[Path]) -> None:
-    """Let an object directory have others as alternates."""
+    """Add other object directories as alternates of this one."""
     lines = "".join(f"{_alternate(path)}\n" for path in directories)
     (objects / "info").mkdir(exist_ok=True)
     (objects / "info" / "alternates").write_text(lines)
 
 
 def write_object(objects: Path, oid: str, kind: str, data: bytes) -> None:
-    """Write a loose object, unless it exists; whole or not at all."""
+    """Write a loose object atomically, unless it exists."""
     path = objects / oid[:2] / oid[2:]
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
-        draft = path.with_name(f"tmp_obj_{os.getpid()}_{oid[2:]}")  # git's own prefix: its gc removes what was left
+        draft = path.with_name(f"tmp_obj_{os.getpid()}_{oid[2:]}")  # git's own prefix, so that git gc removes leftovers
         draft.write_bytes(zlib.compress(b"%s %d\0" % (kind.encode(), len(data)) + data, 1))
         draft.chmod(0o444)
         put_in_place(draft, path)
 
 
 def _alternate(path: Path) -> str:
-    """A path as a line of `objects/info/alternates`: C-quoted where git would misread it."""
+    """Return a path as a line of `objects/info/alternates`: C-quoted where git would misread it."""
     text = str(path)
     if text.startswith(('"', "#")) or "\n" in text:
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
@@ -82,7 +82,7 @@ def _alternate(path: Path) -> str:
 
 
 def _sweep() -> None:
-    """Remove our temporary directories of processes that are surely gone."""
+    """Remove temporary directories of patchstack processes that have surely ended."""
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             found = _NAME.match(entry.name)

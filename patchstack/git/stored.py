@@ -1,4 +1,4 @@
-"""Read stored objects through `git cat-file --batch`, one process for as long as it is asked."""
+"""Read stored objects through one long-running `git cat-file --batch` process."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from patchstack.git import run as git
 from patchstack.git.scratch import make_bare_repository
 from patchstack.process import Child
 
-_AT_ONCE = 256  # ids in one question: all the answers to it must fit into a pipe, of 16 KiB at the least
-_NOTHING = "f" * 40  # not zeros: git answers those without looking
+_AT_ONCE = 256  # ids in one question: all its answers must fit into a pipe, which has at least 16 KiB
+_NOTHING = "f" * 40  # not zeros: git answers those without reading
 
 
 class Damaged(Exception):
@@ -26,8 +26,8 @@ class Damaged(Exception):
 class StoredObjects:
     """The objects of object directories (with the alternates that these name), read-only.
 
-    git runs in an empty repository of ours that borrows the directories: it sees no configuration of theirs and fetches
-    nothing. It ends when this object is collected, or when this process ends.
+    git runs in our own empty repository that borrows the directories: it does not read their configuration and fetches
+    nothing. It ends with this object, or with this process.
     """
 
     def __init__(self) -> None:
@@ -36,22 +36,23 @@ class StoredObjects:
         self._checks = _Batch("--batch-check", self._directories)
 
     def add(self, directory: Path) -> None:
-        """Read from an object directory as well. git reads the list of directories once, so it is started again."""
+        """Also read from this object directory. git reads the list of directories only once, so it is restarted."""
         self._directories.append(directory)
         self._contents.end()
         self._checks.end()
 
     def read(self, oid: str) -> tuple[str, bytes] | None:
-        """Kind and content of an object; None if it is not stored. Raises `Damaged`."""
+        """Return kind and content of an object, None if it is not stored. Raises `Damaged`."""
         return self._contents.ask(oid)
 
     def missing(self, oids: Sequence[str]) -> list[str]:
-        """Those of the objects that are not stored, in their order. Contents are not read, so a damaged one is here."""
+        """Return the objects that are not stored, in order. Contents are not read, so a damaged object counts as
+        stored."""
         return [oid for at in range(0, len(oids), _AT_ONCE) for oid in self._checks.missing(oids[at : at + _AT_ONCE])]
 
 
 class _Batch:
-    """One `git cat-file`, started when it is first asked: with `--batch` for contents, or with `--batch-check`."""
+    """One `git cat-file` process, started on first use: with `--batch` for contents, or with `--batch-check`."""
 
     def __init__(self, option: str, directories: Sequence[Path]) -> None:
         self._option = option
@@ -59,30 +60,30 @@ class _Batch:
         self._git: _Running | None = None
 
     def ask(self, oid: str) -> tuple[str, bytes] | None:
-        """Kind and content of an object; None if git does not have it. Raises `Damaged`."""
+        """Return kind and content of an object, None if git does not have it. Raises `Damaged`."""
         if self._git is None:
             self._git = _Running(self._option, self._directories)
         try:
             return self._git.ask(oid)
         except Damaged:
-            self.end()  # git has ended, or what it prints next is not an answer
+            self.end()  # git has ended, or its next output would not be an answer
             raise
 
     def missing(self, oids: Sequence[str]) -> list[str]:
-        """Those of some objects, at most `_AT_ONCE`, that git does not have."""
+        """Return those of at most `_AT_ONCE` objects that git does not have."""
         if self._git is None:
             self._git = _Running(self._option, self._directories)
         return self._git.missing(oids)
 
     def end(self) -> None:
-        """End git. It is started again when it is asked again."""
+        """End git. The next question starts it again."""
         if self._git is not None:
             self._git.end()
             self._git = None
 
 
 class _Running:
-    """A `git cat-file` that runs. What it complains of goes to a file without a name."""
+    """A running `git cat-file`. Its standard error goes to an unnamed file."""
 
     def __init__(self, option: str, directories: Sequence[Path]) -> None:
         self._scratch: Path | None = make_bare_repository(directories)
@@ -96,10 +97,10 @@ class _Running:
         self._write, self._read, self._complaints = child.stdin, child.stdout, complaints
         self._before = 0
         self.end = weakref.finalize(self, _end, child, complaints, self._scratch)
-        self._ask(_NOTHING)  # answered after git has read the list of directories, and complained of it
+        self._ask(_NOTHING)  # git answers only after it has read the list of directories and reported problems with it
 
     def missing(self, oids: Sequence[str]) -> list[str]:
-        """Those of some objects that git does not have. So many answers must fit into a pipe."""
+        """Return the objects that git does not have. All answers must fit into a pipe."""
         self._begin()
         self._ask("\n".join(oids))
         return [oid for oid in oids if self._read.readline().endswith(b" missing\n")]
@@ -113,7 +114,7 @@ class _Running:
             self._scratch = None
 
     def ask(self, oid: str) -> tuple[str, bytes] | None:
-        """Kind and content of an object; None if git does not have it. Raises `Damaged`."""
+        """Return kind and content of an object, None if git does not have it. Raises `Damaged`."""
         self._begin()
         self._ask(oid)
         head = self._read.readline()
@@ -135,11 +136,11 @@ class _Running:
             self._write.flush()
 
     def _complained(self) -> int:
-        """How many bytes git has complained with."""
+        """Return the size of git's standard error in bytes."""
         return os.fstat(self._complaints.fileno()).st_size
 
     def _complaint(self) -> str:
-        """The first line that git complained with of an object."""
+        """Return the first line of git's complaint about an object."""
         lines = os.pread(self._complaints.fileno(), 4096, self._before).decode("utf-8", "replace").splitlines()
         return lines[0].removeprefix("error: ").removeprefix("fatal: ") if lines else "git cat-file ended"
 

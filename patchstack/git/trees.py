@@ -1,4 +1,4 @@
-"""Compare trees in memory: which paths differ, and whether two changes are the same change."""
+"""Compare trees in memory: find the paths that differ, and whether two changes are the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PathChange:
 
 
 def compare_trees(objects: Objects, old: str, new: str) -> Iterator[PathChange]:
-    """Every file that differs between two trees, directory by directory. No rename detection.
+    """Yield every file that differs between two trees, directory by directory. No rename detection.
 
     Raises `MissingObject` if a tree is not available.
     """
@@ -42,15 +42,15 @@ def compare_trees(objects: Objects, old: str, new: str) -> Iterator[PathChange]:
 
 
 def _apart(entry: Entry | None) -> tuple[str, Entry | None]:
-    """An entry as a directory and as a file: the empty tree, or nothing, for what it is not."""
+    """Return an entry as a directory (the empty tree if it is a file) and as a file (None if it is a directory)."""
     if entry is not None and entry[0] == DIRECTORY:
         return entry[1], None
     return EMPTY_TREE, entry
 
 
 def same_change(objects: Objects, one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Whether two (before, after) pairs of trees change the same paths in the same way: the same lines removed and
-    added in the same order, the same modes; where in the file, and what stands around it, may differ."""
+    """Return whether two (before, after) pairs of trees change the same paths in the same way: the same lines removed
+    and added in the same order, the same modes. Line numbers and surrounding lines may differ."""
     ours = {change.path: change for change in compare_trees(objects, *one)}
     theirs = {change.path: change for change in compare_trees(objects, *other)}
     if ours.keys() != theirs.keys():
@@ -60,7 +60,7 @@ def same_change(objects: Objects, one: tuple[str, str], other: tuple[str, str]) 
 
 
 def want_contents(objects: Objects, changes: Iterable[PathChange]) -> None:
-    """Fetch the contents of changed files that are not here, all at once."""
+    """Fetch all missing contents of changed files in one step."""
     entries = (entry for change in changes for entry in (change.old, change.new))
     objects.want(entry[1] for entry in entries if entry is not None and entry[0] != SUBMODULE)
 
@@ -76,7 +76,7 @@ def _same_edit(objects: Objects, ours: PathChange, theirs: PathChange) -> bool:
 
 
 def _edits(objects: Objects, change: PathChange) -> list[tuple[str, bytes]] | tuple[bytes, bytes]:
-    """The removed and added lines of a change, in order; whole contents where git would call them binary."""
+    """Return the removed and added lines of a change, in order; the whole contents if git would call them binary."""
     old, new = content(objects, change.old, change.path), content(objects, change.new, change.path)
     import pygit2
 
@@ -87,7 +87,7 @@ def _edits(objects: Objects, change: PathChange) -> list[tuple[str, bytes]] | tu
 
 
 def content(objects: Objects, entry: Entry | None, path: bytes) -> bytes:
-    """A file's content: a submodule's is git's one-line description of it, an absent file's is empty."""
+    """Return a file's content: git's one-line description for a submodule, empty for a missing file."""
     if entry is None:
         return b""
     if entry[0] == SUBMODULE:

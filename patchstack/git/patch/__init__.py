@@ -1,1 +1,1 @@
-"""The text of patches: mail, trailers, diffs, hunks, anchored patches. The only reader of patch text."""
+"""Read the text of patches: mail, trailers, diffs, hunks, anchored patches. Nothing else reads patch text."""

@@ -1,7 +1,6 @@
-"""Anchored patches: diffs without context, each file tied to its exact pre-image and post-image by full blob ids.
-
-Plain `git apply` puts hunks without context in the wrong place and says OK. So these files carry another suffix, only
-patchstack applies them, and only to the very blob they were made from.
+"""Anchored patches: diffs without context, each file tied to its exact pre-image and post-image by full blob ids. `git
+apply` puts hunks without context in the wrong place without an error. So these files have a different suffix, only
+patchstack applies them, and only to the blob from which they were made.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from patchstack.git.patch.diff import FileDiff, Hunk, Unsupported, parse_diffs
 
 
 def apply_anchored(objects: Objects, overlay: TreeOverlay, data: bytes) -> Outcome:
-    """Apply an anchored patch to a tree: all of it or, if it has problems, nothing. Nothing is searched for.
+    """Apply an anchored patch to a tree completely or, if it has problems, not at all. Hunks are never searched for.
 
     Raises `MissingObject` if the content of a touched file is not available.
     """
     try:
         diffs = parse_diffs(data)
     except Unsupported as unsupported:
-        detail = f"no anchored patch: {unsupported}"
+        detail = f"not an anchored patch: {unsupported}"
         return _refused([Problem(fault=Fault.MALFORMED, path="", detail=detail, line=unsupported.line)])
     problems: list[Problem] = []
     edits: list[tuple[FileDiff, int, bytes]] = []
@@ -58,17 +57,17 @@ def _edit(objects: Objects, overlay: TreeOverlay, diff: FileDiff) -> tuple[int, 
     if diff.old is not None and diff.new is not None and diff.old != diff.new:
         return problem(Fault.MALFORMED, "an anchored patch cannot rename")
     if any(hunk.context for hunk in diff.hunks):
-        return problem(Fault.MALFORMED, "an anchored patch carries no context (git diff -U0)")
+        return problem(Fault.MALFORMED, "an anchored patch must have no context (git diff -U0)")
     if overlay.obstacle(diff.path) is not None:
-        return problem(Fault.UNSAFE, "a parent of it is a file or a link")
+        return problem(Fault.UNSAFE, "one of its parent directories is a file or a link")
     entry = overlay.entry(diff.path)
     if diff.old is None:
         if entry is not None:
-            return problem(Fault.CONFLICT, "the patch makes it, but it is there already")
+            return problem(Fault.CONFLICT, "the patch creates it, but it already exists")
         mode, content = diff.new_mode or FILE, b""
     else:
         if entry is None:
-            return problem(Fault.MISSING_FILE, "the file is not there")
+            return problem(Fault.MISSING_FILE, "the file does not exist")
         if entry[1] != diff.old_id:
             return problem(
                 Fault.CONFLICT, f"anchored to blob {diff.old_id[:12]}, but the file is blob {entry[1][:12]} here"
@@ -77,17 +76,17 @@ def _edit(objects: Objects, overlay: TreeOverlay, diff: FileDiff) -> tuple[int, 
     result = _placed(content, diff.hunks)
     if isinstance(result, int):
         header = diff.hunks[result - 1].header.decode("ascii")
-        return problem(Fault.CONFLICT, f"hunk {result} ({header}) does not hold the lines that stand there", result)
+        return problem(Fault.CONFLICT, f"hunk {result} ({header}) does not match the lines at its place", result)
     if diff.new is None:
         if result or diff.new_id != NULL_ID:
-            return problem(Fault.CONFLICT, "the patch deletes it, but lines would be left")
+            return problem(Fault.CONFLICT, "the patch deletes it, but lines would remain")
     elif object_id("blob", result) != diff.new_id:
-        return problem(Fault.CONFLICT, f"the result is not blob {diff.new_id[:12]}, which the patch promises")
+        return problem(Fault.CONFLICT, f"the result is not blob {diff.new_id[:12]}, the post-image of the patch")
     return mode, result
 
 
 def _placed(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | int:
-    """The content with every hunk put exactly where it says, or the number of the first that does not fit there."""
+    """Return the content with every hunk at exactly its line, or the number of the first that does not fit."""
     lines = content.split(b"\n")
     shift = 0
     for number, hunk in enumerate(hunks, 1):
@@ -98,7 +97,7 @@ def _placed(content: bytes, hunks: tuple[Hunk, ...]) -> bytes | int:
         after = list(hunk.after)
         behind = len(lines) - (at + count)
         if behind == 1 and lines[-1] == b"" and hunk.after_no_newline:
-            count += 1  # what follows the last newline: the file shall end without one
+            count += 1  # text after the last newline: the file ends without one
         elif behind == 0 and not hunk.after_no_newline and count:
             after.append(b"")
         lines[at : at + count] = after

@@ -1,4 +1,4 @@
-"""What is wrong with the text of a patch that git calls corrupt: which line, and how it may have come about."""
+"""Find what is wrong with the text of a patch that git calls corrupt: the line, and the likely cause."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """One thing that is wrong with a patch, on a 1-based line of it, with what would mend it."""
+    """One error in a patch, on a 1-based line, with what would repair it."""
 
     line: int
     what: str
 
 
 def find_damage(data: bytes) -> tuple[Damage, ...]:
-    """Return what is wrong with the text of a patch, by line; nothing if its hunks are as counted."""
+    """Return the errors in the text of a patch, by line; empty if its hunks match their counts."""
     found: list[Damage] = []
     ended = data.count(b"\r\n")
     newlines = data.count(b"\n")
     if ended and ended * 10 > newlines * 9:
-        found.append(Damage(line=1, what="its lines end in CRLF: sed -i 's/\\r$//' takes it off"))
+        found.append(Damage(line=1, what="its lines end in CRLF: sed -i 's/\\r$//' removes it"))
         data = data.replace(b"\r\n", b"\n")
     head = data.partition(b"\n\n")[0]
     if encoded := _ENCODING.search(head):
@@ -44,13 +44,13 @@ def find_damage(data: bytes) -> tuple[Damage, ...]:
 
 
 def _hunk(lines: Sequence[bytes], at: int, header: re.Match[bytes]) -> Iterator[Damage]:
-    """What is wrong with the hunk whose header is on the line at index `at`."""
+    """Yield the errors of the hunk whose header is at line index `at`."""
     first = header[0].decode("ascii")
     wanted = tuple(1 if count is None else int(count) for count in (header[2], header[4]))
     after = _after(lines, at + 1, *wanted)
     if after is not None:
         if lines[after][:1] in (b" ", b"+", b"-") and not _bounds(lines, after):
-            yield Damage(line=after + 1, what=f"{_shown(lines[after])} is more than {first} counts: git leaves it out")
+            yield Damage(line=after + 1, what=f"{_shown(lines[after])} is more than {first} counts: git ignores it")
         return
     end = _end(lines, at + 1)
     body = lines[at + 1 : end]
@@ -58,7 +58,7 @@ def _hunk(lines: Sequence[bytes], at: int, header: re.Match[bytes]) -> Iterator[
     given = _counts(line[:1] for line in body)
     if strange:
         mended = _counts(b" " if n in strange else line[:1] for n, line in enumerate(body))
-        what = "does not begin as a line of a hunk: with a blank, + or -"
+        what = "does not begin with a blank, + or - like a line of a hunk"
         if given == wanted:
             what = "belongs to the line above, which was wrapped"
         elif mended == wanted:
@@ -79,7 +79,7 @@ def _hunk(lines: Sequence[bytes], at: int, header: re.Match[bytes]) -> Iterator[
 
 
 def _after(lines: Sequence[bytes], at: int, old: int, new: int) -> int | None:
-    """The index after the lines of a hunk, if they are there as counted, each ended by a newline."""
+    """Return the index after the lines of a hunk, None unless they match its counts and all end with a newline."""
     while old > 0 or new > 0:
         sign = lines[at][:1] if at < len(lines) - 1 else None
         if sign is None or (sign not in _SIGNS and sign != b"\\"):
@@ -91,7 +91,7 @@ def _after(lines: Sequence[bytes], at: int, old: int, new: int) -> int | None:
 
 
 def _bounds(lines: Sequence[bytes], at: int) -> bool:
-    """Whether a line ends a hunk, whatever is left to count."""
+    """Return whether a line ends a hunk, whatever its counts."""
     line = lines[at]
     names = line.startswith(b"--- ") and at + 1 < len(lines) and lines[at + 1].startswith(b"+++ ")
     return names or line.startswith(_NAMES) or line in (b"-- ", b"--")
@@ -106,11 +106,11 @@ def _counts(signs: Iterator[bytes]) -> tuple[int, int]:
 
 
 def _end(lines: Sequence[bytes], at: int) -> int:
-    """The index after the last line that can belong to a hunk."""
+    """Return the index after the last line that can belong to a hunk."""
     start = at
     while at < len(lines) and not _bounds(lines, at):
         at += 1
-    # Empty lines at the end are not context that was meant, but the space before what follows.
+    # Empty lines at the end are not context, but separate the hunk from the text after it.
     while at > start and at >= len(lines) - 1 and not lines[at - 1]:
         at -= 1
     return at

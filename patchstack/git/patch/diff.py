@@ -1,8 +1,7 @@
-"""Read the diffs of a patch file: the form git itself writes for text files, and nothing else.
-
-`git apply` accepts far more (traditional diffs, binary data, quoted names, symlinks, copies, a path touched twice, …).
-What is not plainly of the form read here raises `Unsupported`; the caller then hands the whole file to git, which
-judges it. So this reader never has to guess, and every answer it does give can be compared with git's.
+"""Read the diffs of a patch file in the form that git itself writes for text files. `git apply` accepts far more
+(traditional diffs, binary data, quoted names, symlinks, copies, a path touched twice, …). Everything else raises
+`Unsupported`; the caller then hands the whole file to git. So this reader never guesses, and each of its answers can be
+compared with git's.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hunk:
-    """One hunk. Lines are without their newline; `no_newline` tells whose last line ends the file without one.
+    """One hunk. Lines have no newline; `no_newline` tells which side's last line ends the file without one.
 
     `context` counts its context lines, `trailing` those at its end; `line` is where the hunk is in the patch file.
     """
@@ -45,7 +44,7 @@ class Hunk:
 class FileDiff:
     """The change of one file. `old` is None for a creation, `new` for a deletion; they differ for a rename.
 
-    Modes are None where the diff does not set them. `old_id` and `new_id` are the ids of the `index` line, as written.
+    Modes are None if the diff does not set them. `old_id` and `new_id` are the ids of the `index` line, as written.
     """
 
     old: bytes | None
@@ -75,12 +74,12 @@ _KEYS = (
 _LEFT_TO_GIT = (b"copy ", b"rename ", b"similarity index ", b"dissimilarity index ")
 _MODES = {b"100644": FILE, b"100755": EXECUTABLE}
 
-# Names that git's path checks look at twice (`.git…`, `git~1`, `.`, `..`, empty components) are left to git.
+# Names that need git's extra path checks (`.git…`, `git~1`, `.`, `..`, empty components) are left to git.
 _ODD_NAME = re.compile(rb"(?i)\.git|git~|(?:^|/)\.{0,2}(?:/|\Z)|[\"\\:]")
 
 
 def parse_diffs(data: bytes) -> tuple[FileDiff, ...]:
-    """All diffs of a patch file, in order; at least one, and no path touched by two of them.
+    """Return the diffs of a patch file, in order: at least one, and no path touched twice.
 
     Raises `Unsupported` for anything but plain text diffs as git writes them.
     """
@@ -110,7 +109,7 @@ def _check_paths(diffs: tuple[FileDiff, ...]) -> None:
                 raise Unsupported("a file and a directory of one name", 1)
 
 
-# Two names of the longest kind a system knows, quoted.
+# Two names of the maximum length of a system, quoted.
 _LONGEST_NAMES = 8 * 4096
 _MOST_READ = 4 << 20
 _MOST_GUESSES = 20_000
@@ -120,7 +119,7 @@ _ESCAPED = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t
 
 
 def named_paths(data: bytes) -> set[bytes]:
-    """Every path a patch file may touch; of one that is left to git, some that it does not touch as well."""
+    """Return every path that a patch file may touch; for a patch that is left to git, possibly others too."""
     try:
         if len(data) <= _MOST_READ:
             return {name for diff in parse_diffs(data) for name in (diff.old, diff.new) if name is not None}
@@ -132,7 +131,7 @@ def named_paths(data: bytes) -> set[bytes]:
 def _guessed_paths(data: bytes) -> set[bytes]:
     names: set[bytes] = set()
     for line in _NAMING.finditer(data):
-        if len(names) > _MOST_GUESSES:  # git says which others it needs
+        if len(names) > _MOST_GUESSES:  # git reports which others it needs
             break
         text = line[1][:_LONGEST_NAMES]
         for word in {text, *text.split(), *text.split(b"\t"), *text.split(b" b/"), *_quoted(text)}:
@@ -150,7 +149,7 @@ _DOTS = re.compile(rb"(?:^|/)\.\.?(?:/|\Z)|//|/\Z")
 
 
 def _quoted(text: bytes) -> list[bytes]:
-    """The quoted names a line begins with, or ends with behind an unquoted one."""
+    """Return the quoted names at the beginning of a line, or at its end after an unquoted one."""
     found = []
     at = 0 if text[:1] == b'"' else text.find(b' "') + 1
     while text[at : at + 1] in (b'"', b" ") and (match := _QUOTED.match(text, at)) is not None:
@@ -160,7 +159,7 @@ def _quoted(text: bytes) -> list[bytes]:
 
 
 def unescaped(word: bytes) -> bytes:
-    """A name without git's C-style quoting; a badly quoted one as it is, more or less."""
+    """Return a name without git's C-style quoting; a badly quoted one nearly unchanged."""
     if b"\\" not in word:
         return word
 
@@ -180,7 +179,8 @@ class _Reader:
         self.at = 0
 
     def read(self) -> tuple[FileDiff, ...]:
-        """Every diff of the file. Text between them is skipped, as git skips it, unless git would see a diff in it."""
+        """Return every diff of the file. Text between them is skipped, as git skips it, unless git would see a diff in
+        it."""
         diffs = []
         while self.at < len(self.lines):
             line = self.lines[self.at]
@@ -199,7 +199,7 @@ class _Reader:
         return tuple(diffs)
 
     def _line(self) -> bytes | None:
-        """The line at hand, if it is complete (ends with a newline)."""
+        """Return the current line if it ends with a newline, else None."""
         return self.lines[self.at] if self.at + 1 < len(self.lines) else None
 
     def _refuse(self, reason: str) -> Unsupported:

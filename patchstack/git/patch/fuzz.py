@@ -1,6 +1,5 @@
-"""Where a hunk fits if lines of its context may differ: the fuzz of GNU patch and quilt. `git apply` does not do it.
-
-The places are those of GNU patch 2.7 (`locate_hunk` in patch.c). They may be wrong: what was placed so must be read.
+"""Place hunks with fuzz: lines of their context may differ, as in GNU patch and quilt. `git apply` has no fuzz. The
+places are those of GNU patch 2.7 (`locate_hunk` in patch.c). They may be wrong, so a person must review them.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from dataclasses import dataclass
 
 from patchstack.git.patch.text import PatchedHunk
 
-MOST = 2  # as patch and quilt have it
+MOST = 2  # the default of patch and quilt
 _LINES = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a hunk fits: the 1-based line of the file before the patch, and how many lines of context at either end
-    were not looked at."""
+    """The place of a hunk: the 1-based line of the file before the patch, and the number of context lines at each end
+    that were ignored."""
 
     line: int
     fuzz: int
@@ -32,7 +31,7 @@ class Placed:
 
 
 class Tries:
-    """How much may still be tried: a hunk that would take more fits nowhere."""
+    """The remaining number of comparisons. A hunk that needs more counts as not fitting."""
 
     __slots__ = ("left",)
 
@@ -48,8 +47,8 @@ def place_with_fuzz(
     key: Callable[[bytes], bytes] | None = None,
     tries: Tries | None = None,
 ) -> Placed | int:
-    """Put hunks onto a file with as little fuzz as each needs, up to `most`; or the number, from 1, of the first that
-    fits nowhere, or only after a last line without newline. Lines are compared by `key`."""
+    """Apply hunks to a file, each with the least fuzz it needs, up to `most`. If one fits nowhere, or only after a last
+    line without newline, return its number, from 1. Lines are compared by `key`."""
     tries = tries or Tries(1 << 62)
     tries.left -= len(content)
     lines = content.splitlines(keepends=True) if b"\r" not in content else _lines(content)
@@ -71,17 +70,17 @@ def place_with_fuzz(
         made += lines[frozen : at + head - 1]
         frozen, added = _changed(lines, hunk, at, head)
         if lines and not lines[-1].endswith(b"\n") and lines[-1] in (made[-1:] + added)[:-1]:
-            return number  # GNU patch joins what it adds to a last line without newline: nobody wants that
+            return number  # GNU patch would append to the last line, which has no newline; this is never intended
         made += added
         places.append(Place(line=at, fuzz=fuzz))
     made += lines[frozen:]
-    # What follows an added line without newline goes to a line of its own, as in GNU patch.
+    # Text after an added line without newline starts a new line, as in GNU patch.
     made[:-1] = [line if line.endswith(b"\n") else line + b"\n" for line in made[:-1]]
     return Placed(content=b"".join(made), places=tuple(places))
 
 
 class _Parts:
-    """The old lines of a hunk, and how much of them is context."""
+    """The old lines of a hunk, and how many of them are context."""
 
     def __init__(self, hunk: PatchedHunk, key: Callable[[bytes], bytes] | None) -> None:
         signs = [line.sign for line in hunk.lines]
@@ -95,7 +94,7 @@ class _Parts:
 
 
 def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift: int, tries: Tries) -> int | None:
-    """The 1-based line at which the old lines of a hunk fit, or None."""
+    """Return the 1-based line at which the old lines of a hunk fit, or None."""
     old = parts.old
     guess = parts.first + shift
     if not old:
@@ -123,7 +122,7 @@ def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift
         at = len(lines) - len(old) + 1
         return at if guess - at <= down and fits(at, before, 0) else None
     least = guess - highest if up < 0 else guess - (frozen + 1) if down < 0 else 0
-    # Near its place first: a hunk of thousands of lines is not looked for everywhere in a file of millions.
+    # Search near its line first: a long hunk is not searched for in all of a huge file.
     farthest = least + _LINES // len(old)
     for offset in range(least, min(max(up, down), farthest) + 1):
         tries.left -= 20
@@ -137,8 +136,8 @@ def _locate(lines: Sequence[bytes], parts: _Parts, fuzz: int, frozen: int, shift
 
 
 def _changed(lines: Sequence[bytes], hunk: PatchedHunk, at: int, leading: int) -> tuple[int, list[bytes]]:
-    """How many lines of the file are used up after the last change of a hunk, and the new lines since its first change.
-    Context is the file's own."""
+    """Return how many of the file's lines a hunk consumes up to its last change, and the new lines from its first
+    change on. Context lines are taken from the file."""
     place = at - 1 + leading
     result: list[bytes] = []
     used = place
@@ -160,5 +159,5 @@ def _whole(text: bytes, *, ends: bool) -> bytes:
 
 
 def _lines(content: bytes) -> list[bytes]:
-    """Lines that end in newlines alone."""
+    """Split a content into lines at newlines only."""
     return [line + b"\n" for line in content.split(b"\n")[:-1]] + [line for line in content.split(b"\n")[-1:] if line]

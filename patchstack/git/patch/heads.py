@@ -1,4 +1,5 @@
-"""The text before the diffs of a patch that is not a mail: a header of Mercurial or Debian (DEP-3), or plain prose."""
+"""Read the text before the diffs of a patch that is not a mail: a Mercurial or Debian (DEP-3) header, or plain
+prose."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 
 from patchstack.git.patch.text import read_text
 
-# What tools write right before a diff, which is about that diff alone.
+# Lines that tools write directly before a diff, and that belong to it.
 _LEAD = re.compile(rb"(?:Index: |diff -|={5,}\r?\Z)")
 _MERCURIAL = re.compile(rb"# (User|Date) +([^\n]*)")
 _FIELD = re.compile(rb"(Description|Subject|Author|From):[ \t]*([^\n]*)", re.IGNORECASE)
@@ -18,8 +19,8 @@ _DIFF = re.compile(rb"^(?:diff |--- |\+\+\+ |@@ -|Index: |From )", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What a header says: the subject, the author as `Name <address>`, the date in a form that git reads; each is empty
-    if the header does not say it. `body` is the rest of the text."""
+    """The contents of a header: the subject, the author as `Name <address>`, the date in a form that git reads; each is
+    empty if missing. `body` is the rest of the text."""
 
     subject: bytes
     author: bytes
@@ -28,7 +29,7 @@ class Head:
 
 
 def head_text(data: bytes) -> bytes:
-    """Return what a patch says before its first diff; all of it if it has no diff."""
+    """Return the text of a patch before its first diff; all of it if it has no diff."""
     files = read_text(data).files
     if not files:
         return data
@@ -39,7 +40,7 @@ def head_text(data: bytes) -> bytes:
 
 
 def read_head(data: bytes) -> Head:
-    """Read the header of a patch that is not a mail. Does not raise: what is in no known form is body."""
+    """Read the header of a patch that is not a mail. Does not raise: text of unknown form becomes the body."""
     text = head_text(data).replace(b"\r\n", b"\n")
     if text.startswith(b"# HG changeset patch\n"):
         return _mercurial(text)
@@ -61,7 +62,7 @@ def read_head(data: bytes) -> Head:
 
 
 def _harmless(body: bytes) -> bytes:
-    """A message that git apply takes for no diff: with blanks before each line if it would."""
+    """Return the message, with each line indented if git apply would otherwise read it as a diff."""
     if _DIFF.search(body) is None:
         return body
     return b"\n".join(b"    " + line if line else line for line in body.split(b"\n"))
@@ -83,7 +84,7 @@ def _mercurial(text: bytes) -> Head:
 
 
 def _date(text: bytes) -> bytes:
-    """Seconds since 1970 and an offset west in seconds, as Mercurial writes them, as git reads them."""
+    """Convert Mercurial's date (seconds since 1970, and seconds west of UTC) to a form that git reads."""
     found = re.fullmatch(rb"(\d{1,12}) (-?\d{1,6})", text)
     if found is None:
         return b""

@@ -1,4 +1,4 @@
-"""Put the hunks of one file diff onto a file: exact context, any offset, no fuzz, at the place `git apply` chooses."""
+"""Apply the hunks of one file diff: exact context, any offset, no fuzz, at the place that `git apply` chooses."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from patchstack.git.patch.diff import Hunk, Unsupported
 from patchstack.git.patch.effort import Effort, TooCostly, unbounded
 from patchstack.git.patch.text import old_line
 
-# How far from its line a hunk is looked for one by one, before the whole file is searched.
+# The distance from its line up to which a hunk is tried line by line, before the whole file is searched.
 _NEAR = 200
-_COMMON = 50  # a line found more often than this does not tell where a hunk should stand
+_COMMON = 50  # a line that occurs more often than this does not help to place a hunk
 
-# What steps cost, in nanoseconds: a try at a place and each line of it, a line looked at in a search, a place found.
+# Costs of steps, in nanoseconds: a try at a place, each of its lines, a line read in a search, a place found.
 _TRY, _COMPARED, _SCANNED, _FOUND = 400, 30, 30, 600
 _STRETCH = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """A hunk that fits nowhere. `number` counts from 1; `at` is the 1-based line of the file where it should stand.
-
-    `expected` and `found` are the first line that differs there (`found` None: the file ends before it), `offset` its
-    place among the hunk's old lines, from 0.
+    """A hunk that fits nowhere. `number` counts from 1; `at` is the 1-based line of the file where it should fit.
+    `expected` and `found` are the first line that differs there (`found` is None if the file ends before it), `offset`
+    is its index among the hunk's old lines.
     """
 
     number: int
@@ -37,15 +36,15 @@ class Misfit:
     already: bool
 
     def line(self, data: bytes) -> int:
-        """The 1-based line of the patch file `data` that fits nowhere: the line that was expected, or the hunk's header
+        """Return the 1-based line of the patch file `data` that does not fit: the expected line, or the hunk's header
         if its lines already exist."""
         return self.hunk.line if self.already else old_line(data, self.hunk.line, self.offset)
 
     def describe(self) -> str:
-        """One line for the user: which hunk, what it expects, what it finds."""
+        """Return one line for the user: the hunk, the expected line, the line found."""
         where = f"hunk {self.number} ({self.hunk.header.decode('ascii')})"
         if self.already:
-            return f"{where}: its lines are there already"
+            return f"{where}: its lines already exist"
         expected = f"expected {_shown(self.expected)}"
         if self.found is None:
             return f"{where}: {expected} at line {self.at}, the file ends before it"
@@ -69,15 +68,15 @@ def _shown(line: bytes) -> str:
 def apply_hunks(
     content: Sequence[bytes], hunks: tuple[Hunk, ...], effort: Effort | None = None
 ) -> list[bytes] | Misfit:
-    """The new lines of a file, or the first hunk that fits nowhere. Lines are as `split(b"\\n")` gives them: the last
-    one is what follows the last newline, empty for a file that ends with one.
+    """Return the new lines of a file, or the first hunk that fits nowhere. Lines are those of `split(b"\\n")`: the last
+    one is the text after the last newline, empty for a file that ends with a newline.
 
     The rules are `git apply`'s, with `--unidiff-zero` off and no whitespace fixing: a hunk that starts at line 0 or 1
     must match the beginning, one without trailing context must match the end; any other goes to the exact match nearest
-    to the line it names, the later one first among equals; and no hunk may touch lines an earlier one has placed.
+    to its line, the later one if two are equally near; and no hunk may touch lines that an earlier one placed.
 
     Raises `Unsupported` for an insertion without context after a last line that has no newline: git joins the two.
-    Raises `TooCostly` if placing them takes more than the effort; a misfit then is explained with less.
+    Raises `TooCostly` if placing them exceeds the effort. Explaining a misfit uses only the rest of it.
     """
     effort = effort or unbounded()
     lines = list(content)
@@ -88,8 +87,8 @@ def apply_hunks(
 
 
 def place_hunks(lines: list[bytes], hunks: tuple[Hunk, ...], effort: Effort | None = None) -> list[int]:
-    """Put hunks onto lines, in place, by the rules of `apply_hunks`, up to the first that fits nowhere. Gives the index
-    of the line at which each came to stand."""
+    """Apply hunks to lines, in place, by the rules of `apply_hunks`, up to the first that fits nowhere. Return the line
+    index of each."""
     effort = effort or unbounded()
     placed = _Placed()
     places: list[int] = []
@@ -106,19 +105,19 @@ def place_hunks(lines: list[bytes], hunks: tuple[Hunk, ...], effort: Effort | No
 
 
 class _Placed:
-    """The lines that earlier hunks have placed: stretches that do not overlap, in order."""
+    """The lines that earlier hunks placed, as ordered ranges that do not overlap."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
 
     def touches(self, at: int, count: int) -> bool:
-        """Whether any of `count` lines is among them."""
+        """Return whether any of `count` lines from `at` on is among them."""
         next_one = bisect_right(self._ends, at)
         return next_one < len(self._starts) and self._starts[next_one] < at + count
 
     def add(self, at: int, count: int, new_count: int, effort: Effort) -> None:
-        """Take in the lines that replaced others; all that follow them move."""
+        """Add lines that replaced others, and shift all later ranges."""
         shift = new_count - count
         if shift:
             moved = range(bisect_left(self._starts, at + count), len(self._starts))
@@ -148,7 +147,7 @@ def _position(lines: list[bytes], hunk: Hunk, placed: _Placed, effort: Effort) -
         return not placed.touches(at, count) and lines[at : at + count] == before
 
     must_begin = hunk.old_start <= 1
-    if not hunk.trailing:  # must match the end, newline or not
+    if not hunk.trailing:  # must match the end of the file, with or without newline
         if must_begin and last:
             return None
         if not count and lines[-1]:
@@ -170,10 +169,10 @@ def _position(lines: list[bytes], hunk: Hunk, placed: _Placed, effort: Effort) -
 
 
 def _where(lines: list[bytes], line: bytes, last: int, effort: Effort) -> Iterator[int]:
-    """The places of a line, up to and including `last`."""
+    """Yield the indices of a line, up to and including `last`."""
     at, end = -1, min(max(last + 1, 0), len(lines))
     while at + 1 < end:
-        # A stretch at a time: what a search costs is known only after it.
+        # One range at a time: the cost of a search is known only afterwards.
         stretch = min(at + 1 + _STRETCH, end)
         try:
             found = lines.index(line, at + 1, stretch)
@@ -187,7 +186,7 @@ def _where(lines: list[bytes], line: bytes, last: int, effort: Effort) -> Iterat
 
 
 def _complete(lines: list[bytes], at: int, count: int) -> bool:
-    """Whether every one of `count` lines ends with a newline, as lines with context after them do."""
+    """Return whether each of `count` lines ends with a newline, as lines followed by context do."""
     return at + count < len(lines)
 
 
@@ -201,8 +200,8 @@ def _place(lines: list[bytes], hunk: Hunk, at: int) -> None:
 
 
 def _misfit(lines: list[bytes], number: int, hunk: Hunk, effort: Effort) -> Misfit:
-    """Find the place where most of the hunk's lines stand, nearest to the one it names, and say what differs there.
-    When the effort is spent, what was found by then is said."""
+    """Find the place with most of the hunk's lines, nearest to its header's line, and report what differs there. If the
+    effort runs out, report the best place found so far."""
     before, total = hunk.before, _line_count(lines)
     wanted = min(max(hunk.new_start - 1, 0), total)
     body = lines[:total]
@@ -233,7 +232,7 @@ def _misfit(lines: list[bytes], number: int, hunk: Hunk, effort: Effort) -> Misf
 
 
 def _count_positions(body: list[bytes], before: Sequence[bytes], positions: dict[int, int], effort: Effort) -> None:
-    """Count, for each place, the hunk's lines that exist; lines that are common do not tell."""
+    """Count the hunk's lines that exist at each place. Frequent lines are ignored."""
     where = {line: list(islice(_where(body, line, len(body), effort), _COMMON + 1)) for line in dict.fromkeys(before)}
     for offset, line in enumerate(before):
         found = where[line]
@@ -244,7 +243,7 @@ def _count_positions(body: list[bytes], before: Sequence[bytes], positions: dict
 
 
 def _holds(body: list[bytes], after: list[bytes], effort: Effort) -> bool:
-    """Whether lines stand anywhere in a file."""
+    """Return whether the lines occur anywhere in a file."""
     if not after:
         return False
     for at in _where(body, after[0], len(body) - len(after), effort):

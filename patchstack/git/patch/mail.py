@@ -1,4 +1,4 @@
-"""Patch files as mail: what `git format-patch` writes before the diff."""
+"""Read the mail head of a patch file: the text that `git format-patch` writes before the diff."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PATCH_TAG = re.compile(r"\s*\[[^\]]*\bPATCH\b[^\]]*\]\s*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchMail:
-    """The head of a patch file. `commit` is the id in its `From` line (None for none or zeros); `subject` is the
+    """The head of a patch file. `commit` is the id in its `From` line (None if missing or zeros); `subject` is the
     commit's subject without `[PATCH n/m]`, empty if the file has no mail head."""
 
     commit: str | None
@@ -49,7 +49,7 @@ def read_mail(data: bytes) -> PatchMail:
 
 
 def _decoded(subject: bytes) -> str:
-    """A header's text: RFC 2047 words if there are any, UTF-8 else."""
+    """Return a header's text: RFC 2047 words if there are any, UTF-8 else."""
     if b"=?" not in subject:
         return subject.decode("utf-8", "replace")
     from email.errors import HeaderParseError

@@ -1,7 +1,6 @@
-"""A patch file as text: its message and its diffs, each line with its number.
-
-This reader judges nothing: whether a patch applies is `git.apply`'s answer. It reads whatever `git apply` could take,
-binary and quoted names included, so that no rule looks past a line that is applied.
+"""Read a patch file as text: its message and its diffs, each line with its number. This reader does not decide whether
+a patch applies: `git.apply` does. It reads everything that `git apply` accepts, including binary diffs and quoted
+names, so that lint rules see every line that is applied.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from patchstack.git.patch.diff import HUNK_HEADER, unescaped
 
 class Line(NamedTuple):
     """A line of a hunk: its number in the patch file, its sign (`+`, `-` or a blank), its text without newline, and
-    whether it ends in one."""
+    whether it ends with a newline."""
 
     number: int
     sign: bytes
@@ -32,7 +31,7 @@ class TextLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchedHunk:
-    """A hunk: the number of its header line and of the line after its last, the place it names, its lines."""
+    """A hunk: the number of its header line and of the line after its last, the lines in its header, its own lines."""
 
     number: int
     end: int
@@ -51,7 +50,7 @@ class PatchedHunk:
 
     @property
     def trailing(self) -> int:
-        """Context lines at the end."""
+        """The number of context lines at the end."""
         return next((n for n, line in enumerate(reversed(self.lines)) if line.sign != b" "), len(self.lines))
 
 
@@ -88,7 +87,7 @@ class PatchedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchText:
-    """A patch file taken apart. `subject` is the header as written, unfolded, on line `subject_line` (1 without one);
+    """A parsed patch file. `subject` is the header as written, unfolded, on line `subject_line` (1 without one);
     `message` is the body up to the `---` that git wrote; `outside` is every line that belongs to no hunk."""
 
     subject: bytes
@@ -99,7 +98,7 @@ class PatchText:
 
     @property
     def own(self) -> list[TextLine]:
-        """Every line that the patch brings: all outside of hunks, and the added ones."""
+        """All lines that the patch itself contributes: those outside of hunks, and the added ones."""
         found = [*self.outside, *(TextLine(line.number, line.text) for file in self.files for line in file.added)]
         return sorted(found)
 
@@ -114,7 +113,7 @@ _QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 
 
 def read_text(data: bytes) -> PatchText:
-    """Take a patch file apart. Does not raise."""
+    """Parse a patch file. Does not raise."""
     lines = data.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -152,7 +151,7 @@ _BARE = re.compile(rb"@@ -[1-9]\d{0,8},0 \+\d{1,9}(?:,\d{1,9})? @@")
 
 
 def bare_insertions(data: bytes, most: int) -> list[tuple[bytes, bytes]]:
-    """Return path and header of hunks that insert without context, at most so many, without reading the rest."""
+    """Return path and header of up to `most` hunks that insert without context, without reading the rest."""
     found: list[tuple[bytes, bytes]] = []
     at = data.find(_NO_LINES)
     for _ in range(_MOST_LOOKED_AT):
@@ -167,13 +166,13 @@ def bare_insertions(data: bytes, most: int) -> list[tuple[bytes, bytes]]:
 
 
 def unparsed_diff(data: bytes) -> bytes:
-    """Return the text of a patch file's diffs as it is, up to a mail's signature; the whole file if it has none."""
+    """Return the unparsed diffs of a patch file, up to the mail signature; the whole file if it has none."""
     start = max(data.find(b"\ndiff --git "), data.find(b"\n--- a/") if b"\ndiff --git " not in data else -1, -1) + 1
     return data[start:].partition(b"\n-- \n")[0]
 
 
 def starts_diff(lines: list[bytes], at: int) -> bool:
-    """Whether a diff as git writes it starts at a line."""
+    """Return whether a diff as git writes it starts at a line."""
     return (
         lines[at].startswith(b"diff --git ")
         and at + 1 < len(lines)
@@ -182,7 +181,7 @@ def starts_diff(lines: list[bytes], at: int) -> bool:
 
 
 def _head(lines: list[bytes]) -> tuple[bytes, int, int]:
-    """Subject, its line, and the index of the first line of the body; 0 for a file without a mail's head."""
+    """Return subject, its line, and the index of the first line of the body; 0 for a file without a mail head."""
     if not lines or not _MAIL.match(lines[0]) or lines[0].startswith(b"Index: "):
         return b"", 1, 0
     subject, number = b"", 1
@@ -199,9 +198,8 @@ def _head(lines: list[bytes]) -> tuple[bytes, int, int]:
 
 
 def _separator(lines: list[bytes], body: int) -> int:
-    """The index of the `---` that git wrote after the message: the first with nothing but a diffstat up to a diff.
-
-    Where there is none such: the last before the first diff, or that diff itself, or the end.
+    """Return the index of the `---` that git wrote after the message: the first that is followed only by a diffstat and
+    a diff. If none is: the last before the first diff, or that diff, or the end.
     """
     last = None
     for at in range(body, len(lines)):
@@ -323,7 +321,7 @@ class _Reader:
 
 
 def _both_names(text: bytes) -> tuple[bytes | None, bytes | None]:
-    """The two names of a `diff --git` line, which are the same where no other line names them."""
+    """Return the two names of a `diff --git` line, which are equal if no other line has them."""
     text = text.rstrip(b"\r")
     quoted = _QUOTED.match(text)
     if quoted:
@@ -334,12 +332,12 @@ def _both_names(text: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def _stripped(name: bytes) -> bytes | None:
-    """A name of a `---` or `+++` line without its first component; None for `/dev/null`."""
+    """Return a name of a `---` or `+++` line without its first component; None for `/dev/null`."""
     name = _unquoted(name.split(b"\t")[0].rstrip(b"\r"))
     return None if name == b"/dev/null" else name.partition(b"/")[2] or name
 
 
 def _unquoted(name: bytes) -> bytes:
-    """A name without git's C-style quotes."""
+    """Return a name without git's C-style quotes."""
     match = _QUOTED.fullmatch(name)
     return name if match is None else unescaped(match.group(1))

@@ -1,6 +1,5 @@
-"""What the mail of a patch says beside its diff: author, date, and the trailers of its message.
-
-Trailers are found as git finds them (trailer.c of git 2.39, `git interpret-trailers --parse`), without configuration.
+"""Read the mail of a patch: author, date, and the trailers of its message. Trailers are found by git's rules (trailer.c
+of git 2.39, `git interpret-trailers --parse`), without configuration.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from dataclasses import dataclass
 
 from patchstack.git.patch.mail import read_mail
 
-# The metadata that lives in commit trailers, so that the fork's history owns it.
+# Metadata is kept in commit trailers, so that it is part of the fork's history.
 SWITCH, DEFAULT, GATES, GROUP, UPSTREAM, REPLACES = "switch", "default", "gates", "group", "upstream", "replaces"
 NEW_GATES = "new_gates"
 SCOPE, REASON, DROP_WHEN, DROP_CHECK = "scope", "reason", "drop_when", "drop_check"
-METADATA = (  # in the order of tables
+METADATA = (  # in the column order of tables
     *(GROUP, SWITCH, DEFAULT, GATES, NEW_GATES, UPSTREAM, REPLACES),
     *(SCOPE, REASON, DROP_WHEN, DROP_CHECK),
 )
@@ -36,7 +35,7 @@ _KNOWN = {
     "drop-check": DROP_CHECK,
 }
 
-_BLANKS = " \t\n\r"  # what git's own isspace knows
+_BLANKS = " \t\n\r"  # the whitespace of git's own isspace
 _GENERATED = ("Signed-off-by: ", "(cherry picked from commit ")
 _SCISSORS = "# ------------------------ >8 ------------------------\n"
 _KEY = re.compile(r"([A-Za-z0-9-]+[ \t]*):")
@@ -54,7 +53,7 @@ class Trailer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """The mail of a patch. `author` and `date` are as its head has them, decoded; None if it has none. `body` is the
+    """The mail of a patch. `author` and `date` are the decoded headers, None if missing. `body` is the
     text below the subject, up to git's `---`."""
 
     author: str | None
@@ -72,7 +71,8 @@ class Message:
 
 
 def read_message(data: bytes) -> Message:
-    """Read what is before the diff of a patch file. Does not raise: a file without mail head gives an empty one."""
+    """Read the text before the diff of a patch file. Does not raise: a file without mail head gives an empty
+    message."""
     first = _FIRST_DIFF.search(data)
     mail = data[: first.start()] if first else data
     if mail.startswith(b"From "):
@@ -84,7 +84,7 @@ def read_message(data: bytes) -> Message:
     from email.policy import compat32
 
     parsed = BytesParser(policy=compat32).parsebytes(mail)
-    # The raw headers: the parser itself spoils those in UTF-8 without encoded words.
+    # Use the raw headers: the parser damages UTF-8 without encoded words.
     headers = {name.lower(): str(value) for name, value in reversed(list(parsed.raw_items()))}
     payload = parsed.get_payload(decode=True)
     body = payload if isinstance(payload, bytes) else b""
@@ -100,7 +100,7 @@ def read_message(data: bytes) -> Message:
 
 
 def _header(value: str | None) -> str | None:
-    """A header as text: RFC 2047 words decoded, folded lines joined, raw bytes taken for UTF-8."""
+    """Return a header as text: RFC 2047 words decoded, folded lines joined, raw bytes read as UTF-8."""
     if value is None:
         return None
     from email.errors import HeaderParseError
@@ -132,11 +132,11 @@ def metadata_of(trailers: Iterable[Trailer]) -> dict[str, tuple[str, ...]]:
 
 
 def parse_trailers(message: str) -> tuple[Trailer, ...]:
-    """The trailers of a commit message, as `git interpret-trailers --parse` prints them.
+    """Return the trailers of a commit message, as `git interpret-trailers --parse` prints them.
 
-    They are the last paragraph, where all of its lines are trailers, or where one of them is git's own (a sign-off, a
-    cherry-pick note) and a quarter are trailers; never the first paragraph. A line that begins with a blank goes on
-    with the trailer above it.
+    They are the last paragraph, if all its lines are trailers, or if one is git's own (a sign-off, a cherry-pick note)
+    and a quarter are trailers; never the first paragraph. A line that begins with a blank continues the trailer above
+    it.
     """
     lines = message.split("\n")
     if lines[-1] == "":
@@ -161,7 +161,7 @@ def parse_trailers(message: str) -> tuple[Trailer, ...]:
 
 
 def _start(lines: Sequence[str]) -> int:
-    """The first line of the trailers; after the last one if there are none."""
+    """Return the index of the first trailer line, or the number of lines if there are no trailers."""
     title = next((i for i, line in enumerate(lines) if not line.startswith("#") and _is_blank(line)), len(lines))
     trailers = others = continuations = 0
     own = False
@@ -189,10 +189,10 @@ def _start(lines: Sequence[str]) -> int:
 
 
 def _without_end(lines: list[str]) -> list[str]:
-    """The message without what git overlooks at its end: empty lines, comments, an old `Conflicts:` block, and all
-    below a scissors line."""
+    """Return the message without the parts at its end that git ignores: empty lines, comments, an old `Conflicts:`
+    block, and everything below a scissors line."""
     cut = next((i for i, line in enumerate(lines) if line + "\n" == _SCISSORS), len(lines))
-    overlooked = 0  # as in git, the first line is never overlooked
+    overlooked = 0  # as in git, the first line is never ignored
     conflicts = False
     for at, line in enumerate(lines[:cut]):
         if line == "" or line.startswith("#"):

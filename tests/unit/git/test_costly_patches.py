@@ -78,7 +78,7 @@ def test_a_misfit_is_explained_with_the_effort_that_is_left() -> None:
 
 @pytest.mark.parametrize("where", ["fd::17", "ext::sh -c id", "x://y/z", "remote-foo::bar", "FTP://a/b"])
 def test_an_address_that_starts_a_helper_of_git_is_refused(where: str) -> None:
-    with pytest.raises(UsageError, match="is no address of a repository: git would start git-remote-"):
+    with pytest.raises(UsageError, match="is not the address of a repository: git would start git-remote-"):
         refuse_helpers(where)
 
 

@@ -160,7 +160,7 @@ def test_a_commit_that_its_patch_does_not_give_is_named_and_the_others_are_judge
     monkeypatch.setattr(formats, "_write", spoiled)
     assert patchstack("export") == 1
     told = capsys.readouterr().err
-    assert "error: the series would not give the fork back; nothing was written" in told
+    assert "error: the series would not recreate the fork; nothing was written" in told
     assert f"{fork.commits[2][:12]} (Change 3 of a kernel): its patch does not give its tree" in told
     assert told.count("does not give its tree") == 1
     assert files(fork) == {}

@@ -93,7 +93,7 @@ def test_a_user_s_configuration_of_remotes_and_hooks_is_not_the_cache_s(
 def test_a_ref_that_is_none_is_refused_before_anything_is_fetched(fork: Fork, run_cli: RunCli, ref: str) -> None:
     ran = run_cli("verify", *by_url(fork)[:-1], ref)
     assert ran.code == 2, ran
-    assert "is no branch, tag or commit" in ran.stderr or "No such option" in ran.stderr or "requires" in ran.stderr
+    assert "is not a branch, tag or commit" in ran.stderr or "No such option" in ran.stderr or "requires" in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_what_only_a_url_has_to_say(fork: Fork, places: Places) -> None:
         for remote in [Remote.at(where, cache(places, offline=offline))]
     }
     assert told == {
-        (url, False): ("", "check the network, and run it again: what has come is kept"),
+        (url, False): ("", "check the network, and run it again: fetched objects are kept"),
         (url, True): (" as last fetched", None),
         (path, False): ("", None),
         (path, True): ("", None),

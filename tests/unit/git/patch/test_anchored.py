@@ -105,14 +105,14 @@ def test_an_anchored_patch_for_a_file_that_is_gone_is_a_missing_file(anchored: A
     anchored.upstream.branch("moved", anchored.pin)
     ran = anchored.verify(diff, anchored.upstream.commit("Gone", {"src/other.cpp": None}))
     assert (ran.code, ran.document["patches"][0]["state"]) == (1, "missing-file")
-    assert ran.document["patches"][0]["detail"] == "src/other.cpp: the file is not there"
+    assert ran.document["patches"][0]["detail"] == "src/other.cpp: the file does not exist"
 
 
 def test_an_anchored_patch_that_makes_a_file_that_is_there_is_a_conflict(anchored: Anchored) -> None:
     diff = anchored.made_by(CHANGES["a new file"])
     ran = anchored.verify(diff, anchored.after)
     assert (ran.code, ran.document["patches"][0]["state"]) == (1, "conflict")
-    assert ran.document["patches"][0]["detail"] == "src/new.cpp: the patch makes it, but it is there already"
+    assert ran.document["patches"][0]["detail"] == "src/new.cpp: the patch creates it, but it already exists"
 
 
 def test_abbreviated_ids_are_malformed(anchored: Anchored) -> None:
@@ -145,7 +145,9 @@ def test_a_mode_alone_has_no_ids_and_no_lines_and_is_told_so_or_taken(anchored: 
 def test_context_lines_are_malformed(anchored: Anchored, change: str, context: str) -> None:
     ran = anchored.verify(anchored.made_by(CHANGES[change], context, "--full-index"))
     assert (ran.code, ran.document["patches"][0]["state"]) == (1, "malformed")
-    assert ran.document["patches"][0]["detail"] == "src/other.cpp: an anchored patch carries no context (git diff -U0)"
+    assert (
+        ran.document["patches"][0]["detail"] == "src/other.cpp: an anchored patch must have no context (git diff -U0)"
+    )
 
 
 def test_context_between_two_changes_is_malformed(anchored: Anchored) -> None:
@@ -171,7 +173,7 @@ def test_a_result_other_than_the_promised_blob_is_a_conflict(anchored: Anchored)
     assert (ran.code, ran.document["patches"][0]["state"]) == (1, "conflict")
     assert (
         ran.document["patches"][0]["detail"]
-        == f"src/other.cpp: the result is not blob {promised[:12]}, which the patch promises"
+        == f"src/other.cpp: the result is not blob {promised[:12]}, the post-image of the patch"
     )
 
 
@@ -179,14 +181,14 @@ def test_a_hunk_at_a_wrong_line_is_a_conflict_and_is_not_searched_for(anchored: 
     diff = anchored.made_by({"src/other.cpp": numbered(40, {7: "seven"})})
     ran = anchored.verify(diff.replace(b"@@ -7 +7 @@", b"@@ -8 +8 @@"))
     assert (ran.code, ran.document["patches"][0]["state"]) == (1, "conflict")
-    assert "does not hold the lines that stand there" in ran.document["patches"][0]["detail"]
+    assert "does not match the lines at its place" in ran.document["patches"][0]["detail"]
 
 
 @pytest.mark.parametrize("data", [b"", b"words\n", b"\0\1"])
 def test_what_is_no_diff_is_malformed(anchored: Anchored, data: bytes) -> None:
     ran = anchored.verify(data)
     assert (ran.code, ran.document["patches"][0]["state"]) == (1, "malformed")
-    assert ran.document["patches"][0]["detail"].startswith("no anchored patch: ")
+    assert ran.document["patches"][0]["detail"].startswith("not an anchored patch: ")
 
 
 @pytest.mark.parametrize("path", ["../x", ".git/config", ".GIT/x", "link/x"])
@@ -206,7 +208,7 @@ def test_plain_git_would_be_fooled_and_the_warning_says_so(anchored: Anchored, t
     assert fooled not in (None, upstream.tree(anchored.after))
     ran = anchored.verify(diff)
     assert ran.document["warnings"] == [
-        "0001-x.anchored is anchored: plain git apply would put the lines in the wrong place and say OK; "
+        "0001-x.anchored is anchored: git apply would put the lines in the wrong place without an error; "
         "apply this series with patchstack apply"
     ]
 

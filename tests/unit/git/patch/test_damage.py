@@ -73,17 +73,17 @@ def test_a_patch_that_git_can_read_has_no_damage() -> None:
         ),
         (
             GOOD.replace(b"+zwei\n", b"=zwei\n"),
-            ["8: `=zwei` does not begin as a line of a hunk: with a blank, + or -"],
+            ["8: `=zwei` does not begin with a blank, + or - like a line of a hunk"],
         ),
         (
             GOOD.replace(b"+1,5", b"+1,4").replace(b"-1,4", b"-1,3"),
-            ["10: ` \\tfour` is more than @@ -1,3 +1,4 @@ counts: git leaves it out"],
+            ["10: ` \\tfour` is more than @@ -1,3 +1,4 @@ counts: git ignores it"],
         ),
         (
             mail("x", GOOD).replace(b"\nSubject", b"\nContent-Transfer-Encoding: quoted-printable\nSubject"),
             ["4: the mail is quoted-printable, which git am decodes and git apply does not"],
         ),
-        (GOOD.replace(b"\n", b"\r\n"), ["1: its lines end in CRLF: sed -i 's/\\r$//' takes it off"]),
+        (GOOD.replace(b"\n", b"\r\n"), ["1: its lines end in CRLF: sed -i 's/\\r$//' removes it"]),
     ],
     ids=["wrapped", "blanks", "count", "lost", "newline", "extra", "sign", "more", "encoded", "CRLF"],
 )
