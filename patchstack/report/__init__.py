@@ -1,1 +1,1 @@
-"""Results as text for people and documents for programs. Draws, never decides."""
+"""Show results as text for people and documents for programs. Nothing is decided here."""

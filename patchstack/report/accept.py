@@ -1,4 +1,4 @@
-"""`patchstack accept` for people: what would be done, and what was."""
+"""`patchstack accept` on a screen: the plan and the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patchstack.workflow.candidate.new_gates import BEFORE
 
 
 def plan_lines(way: CandidateRange, terms: Terms, builds: Iterable[PlannedBuild], ledger: Path) -> Iterator[str]:
-    """What would be done, in order, and what of it is known."""
+    """Yield the planned steps in order, with their known results."""
     yield f"accept {', '.join(commit.oid[:12] for commit in way.new)} of {way.config.name}:"
     yield f"  verify     the series against the fork at {way.before.oid[:12]}"
     yield "  lint       the series with the candidate"
@@ -37,12 +37,12 @@ def plan_lines(way: CandidateRange, terms: Terms, builds: Iterable[PlannedBuild]
 
 
 def exported_line(plan: ExportPlan) -> str:
-    """What the export of an acceptance wrote."""
+    """Return the line on what the export of an acceptance wrote."""
     return f"exported: {patch_count(len(plan.files))} in {plan.directory}"
 
 
 def accepted_line(done: Accepted) -> str:
-    """The last line: accepted or not, and why not."""
+    """Return the last line: accepted or not, and why not."""
     if done.decision is not None:
         commits = ", ".join(commit[:12] for commit in done.commits)
         return f"accepted {commits}: the series {done.series} has it now"

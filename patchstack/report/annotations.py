@@ -1,4 +1,4 @@
-"""Documents as annotations on the lines of the patch files."""
+"""Turn documents into annotations on the lines of patch files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from patchstack.verdict import Verdict
 
 
 def edited_line(text: PatchText, path: str, diff: str) -> int:
-    """Where a patch says something else than its fork commit, by the diff from the series' file to the fork's: an added
-    line that the fork does not have, else the place where one of the fork's is missing, else the file's diff."""
+    """Return the line at which a patch differs from its fork commit, by the diff from the series' file to the fork's:
+    an added line that the fork lacks, else the place of a missing line, else the start of the file's diff."""
     wanted = path.encode("utf-8", "replace")
     file = next((one for one in text.files if wanted in (one.old, one.new)), None)
     if file is None:
@@ -43,35 +43,36 @@ def edited_line(text: PatchText, path: str, diff: str) -> int:
 
 
 def added_line(text: PatchText, path: str) -> int:
-    """Where a patch begins to change a file."""
+    """Return the line at which a patch begins to change a file."""
     wanted = path.encode("utf-8", "replace")
     return next((one.number for one in text.files if wanted in (one.old, one.new)), text.subject_line)
 
 
 GRAVE_RULES = frozenset({"unreadable", "secrets"})
-"""Rules of lint whose findings are errors; those of the others are warnings."""
-_NAMED = 10  # of fork commits without a patch: where one patch fails, all after it may be
+"""Lint rules whose findings are errors. Findings of other rules are warnings."""
+_NAMED = 10  # most annotations for fork commits without a patch: after a failing patch, all may be
 _QUIET = ("ok", "inherits", "skipped")
 _CANARY = {"landed": Level.NOTICE, "stale": Level.NOTICE, "cascade": Level.NOTICE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """Where files stand: the repository's root, from which annotations name them, and the directory of every series by
-    its name."""
+    """The locations of files: the repository's root, to which annotations are relative, and the directory of each
+    series by name."""
 
     root: Path
     directories: Mapping[str, Path]
 
     def file(self, series: str, name: str) -> str | None:
-        """A file of a series, or one that is named as it is, from the root; None if it is not below the root."""
+        """Return the path of a file from the root, in the series' directory if there is a series; None if it is not
+        below the root."""
         directory = self.directories.get(series)
         path = directory / name if directory is not None and os.path.lexists(directory / name) else Path(name)
         relative = os.path.relpath(path.parent.resolve() / path.name, self.root.resolve())
         return None if relative.startswith(os.pardir) else relative.replace(os.sep, "/")
 
     def text(self, series: str, name: str) -> PatchText:
-        """A patch file of a series, taken apart; one without a line if it cannot be read."""
+        """Return a parsed patch file of a series; an empty one if it cannot be read."""
         directory = self.directories.get(series)
         try:
             return read_text((directory / name).read_bytes() if directory is not None else b"")
@@ -80,7 +81,7 @@ class Checkout:
 
 
 def remarks(document: Report, ground: Checkout) -> list[Annotation]:
-    """What is to be remarked on a document, in its order."""
+    """Return the annotations for a document, in its order."""
     match document:
         case FailedDocument():
             error = document.error
@@ -100,7 +101,7 @@ def remarks(document: Report, ground: Checkout) -> list[Annotation]:
 
 
 def all_remarks(documents: Iterable[Report], ground: Checkout) -> list[Annotation]:
-    """What is to be remarked on documents."""
+    """Return the annotations for all documents."""
     return [one for document in documents for one in remarks(document, ground)]
 
 
@@ -146,8 +147,8 @@ def _verify(document: VerifyDocument, ground: Checkout) -> Iterator[Annotation]:
 
 
 def _checks(series: str, checks: Iterable[CheckEntry], ground: Checkout) -> Iterator[Annotation]:
-    """Checks that do not hold, each on the line where it is written, with the places of the tree that speak against
-    it."""
+    """Yield an annotation for each check that does not hold, on the line of its definition, with the places in the tree
+    that violate it."""
     for one in checks:
         if one.verdict == Verdict.PASS:
             continue

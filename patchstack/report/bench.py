@@ -1,4 +1,4 @@
-"""Comparisons on a screen and in Markdown. Everything is drawn from the document."""
+"""Show comparisons on a screen and in Markdown, from their documents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPEN = "?"
 
 
 def print_comparison(document: BenchDocument) -> None:
-    """Print the table, what was thrown away, and the outcome."""
+    """Print the table, the discarded pairs, and the outcome."""
     print(printable("\n".join(about_lines(document))))
     print()
     rows = [row_cells(row) for row in document.rows]
@@ -30,23 +30,23 @@ def print_comparison(document: BenchDocument) -> None:
 
 
 def about_lines(document: BenchDocument) -> Iterator[str]:
-    """What was compared, and how."""
+    """Yield lines on the two sides and the method."""
     kind = "noise of" if document.noise else "comparison"
     yield f"{kind} {document.comparison}: {document.workload} on {document.machine}"
     yield f"  A  {side_words(document.a)}"
     yield f"  B  {side_words(document.b)}"
     runs = f"{document.counted} of at most {counted(document.most, 'pair')}"
     thrown = f", {document.thrown} thrown away" if document.thrown else ""
-    yield f"  {runs} counted{thrown}; each statement is wrong with a chance of at most {100 * document.alpha:g}%"
+    yield f"  {runs} counted{thrown}; each statement is wrong with a probability of at most {100 * document.alpha:g}%"
 
 
 def side_words(side: BenchSide) -> str:
-    """A side in one line."""
+    """Describe a side in one line."""
     return " ".join([side.label, *(f"{name}={value}" for name, value in side.env.items())])
 
 
 def row_cells(row: BenchRow) -> list[str]:
-    """The cells of a row."""
+    """Return the cells of a row."""
     name = row.name if row.primary else f"{row.name} (guard)"
     return [
         name,
@@ -59,7 +59,7 @@ def row_cells(row: BenchRow) -> list[str]:
 
 
 def outcome_lines(document: BenchDocument) -> Iterator[str]:
-    """The outcome, what it would take to decide it, and whether the demand is met."""
+    """Yield the outcome, the number of pairs needed to decide it, and whether the demand is met."""
     for pair in document.pairs:
         if pair.thrown:
             yield f"pair {pair.number} was thrown away: {pair.thrown}"
@@ -78,7 +78,7 @@ def outcome_lines(document: BenchDocument) -> Iterator[str]:
 
 
 def noise_lines(document: BenchDocument) -> Iterator[str]:
-    """What a side against itself tells of the machine."""
+    """Yield lines on the machine's noise, from the comparison of a side with itself."""
     pairs = [pair for pair in document.pairs if not pair.thrown]
     coins = [1 if pair.second == "B" else -1 for pair in pairs]
     for row in document.rows if pairs else ():
@@ -92,7 +92,7 @@ def noise_lines(document: BenchDocument) -> Iterator[str]:
 
 
 def markdown(document: BenchDocument) -> str:
-    """The comparison as Markdown, for a comment or a step summary."""
+    """Return the comparison as Markdown, for a comment or a step summary."""
     rows = [[code(cell) for cell in row_cells(row)] for row in document.rows]
     lines = [f"### {code(f'{document.outcome}: {document.workload}')}", ""]
     lines += [code(document.reason), "", *table(TITLES, rows), ""]
@@ -102,7 +102,7 @@ def markdown(document: BenchDocument) -> str:
 
 
 def plan_lines(plan: Plan, expected: str) -> Iterator[str]:
-    """A plan, before anything runs."""
+    """Yield the lines of a plan, before anything runs."""
     yield f"comparison {plan.comparison}, on {plan.machine}"
     yield f"  A          {_plan_side(plan.a.label, plan.a.env)}"
     yield f"  B          {_plan_side(plan.b.label, plan.b.env)}"
@@ -122,7 +122,7 @@ def plan_lines(plan: Plan, expected: str) -> Iterator[str]:
 
 
 def print_machine(document: BenchMachineDocument) -> None:
-    """Print the history of machines: a table, and since when each is slower."""
+    """Print the history of machines: a table, and the time since which each is slower."""
     rows = []
     for entry in document.entries:
         speeds = [run.speed for run in entry.runs]
@@ -153,7 +153,7 @@ def print_machine(document: BenchMachineDocument) -> None:
 
 
 def pair_line(document: BenchDocument, most: int) -> str:
-    """The last pair, as it comes out."""
+    """Return the line of the last pair, printed when it is finished."""
     pair = document.pairs[-1]
     ratios = ", ".join(f"{name} {100 * (ratio - 1):+.1f}%" for name, ratio in pair.ratios.items())
     thrown = f"  thrown away: {pair.thrown}" if pair.thrown else ""

@@ -1,4 +1,5 @@
-"""A comparison as one HTML page: tables, effects with intervals, ratios over time with their coins, the reference."""
+"""Write a comparison as one HTML page: tables, effects with intervals, ratios over time with the coin's results,
+reference runs."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def require_page() -> None:
 
 
 def page_of(document: BenchDocument) -> str:
-    """Return the page. Without the package that draws it has tables only, and says so."""
+    """Return the page. Without the package for plots it has only tables and a note."""
     draws = importlib.util.find_spec("vl_convert") is not None
     return render_page(
         title=f"{document.outcome}: {document.workload}",
@@ -38,15 +39,15 @@ def page_of(document: BenchDocument) -> str:
         sections=[_rows(document), _pairs(document)],
         plots=list(_plots(document)) if draws else [],
         notes=(
-            "The coin is not known to the machine: nothing but the order of the runs depends on it.",
-            "A side leaves nothing behind that changes the other side's run, such as heat.",
+            "The machine does not know the coin's result: only the order of the runs depends on it.",
+            "A side has no effect on the other side's run, such as heat.",
         ),
     )
 
 
 def _rows(document: BenchDocument) -> _Section:
     rows = [row_cells(row) for row in document.rows]
-    lines = ["B/A is positive if B is better. The interval holds every effect that no look has ruled out."]
+    lines = ["B/A is positive if B is better. The interval has every effect that no look has excluded."]
     return _Section(title="Rows", table=Table(titles=TITLES, rows=rows, styles={}), lines=lines)
 
 
@@ -112,7 +113,7 @@ def _forest(document: BenchDocument) -> Plot:
             },
         ],
     }
-    caption = "Estimate and interval of each row. The tick is what must be passed: the margin, or a guard's."
+    caption = "Estimate and interval of each row. The tick is the limit to pass: the margin, or a guard's."
     return Plot(title="Effect", caption=caption, spec=spec)
 
 
@@ -168,4 +169,4 @@ def _reference(document: BenchDocument) -> Plot:
             "shape": {"field": "kind", "type": "nominal", "title": None},
         },
     }
-    return Plot(title="Reference over time", caption="The reference runs: what the machine did meanwhile.", spec=spec)
+    return Plot(title="Reference over time", caption="The reference runs: changes of the machine.", spec=spec)

@@ -1,4 +1,4 @@
-"""`patchstack bisect` in words."""
+"""`patchstack bisect` on a screen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from patchstack.workflow.bisect.bisect import Bisected, Ending
 
 
 def answer_lines(found: Bisected) -> Iterator[str]:
-    """What was found, and what it is worth."""
+    """Yield the result, and the warnings about its reliability."""
     points, candidates = found.row.points, found.answer.candidates
     command = " ".join(found.command)
     runs = f"{len(found.tried)} of {len(points)} tried"
@@ -17,7 +17,7 @@ def answer_lines(found: Bisected) -> Iterator[str]:
             bad = points[candidates[0]]
             yield f"first bad: {bad.name} {bad.subject} ({runs}); {points[candidates[0] - 1].name} is good"
         case Ending.BETWEEN_SKIPS:
-            yield f"it cannot be told which is the first bad one ({runs}): all between were skipped. One of:"
+            yield f"the first bad one is unknown ({runs}): all between were skipped. It is one of:"
             yield from (f"  {points[place].name} {points[place].subject}" for place in candidates)
         case Ending.ALL_GOOD:
             yield f"{command} does not fail at {points[-1].name} ({points[-1].subject}): there is nothing to find"

@@ -1,4 +1,4 @@
-"""`patchstack build` on a screen: the resolved options, the progress, and what came out."""
+"""`patchstack build` on a screen: the resolved options, the progress, and the result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PHASES = {
 
 
 def options_lines(inputs: Inputs) -> Iterator[str]:
-    """Every resolved option with where it came from, the build key, and what the user should know."""
+    """Yield every resolved option with its origin, the build key, and notes for the user."""
     source, plan, toolchain = inputs.source, inputs.plan, inputs.toolchain
     yield f"{source.label}: tree {source.tree[:12]}" + (f", {source.verdict}" if source.steps else "")
     rows = [
@@ -76,7 +76,7 @@ def options_lines(inputs: Inputs) -> Iterator[str]:
 
 
 class BuildScreen:
-    """Follows a build: a bar with an estimate on a terminal, plain lines elsewhere, all on stderr."""
+    """Shows the progress of a build on standard error: a bar with an estimate on a terminal, plain lines elsewhere."""
 
     def __init__(self) -> None:
         self._reader = ProgressReader()
@@ -87,7 +87,7 @@ class BuildScreen:
         self._own = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        self._own.enter_context(printing())  # the bar shows all of it, and a shell wants the whole terminal
+        self._own.enter_context(printing())  # the bar shows the build; a shell needs the whole terminal
         if sys.stderr.isatty() and not quiet():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -120,7 +120,7 @@ class BuildScreen:
             self._bar = None
 
     def phase(self, name: str) -> None:
-        """A part of the work begins."""
+        """Start a phase of the work."""
         text = _PHASES.get(name, name)
         self._reader = ProgressReader()
         self._pulse = Pulse()
@@ -131,7 +131,7 @@ class BuildScreen:
             print(text, file=sys.stderr, flush=True)
 
     def output(self, chunk: bytes) -> None:
-        """What the commands print: only its progress is shown."""
+        """Read output of the commands, of which only the progress is shown."""
         elapsed = time.monotonic() - self._start
         for progress in self._reader.feed(chunk, elapsed):
             left = f"about {clock(progress.remaining)} left" if progress.remaining else ""
@@ -141,7 +141,7 @@ class BuildScreen:
                 print(_plain(progress, left), file=sys.stderr, flush=True)
 
     def talk(self, text: str) -> None:
-        """Something the user should know."""
+        """Print a message for the user."""
         if self._bar is not None:
             self._bar.console.print(printable(text), markup=False, highlight=False)
         elif not quiet():
@@ -172,7 +172,7 @@ def print_build(found: BuildDocument, unproven: Collection[str] = ()) -> None:
 
 
 def rejection_lines(rejection: Rejection) -> Iterator[str]:
-    """Why a source does not compile, and whose line it is."""
+    """Yield why a source does not compile, and the patch or commit that owns the line."""
     place = f"{rejection.file}:{rejection.line}" if rejection.line else rejection.file
     yield f"  {place}: {rejection.message}" if place else f"  {rejection.message}"
     yield f"  {rejection.origin}"
@@ -183,7 +183,7 @@ def rejection_lines(rejection: Rejection) -> Iterator[str]:
 
 
 def print_builds(builds: Iterable[Stored], *, json: bool) -> None:
-    """`--list`: a table, or one document a line."""
+    """Print the builds for `--list`: a table, or one document a line."""
     builds = tuple(builds)
     if json:
         for stored in builds:
@@ -223,7 +223,7 @@ def _headline(found: BuildDocument) -> str:
     if not found.built:
         return f"{what} does not build for {found.variant}" + (" (known from before)" if found.hit else "")
     if found.hit:
-        return f"{what} for {found.variant}: build {key} is here already, nothing was compiled"
+        return f"{what} for {found.variant}: build {key} already exists, nothing was compiled"
     text = f"{what} for {found.variant}: build {key} took {clock(found.wall_s)}"
     rate = found.ccache
     if rate is not None and rate.hits + rate.misses:

@@ -29,7 +29,7 @@ _STYLES = {
 
 
 def canary_table(result: Canary) -> Table:
-    """Number, subject, strict and three-way verdicts, state, and its cause."""
+    """Return a table of number, subject, strict and three-way results, state, and its cause."""
     titles = ["number", "subject", "strict", "threeway", "state", "because of"]
     return Table(
         titles=titles,
@@ -54,7 +54,7 @@ def _number(patch: CanaryPatch) -> str:
 
 
 def _because(result: Canary, patch: CanaryPatch) -> str:
-    """The patch or the upstream commit that a state goes back to, as short as can be."""
+    """Return the patch or upstream commit that causes a state, as short as possible."""
     if patch.like is not None and patch.state is State.LANDED:
         return patch.like.commit.label if patch.like.commit is not None else "the pin"
     if patch.caused_by is not None:
@@ -72,7 +72,7 @@ def _short(result: Canary, file: str) -> str:
 
 
 def canary_truth(result: Canary) -> str:
-    """The one line that counts."""
+    """Return the summary line."""
     range_ = result.range
     total, applying = len(result.patches), sum(patch.applies for patch in result.patches)
     where = f"{result.upstream} {range_.ref} ({range_.tip.oid[:12]})"
@@ -96,8 +96,8 @@ def canary_truth(result: Canary) -> str:
 
 
 def canary_explanation(result: Canary) -> Iterator[str]:
-    """What to do, in the order to do it: patches to mend, grouped by the upstream commit that breaks them, those that
-    free the most others first; patches to drop; patches to look at; and with blame, the first breaks."""
+    """Yield what to do, in order: patches to repair, grouped by the upstream commit that breaks them, those that free
+    the most others first; patches to drop; patches to review; and with blame, the first breaking commits."""
     told: set[str] = set()
     for culprit in to_mend(result):
         yield _header(culprit)
@@ -121,7 +121,7 @@ def canary_explanation(result: Canary) -> Iterator[str]:
 
 
 def _header(culprit: Culprit) -> str:
-    """The commit to begin with, and what mending its patches gives."""
+    """Return the commit of a group, and the number of patches that repairing it frees."""
     count = len(culprit.freed)
     frees = f", which frees {count} more" if count else ""
     what = f"mend {patch_count(len(culprit.roots))}{frees}"
@@ -133,7 +133,7 @@ def _header(culprit: Culprit) -> str:
 
 
 def _said(patch: CanaryPatch, margin: str) -> Iterator[str]:
-    """The reasons against a patch, and what else is to be said of it."""
+    """Yield the reasons why a patch fails, and further remarks."""
     for line in patch.problems[:4]:
         yield f"{margin}{line}"
     if len(patch.problems) > 4:
@@ -144,7 +144,7 @@ def _said(patch: CanaryPatch, margin: str) -> Iterator[str]:
 
 
 def _noted(patch: CanaryPatch) -> bool:
-    """Whether more is to be said of a patch that applies than by how many lines it moved."""
+    """Return whether a patch that applies has any remark besides its offset."""
     return any(not line.startswith("its lines are ") for line in patch.problems)
 
 
@@ -177,7 +177,7 @@ def _blamed(result: Canary) -> Iterator[str]:
 
 
 def _together(broken: Broken) -> str:
-    """The earlier commits that it takes as well."""
+    """Return a phrase with the earlier commits that are needed too."""
     if not broken.together:
         return ""
     return f" (only together with {', '.join(commit.label for commit in broken.together)}; neither breaks it alone)"

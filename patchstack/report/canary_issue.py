@@ -1,4 +1,4 @@
-"""What upstream does to the series, as the one issue that says so: body, title, and whether it is open."""
+"""Write the issue on how upstream affects the series: body, title, and whether it is open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patchstack.report.summary import part, summary
 from patchstack.report.text import references
 from patchstack.verdict import Verdict
 
-# GitHub takes 65,536 characters of an issue's body.
+# GitHub accepts up to 65,536 characters in an issue's body.
 LARGEST = 60_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}\Z")
 _URL = re.compile(r"https?://[A-Za-z0-9./:_-]+\Z")
@@ -25,7 +25,7 @@ _UNTRIED = ("", "skipped", "success")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issue:
-    """`marker` is the body's first line, by which the issue is found again; `open` tells whether there is anything to
+    """`marker` is the body's first line, by which the issue is found again; `open` is whether there is anything to
     do."""
 
     marker: str
@@ -35,17 +35,16 @@ class Issue:
 
 
 def canary_issue(documents: Sequence[Report], name: str, *, run: str = "", compiled: str = "") -> Issue:
-    """The issue for what canary found, one document a series, and for what was built there. A series that could not be
-    looked at keeps it open, and so does a build that ended in anything but success (`compiled`, a job's result).
-
-    Raises `UsageError` if there is nothing to tell, or a name that does not fit into a marker.
+    """Return the issue for canary's documents, one for each series, and for the builds. It stays open if a series could
+    not be examined, or if the build's job did not succeed (`compiled` is its result). Raises `UsageError` if there are
+    no documents, or if the name cannot be used in a marker.
     """
     if not _NAME.match(name):
         raise BadValue(f"{name!r} cannot mark an issue", hint="letters, digits, dots, dashes and underscores")
     found = [document for document in documents if _of_canary(document)]
     built = [document for document in documents if isinstance(document, BuildDocument)]
     if not found:
-        raise InputUnreadable("there is no document of canary to tell of", hint="patchstack canary --json > FILE")
+        raise InputUnreadable("there are no canary documents to report", hint="patchstack canary --json > FILE")
     failing = [document for document in found if not (isinstance(document, CanaryDocument) and _fine(document))]
     rejected = not all(one.built for one in built)
     broken = compiled not in _UNTRIED or rejected
@@ -64,7 +63,7 @@ def canary_issue(documents: Sequence[Report], name: str, *, run: str = "", compi
 
 
 def _fine(document: CanaryDocument) -> bool:
-    """Whether every patch applies, and no check fails."""
+    """Return whether every patch applies, and no check fails."""
     return document.applies and all(one.check.verdict != Verdict.FAIL for one in document.checks)
 
 
@@ -75,7 +74,7 @@ def _of_canary(document: Report) -> TypeGuard[_Canary]:
 
 
 def _title(found: Sequence[_Canary], failing: Sequence[_Canary], built: str) -> str:
-    """`built` is what became of the build there, empty if nothing is wrong with it."""
+    """Return the title. `built` describes a failed build, empty if there was none."""
     if not failing:
         return f"canary: {_named(found)} applies to upstream" + (f", and {built} there" if built else "")
     counted = sum(one.patch_count - one.applied_count for one in failing if isinstance(one, CanaryDocument))
@@ -95,6 +94,6 @@ def _title(found: Sequence[_Canary], failing: Sequence[_Canary], built: str) -> 
 
 
 def _named(documents: Sequence[_Canary]) -> str:
-    """Names for a title, which is no Markdown; a series' name has no character that could mean anything."""
+    """Return the series' names for a title, which is not Markdown. They have no special characters."""
     names = [re.sub(r"[^A-Za-z0-9._-]", "?", one.series) for one in documents]
     return ", ".join(names) if len(names) <= 3 else f"{len(names)} series"

@@ -1,4 +1,4 @@
-"""Canary's answer as one HTML page without scripts: what to do first, and a picture of every patch over time."""
+"""Write canary's result as one HTML page without scripts: what to do first, and a picture of every patch over time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ COLOURS = {
     Fit.FAILS: "#cf4f4a",
     Fit.AT_PIN: "#8a6cd0",
 }
-_ROWS = 150  # patches of a picture: of more, those that apply everywhere are left out
+_ROWS = 150  # the most patches in a picture: beyond that, those that apply everywhere are omitted
 _MOST = 400
 _WIDTH, _ROW = 900, 14
 _TICKS = 8
-_SUBJECT = 48  # characters of a subject beside its row
+_SUBJECT = 48  # the most characters of a subject next to its row
 
 
 def write_page(result: Canary, path: Path) -> None:
@@ -35,7 +35,7 @@ def write_page(result: Canary, path: Path) -> None:
 
 
 def page_of(result: Canary) -> str:
-    """Return the page. Every value is escaped; the picture is drawn here and holds no script."""
+    """Return the page. Every value is escaped; the picture is drawn here and has no script."""
     require_plots()
     require_pages()
     title = f"{result.series} on upstream {result.range.ref}"
@@ -103,7 +103,8 @@ def timeline_spec(result: Canary, patches: list[int]) -> dict[str, object]:
 
 
 def _shown(result: Canary) -> tuple[list[int], int]:
-    """The patches of the picture, and how many are left out: of a long series, those that always apply."""
+    """Return the patches of the picture, and how many are omitted. In a long series, those that always apply are
+    omitted."""
     every = list(range(len(result.patches)))
     if len(every) <= _ROWS:
         return every, 0
@@ -119,7 +120,7 @@ def _label(patch: CanaryPatch) -> str:
 
 
 def _told(result: Canary, span: Span) -> str:
-    """What is said of a span when the pointer is over it."""
+    """Return the tooltip of a span."""
     patch, commits = result.patches[span.patch], result.range.commits
     number = f"{patch.number:04d}" if patch.number is not None else patch.file
     if span.first < 0:
@@ -129,8 +130,8 @@ def _told(result: Canary, span: Span) -> str:
 
 
 def _caption(result: Canary, left_out: int) -> str:
-    told = "A row is a patch, in the order of the series; patches before it that fail are left out. "
-    told += "Point at a row for the upstream commit since which it is so."
+    told = "A row is a patch, in the order of the series; earlier patches that fail are skipped. "
+    told += "Point at a row to see the upstream commit at which its state began."
     if left_out:
         told += f" {counted(left_out, 'patch', 'patches')} not shown: they apply everywhere, or are beyond {_MOST}."
     if result.blamed is None:

@@ -16,7 +16,7 @@ VERDICT_STYLES = {"PASS": "green", "FAIL": "red", "INVALID": "yellow"}
 
 
 def checks_table(rows: Sequence[CheckRow]) -> Table:
-    """Name, patch, kind, verdict and reason of every check."""
+    """Return a table with name, patch, kind, verdict and reason of every check."""
     return Table(
         titles=("check", "patch", "kind", "verdict", "reason"),
         rows=[(row.check.name, row.check.of, row.check.kind, row.verdict.value, row.found.reason) for row in rows],
@@ -26,7 +26,7 @@ def checks_table(rows: Sequence[CheckRow]) -> Table:
 
 
 def against(rows: Sequence[CheckRow]) -> Iterator[str]:
-    """What speaks against each check that does not hold."""
+    """Yield the violations of each check that does not hold."""
     for row in rows:
         found = row.found
         if found.verdict is Verdict.PASS or not (found.places or found.lost or found.output):
@@ -38,19 +38,19 @@ def against(rows: Sequence[CheckRow]) -> Iterator[str]:
 
 
 def checks_line(series: str, rows: Sequence[CheckRow]) -> str:
-    """The line that counts."""
+    """Return the summary line."""
     return verdict_line(f"{series}: checks", [row.verdict for row in rows])
 
 
 def ahead_lines(checks: Sequence[CheckAhead]) -> Iterator[str]:
-    """What became of each check on a newer upstream that it does not hold on, with the commits to blame."""
+    """Yield each check that does not hold on a newer upstream, with the commits that broke it."""
     for one in checks:
         row = one.row
         if row.verdict is Verdict.PASS and one.first_fails is None:
             continue
         yield f"{row.check.name}: {row.verdict}{f': {row.check.what}' if row.check.what else ''}"
         if one.at_pin is Verdict.FAIL:
-            yield "    it fails at the pin already: see patchstack verify --checks"
+            yield "    it already fails at the pin: see patchstack verify --checks"
         if one.first_fails is not None:
             yield f"    fails first on {_commit(one.first_fails)}"
         lines = [f"    {_change(change)}" for change in one.changes]
@@ -58,17 +58,17 @@ def ahead_lines(checks: Sequence[CheckAhead]) -> Iterator[str]:
 
 
 def drop_lines(drops: Sequence[Drop]) -> Iterator[str]:
-    """Patches that can go, by the checks that they name, and those whose check could not be judged."""
+    """Yield the patches that can be dropped by the checks they name, and those whose check could not be judged."""
     for one in drops:
         when = f": {one.when}" if one.when else ""
         if one.can_go:
-            yield f"{one.file} can go{when}: check {one.check} is PASS on upstream alone ({one.found.reason})"
+            yield f"{one.file} can be dropped{when}: check {one.check} is PASS on upstream alone ({one.found.reason})"
         elif one.found.verdict is Verdict.INVALID:
             yield f"{one.file}: Drop-Check: {one.check}: INVALID: {one.found.reason}"
 
 
 def parked_lines(parked: Sequence[ParkedAhead]) -> Iterator[str]:
-    """Parked patches, and how they would fit."""
+    """Yield the parked patches, and how they would fit."""
     for one in parked:
         yield f"{one.file} is parked ({one.reason}): it {one.still}"
 

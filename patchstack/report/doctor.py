@@ -9,7 +9,7 @@ from patchstack.report.table import Give, Table
 
 
 def doctor_table(checkup: Checkup) -> Table:
-    """A row for each thing that was looked for."""
+    """Return a table with a row for each check."""
     return Table(
         titles=("for", "what", "state", "found"),
         rows=[(check.group, check.name, check.state.value, check.found) for check in checkup.checks],
@@ -19,7 +19,7 @@ def doctor_table(checkup: Checkup) -> Table:
 
 
 def advice_lines(checkup: Checkup) -> Iterator[str]:
-    """How to get what is not here, what is needed first; then, in one line, what can be done as it is."""
+    """Yield how to install what is missing, required things first; then, in one line, what already works."""
     for state in (State.MISSING, State.OPTIONAL):
         for check in checkup.checks:
             if check.state is state and check.get is not None:

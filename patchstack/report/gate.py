@@ -1,4 +1,4 @@
-"""Gates on a screen, as documents, and in the files that others read: TSV, Markdown, JUnit XML."""
+"""Show gates on a screen, as documents, and in files for other tools: TSV, Markdown, JUnit XML."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ORDER = (Origin.RECALLED, Origin.RECORDED, Origin.OBSERVED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One gate of a suite and what came of it. `phase` is the suite's name, `check` the gate's."""
+    """One gate of a suite and its result. `phase` is the suite's name, `check` the gate's."""
 
     phase: str
     check: str
@@ -33,7 +33,7 @@ class Checked:
 
 
 def gate_lines(kind: str, judgement: Judgement) -> Iterator[str]:
-    """One gate for people."""
+    """Yield the lines of one gate."""
     yield paint_words(printable(f"{judgement.verdict}  {kind}: {judgement.reason}"), sys.stdout)
     if judgement.expected:
         yield printable(f"  expected  {judgement.expected}")
@@ -47,21 +47,22 @@ def gate_lines(kind: str, judgement: Judgement) -> Iterator[str]:
 
 
 def gate_line(name: str, judgement: Judgement, seconds: float) -> str:
-    """One gate of a suite, as it comes out, with the time that it took."""
+    """Return the line of one finished gate of a suite, with its time."""
     source = judgement.source
     told = f"  {source.words}" if source is not None else ""
     return f"{judgement.verdict:<7}  {name}  {clock(seconds)}{told}"
 
 
 def source_counts(checks: Iterable[Checked]) -> dict[Origin, int]:
-    """How many gates were judged by observations of each origin. Gates that could not be judged count nowhere."""
+    """Return how many gates were judged by observations of each origin. Gates that could not be judged are not
+    counted."""
     found = Counter(one.judgement.source.origin for one in checks if one.judgement.source is not None)
     return {origin: found[origin] for origin in Origin}
 
 
 def closing_line(checks: Sequence[Checked], seconds: float | None = None) -> str:
-    """The last line of a suite: verdict, how many gates, where their observations come from, and the wall time in
-    seconds, if it is known."""
+    """Return the last line of a suite: verdict, number of gates, origins of their observations, and the wall time in
+    seconds if known."""
     line = verdict_line(f"{checks[0].phase}: {counted(len(checks), 'gate')}", [one.judgement.verdict for one in checks])
     counts = source_counts(checks)
     told = [f"{counts[origin]} {origin}" for origin in _ORDER if counts[origin]]
@@ -69,8 +70,8 @@ def closing_line(checks: Sequence[Checked], seconds: float | None = None) -> str
 
 
 def print_checks(checks: Sequence[Checked], seconds: float | None = None) -> None:
-    """The table of a suite, why gates did not pass, and the verdict of all. `seconds` is the wall time."""
-    shown = _short if terminal(sys.stdout) else str  # a pipe gets every cell in full
+    """Print the table of a suite, why gates did not pass, and the overall verdict. `seconds` is the wall time."""
+    shown = _short if terminal(sys.stdout) else str  # a pipe gets all cells in full
     rows = [
         [one.check, one.kind, str(one.judgement.verdict), shown(one.judgement.actual), shown(one.judgement.expected)]
         for one in checks
@@ -86,14 +87,15 @@ def print_checks(checks: Sequence[Checked], seconds: float | None = None) -> Non
 
 
 def print_judgement_table(table: JudgementTable) -> None:
-    """Print what a kind shows of its measurements."""
+    """Print a kind's table of measurements."""
     gives = dict.fromkeys(table.titles[table.folding :], Give.WORDS)
     rows = [list(row) for row in table.rows]
     print_table(Table(titles=table.titles, rows=rows, styles=VERDICTS, gives=gives))
 
 
 def tsv(checks: Iterable[Checked]) -> str:
-    """`gate_summary.tsv`: a line of column names, a line a gate; tabs and line breaks in texts are blanks."""
+    """Return `gate_summary.tsv`: a line of column names, then a line for each gate. Tabs and line breaks in texts
+    become blanks."""
     lines = ["\t".join(COLUMNS)]
     for one in checks:
         judgement = one.judgement
@@ -104,7 +106,7 @@ def tsv(checks: Iterable[Checked]) -> str:
 
 
 def markdown(checks: Iterable[Checked]) -> str:
-    """A table for a pull request."""
+    """Return a table for a pull request."""
     lines = ["| gate | verdict | actual | expected | why | source |", "| --- | --- | --- | --- | --- | --- |"]
     for one in checks:
         judgement = one.judgement
@@ -115,7 +117,7 @@ def markdown(checks: Iterable[Checked]) -> str:
 
 
 def junit(checks: Sequence[Checked]) -> str:
-    """JUnit XML: a FAIL is a failure, an INVALID an error."""
+    """Return JUnit XML, in which FAIL is a failure and INVALID an error."""
     suite = ElementTree.Element(
         "testsuite",
         name="patchstack gates",

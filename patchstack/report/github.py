@@ -1,8 +1,8 @@
-"""What a GitHub runner reads: annotations as workflow commands, outputs, and text that must not be taken for either.
+"""Write for a GitHub runner: annotations as workflow commands, outputs, and text that must not be read as either.
 
-A runner takes every line of a step's output that starts with `::`, or holds `##[`, for a command where it knows the
-command's name (actions/runner, `ActionCommand.cs`). Subjects, file names and reasons are written by others: they go
-into commands escaped, and everything else that is printed is between `stop-commands` and its token.
+A runner treats every line of a step's output that starts with `::`, or contains `##[`, as a command if it knows the
+command's name (actions/runner, `ActionCommand.cs`). Subjects, file names and reasons are untrusted: in commands they
+are escaped, and all other output is printed between `stop-commands` and its token.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 
 from patchstack.report.text import printable
 
-# What a log should hold: the interface shows the first ten of a level and step, and fifty of a job.
+# The interface shows only the first ten of a level and step, and fifty of a job.
 SHOWN = 50
 
 
 class Level(StrEnum):
-    """How bad it is, worst first."""
+    """The severity, worst first."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -30,8 +30,8 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """A remark on a line of a file. `file` is taken from the repository's root, None for a remark on no file; `line` is
-    1-based."""
+    """A remark on a line of a file. `file` is relative to the repository's root, None if the remark is not about a
+    file; `line` is 1-based."""
 
     level: Level
     title: str
@@ -41,14 +41,15 @@ class Annotation:
 
     @property
     def command(self) -> str:
-        """The workflow command: one line, whatever is in it."""
+        """Return the workflow command: always one line."""
         properties = {"file": self.file, "line": None if self.line is None else str(self.line), "title": self.title}
         told = ",".join(f"{name}={_property(_line(value))}" for name, value in properties.items() if value is not None)
         return f"::{self.level} {told}::{_data(printable(self.message))}"
 
 
 def commands(annotations: Sequence[Annotation], shown: int = SHOWN) -> Iterator[str]:
-    """The commands of annotations, the worst first, so many of each level, and how many were left out."""
+    """Yield the commands of annotations, the worst first and at most `shown` of each level, and how many were
+    omitted."""
     for level in Level:
         chosen = [one for one in annotations if one.level is level]
         yield from (one.command for one in chosen[:shown])
@@ -59,7 +60,7 @@ def commands(annotations: Sequence[Annotation], shown: int = SHOWN) -> Iterator[
 
 @contextmanager
 def stopped(say: Callable[[str], None]) -> Iterator[None]:
-    """No line said inside is taken for a command. The token is random: what is said cannot end it."""
+    """Stop the runner from reading commands inside the block. The token is random, so the output cannot end it."""
     token = secrets.token_hex(24)
     say(f"::stop-commands::{token}")
     try:
@@ -69,7 +70,7 @@ def stopped(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def write_values(path: Path, values: Mapping[str, str]) -> None:
-    """Append to a file of outputs or variables (`GITHUB_OUTPUT`), each with a delimiter that nobody can foresee."""
+    """Append to a file of outputs or variables (`GITHUB_OUTPUT`), each with an unpredictable delimiter."""
     with path.open("a", encoding="utf-8") as out:
         for name, value in values.items():
             delimiter = f"patchstack-{secrets.token_hex(16)}"

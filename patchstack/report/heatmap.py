@@ -1,4 +1,4 @@
-"""The forecast as a heat map: in characters for a terminal, and as SVG."""
+"""Show the forecast as a heat map: in characters for a terminal, and as SVG."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from patchstack.report.text import counted
 from patchstack.upstream.forecast.forecast import AHEAD, Forecast, HotFile
 
 _SHADES = " ░▒▓█"
-_SHOWN = 25  # files and patches on a screen
+_SHOWN = 25  # the most files and patches on a screen
 _CELL, _ROW, _LEFT, _TOP = 18, 20, 420, 60
 _COLOURS = ("#f2f2f2", "#fde0c5", "#f8a578", "#e65c4f", "#a8123e")
 
 
 def shade(count: int, most: int) -> int:
-    """How hot a count is: 0 for none, 4 for the hottest."""
+    """Return the heat of a count: 0 for none, 4 for the hottest."""
     return 0 if not count or not most else max(1, round(4 * count / most))
 
 
 def heat_lines(forecast: Forecast, *, everything: bool = False) -> Iterator[str]:
-    """The heat map: a file a line, a week a column, hottest first; then the patches most likely to break."""
+    """Yield the heat map: a file a line, a week a column, hottest first; then the patches most likely to break."""
     files = [file for file in forecast.files if file.commits] if not everything else list(forecast.files)
     yield (
         f"upstream's {counted(forecast.commits, 'commit')} of the {counted(forecast.days, 'day')} up to "
@@ -40,7 +40,7 @@ def heat_lines(forecast: Forecast, *, everything: bool = False) -> Iterator[str]
         marks = ", ".join(f"{_SHADES[level]} {_range(level, most)}" for level in range(1, 5) if _range(level, most))
         yield f"commits a week: {marks}"
     risky = [one for one in forecast.patches if one.risk >= 0.005]
-    yield f"likely to meet a change of its lines within {AHEAD} days:" if risky else "no patch stands on moving ground"
+    yield f"likely to meet a change of its lines within {AHEAD} days:" if risky else "no patch is likely to break soon"
     for one in risky[:_SHOWN]:
         number = f"{one.number:04d}" if one.number is not None else one.file
         yield f"{one.risk:4.0%}  {number}  {one.subject}  ({one.where})"
@@ -49,7 +49,7 @@ def heat_lines(forecast: Forecast, *, everything: bool = False) -> Iterator[str]
 def _hottest(file: HotFile) -> str:
     hot = [one for one in file.functions if one.commits and one.name][:2]
     if not file.known:
-        return "  (contents not here: functions unknown)"
+        return "  (contents missing: functions unknown)"
     return "".join(f"  {one.name}() {one.commits}" for one in hot)
 
 
@@ -61,7 +61,7 @@ def _range(level: int, most: int) -> str:
 
 
 def heat_svg(forecast: Forecast) -> str:
-    """The heat map as an SVG picture, every cell with its count as a tool tip."""
+    """Return the heat map as an SVG picture, every cell with its count as a tool tip."""
     files = [file for file in forecast.files if file.commits]
     most = max((count for file in files for count in file.weeks), default=0)
     width = _LEFT + _CELL * len(forecast.weeks) + 140

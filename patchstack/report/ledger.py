@@ -1,4 +1,4 @@
-"""Decisions on a screen."""
+"""Show decisions on a screen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STYLES = {"accepted": "green", "rejected": "red"}
 
 
 def print_decisions(decisions: Iterable[Decision]) -> None:
-    """One line a decision. The outcome says so if a switch was accepted without a gate that shows it."""
+    """Print one line for each decision. The outcome marks switches that were accepted without a gate."""
     rows = [
         [
             one.id[:12],
@@ -33,7 +33,7 @@ def print_decisions(decisions: Iterable[Decision]) -> None:
 
 
 def decision_lines(decision: Decision, *, diff: bool) -> Iterator[str]:
-    """All of a decision."""
+    """Yield all lines of a decision."""
     yield f"{decision.outcome} {decision.id}"
     yield f"  series  {decision.series}"
     yield f"  made    {decision.made}"
@@ -58,14 +58,14 @@ def decision_lines(decision: Decision, *, diff: bool) -> Iterator[str]:
 
 
 def _source(step: DecidedStep) -> str:
-    """Where the observations of a step came from when it was decided, in words."""
+    """Return where the observations of a step came from when it was decided."""
     if step.source is None:
         return ""
     return f"; {step.source.words}" if step.source.origin is not Origin.OBSERVED else "; observed for this decision"
 
 
 def _switches(decision: Decision) -> Iterator[str]:
-    """The switches that were accepted without a gate that shows them, with the reason."""
+    """Yield the switches that were accepted without a gate, with the reason."""
     brings = decided_brings(decision.evidence)
     for one in brings.unproven if brings is not None else ():
         reason = " ".join(brings.reason.split()) if brings is not None else ""
@@ -73,7 +73,7 @@ def _switches(decision: Decision) -> Iterator[str]:
 
 
 def likeness_line(likeness: Likeness) -> str:
-    """A warning about a decision that a candidate resembles."""
+    """Return a warning about a decision that a candidate resembles."""
     decision = likeness.decision
     subject = decision.candidates[-1].subject if decision.candidates else ""
     return (

@@ -1,4 +1,4 @@
-"""A check of the ledger for people."""
+"""Show a check of the ledger on a screen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from patchstack.workflow.ledger.check import CheckedDecision, LedgerCheck
 
 
 def print_check(check: LedgerCheck, *, details: bool) -> None:
-    """Print every decision with what was found of it. Without `details`, what was derived is a count."""
+    """Print every decision with its findings. Without `details`, derived statements are only counted."""
     for one in check.decisions:
         for line in _lines(one, details=details):
             print(paint_words(printable(line), sys.stdout))
@@ -21,7 +21,7 @@ def print_check(check: LedgerCheck, *, details: bool) -> None:
 
 
 def closing_line(check: LedgerCheck) -> str:
-    """The last line: whether it holds, and how much there is of what."""
+    """Return the last line: whether the ledger holds, and the counts."""
     found = [one.findings for one in check.decisions]
     derived, asserted = (sum(len(getattr(one, name)) for one in found) for name in ("derived", "asserted"))
     wrong = sum(len(one.wrong) for one in found) + len(check.problems)
@@ -71,11 +71,11 @@ def _rest(check: LedgerCheck) -> Iterator[str]:
 
 
 def audit_line(one: Audited) -> str:
-    """A record that was observed again, for people."""
+    """Return the line of a record that was observed again."""
     return printable(f"{one.agreement:<8}  {one.decision[:12]}  gate {one.gate} ({one.which}): {one.why}")
 
 
 def audit_summary(found: Sequence[Audited]) -> str:
-    """The last line of an audit."""
+    """Return the last line of an audit."""
     counts = ", ".join(f"{sum(one.agreement is kind for one in found)} {kind}" for kind in Agreement)
     return f"audit: {counted(len(found), 'record')}: {counts}"

@@ -13,9 +13,9 @@ from patchstack.verdict import Verdict
 
 
 def lint_table(result: LintResult) -> Table:
-    """Every finding: patch number (file name if it has none), line of the file, rule, message.
+    """Return every finding: patch number (file name if it has none), line of the file, rule, message.
 
-    A message is folded, never cut: its end is what to do.
+    Messages are wrapped, never cut, because they end with what to do.
     """
     rows = [
         (
@@ -31,7 +31,7 @@ def lint_table(result: LintResult) -> Table:
 
 
 def lint_line(result: LintResult) -> str:
-    """The verdict: how many findings, of which rules, and how many were waived."""
+    """Return the verdict: the number of findings by rule, and how many were waived."""
     waived = f"; {len(result.waived)} waived" if result.waived else ""
     if result.clean:
         return f"{Verdict.PASS}  {result.series}: clean: {patch_count(result.patch_count)}{waived}"
@@ -43,6 +43,6 @@ def lint_line(result: LintResult) -> str:
 
 
 def rules_table(rules: Sequence[Rule]) -> Table:
-    """Every rule with its reason."""
+    """Return every rule with its reason."""
     rows = [(rule.id, rule.reason) for rule in rules]
     return Table(titles=("rule", "reason"), rows=rows, styles={}, gives={"reason": Give.FOLD})

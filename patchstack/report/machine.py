@@ -1,4 +1,4 @@
-"""A machine and whether it is fit to be judged on: as a table, and as lines for a file."""
+"""Show a machine and whether its results can be trusted: as a table, and as lines for a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from patchstack.verdict import Verdict
 
 
 def preflight_table(flight: Preflight) -> Table:
-    """A row for each check."""
+    """Return a table with a row for each check."""
     return Table(
         titles=("check", "verdict", "what was seen"),
         rows=[(check.name, _told(check.verdict, check.allowed), check.words) for check in flight.checks],
@@ -26,7 +26,8 @@ def _told(verdict: Verdict, allowed: bool) -> str:
 
 
 def hardware_lines(machine: Hardware) -> Iterator[str]:
-    """The machine as `name=value` lines, as serving harnesses write them to hardware.txt; conclusions come last."""
+    """Yield the machine as `name=value` lines, as serving harnesses write them to hardware.txt; conclusions come
+    last."""
     yield f"host={machine.host}"
     yield f"platform={machine.platform}"
     yield f"kernel={machine.kernel}"

@@ -1,4 +1,4 @@
-"""Tables of patches as Markdown, and their place in a document: between two comments that name the series."""
+"""Write tables of patches as Markdown, and insert them in a document between two comments that name the series."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _MARK = re.compile(r"<!-- (?:patchstack: series (?P<name>[^\s>]+)|/patchstack) -
 def metadata_table(
     patches: Sequence[PatchMetadata], directory: str, decisions: Mapping[str, Accepted] | None = None
 ) -> str:
-    """A Markdown table of patches, each with a link to its file in `directory` (relative to the document). `decisions`
-    are, by file, the ledger's word on it. A column that no patch fills is left out."""
+    """Return a Markdown table of patches, each with a link to its file in `directory` (relative to the document).
+    `decisions` are the ledger's decisions by file. Empty columns are omitted."""
     decisions = decisions or {}
     columns = [name for name in METADATA if any(patch.told(name) for patch in patches)]
     rows = [["patch", "subject", *(name.replace("_", " ") for name in columns), *(["accepted"] if decisions else [])]]
@@ -40,10 +40,11 @@ def metadata_table(
 
 
 def placed(document: str, where: str, tables: Mapping[str, str], *, chosen: bool) -> str:
-    """A document with every table in its place, between `<!-- patchstack: series NAME -->` and `<!-- /patchstack -->`.
+    """Return a document with every table in its place, between `<!-- patchstack: series NAME -->` and `<!-- /patchstack
+    -->`.
 
-    Where the tables are `chosen`, each must have a place, and other places stay as they are; else every place must have
-    a table. `where` names the document in errors. Raises `UsageError` with all complaints at once.
+    If the tables are `chosen`, each must have a place, and other places stay unchanged; else every place must have a
+    table. `where` names the document in errors. Raises `UsageError` with all complaints at once.
     """
     problems: list[str] = []
     parts: list[str] = []
@@ -75,24 +76,24 @@ def placed(document: str, where: str, tables: Mapping[str, str], *, chosen: bool
         raise InputUnreadable(
             f"{where} cannot take the tables",
             problems=problems,
-            hint=f"a table stands between the lines <!-- patchstack: series {first} --> and {_END}",
+            hint=f"put the table between the lines <!-- patchstack: series {first} --> and {_END}",
         )
     return "".join(parts)
 
 
 def _accepted(decided: Accepted) -> str:
-    """A link to a decision, and why a switch came without a gate that shows it."""
+    """Return a link to a decision, and why a switch was accepted without a gate."""
     unproven = f"; switch unproven: {_text(decided.switch_unproven)}" if decided.switch_unproven else ""
     return f"[`{decided.id[:12]}`]({quote(decided.path)}){unproven}"
 
 
 def _text(text: str) -> str:
-    """Text that others wrote, as Markdown that says just that."""
+    """Return untrusted text escaped for Markdown."""
     return _SPECIAL.sub(lambda found: _ESCAPED.get(found.group(0), f"\\{found.group(0)}"), _line(text))
 
 
 def _code(text: str) -> str:
-    """A value to be typed: in backticks, if it has none itself."""
+    """Return a value in backticks, unless it contains a backtick."""
     line = _line(text)
     return f"`{line.replace('|', chr(92) + '|')}`" if line and "`" not in line else _text(line)
 

@@ -1,4 +1,4 @@
-"""One HTML page without scripts: tables, and plots drawn from Vega-Lite specifications."""
+"""Write one HTML page without scripts: tables, and plots drawn from Vega-Lite specifications."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A specification with its title. `caption` says the unit and what is taken for granted."""
+    """A specification with its title. `caption` gives the unit and the assumptions."""
 
     title: str
     caption: str
@@ -25,7 +25,7 @@ class Plot:
 
 
 def require_pages() -> None:
-    """Raise `MissingError` if the package that fills pages is not installed. Call it before the work."""
+    """Raise `MissingError` if the package that fills pages is not installed. Call this before the work."""
     if importlib.util.find_spec("jinja2") is None:
         raise PackageMissing(
             "pages need the package jinja2, and it is not installed", hint="pip install 'patchstack[plots]'"
@@ -35,7 +35,7 @@ def require_pages() -> None:
 def render_page(
     *, title: str, about: Sequence[str], sections: Sequence[object], plots: Sequence[Plot], notes: Sequence[str]
 ) -> str:
-    """Return a page. Every value is escaped; pictures are drawn here and hold no script.
+    """Return a page. Every value is escaped; pictures are drawn here and have no script.
 
     A section has a `title`, a `table` with `titles` and `rows`, and `lines`. Raises `MissingError` without the group
     `[plots]` if there are plots, and without jinja2.
@@ -46,7 +46,7 @@ def render_page(
 
 
 def drawing(spec: dict[str, object], *, title: str) -> Markup:
-    """Return a picture for a page, which is not escaped there. Raises `MissingError` without the group `[plots]`."""
+    """Return a picture for a page, marked as safe HTML. Raises `MissingError` without the group `[plots]`."""
     from markupsafe import Markup
 
     from patchstack.report.plots import svg_of
@@ -55,7 +55,7 @@ def drawing(spec: dict[str, object], *, title: str) -> Markup:
 
 
 def fill(template: str, **values: object) -> str:
-    """Return a template of this package with its values, every one of them escaped. Needs `require_pages`."""
+    """Return a template of this package filled with escaped values. Call `require_pages` first."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -66,5 +66,5 @@ def fill(template: str, **values: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """Control characters in names that others chose are spelled out."""
+    """Return a value with control characters in its texts escaped."""
     return printable(value) if type(value) is str else value

@@ -1,9 +1,8 @@
-"""Static plots: a Vega-Lite specification in, the text of an SVG file out. Needs the optional group `[plots]`.
+"""Draw Vega-Lite specifications as static SVG. Needs the optional group `[plots]`.
 
-The picture holds no script and loads nothing. Text and axes take the colour of the page around them (`currentColor`);
-as a file of its own the picture follows the reader's light or dark scheme. The colours of `PALETTE` are readable on
-both. Sources: https://vega.github.io/vega-lite/docs/ and the package vl-convert-python, which runs Vega without a
-browser.
+The picture has no script and loads nothing. Text and axes have the colour of the surrounding page (`currentColor`); as
+a separate file the picture follows the reader's light or dark scheme. The colours of `PALETTE` are readable on both.
+Sources: https://vega.github.io/vega-lite/docs/ and the package vl-convert-python, which runs Vega without a browser.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from patchstack.installed import install_hint
 from patchstack.report.text import printable
 
 VEGA_LITE = "5.21"
-"""The version of Vega-Lite that specifications are written for. A picture changes only if this does, or the package."""
+"""The version of Vega-Lite for which specifications are written. Pictures change only with it or the package."""
 
 PALETTE = ("#3b7fd4", "#c96a0a", "#2b8f67", "#b5519a", "#8a6cd0", "#a3800f", "#cf4f4a", "#4b8a9b")
 """Colours for series, each with a contrast of at least 3 to white and to a dark page."""
@@ -30,7 +29,7 @@ _FONTS = {
     "sans-serif": "system-ui, -apple-system, 'Segoe UI', sans-serif",
     "monospace": "ui-monospace, Menlo, 'DejaVu Sans Mono', monospace",
 }
-# The reader's fonts are not those that the picture is laid out with. Fixed pitch is 0.6 of the size nearly everywhere.
+# The reader's fonts may differ from those of the layout. The width of monospace is 0.6 of the size in nearly all fonts.
 _MONO = "monospace"
 _STYLE = (
     "svg:root{color-scheme:light dark;color:#1f2328}"
@@ -93,7 +92,7 @@ _ID = re.compile(r"""(\bid="|url\(#|xlink:href="#)([A-Za-z_][\w-]*)""")
 
 
 def require_plots() -> None:
-    """Raise `MissingError` if the package that draws is not installed. Costs nothing else: call it before the work."""
+    """Raise `MissingError` if the package that draws is not installed. Cheap, so call it before the work."""
     if importlib.util.find_spec("vl_convert") is None:
         raise PackageMissing(
             "plots need the package vl-convert-python, which is not installed", hint=install_hint("plots")
@@ -101,11 +100,11 @@ def require_plots() -> None:
 
 
 def svg_of(spec: Mapping[str, object], *, title: str) -> str:
-    """Return a Vega-Lite specification drawn as SVG, the same bytes for the same specification. `title` is what a
-    screen reader says of the picture. Data must be in the specification; an address in it is not followed. What the
-    channel `description` says of a mark is shown when the pointer is over it.
+    """Return a Vega-Lite specification drawn as SVG, the same bytes for the same specification. `title` is the text for
+    screen readers. Data must be in the specification; URLs in it are not loaded. The channel `description` of a mark
+    becomes its tooltip.
 
-    Raises `MissingError` if the package that draws is not installed, `ValueError` for a specification that is none.
+    Raises `MissingError` if the package that draws is not installed, `ValueError` for an invalid specification.
     """
     require_plots()
     import vl_convert
@@ -113,7 +112,7 @@ def svg_of(spec: Mapping[str, object], *, title: str) -> str:
     whole = _clean({"background": None, "padding": 10, **spec, "config": {**_CONFIG, **_mapping(spec.get("config"))}})
     drawn: str = vl_convert.vegalite_to_svg(whole, vl_version=VEGA_LITE, allowed_base_urls=[])
     name = hashlib.sha256(canonical(whole)).hexdigest()[:8]
-    # Vega counts names on within a process; and two pictures in one page must not share any.
+    # Vega numbers names across a process, and two pictures on one page must not share names.
     numbers: dict[str, int] = {}
     drawn = _ID.sub(lambda found: f"{found[1]}p{name}-{numbers.setdefault(found[2], len(numbers))}", drawn)
     head, _, body = drawn.partition(">")
@@ -134,7 +133,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _clean(value: object) -> Any:
-    """The specification with texts that XML can hold: a control character would end the process that draws."""
+    """Return the specification without control characters in its texts, which would crash the drawing process."""
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, Mapping):

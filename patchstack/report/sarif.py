@@ -1,7 +1,7 @@
-"""What lint found, as SARIF 2.1.0 for code scanning.
+"""Write lint's findings as SARIF 2.1.0 for code scanning.
 
-The format is OASIS' (sarif-v2.1.0); what of it GitHub reads is in its "SARIF support for code scanning": a rule's
-`shortDescription` and `help`, one location a result, and `primaryLocationLineHash` to know a result again.
+The format is OASIS sarif-v2.1.0. GitHub reads the part in its "SARIF support for code scanning": a rule's
+`shortDescription` and `help`, one location for each result, and `primaryLocationLineHash` to recognize a result.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from patchstack.verdict import Verdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _CHECK, _PLACES = "check/", 10
-LARGEST = 5000  # results that code scanning shows; it drops what is more
+LARGEST = 5000  # the most results that code scanning keeps
 
 
 def sarif(documents: Sequence[Report], ground: Checkout) -> dict[str, Any]:
-    """One run with the findings of all series. Waived findings are left out: they were judged."""
+    """Return one run with the findings of all series. Waived findings are omitted."""
     lints = [document for document in documents if isinstance(document, LintDocument)]
     rules = {rule.id: rule.reason for document in lints for rule in document.rules}
     rules |= {_id(check): check.what or f"the check {check.name}" for document in lints for check in document.checks}
@@ -63,12 +63,12 @@ def sarif(documents: Sequence[Report], ground: Checkout) -> dict[str, Any]:
 
 
 def _id(check: CheckEntry) -> str:
-    """A check as a rule."""
+    """Return a check as a rule."""
     return f"{_CHECK}{check.name}"
 
 
 def _finding(check: CheckEntry) -> FindingEntry | None:
-    """A check that does not hold, as a finding on the line where it is written; None for one that holds."""
+    """Return the finding for a check that does not hold, on the line of its definition; None if it holds."""
     if check.verdict == Verdict.PASS:
         return None
     places = "".join(f"; {place.path}:{place.line}: {place.name}" for place in check.places[:_PLACES])

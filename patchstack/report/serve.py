@@ -1,4 +1,4 @@
-"""A run against a server on a screen. Everything is drawn from the document."""
+"""Show a run against a server on a screen, from its document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = 5
 
 
 def print_serve(document: ServeDocument) -> None:
-    """Print the load, latencies, rates, and whether they can be used."""
+    """Print the load, the latencies, the rates, and whether the run is valid."""
     print(printable("\n".join(about_lines(document))))
     print()
     if document.answered:
@@ -31,7 +31,7 @@ def print_serve(document: ServeDocument) -> None:
 
 
 def about_lines(document: ServeDocument) -> Iterator[str]:
-    """What was asked of which server."""
+    """Yield lines about the server and the requests."""
     yield f"{document.model or 'the model'} at {document.url}"
     if document.server is not None:
         env = "".join(f" {name}={value}" for name, value in document.server.env.items())
@@ -43,14 +43,14 @@ def about_lines(document: ServeDocument) -> Iterator[str]:
 
 
 def load_words(document: ServeDocument) -> str:
-    """The arrivals in words."""
+    """Describe the arrivals of requests."""
     requests = counted(document.requests, "request")
     cap = f", at most {document.concurrency} in flight" if document.concurrency else ""
     match document.arrivals:
         case "closed":
             return f"{requests}, {document.concurrency} in flight (closed loop)"
         case "staggered":
-            return f"{requests}, {document.concurrency} in flight, begun one after the other"
+            return f"{requests}, {document.concurrency} in flight, started one after the other"
         case "burst":
             return f"{requests} at once"
         case "file":
@@ -60,7 +60,7 @@ def load_words(document: ServeDocument) -> str:
 
 
 def latency_rows(document: ServeDocument) -> Iterator[list[str]]:
-    """The cells of the latencies."""
+    """Yield the rows of the latency table."""
     shown: tuple[tuple[str, ServeSpread | None], ...] = (
         ("TTFT", document.ttft_ms),
         ("ICL", document.icl_ms),
@@ -77,7 +77,7 @@ def latency_rows(document: ServeDocument) -> Iterator[list[str]]:
 
 
 def rate_rows(document: ServeDocument) -> Iterator[list[str]]:
-    """The cells of the rates."""
+    """Yield the rows of the rate table."""
     if document.tps is not None:
         yield ["all", _tps(document.tps), f"{document.tokens:,} tokens in {document.wall_s:.3f} s"]
     if (window := document.steady) is not None:
@@ -101,7 +101,7 @@ def rate_rows(document: ServeDocument) -> Iterator[list[str]]:
 
 
 def outcome_lines(document: ServeDocument) -> Iterator[str]:
-    """Failures, marks, the cross-check, the client, and whether the run can be used."""
+    """Yield failures, marks, the cross-check, the client's load, and whether the run is valid."""
     for failure in document.failures[:_MOST]:
         yield f"request {failure.number} failed: {failure.failure}"
     if len(document.failures) > _MOST:

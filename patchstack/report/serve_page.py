@@ -1,4 +1,5 @@
-"""A run against a server as one HTML page: tables, the load over time, distributions, a timeline of the requests."""
+"""Write a run against a server as one HTML page: tables, the load over time, distributions, a timeline of the
+requests."""
 
 from __future__ import annotations
 
@@ -28,21 +29,21 @@ class _Section:
 
 
 def require_page() -> None:
-    """Raise `MissingError` if no page can be made. Call it before the work."""
+    """Raise `MissingError` if no page can be made. Call this before the work."""
     require_pages()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
     """The gaps of a run in ms, of all requests together: between tokens (ITL) and between chunks with content (ICL).
-    `tokens` is empty if the tokens of a chunk are not known."""
+    `tokens` is empty if the number of tokens in a chunk is unknown."""
 
     tokens: Sequence[float]
     chunks: Sequence[float]
 
 
 def page_of(document: ServeDocument, gaps: Gaps) -> str:
-    """Return the page. Without the package that draws it has tables only, and says so."""
+    """Return the page. Without the package for plots it has only tables and a note."""
     draws = importlib.util.find_spec("vl_convert") is not None
     rates = Table(titles=("rate", "", "from"), rows=list(rate_rows(document)), styles={})
     return render_page(
@@ -66,7 +67,7 @@ def page_of(document: ServeDocument, gaps: Gaps) -> str:
 
 
 def gaps_of(streams: Sequence[Stream]) -> Gaps:
-    """Return the gaps of the requests that were answered."""
+    """Return the gaps of the answered requests."""
     return Gaps(
         tokens=[gap / _MS for one in streams for gap in one.token_gaps or ()],
         chunks=[gap / _MS for one in streams for gap in one.gaps],
@@ -118,7 +119,7 @@ def _load(document: ServeDocument) -> Plot:
 
 
 def _distribution(title: str, words: str, sets: Mapping[str, Sequence[float]]) -> Plot:
-    """The share of values below each, on a logarithmic axis: tails are seen. A line a set, by its name."""
+    """Return a plot of the cumulative distribution of each set, on a logarithmic axis that shows the tails."""
     points = [
         {"value": max(value, 0.01), "share": share, "of": name}
         for name, values in sets.items()
@@ -137,11 +138,11 @@ def _distribution(title: str, words: str, sets: Mapping[str, Sequence[float]]) -
         },
     }
     counts = ", ".join(f"{len(values):,} {name}".rstrip() for name, values in sets.items())
-    return Plot(title=title, caption=f"How many of {counts} are at most so long.", spec=spec)
+    return Plot(title=title, caption=f"The share of {counts} up to each length.", spec=spec)
 
 
 def _shares(values: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Values in order, thinned out, with the percentage that is not above each."""
+    """Yield a sample of the values in order, each with the percentage of values up to it."""
     ordered = sorted(values)
     for at in sorted({round(step * (len(ordered) - 1) / _MOST_POINTS) for step in range(_MOST_POINTS + 1)}):
         yield ordered[at], 100 * (at + 1) / len(ordered)
@@ -172,4 +173,4 @@ def _timeline(document: ServeDocument) -> Plot:
         },
     }
     more = f" The first {len(rows)} of {len(document.answers)}." if len(rows) < len(document.answers) else ""
-    return Plot(title="Timeline", caption=f"What each request did when.{more}", spec=spec)
+    return Plot(title="Timeline", caption=f"The phases of each request.{more}", spec=spec)

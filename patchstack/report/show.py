@@ -34,9 +34,9 @@ Line = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPatch:
-    """One patch of a series. `tree` is the prefix tree after it and `tree_before` the one before it, None where they
-    are not known; `fork_commit` is the commit it mirrors, and `commit_from` where that was told; `state` is verify's
-    word for it, with `detail`."""
+    """One patch of a series. `tree` is the prefix tree after it and `tree_before` the one before it, None if unknown;
+    `fork_commit` is the commit it mirrors, and `commit_from` the source of that id; `state` and `detail` are
+    verify's."""
 
     series: str
     patch: PatchFile
@@ -51,7 +51,7 @@ class ShownPatch:
 
 
 def show_lines(shown: ShownPatch) -> Iterator[Line]:
-    """Head, trailers, files and diff."""
+    """Yield the head, trailers, files and diff."""
     number = f"{shown.patch.number:04d}" if shown.patch.number is not None else "?"
     yield f"{shown.series} {number}: {shown.patch.subject}", "bold"
     for name, value in _head(shown):

@@ -1,4 +1,4 @@
-"""`patchstack status` as one screen a series, and the table of the surface."""
+"""`patchstack status` as one screen for each series, and the table of the surface."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SUBJECT = 80
 
 
 def status_lines(status: SeriesStatus) -> Iterator[str]:
-    """The screen of a series, without its last line."""
+    """Yield the screen of a series, without its last line."""
     yield status.series
     for name, text in (
         ("pin", _pin(status.pin)),
@@ -35,7 +35,7 @@ def status_lines(status: SeriesStatus) -> Iterator[str]:
 
 
 def next_line(status: SeriesStatus) -> str:
-    """The last line: the one next thing to do."""
+    """Return the last line: the next step."""
     return f"next: {status.next_step}"
 
 
@@ -74,11 +74,11 @@ def _mirror(mirror: Mirror, patch_count: int) -> str:
 def _lock(lock: LockState) -> str:
     match lock.word:
         case LockWord.CURRENT:
-            return "there, of this pin and this series"
+            return "matches this pin and this series"
         case LockWord.STALE:
-            return f"there, but stale: {lock.detail}"
+            return f"exists, but is stale: {lock.detail}"
         case LockWord.OTHER_PIN:
-            return f"there, but written for pin {(lock.pin or '')[:12]}"
+            return f"exists, but was written for pin {(lock.pin or '')[:12]}"
         case LockWord.ABSENT:
             return "absent"
         case LockWord.UNUSABLE:
@@ -87,7 +87,7 @@ def _lock(lock: LockState) -> str:
 
 def _lint(lint: LintState) -> str:
     if lint.problem:
-        return f"not looked at: {lint.problem}"
+        return f"not checked: {lint.problem}"
     rules = ", ".join(f"{rule} {count}" for rule, count in lint.findings.items())
     told = f"{counted(lint.count, 'finding')} ({rules})" if lint.findings else "clean"
     return told + (f"; {lint.waived} waived" if lint.waived else "")
@@ -114,7 +114,7 @@ def _surface(surface: Surface) -> str:
 
 
 def _costliest(surface: Surface) -> list[str]:
-    """The files that will cost most at a pin bump."""
+    """Return the files that need the most work at a pin bump."""
     return [
         f"{file.path}: {counted(file.hunks, 'place')}, +{file.inserted} -{file.changed}, "
         f"by {counted(len(file.patches), 'patch', 'patches')}"
@@ -123,7 +123,7 @@ def _costliest(surface: Surface) -> list[str]:
 
 
 def patches_table(status: SeriesStatus) -> Table:
-    """Every patch with verify's word for it and the metadata of its trailers; columns that no patch fills left out."""
+    """Return a table of every patch with verify's state and the metadata of its trailers. Empty columns are omitted."""
     patches = status.patches or ()
     columns = [name for name in METADATA if any(patch.told(name) for patch in patches)]
     rows = [
@@ -141,7 +141,7 @@ def patches_table(status: SeriesStatus) -> Table:
 
 
 def surface_table(surface: Surface) -> Table:
-    """Every file of the surface: upstream's, costliest first, then our own."""
+    """Return a table of all files of the surface: upstream's, costliest first, then our own."""
     rows = [
         (
             "removed" if file.removed else "upstream",

@@ -1,4 +1,4 @@
-"""What stdout and stderr get: colour for words that already say it, and how much talk."""
+"""Control the output on stdout and stderr: colour, and how many messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         """A stream that knows whether it is a terminal."""
 
         def isatty(self) -> bool:
-            """Whether it is a terminal."""
+            """Return whether it is a terminal."""
             ...
 
 
@@ -34,12 +34,12 @@ class When(StrEnum):
     NEVER = "never"
 
 
-_manner = [(When.AUTO, False, False)]  # --color, --quiet, codes of errors; every command imports this: no class
+_manner = [(When.AUTO, False, False)]  # --color, --quiet, error codes. No class: imports are slow.
 
 
 @contextmanager
 def manners() -> Iterator[None]:
-    """Put the manner back at the end: a command may run others in this process."""
+    """Restore the output options after the block: a command may run others in this process."""
     before = _manner[0]
     try:
         yield
@@ -48,18 +48,18 @@ def manners() -> Iterator[None]:
 
 
 def choose(*, color: When | None = None, quiet: bool = False, coded: bool = False) -> None:
-    """Add the options of a command line to the manner. `coded` has errors shown with their codes."""
+    """Set the output options of a command line. With `coded`, errors are shown with their codes."""
     before, hushed, with_codes = _manner[0]
     _manner[0] = (color or before, quiet or hushed, coded or with_codes)
 
 
 def quiet() -> bool:
-    """Whether only results and errors are wanted."""
+    """Return whether only results and errors are wanted."""
     return _manner[0][1]
 
 
 def coded() -> bool:
-    """Whether errors are shown with their codes."""
+    """Return whether errors are shown with their codes."""
     return _manner[0][2]
 
 
@@ -67,14 +67,15 @@ _besides: list[Callable[[], AbstractContextManager[None]]] = []
 
 
 def beside(aside: Callable[[], AbstractContextManager[None]]) -> Callable[[], None]:
-    """Have this block around what others print, for a line of a terminal that changes. Return what ends that."""
+    """Register a context manager that `printing` enters, to hide a changing line of a terminal. Return a function that
+    unregisters it."""
     _besides.append(aside)
     return lambda: _besides.remove(aside)
 
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Print in this block while a line of a terminal may change: it is cleared, and stays so until the end."""
+    """Clear the changing line of a terminal while this block prints."""
     if _besides:
         with _besides[-1]():
             yield
@@ -83,12 +84,13 @@ def printing() -> Iterator[None]:
 
 
 def terminal(stream: Stream) -> bool:
-    """Whether the stream is a terminal that can do more than print lines."""
+    """Return whether the stream is a terminal that can do more than print lines."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def coloured(stream: Stream) -> bool:
-    """Whether the stream gets colour: by `--color`, else NO_COLOR, else FORCE_COLOR, else if it is a terminal."""
+    """Return whether the stream gets colour: by `--color`, else NO_COLOR, else FORCE_COLOR, else if it is a
+    terminal."""
     chosen = _manner[0][0]
     if chosen is not When.AUTO:
         return chosen is When.ALWAYS
@@ -100,14 +102,14 @@ def coloured(stream: Stream) -> bool:
 
 
 def paint(text: str, style: str, stream: Stream) -> str:
-    """The text with its style, such as `bold red`, if the stream gets colour."""
+    """Return the text with its style, such as `bold red`, if the stream gets colour."""
     if not style or not coloured(stream):
         return text
     return f"\x1b[{';'.join(_CODES[word] for word in style.split())}m{text}\x1b[0m"
 
 
 def paint_words(text: str, stream: Stream) -> str:
-    """The text with the first word of each line painted, if that is a verdict, `error:`, `warning:` or `hint:`."""
+    """Return the text with colour on the first word of each line that is a verdict, `error:`, `warning:` or `hint:`."""
     return "\n".join(_line(line, stream) for line in text.split("\n")) if coloured(stream) else text
 
 

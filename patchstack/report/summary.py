@@ -1,4 +1,4 @@
-"""Documents as a step summary: Markdown, in which nothing that others wrote means anything but itself."""
+"""Write documents as a step summary in Markdown, with all untrusted text escaped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patchstack.report.documents.verify import VerifyDocument
 from patchstack.report.text import block, code, counted, cut, folded, patch_count, table
 from patchstack.verdict import Verdict
 
-# A step's summary may have 1 MiB.
+# A step summary may have up to 1 MiB.
 LARGEST = 1000 * 1024
 _FOLDED_ABOVE = 25
 _SHOWN_FINDINGS = 200
@@ -23,12 +23,12 @@ _HOLDS = {True: "holds", False: "does not hold", None: "not compared"}
 
 
 def summary(parts: Sequence[Sequence[str]], size: int = LARGEST) -> str:
-    """The parts below each other, cut to a size in bytes."""
+    """Join the parts into one text, cut to a size in bytes."""
     return cut([line for part in parts for line in (*part, "")], size)
 
 
 def part(document: Report) -> list[str]:
-    """One document as lines of Markdown."""
+    """Return one document as lines of Markdown."""
     match document:
         case FailedDocument():
             return _failed(document)
@@ -45,12 +45,12 @@ def part(document: Report) -> list[str]:
 
 
 def failure(command: str, code_: int, talk: str) -> list[str]:
-    """What a command said that ended without a document."""
+    """Return the output of a command that ended without a document."""
     lines = [line for line in talk.splitlines() if line.strip()][-40:]
     return [
         f"### patchstack {code(command)}: exit {code_}",
         "",
-        *(block(lines, "text") if lines else ["It said nothing."]),
+        *(block(lines, "text") if lines else ["It printed nothing."]),
     ]
 
 
@@ -108,7 +108,7 @@ def _verify(document: VerifyDocument) -> Iterator[str]:
 
 
 def _checks(checks: Sequence[CheckEntry], since: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
-    """A table of checks; `since` says by name which commit of upstream made one fail."""
+    """Yield a table of checks. `since` has the upstream commit that made a check fail, by its name."""
     if not checks:
         return
     yield ""
@@ -141,7 +141,7 @@ def _lint(document: LintDocument) -> Iterator[str]:
 
 
 def canary_part(document: CanaryDocument) -> Iterator[str]:
-    """A series on a newer upstream: what applies, what breaks it."""
+    """Yield a series on a newer upstream: what applies, what breaks it."""
     upstream = document.upstream
     word = "applies to" if document.applies else "does not apply to"
     yield f"### canary {code(document.series)}: {word} upstream {code(upstream.commit[:12])}"
@@ -238,7 +238,7 @@ def _verdict(verdict: str) -> str:
 
 
 def in_a_line(document: Report) -> str:
-    """One document for a log."""
+    """Return one document as a line for a log."""
     name = f"{command_of(document)} {subject_of(document)}"
     match document:
         case FailedDocument():

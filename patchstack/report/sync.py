@@ -1,4 +1,4 @@
-"""`patchstack sync` in words: what stopped it, where it stands, and the report of a finished one."""
+"""`patchstack sync` on a screen: why it stopped, its progress, and the report of a finished sync."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _STYLES = {
     "landed": "cyan",
     "not carried": "red",
 }
-_REGIONS = 3  # places of a file that are shown
-_LINES = 8  # lines of a side that are shown
-_SETTINGS = 12  # options that are named
+_REGIONS = 3  # the most places of a file that are shown
+_LINES = 8  # the most lines of a side that are shown
+_SETTINGS = 12  # the most options that are named
 
 
 def stop_lines(state: SyncState) -> Iterator[str]:
-    """What is in the way of the patch at hand, and what can be done about it."""
+    """Yield the conflict of the current patch, and the possible next steps."""
     stop = stop_entry(state)
     if stop is not None and state.phase is Phase.EDITING:
         yield from _editing_lines(state, stop)
@@ -53,19 +53,19 @@ def stop_lines(state: SyncState) -> Iterator[str]:
     yield f"in {state.worktree}: edit, git add, then patchstack sync {state.series} --continue"
     name = item.number if item.number is not None else item.label
     yield (
-        f"or: --skip leaves it out for now; --drop {name} --why TEXT leaves it out for good; --abort gives the sync up"
+        f"or: --skip leaves it out for now; --drop {name} --why TEXT leaves it out for good; --abort cancels the sync"
     )
 
 
 def _editing_lines(state: SyncState, stop: StopEntry) -> Iterator[str]:
-    """Why the sync stopped after a patch that is on the branch."""
+    """Yield why the sync stopped after a patch that it applied."""
     place = stop.place or 0
     item = state.items[place]
     count = f"({place + 1} of {len(state.items)})"
     if stop.command:
         yield f"{state.series}: {stop.command} {stop.how} after {item.label} {item.subject} {count}"
         yield from (f"    {line}" for line in (stop.last or ())[-_LINES:])
-        yield f"all it printed is in {stop.log}"
+        yield f"its full output is in {stop.log}"
     else:
         yield f"{state.series}: stopped after {item.label} {item.subject} {count}, to edit it"
     yield ""
@@ -77,7 +77,7 @@ def _editing_lines(state: SyncState, stop: StopEntry) -> Iterator[str]:
 def _collision(collision: CollisionEntry) -> Iterator[str]:
     yield f"{collision.path}: {collision.how}"
     for mover in collision.upstream:
-        # A subject on GitHub ends in the pull request's number.
+        # On GitHub a subject ends with the pull request's number.
         count = mover.lines
         share = f"{count} of the colliding lines" if count > 1 else "one of the colliding lines" if count else "near it"
         who = f"{mover.author}, {mover.date}, {share}"
@@ -98,7 +98,7 @@ def _collision(collision: CollisionEntry) -> Iterator[str]:
 
 
 def sync_table(state: SyncState) -> Table:
-    """Every patch, what became of it, and why it was left out."""
+    """Return a table of every patch, its result, and why it was left out."""
     changes = changes_of(state)
     rows = [
         (
@@ -127,7 +127,7 @@ def _how(item: Item) -> str:
 
 
 def report_lines(state: SyncState) -> Iterator[str]:
-    """The plain report of a finished sync: counts, toolchain, and what holds."""
+    """Yield the plain report of a finished sync: counts, toolchain, and what holds."""
     report = report_entry(state)
     if report is None:
         return
@@ -162,7 +162,7 @@ def report_lines(state: SyncState) -> Iterator[str]:
 
 
 def toolchain_lines(found: ToolchainEntry) -> Iterator[str]:
-    """What changed for those who build, a line each."""
+    """Yield the changes that affect builds, one on each line."""
     groups: dict[str, list[str]] = {"added": [], "removed": [], "default changed": []}
     for one in found.options:
         if one.old is None:
@@ -183,7 +183,7 @@ def toolchain_lines(found: ToolchainEntry) -> Iterator[str]:
         else:
             yield f"submodule {one.name}: {one.old[:12]} to {one.new[:12]}"
     if found.unread:
-        yield f"build files whose contents are not to be had: {_some(found.unread)}"
+        yield f"build files whose contents are missing: {_some(found.unread)}"
     if not (found.options or found.requirements or found.submodules or found.unread):
         changed = f" ({counted(len(found.files), 'build file')} changed otherwise)" if found.files else ""
         yield f"toolchain: no option, version or submodule changed{changed}"
@@ -195,7 +195,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def standing_line(state: SyncState) -> str:
-    """Where a sync stands, in one line."""
+    """Return the progress of a sync in one line."""
     done = sum(item.fate.value != "pending" for item in state.items)
     return (
         f"{state.series}: sync to {state.to_name} ({state.to[:12]}): {state.phase.value}, {done} of {len(state.items)}"
@@ -203,9 +203,9 @@ def standing_line(state: SyncState) -> str:
 
 
 def next_line(state: SyncState) -> str:
-    """What to do next."""
+    """Return the line with the next step."""
     if state.phase is Phase.READY:
         if state.report is not None and state.report.get("checks") is not None:
-            return f"next: patchstack sync {state.series} --continue checks again, and moves the pin where all holds"
+            return f"next: patchstack sync {state.series} --continue checks again, and moves the pin if all holds"
         return f"next: look at {state.worktree}, then patchstack sync {state.series} --accept"
     return f"next: patchstack sync {state.series} --continue"

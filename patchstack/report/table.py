@@ -1,4 +1,4 @@
-"""Tables: to a terminal fitted to its width, to anything else every cell in full."""
+"""Print tables: fitted to the width of a terminal, or with every cell in full elsewhere."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class Give(Enum):
-    """How a column gives way on a narrow terminal. A column that is not declared keeps every cell whole, on one line.
+    """How a column shrinks on a narrow terminal. An undeclared column keeps every cell whole, on one line.
 
-    FOLD: prose, broken into lines; a word too long for a line is broken, nothing is lost.
-    WORDS: figures and short phrases, broken at blanks only.
-    MIDDLE: paths; the middle is left out, the end is kept longest.
-    SPARE: shown only if there is room, as one line, its end left out.
+    FOLD: prose, wrapped; a word that is too long for a line is broken.
+    WORDS: figures and short phrases, wrapped at blanks only.
+    MIDDLE: paths; the middle is omitted, and more of the end is kept.
+    SPARE: shown only if there is room, on one line, cut at the end.
     """
 
     FOLD = auto()
@@ -32,17 +32,17 @@ class Give(Enum):
 
 
 _GAP = 2  # blanks between columns
-_PROSE = 16  # columns below which prose is no longer read with pleasure
-_PATH = 24  # columns below which a shortened path says nothing
-_SPARE = 24  # columns that a spare column is worth
+_PROSE = 16  # the least columns for readable prose
+_PATH = 24  # the least columns for a useful shortened path
+_SPARE = 24  # the least columns of a spare column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Column titles and rows of text.
 
-    `styles` maps a cell's text to a colour; colour never carries meaning alone. `gives` says by title which columns
-    give way on a terminal; all others, such as ids, verdicts, numbers and names, are never cut.
+    `styles` maps a cell's text to a colour; colour is never the only carrier of a meaning. `gives` has the columns that
+    shrink on a terminal, by title; all others, such as ids, verdicts, numbers and names, are never cut.
     """
 
     titles: Sequence[str]
@@ -52,7 +52,7 @@ class Table:
 
 
 def print_table(table: Table) -> None:
-    """Print to stdout: for a terminal fitted to its width, else every cell in full."""
+    """Print to stdout: fitted to the width of a terminal, else with every cell in full."""
     table = replace(table, rows=[[printable(cell).replace("\n", " ") for cell in row] for row in table.rows])
     if terminal(sys.stdout):
         from rich.console import Console
@@ -64,7 +64,7 @@ def print_table(table: Table) -> None:
 
 
 def plain_lines(table: Table) -> list[str]:
-    """Columns padded to their widest cell, two blanks apart."""
+    """Return lines with columns padded to their widest cell, two blanks apart."""
     return ["  ".join(cells).rstrip() for cells in _padded(table)]
 
 
@@ -84,7 +84,7 @@ def _painted(table: Table) -> list[str]:
 
 
 def print_fitted(table: Table, console: Console) -> None:
-    """Print at the width of a rich console: columns where they fit, else a block of lines for each row."""
+    """Print at the width of a rich console: as columns if they fit, else as a block of lines for each row."""
     from rich.cells import cell_len
     from rich.table import Table as Grid
     from rich.text import Text
@@ -112,7 +112,7 @@ def print_fitted(table: Table, console: Console) -> None:
 
 
 def _without_spare(table: Table, width: int) -> Table:
-    """The table, without its spare columns if they would press the others."""
+    """Return the table, without its spare columns if they would make others shrink."""
     spare = [title for title in table.titles if table.gives.get(title) is Give.SPARE]
     if not spare:
         return table
@@ -126,7 +126,7 @@ def _without_spare(table: Table, width: int) -> Table:
 
 
 def _whole(table: Table) -> list[int]:
-    """The width of every column if no cell gives way."""
+    """Return the width of every column if no cell shrinks."""
     from rich.cells import cell_len
 
     rows = [table.titles, *table.rows]
@@ -134,7 +134,8 @@ def _whole(table: Table) -> list[int]:
 
 
 def _fitted(table: Table, width: int) -> list[int] | None:
-    """The width of every column so that all fit, or None if they cannot. The widest column that may give way does."""
+    """Return the width of every column so that all fit, or None if they cannot. The widest column that may shrink
+    does."""
     from rich.cells import cell_len
 
     widths = _whole(table)
@@ -152,7 +153,7 @@ def _fitted(table: Table, width: int) -> list[int] | None:
                 least[column] = max([len(title), *map(cell_len, words)])
             case None:
                 pass
-    # Figures stay on one line as long as prose has room to give.
+    # Figures stay on one line as long as prose can shrink.
     for giving in ({Give.SPARE}, {Give.FOLD, Give.MIDDLE}, {Give.WORDS}):
         columns = [column for column, title in enumerate(table.titles) if table.gives.get(title) in giving]
         while sum(widths) + _GAP * (len(widths) - 1) > width:
@@ -164,7 +165,7 @@ def _fitted(table: Table, width: int) -> list[int] | None:
 
 
 def _print_blocks(table: Table, console: Console) -> None:
-    """Every row as lines of title and cell: for a terminal too narrow for columns. Nothing is cut."""
+    """Print every row as lines of title and cell, for a terminal that is too narrow for columns. Nothing is cut."""
     from rich.table import Table as Grid
     from rich.text import Text
 
@@ -201,7 +202,7 @@ class _Middle:
 
 
 def middle_out(text: str, width: int) -> str:
-    """The text in so many columns of a terminal: a third from its start, `…`, and its end."""
+    """Return the text cut to `width` columns of a terminal: a third from its start, `…`, and its end."""
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(text) <= width:

@@ -1,4 +1,4 @@
-"""Long work on stderr: on a terminal a line that changes while a task runs, elsewhere a few plain lines."""
+"""Show long work on stderr: a changing line on a terminal, a few plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from patchstack.tasks import Task
 
-_SOON = 0.3  # seconds before the line of an announced task: what is known from before is answered sooner
-_TICK = 0.25  # seconds between two looks
-_PLAIN = 30.0  # seconds between two lines if no terminal shows them
+_SOON = 0.3  # seconds before the line of an announced task, which a cached result does not reach
+_TICK = 0.25  # seconds between two updates
+_PLAIN = 30.0  # seconds between two lines if there is no terminal
 
 
 class TaskScreen:
-    """Shows the open tasks: a `patchstack.tasks.Watcher`. `durations` gives the directory of durations, which is asked
-    for when one is needed; they are kept with `--quiet` too."""
+    """Shows the open tasks: a `patchstack.tasks.Watcher`. `durations` returns the directory of durations, and is called
+    when one is needed. Durations are stored with `--quiet` too."""
 
     def __init__(self, durations: Callable[[], Path], *, stream: TextIO | None = None) -> None:
         self._durations = durations
@@ -45,10 +45,10 @@ class TaskScreen:
         self._plain_at = 0.0
         self._forget = beside(self._aside)
 
-    # What tasks say: the main thread
+    # Called by tasks, in the main thread
 
     def began(self, tasks: Sequence[Task]) -> None:
-        """Show the newest task from now on, unless one around it was first."""
+        """Show the newest task, unless an outer one is already shown."""
         task = tasks[-1]
         if len(tasks) > 1:
             self._tasks = tuple(tasks)
@@ -61,37 +61,37 @@ class TaskScreen:
             print(printable(task.name), file=self._stream, flush=True)
         if self._ticker is None:
             self._ticker = threading.Thread(target=self._tick, name="patchstack-tasks", daemon=True)
-            with signals_blocked():  # signals are for the main thread: this one inherits that they are blocked
+            with signals_blocked():  # the new thread inherits the blocked signals, so that the main thread gets them
                 self._ticker.start()
 
     def ended(self, tasks: Sequence[Task]) -> None:
-        """Show the task around the one that ends; if there is none, leave the terminal as it was."""
+        """Show the task around the one that ends; if there is none, restore the terminal."""
         self._tasks = tuple(tasks[:-1])
         if self._tasks:
             return
         self._clear()
         task, seconds = tasks[-1], monotonic() - tasks[-1].began
         if task.key and task.typical and seconds >= PATIENCE:
-            with suppress(OSError):  # an estimate is not worth an error
+            with suppress(OSError):  # a failure to store an estimate is not an error
                 remember_duration(self._durations(), task.key, seconds)
 
     def close(self) -> None:
-        """Leave the terminal as it was, for good."""
+        """Restore the terminal and stop."""
         self._forget()
         self._ended.set()
         if self._ticker is not None:
             self._ticker.join(timeout=5)
         self._clear()
 
-    # What is shown: the ticker
+    # Called by the ticker thread
 
     def _tick(self) -> None:
         while not self._ended.wait(_TICK):
-            with suppress(OSError, ValueError):  # the reader went away, or the stream is closed: nobody looks
+            with suppress(OSError, ValueError):  # the reader is gone, or the stream is closed
                 self._look(monotonic())
 
     def _look(self, now: float) -> None:
-        if not self._lock.acquire(blocking=False):  # somebody else is printing
+        if not self._lock.acquire(blocking=False):  # other code is printing
             return
         try:
             if not (tasks := self._tasks):
@@ -109,7 +109,8 @@ class TaskScreen:
             self._lock.release()
 
     def _expected(self, task: Task) -> float | None:
-        """The seconds that a task is expected to take. Looked up when it is first shown: most never are."""
+        """Return the seconds that a task is expected to take. Looked up when the task is first shown, as most never
+        are."""
         if self._recalled is None or self._recalled[0] is not task:
             self._recalled = task, recalled_duration(self._durations(), task.key) if task.key else None
         return self._recalled[1]
@@ -124,14 +125,14 @@ class TaskScreen:
 
     @contextmanager
     def _aside(self) -> Iterator[None]:
-        """Let something else be printed meanwhile."""
+        """Hide the line while other code prints."""
         with self._lock:
             self._clear()
             yield
 
 
 def what(tasks: Sequence[Task]) -> str:
-    """What is done, from the outermost task to the smallest part of it, as one printable line."""
+    """Return what is being done, from the outermost task to its innermost part, as one printable line."""
     parts = [task.name for task in tasks[1:]]
     if tasks[-1].doing:
         parts.append(tasks[-1].doing)
@@ -140,9 +141,8 @@ def what(tasks: Sequence[Task]) -> str:
 
 
 def when(tasks: Sequence[Task], now: float, expected: float | None) -> str:
-    """How far the tasks are, how long the outermost has taken, and how long it is expected to take, as far as known.
-
-    What the last such task took says it, else what the items took that are done.
+    """Return the progress of the tasks, and the elapsed and expected time of the outermost, if known. The expected time
+    comes from the last task of the kind, else from the finished items.
     """
     elapsed = now - tasks[0].began
     inner = next((task for task in reversed(tasks) if task.total), None)
@@ -157,7 +157,7 @@ def when(tasks: Sequence[Task], now: float, expected: float | None) -> str:
 
 
 def fitted(text: str, tail: str, width: int) -> str:
-    """The text and its tail in one line of a terminal: the text gives way at its end, the tail is whole."""
+    """Return the text and its tail in one line of a terminal. The text is cut at its end, the tail is kept."""
     from rich.cells import cell_len, set_cell_size
 
     room = width - 1 - cell_len(tail) - 2

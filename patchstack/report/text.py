@@ -1,8 +1,8 @@
-"""Text for people: numbers in sentences, and what others wrote, made safe for a terminal and for Markdown.
+"""Format text for people: counts, and untrusted text that is made safe for a terminal and for Markdown.
 
-GitHub renders summaries, comments and issues with HTML, mentions, references, emoji and automatic links. So foreign
-text is put into `<code>` (no mentions or references are made there), and every character that could mean something is
-written as a number: a character reference never has a meaning in Markdown or HTML but itself.
+GitHub renders summaries, comments and issues with HTML, mentions, references, emoji and automatic links. So untrusted
+text is put into `<code>`, in which GitHub makes no mentions or references, and every special character is written as a
+numeric character reference, which Markdown and HTML always read literally.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ _FENCE = re.compile(r"`+")
 
 
 def printable(text: str) -> str:
-    """The text with every control and formatting character spelled out (`\\x1b`); line breaks and tabs stay."""
+    """Return the text with every control and formatting character escaped (`\\x1b`); line breaks and tabs stay."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def code(text: str, width: int = 300) -> str:
-    """Foreign text in a line: fit for a table's cell, a list or a heading."""
+    """Return untrusted text for a table cell, a list or a heading."""
     line = printable(" ".join(text.split()))
     line = line if len(line) <= width else line[: width - 3] + "..."
     return f"<code>{references(line)}</code>" if line else ""
 
 
 def references(text: str) -> str:
-    """Text in which nothing but letters, digits and harmless signs stands for itself."""
+    """Return the text with every character except letters, digits and harmless signs as a character reference."""
     return "".join(c if c in _PLAIN or (ord(c) > 127 and c.isalnum()) else f"&#{ord(c)};" for c in text)
 
 
 def block(lines: Iterable[str], language: str = "", limit: int = 200) -> list[str]:
-    """Foreign lines as a fenced block, which none of them can end; those past the limit are counted."""
+    """Return untrusted lines as a fenced block, which none of them can end. Lines beyond the limit are counted."""
     shown = [printable(line.rstrip("\r\n")).replace("\n", "\\n") for line in lines]
     left = len(shown) - limit
     shown = shown[:limit] + ([f"... {left} more lines"] if left > 0 else [])
@@ -45,17 +45,17 @@ def block(lines: Iterable[str], language: str = "", limit: int = 200) -> list[st
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table of cells that are Markdown already."""
+    """Return a table of cells that are already Markdown."""
     return [_row(titles), _row(["---"] * len(titles)), *(_row(row) for row in rows)]
 
 
 def folded(title: str, lines: Sequence[str], *, opened: bool = False) -> list[str]:
-    """Lines after a title that opens them."""
+    """Return lines that are folded under a title."""
     return [f"<details{' open' if opened else ''}><summary>{title}</summary>", "", *lines, "", "</details>"]
 
 
 def cut(lines: Sequence[str], size: int) -> str:
-    """The lines as a text of at most so many bytes. Where that is not all, it says so, and closes what is open."""
+    """Return the lines as a text of at most `size` bytes. A cut text ends with a note, after closing open blocks."""
     text = "\n".join(lines) + "\n"
     if len(text.encode()) <= size:
         return text
@@ -85,10 +85,11 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """The number with its noun: `1 patch`, `2 patches`. `many` is needed if it is not `one` and an s."""
+    """Return the number with its noun: `1 patch`, `2 patches`. `many` is needed if the plural is not `one` with an
+    s."""
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def patch_count(number: int) -> str:
-    """`1 patch`, `2 patches`."""
+    """Return a count of patches: `1 patch`, `2 patches`."""
     return counted(number, "patch", "patches")

@@ -1,4 +1,4 @@
-"""Logs on a screen: what was counted, what contradicts, what two logs have in common."""
+"""Show logs on a screen: counts, contradictions, and what two logs have in common."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _INVALID = Verdict.INVALID.value
 
 
 def print_traced(traced: Traced, *, everything: bool = False) -> None:
-    """Print what a log holds: a line for the log and each trace, then tables. Without `everything`, the rows with the
-    most calls."""
+    """Print the contents of a log: a line for the log and each trace, then tables. Without `everything`, only the rows
+    with the most calls."""
     for line in log_lines(traced):
         print(printable(line))
     routed = [
@@ -44,14 +44,15 @@ def print_traced(traced: Traced, *, everything: bool = False) -> None:
 
 
 def log_lines(traced: Traced) -> Iterator[str]:
-    """The log, then each trace: how many records, of how many, and how much of the last graph."""
+    """Yield a line for the log, then one for each trace: the number of records, the total, and the part of the last
+    graph."""
     reading = traced.reading
     yield f"{traced.name}: {_many(reading.lines, 'line')}, {reading.size:,} bytes"
     for source in traced.sources:
         if source.changed:
             yield f"  {source.name}: {source.changed}"
     if reading.overlong:
-        yield f"  {_many(reading.overlong, 'line')} too long to keep: only the end was looked at"
+        yield f"  {_many(reading.overlong, 'line')} too long to keep: only the end was read"
     if reading.has_unended:
         what = f": it names a record of {reading.unended}" if reading.unended else ""
         yield f"  the last line has no end and is not counted{what}"
@@ -85,7 +86,7 @@ def _graphs(trace: Trace) -> str:
     if graphs is None:
         return ""
     if not graphs.known:
-        return "where graphs end cannot be told" if trace.bounded else ""
+        return "the ends of graphs are unknown" if trace.bounded else ""
     text = f"{_many(graphs.whole, 'whole graph')}" + (f" of {_many(graphs.calls, 'call')}" if graphs.calls else "")
     if graphs.cut:
         text += f", {_many(graphs.cut, 'call')} of a graph that was cut are left out"
@@ -109,12 +110,12 @@ def _spread_text(spread: Spread) -> str:
 
 
 def route_table(traced: Traced, rows: Sequence[Row]) -> Table:
-    """Calls and work by trace, route and type."""
+    """Return calls and work by trace, route and type."""
     return _filled(["trace", "route", *_FIGURES], [[row.trace, row.route, *_figures(traced, row)] for row in rows])
 
 
 def about_table(traced: Traced, rows: Sequence[Row], about: str) -> Table:
-    """Calls and work of one trace by route, and by shape or tensors."""
+    """Return calls and work of one trace by route, and by shape or tensors."""
     return _filled(["route", about, *_FIGURES], [[row.route, row.about, *_figures(traced, row)] for row in rows])
 
 
@@ -131,7 +132,7 @@ def _figures(traced: Traced, row: Row) -> list[str]:
 
 
 def _filled(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """The table, without columns that say nothing of any row: they only take room."""
+    """Return the table without empty columns."""
     empty = [at for at, name in enumerate(titles) if name in _OPTIONAL and all(row[at] in ("-", "0") for row in rows)]
     return Table(
         titles=[name for at, name in enumerate(titles) if at not in empty],
@@ -147,7 +148,7 @@ _UNITS = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")
 
 
 def scaled(number: int | None) -> str:
-    """A number in three digits: `12.3 G`; `-` if it is not known."""
+    """Return a number in three digits: `12.3 G`; `-` if it is not known."""
     if number is None:
         return "-"
     for unit, letter in _UNITS:
@@ -157,7 +158,7 @@ def scaled(number: int | None) -> str:
 
 
 def fact_table(traced: Traced) -> Table:
-    """Single figures. A figure that may not be used says INVALID, and why."""
+    """Return a table of single figures. A figure that must not be used is INVALID, with the reason."""
     rows = [
         (one.trace, one.name, one.value, f"{_INVALID}: {one.invalid}" if one.invalid else one.note)
         for one in traced.facts
@@ -171,14 +172,14 @@ def fact_table(traced: Traced) -> Table:
 
 
 def answer_table(traced: Traced) -> Table:
-    """What was expected, and what the log shows."""
+    """Return a table of expectations, and what the log shows."""
     rows = [(one.expectation.text, verdict_of_answer(one).value, one.why) for one in traced.answers]
     gives = {"expected": Give.WORDS, "found": Give.WORDS}
     return Table(titles=("expected", "verdict", "found"), rows=rows, styles=VERDICTS, gives=gives)
 
 
 def print_checks(traced: Traced, *, everything: bool = False) -> None:
-    """Print what contradicts or is not shown (with `everything`, all checks), then one verdict."""
+    """Print the checks that fail or cannot be judged (with `everything`, all checks), then one verdict."""
     found = [one for one in traced.findings if everything or one.holds is not True]
     for line in log_lines(traced):
         print(printable(line))
@@ -189,7 +190,7 @@ def print_checks(traced: Traced, *, everything: bool = False) -> None:
 
 
 def finding_table(found: Sequence[LogCheck]) -> Table:
-    """Checks with both sides."""
+    """Return a table of checks with both sides."""
     rows = [(one.trace, one.what, verdict_of_finding(one).value, one.said, one.found) for one in found]
     return Table(
         titles=("trace", "check", "verdict", "one side", "other side"),
@@ -200,7 +201,7 @@ def finding_table(found: Sequence[LogCheck]) -> Table:
 
 
 def contradiction_lines(traced: Traced) -> Iterator[str]:
-    """A line for each contradiction, and for each thing that the log does not show."""
+    """Yield a line for each contradiction, and for each thing that the log does not show."""
     for one in traced.findings:
         if one.holds is not True:
             word = "warning: contradiction" if one.holds is False else "note"
@@ -208,7 +209,7 @@ def contradiction_lines(traced: Traced) -> Iterator[str]:
 
 
 def print_comparison(comparison: Comparison, first: Traced, second: Traced, *, everything: bool = False) -> None:
-    """Print the counts of two logs, what is new and gone, and in a sentence what that means."""
+    """Print the counts of two logs, the differences, and a summary."""
     print(printable(f"A: {first.name}"))
     print(printable(f"B: {second.name}"))
     print(printable(_workload(comparison)))
@@ -239,7 +240,7 @@ def _workload(comparison: Comparison) -> str:
 
 
 def pair_table(pairs: Sequence[Pair], by: str) -> Table:
-    """Calls of both logs by route, and by `trace` or `shape`."""
+    """Return a table of the calls of both logs by route, and by `trace` or `shape`."""
     rows = [
         [
             *([one.trace, one.route] if by == "trace" else [one.route, one.about]),
@@ -257,7 +258,7 @@ def pair_table(pairs: Sequence[Pair], by: str) -> Table:
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
-    """What the comparison means, in sentences."""
+    """Yield the conclusions of the comparison as sentences."""
     for names, which in ((comparison.only_first, "A"), (comparison.only_second, "B")):
         if names:
             yield f"only {which} has records of {', '.join(names)}"
@@ -265,7 +266,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         yield f"not all records were kept of {', '.join(comparison.bounded)}: counts are of the first ones"
     if comparison.replayed is not None:
         first, second = comparison.replayed
-        yield f"CUDA graphs were replayed {first:,} times in A, {second:,} in B: what is replayed leaves no records"
+        yield f"CUDA graphs were replayed {first:,} times in A, {second:,} in B: a replayed graph leaves no records"
     if comparison.same:
         yield (
             "the same routes, the same shapes, equally often: a difference in speed between the two is not a difference"

@@ -1,4 +1,4 @@
-"""Plots of a log: shapes by route, tokens that a server admits a step, graphs that are reused over time."""
+"""Plot a log: shapes by route, tokens that a server admits in each step, graphs that are reused over time."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from patchstack.trace.traced import Traced
 Spec = dict[str, object]
 _WIDTH = 380
 _SHAPES = 16
-_LINE = 54  # characters of a label: a picture is not a wider for a longer one
+_LINE = 54  # the most characters of a label
 
 
 def prepare(directory: Path) -> None:
-    """Raise `MissingError` if the package that draws is missing, and `UsageError` if the directory cannot be one."""
+    """Raise `MissingError` if the package that draws is missing, and `UsageError` if the path cannot be a directory."""
     require_plots()
     if directory.exists() and not directory.is_dir():
         raise BadPath(f"{directory} is not a directory", hint="--plots names the directory that the plots go to")
 
 
 def write_plots(traced: Traced, directory: Path) -> Iterator[Path]:
-    """Write every plot that the log has figures for, and give the path of each. Raises `UsageError` if it has none."""
+    """Write every plot for which the log has figures, and yield the path of each. Raises `UsageError` if it has
+    none."""
     specs = list(plot_specs(traced))
     if not specs:
         raise InputUnreadable(
@@ -41,7 +42,7 @@ def write_plots(traced: Traced, directory: Path) -> Iterator[Path]:
 
 
 def plot_specs(traced: Traced) -> Iterator[tuple[str, str, Spec]]:
-    """Return the file name, title and specification of each plot."""
+    """Yield the file name, title and specification of each plot."""
     for trace in traced.reading.traces:
         invalid = ("INVALID: the records contradict",) if traced.contradicts(trace) else ()
         if has_routes(trace):
@@ -61,8 +62,8 @@ def _file_name(name: str) -> str:
 
 
 def shapes_spec(trace: Trace, title: str, notes: Sequence[str] = ()) -> Spec:
-    """Bars of calls for the shapes that have the most, in the colours of routes. A shape is written over its bar: it is
-    too long to be beside it on a narrow page. What all shapes have in common is written once, under the title."""
+    """Return bars of calls for the most frequent shapes, coloured by route. A shape is written above its bar, as it is
+    too long to fit next to it on a narrow page. The common part of all shapes is written once, under the title."""
     rows = by_shape(trace)
     totals: dict[str, int] = {}
     for row in rows:
@@ -118,7 +119,7 @@ _NUMBERS = {
 
 
 def steps_spec(points: Points, title: str, notes: Sequence[str] = ()) -> Spec:
-    """Decode and prompt tokens of each step, in order. With many steps, a point is the mean of its neighbours."""
+    """Return the decode and prompt tokens of each step, in order. With many steps, a point is the mean of several."""
     values: list[dict[str, object]] = []
     step = 1
     for count, sums in zip(points.counts, points.values, strict=True):
@@ -149,7 +150,7 @@ def steps_spec(points: Points, title: str, notes: Sequence[str] = ()) -> Spec:
 
 
 def reused_spec(points: Points, title: str) -> Spec:
-    """Graphs that llama.cpp reused so far, as its lines say it one after the other."""
+    """Return the number of graphs that llama.cpp has reused so far, from the lines of its log in order."""
     values: list[dict[str, object]] = []
     line = 0
     for count, (total,) in zip(points.counts, points.values, strict=True):

@@ -1,4 +1,4 @@
-"""`patchstack verify` as a table with one line of truth."""
+"""`patchstack verify` as a table and a summary line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ STATE_STYLES = {
 
 
 def verify_table(result: Verification) -> Table:
-    """Number, subject, prefix tree, fork commit and state of every patch; a name if it has no number of its own."""
+    """Return a table of number, subject, prefix tree, fork commit and state of every patch. A patch without a unique
+    number has its name."""
     shared = _shared(result)
     return Table(
         titles=("number", "subject", "prefix tree", "fork commit", "state"),
@@ -47,13 +48,13 @@ def _number(row: Row, shared: frozenset[int]) -> str:
 
 
 def _shared(result: Verification) -> frozenset[int]:
-    """The numbers that more than one patch has."""
+    """Return the numbers that more than one patch has."""
     counts = Counter(row.number for row in result.rows if row.number is not None)
     return frozenset(number for number, count in counts.items() if count > 1)
 
 
 def truth(result: Verification) -> str:
-    """The one line that counts: base, applied tree, expected tree and where it came from, holds or not."""
+    """Return the summary line: base, applied tree, expected tree with its origin, holds or not."""
     word = {True: "holds", False: "does not hold", None: "not compared"}[result.holds]
     expected = "nothing to compare with"
     if result.expected_tree is not None:
@@ -65,7 +66,7 @@ def truth(result: Verification) -> str:
 
 
 def explanation(result: Verification) -> Iterator[str]:
-    """What a maintainer needs to know after the table: every problem, and the drift in words and hunks."""
+    """Yield the lines after the table: every problem, and the drift in sentences and hunks."""
     shown_as_drift = {patch.file for patch in result.drift.patches} if result.drift else set()
     inherited: dict[str, list[str]] = {}
     shared = _shared(result)
@@ -88,7 +89,7 @@ def explanation(result: Verification) -> Iterator[str]:
 
 
 def _span(numbers: list[str]) -> str:
-    """Numbers for a sentence: all of a few, the ends of many."""
+    """Return numbers for a sentence: all if there are few, else the first and last."""
     return ", ".join(numbers) if len(numbers) <= 6 else f"{numbers[0]} to {numbers[-1]} ({len(numbers)} patches)"
 
 

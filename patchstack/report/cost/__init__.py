@@ -1,1 +1,1 @@
-"""Costs as documents, tables and pages."""
+"""Show costs as documents, tables and pages."""

@@ -1,4 +1,4 @@
-"""The documents that answer each question of `patchstack cost`."""
+"""Build the documents that `patchstack cost` prints."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def prefix_answer(
     image_tokens: int | None,
     last_images: int,
 ) -> CostDocument:
-    """What an agent's steps reuse. Logs are read one after the other, as one."""
+    """Return the prefix reuse of an agent's steps. Several logs are read in order, as one."""
     subject = open_subject(model, ["llama-server", *options])
     read = [read_log(path) for path in logs]
     log = Log(
@@ -70,7 +70,7 @@ def prefix_answer(
 
 
 def prefix_part(run: AgentRun) -> CostPrefix:
-    """An agent's steps, and other ways."""
+    """Return an agent's steps, and the costs of alternatives."""
     now = sum(one.processed for one in run.steps)
     return CostPrefix(
         unit=run.unit,
@@ -116,7 +116,7 @@ def _step_part(number: int, step: AgentStep) -> CostStep:
 def _about(
     subject: Subject, machine: Machine | None = None, *, floors: bool = False, steps: bool = False
 ) -> CostDocument:
-    """What every answer says first: the model, the machine, the options and the assumptions."""
+    """Return the parts common to all documents: the model, the machine, the options and the assumptions."""
     told = parts.assumptions(subject, floors=floors, steps=steps)
     if machine is not None and (mixed := mixed_origins(machine.figures)):
         told += (f"The machine has {mixed}.",)
@@ -129,8 +129,8 @@ def _about(
 
 
 def with_sensitivity(document: CostDocument, results: Sequence[Result], varied: str | None) -> CostDocument:
-    """Return the document with the elasticities of results, and with the results over a range. Without a range it
-    stays as it is. Raises `UsageError` for what is not a range of an input."""
+    """Return the document with the elasticities of results, and with the results over the range `varied` if given.
+    Raises `UsageError` if that is not a range of an input."""
     if varied is None:
         return document
     return replace(
@@ -141,7 +141,7 @@ def with_sensitivity(document: CostDocument, results: Sequence[Result], varied: 
 
 
 def weights_answer(subject: Subject, tokens: int, varied: str | None = None) -> CostDocument:
-    """Bytes by group, for a step of so many tokens."""
+    """Return the bytes by group, for a step of `tokens` tokens."""
     drafting = subject.options.self_drafting
     step = StepSize(tokens=tokens, routing=subject.routing, drafting=drafting)
     rows = weigh(subject.placed, step)
@@ -158,7 +158,7 @@ def _weights_result(subject: Subject, tokens: int) -> Result:
 def decode_answer(
     subject: Subject, machine: Machine, streams: Sequence[int], contexts: Sequence[int], varied: str | None = None
 ) -> CostDocument:
-    """Floors of decode steps for every number of streams and every context."""
+    """Return the floors of decode steps for every number of streams and every context."""
     if min(streams) < 1:
         raise BadValue("--streams: at least 1 sequence")
     work, bandwidth = subject.workload(), machine.need_bandwidth()
@@ -175,7 +175,7 @@ def decode_answer(
 def prefill_answer(
     subject: Subject, machine: Machine, prompt: int, before: int, varied: str | None = None
 ) -> CostDocument:
-    """Floors of every ubatch of a prompt."""
+    """Return the floors of every ubatch of a prompt."""
     work, bandwidth = subject.workload(), machine.need_bandwidth()
     floors = prefill_floors(work, prompt, bandwidth, machine.peak_values, before=before)
     found = replace(_about(subject, machine, floors=True), prefill=tuple(map(parts.prefill_part, floors)))
@@ -185,7 +185,7 @@ def prefill_answer(
     if result is None:
         lacking = sorted({name for one in floors for name in one.lacking})
         raise CostUnknown(
-            f"the floor is unknown: nobody gave the machine's peak for {', '.join(lacking)}",
+            f"the floor is unknown: the machine file has no peak for {', '.join(lacking)}",
             hint="name a machine file that has them ('patchstack cost machines' lists what is known)",
         )
     return with_sensitivity(found, [result], varied)
@@ -194,7 +194,7 @@ def prefill_answer(
 def memory_answer(
     subject: Subject, machine: Machine, fitted: Sequence[Fitted] = (), varied: str | None = None
 ) -> CostDocument:
-    """What a server allocates, and what fits the memory of the machine."""
+    """Return what a server allocates, and what fits the memory of the machine."""
     layout = subject.workload().layout
     options, weights = subject.options, subject.model.tensor_bytes
     memory = allocate(layout, options, weights)
@@ -215,7 +215,7 @@ def memory_answer(
 
 
 def _loaded(subject: Subject, layout: Layout) -> list[Loaded]:
-    """The model, and the draft model beside it."""
+    """Return the model, and the draft model if there is one."""
     own = Loaded(layout=layout, options=subject.options, weights=subject.model.tensor_bytes)
     return [own, *([subject.draft.memory] if subject.draft is not None else [])]
 
@@ -228,7 +228,7 @@ def report_answer(
     fitted: Sequence[Fitted] = (),
     varied: str | None = None,
 ) -> CostDocument:
-    """All that follows from the header, the machine and the command line."""
+    """Return all costs that follow from the header, the machine and the command line."""
     tokens = max(1, streams[0])
     found, results = weights_answer(subject, tokens), [_weights_result(subject, tokens)]
     if subject.layout is None:
@@ -258,19 +258,19 @@ def report_answer(
 
 
 def _all(*documents: CostDocument) -> tuple[str, ...]:
-    """What any of the documents takes for granted, each once."""
+    """Return the assumptions of all documents, each once."""
     return tuple(dict.fromkeys(one for document in documents for one in document.assumptions))
 
 
 _PROMPT = 2048
-"""Tokens of the prompt of a report."""
+"""The prompt length of a report in tokens."""
 
 
 def _report_state(subject: Subject, machine: Machine) -> CostState | None:
-    """The recurrent state, None if it has no memory lengths: 'cost ssm' says why."""
+    """Return the recurrent state, None if it has no memory lengths: 'cost ssm' says why."""
     try:
         return state_answer(subject, machine, (0.0, None), 1).state
-    except (MissingError, UsageError):  # no such layers; a shape without values, or values that are not decay
+    except (MissingError, UsageError):  # no recurrent layers, or no usable decay values
         return None
 
 
@@ -284,7 +284,7 @@ def state_answer(
     streams: int,
     varied: str | None = None,
 ) -> CostDocument:
-    """Memory lengths, the split at a threshold or share, and the sweep."""
+    """Return the memory lengths, the split at a threshold or share, and the sweep."""
     layout = subject.workload().layout
     memories = memory_lengths(subject.model, layout)
     threshold, share = wanted
@@ -306,7 +306,7 @@ def state_answer(
 def compare_answer(
     subject: Subject, machine: Machine, runs: Sequence[Path], given: Sequence[str], options: Sequence[str] = ()
 ) -> tuple[CostDocument, Exit]:
-    """Measured times over their floors, and the exit status. `options` are those that the subject has."""
+    """Return measured times over their floors, and the exit status. `options` are those of the subject."""
     from patchstack.report.cost.runs import read_runs
 
     if not runs and not given:

@@ -1,4 +1,4 @@
-"""Costs as parts of a `patchstack.cost/1` document. Tables and pages are drawn from it too, so all forms agree."""
+"""Build the parts of a `patchstack.cost/1` document. Tables and pages are made from it too, so all forms agree."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from patchstack.workflow.cost import Fitted, Subject
 
 
 def model_part(model: Model, layout: Layout | None, options: ServerOptions) -> CostModel:
-    """A model, and its memory if that is known."""
+    """Return a model, and its memory if that is known."""
     part = CostModel(
         path=str(model.path),
         name=model.name,
@@ -71,7 +71,7 @@ def model_part(model: Model, layout: Layout | None, options: ServerOptions) -> C
 
 
 def machine_part(machine: Machine) -> CostMachine:
-    """A machine with its figures."""
+    """Return a machine with its figures."""
     return CostMachine(
         name=machine.name,
         figures=tuple(
@@ -89,7 +89,7 @@ def machine_part(machine: Machine) -> CostMachine:
 
 
 def options_part(options: ServerOptions) -> CostOptions:
-    """A command line as it was read."""
+    """Return a command line as patchstack read it."""
     return CostOptions(
         context_tokens=options.context,
         slots=options.slots,
@@ -110,7 +110,7 @@ def options_part(options: ServerOptions) -> CostOptions:
 
 
 def weights_part(placed: Sequence[Placed], rows: Sequence[GroupBytes], routing: Routing, tokens: int) -> CostWeights:
-    """Weights by group."""
+    """Return the weights by group."""
     return CostWeights(
         step_tokens=tokens,
         routing=routing.source if routing.experts else "no experts",
@@ -133,14 +133,14 @@ def weights_part(placed: Sequence[Placed], rows: Sequence[GroupBytes], routing: 
 
 
 def _mean_distinct(routing: Routing, tokens: float) -> float:
-    """The expected distinct experts, as the mean of the layers that an imatrix counted."""
+    """Return the expected distinct experts, as the mean of the layers that an imatrix counted."""
     if not routing.shares:
         return routing.distinct(tokens)
     return math.fsum(routing.distinct(tokens, block) for block in routing.shares) / len(routing.shares)
 
 
 def decode_part(floor: DecodeFloor) -> CostDecode:
-    """The floor of a decode step."""
+    """Return the floor of a decode step."""
     return CostDecode(
         streams=floor.streams,
         context_tokens=floor.length,
@@ -152,7 +152,7 @@ def decode_part(floor: DecodeFloor) -> CostDecode:
 
 
 def prefill_part(floor: PrefillFloor) -> CostPrefill:
-    """The floor of a ubatch."""
+    """Return the floor of a ubatch."""
     return CostPrefill(
         before_tokens=floor.before,
         tokens=floor.tokens,
@@ -168,7 +168,7 @@ def prefill_part(floor: PrefillFloor) -> CostPrefill:
 def memory_part(
     memory: Memory, options: ServerOptions, fitted: Iterable[Fitted], fit: CostFit | None, draft: Loaded | None
 ) -> CostMemory:
-    """What a server allocates. Compute buffers are those that llama-fit-params told, else not counted."""
+    """Return what a server allocates. Compute buffers are counted only if llama-fit-params reported them."""
     drafting = allocate(draft.layout, draft.options, draft.weights) if draft is not None else None
     found = [CostAllocation(kind="weights", place="device", bytes=memory.weights, detail="all tensors of the file")]
     for cache in memory.caches:
@@ -226,12 +226,12 @@ def _compute_rows(fitted: Iterable[Fitted]) -> list[CostAllocation]:
 
 
 def elasticity_parts(found: Iterable[Elasticity]) -> tuple[CostElasticity, ...]:
-    """Elasticities, in their order."""
+    """Return the elasticities in order."""
     return tuple(CostElasticity(result=one.result, input=one.name, elasticity=one.value) for one in found)
 
 
 def variation_parts(found: Iterable[Variation]) -> tuple[CostVariation, ...]:
-    """Results over a range."""
+    """Return the results over a range."""
     return tuple(
         CostVariation(
             result=one.result,
@@ -248,7 +248,7 @@ def variation_parts(found: Iterable[Variation]) -> tuple[CostVariation, ...]:
 def state_part(
     memories: Sequence[LayerMemory], chosen: StateSplit, sweep: Iterable[StateSplit], streams: int
 ) -> CostState:
-    """The recurrent state with some heads in bf16."""
+    """Return the recurrent state with some heads in bf16."""
     return CostState(
         streams=streams,
         chosen=_split_part(chosen),
@@ -277,7 +277,7 @@ def _finite(value: float) -> float | None:
 
 
 def compared_parts(found: Iterable[Compared]) -> tuple[CostCompared, ...]:
-    """Measured times over their floors."""
+    """Return measured times over their floors."""
     return tuple(
         CostCompared(
             source=one.source,
@@ -296,15 +296,15 @@ def compared_parts(found: Iterable[Compared]) -> tuple[CostCompared, ...]:
 
 ASSUMPTIONS = (
     "Every byte is read from memory once a step; nothing is kept in the chip's caches from one step to the next.",
-    "Activations, launches and waiting are not counted: a floor is below any real time.",
+    "Activations, launches and waiting are not counted: real times are always above a floor.",
 )
 
 
 def assumptions(subject: Subject, *, floors: bool, steps: bool) -> tuple[str, ...]:
-    """What the figures take for granted: those of floors, those of the bytes of a step."""
+    """Return the assumptions of the figures: those of floors, and those of a step's bytes."""
     found = list(ASSUMPTIONS if floors else ())
     if subject.routing.experts and (floors or steps):
-        found.append(f"Experts are chosen by {subject.routing.source}, by each token on its own.")
+        found.append(f"Experts are chosen by {subject.routing.source}, independently for each token.")
     if subject.options.unknown:
         found.append(f"Options that were not understood, and not counted: {', '.join(subject.options.unknown)}.")
     if subject.options.draft_tokens and floors:
@@ -316,7 +316,7 @@ def assumptions(subject: Subject, *, floors: bool, steps: bool) -> tuple[str, ..
     if subject.draft is not None and floors:
         found.append(
             f"The draft model {subject.options.draft_model} runs a step for each drafted token, and one for the whole "
-            "batch. Prefill leaves out its pass over the prompt."
+            "batch. Its pass over the prompt is not part of prefill."
         )
     if (subject.draft or subject.options.self_drafting) and not floors and not steps:
         found.append("A checkpoint also holds the draft context's cache of its sequence, which is not counted.")

@@ -1,4 +1,4 @@
-"""A cost document as one HTML page without scripts: tables, and plots drawn from Vega-Lite specifications."""
+"""Write a cost document as one HTML page without scripts: tables, and plots drawn from Vega-Lite specifications."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from patchstack.report.plots import PALETTE
 
 
 def plots_of(document: CostDocument) -> Iterator[Plot]:
-    """The plots of a document, in the order of its sections."""
+    """Yield the plots of a document, in the order of its sections."""
     if document.memory is not None:
         yield _memory(document)
     if document.decode:
@@ -51,7 +51,7 @@ def _memory(document: CostDocument) -> Plot:
     ]
     return Plot(
         title="Memory by kind",
-        caption="GiB. Compute buffers are in it only if llama-fit-params told them; host memory at its largest.",
+        caption="GiB. Compute buffers are included only if llama-fit-params reported them; host memory is the maximum.",
         spec=_bars(rows, "GiB", "", "kind", ["device", "host"], many=2),
     )
 
@@ -155,10 +155,10 @@ def write_page(document: CostDocument, path: Path) -> None:
 
 
 def page_of(document: CostDocument) -> str:
-    """Return the page. Every value is escaped; pictures are drawn here and hold no script."""
+    """Return the page. Every value is escaped; pictures are drawn here and have no script."""
     name = document.model.name if document.model is not None else "a model"
     return render_page(
-        title=f"What {name} must cost",
+        title=f"Least costs of {name}",
         about=list(about_lines(document)),
         sections=list(sections_of(document)),
         plots=list(plots_of(document)),

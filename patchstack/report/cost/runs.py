@@ -1,5 +1,5 @@
-"""Files of measured times, as `cost compare` takes them: rows of llama-batched-bench, documents of `bench` and of
-`bench serve`."""
+"""Read files of measured times for `cost compare`: rows of llama-batched-bench, documents of `bench` and of `bench
+serve`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HINT = "rows of llama-batched-bench (--output-format jsonl), or what 'patchstac
 _OWN = frozenset(
     ["-npp", "-ntg", "-npl", "--output-format", "-fit", "-lv", "-p", "-n", "-r", "-o", "-d", "--n-depth", "-pg"]
 )
-"""Options with a value that say what is measured, not how the model is run."""
-_LINE = 64 << 20  # bytes: a document of bench with a thousand pairs has a few million
+"""Options with a value that choose what is measured, not how the model is run."""
+_LINE = 64 << 20  # bytes; a bench document with a thousand pairs has a few million
 _OWN_FLAGS = frozenset(("-pps", "--perf", "--progress"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
-    """The measured times of a file, and what they take for granted."""
+    """The measured times of a file, and their assumptions."""
 
     rows: tuple[Measured, ...]
     assumptions: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class _Head(msgspec.Struct):
 
 
 def read_runs(path: Path, given: Sequence[str] = ()) -> Runs:
-    """Read a file of measured times. `given` are options of the run that the file does not tell.
+    """Read a file of measured times. `given` are options of the run that the file does not have.
 
     Raises `MissingError` if the file does not exist, or if nothing in it has a floor, and `UsageError` with the line
     for a row or a document that cannot be read.
@@ -63,7 +63,8 @@ def read_runs(path: Path, given: Sequence[str] = ()) -> Runs:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The JSON objects of a file, with their lines: one over several lines, or one a line between other lines."""
+    """Yield the JSON objects of a file, with their lines. The file is one object over several lines, or has one object
+    on some of its lines."""
     try:
         if path.exists() and not path.is_file():
             raise CostRefused(f"{path} is not a file", hint=_HINT)
@@ -87,7 +88,7 @@ def _schema(line: bytes) -> str | None:
     try:
         return msgspec.json.decode(line, type=_Head).schema
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None  # the reader of rows says what is wrong with it
+        return None  # the reader of rows reports the error
 
 
 def _bench(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
@@ -124,7 +125,7 @@ def _bench(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """What a row measures: a prompt of every sequence if it `generates` nothing, else the steps after it."""
+    """The workload of a row: the prompts of all sequences if it `generates` nothing, else the steps after them."""
 
     prompt: int
     generated: int
@@ -155,7 +156,7 @@ def _timed(shape: _Shape, source: str, speed: float, options: ServerOptions) -> 
 
 
 def _batched(args: Sequence[str], place: str) -> dict[str, _Shape]:
-    """The shapes of llama-batched-bench by the names of their rows."""
+    """Return the shapes of llama-batched-bench by the names of their rows."""
     lists = [_counts(args, one, place) for one in ("-npp", "-ntg", "-npl")]
     shapes = [(pp, tg, pl) for pp, tg, pl in itertools.product(*lists)]
     shared = "-pps" in args
@@ -168,7 +169,7 @@ def _batched(args: Sequence[str], place: str) -> dict[str, _Shape]:
 
 
 def _llama_bench(args: Sequence[str], place: str) -> dict[str, _Shape]:
-    """The tests of llama-bench by their names: one sequence, after as many tokens as `-d` says."""
+    """Return the tests of llama-bench by their names: one sequence, after as many tokens as `-d` says."""
     depth = next((_counts(args, one, place)[0] for one in ("-d", "--n-depth") if one in args), 0)
     found = {f"pp{one}": _Shape(prompt=one, generated=0, streams=1, before=depth) for one in _counts(args, "-p", place)}
     for one in _counts(args, "-n", place):
@@ -177,19 +178,19 @@ def _llama_bench(args: Sequence[str], place: str) -> dict[str, _Shape]:
 
 
 def _counts(args: Sequence[str], option: str, place: str) -> tuple[int, ...]:
-    """The numbers of an option, as its last use has them."""
+    """Return the numbers of an option's last use."""
     text = next((value for name, value in reversed(list(itertools.pairwise(args))) if name == option), "")
     try:
         found = tuple(int(one) for one in text.split(","))
     except ValueError as error:
-        raise CostRefused(f"{place}: {option} {text[:40]!r} is no list of whole numbers") from error
+        raise CostRefused(f"{place}: {option} {text[:40]!r} is not a list of whole numbers") from error
     if not all(0 <= one <= 1 << 20 for one in found) or len(found) > 1000:
         raise InputUnreadable(f"{place}: {option} {text[:40]!r}: out of range")
     return found
 
 
 def _options(args: Sequence[str], given: Sequence[str]) -> ServerOptions:
-    """The options that the run had: those of the document after those given."""
+    """Return the options of the run: the given ones, followed by those of the document."""
     kept: list[str] = []
     words = iter(args)
     for word in words:
@@ -205,8 +206,8 @@ def _serve(line: bytes, place: str, name: str, given: Sequence[str]) -> Runs:
     options = _options(times.server.args if times.server is not None else (), given)
     rows = tuple(serve_runs.measured_times(times, name, options))
     if not rows:
-        raise CostUnknown(f"{place}: the run has no time with a floor", hint="the server tells no prompt tokens")
-    told = [f"{name}: the model that was served is taken to be MODEL."]
+        raise CostUnknown(f"{place}: the run has no time with a floor", hint="the server does not report prompt tokens")
+    told = [f"{name}: the served model is assumed to be MODEL."]
     if times.cached:
         told.append(f"{name}: {times.cached:,} prompt tokens were cached, so its first tokens have no floor.")
     elif times.cached is None:

@@ -1,4 +1,4 @@
-"""The times of a `patchstack.serve/1` document that have a floor: its steady decoding, and its fastest requests."""
+"""Read the times with a floor from a `patchstack.serve/1` document: steady decoding, and the fastest requests."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SCHEMA = "patchstack.serve/1"
 
 
 class Steady(msgspec.Struct, frozen=True):
-    """The rate in the window in which all streams decode, in tokens a second; `problem` says why it means nothing."""
+    """The rate in the window in which all streams decode, in tokens a second; `problem` is why it is not usable."""
 
     tps: float | None
     problem: str
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A request that was answered; times in seconds."""
+    """An answered request; times in seconds."""
 
     sent: float
     first: float
@@ -44,7 +44,7 @@ class Server(msgspec.Struct, frozen=True):
 
 
 class ServeTimes(msgspec.Struct, frozen=True):
-    """What is needed of a document: the other fields are passed over."""
+    """The needed fields of a document; others are ignored."""
 
     valid: bool
     problems: tuple[str, ...]
@@ -57,8 +57,8 @@ class ServeTimes(msgspec.Struct, frozen=True):
 
 
 def read_times(line: bytes, place: str) -> ServeTimes:
-    """Return the times of a document. Raises `UsageError` if it is none, and `MissingError` for a run that is INVALID
-    or has no answer."""
+    """Return the times of a document. Raises `UsageError` if it is not a serve document, `MissingError` if the run is
+    INVALID or has no answer."""
     try:
         found = msgspec.json.decode(line, type=ServeTimes)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -73,8 +73,8 @@ def read_times(line: bytes, place: str) -> ServeTimes:
 
 
 def measured_times(found: ServeTimes, source: str, options: ServerOptions) -> Iterator[Measured]:
-    """Yield what has a floor. Each is compared with the least that it can have been: the shortest prompt, all drafted
-    tokens accepted, no other stream beside the fastest request."""
+    """Yield the times that have a floor. Each is compared with the least possible work: the shortest prompt, all
+    drafted tokens accepted, and no other stream during the fastest request."""
     prompts = [one.prompt for one in found.answers if one.prompt]
     streams = max((one.decoding for one in found.load), default=0) or found.concurrency
     steady = found.steady
@@ -116,7 +116,8 @@ def measured_times(found: ServeTimes, source: str, options: ServerOptions) -> It
 
 
 def _one_by_one(one: Answer) -> bool:
-    """Whether each chunk had one token: else the tokens of the first chunk took no time between first and last."""
+    """Return whether each chunk had one token. Otherwise the time between the first and last chunk does not include all
+    tokens."""
     return one.tokens is not None and one.tokens == one.chunks > 1 and bool(one.prompt) and one.last > one.first
 
 

@@ -1,4 +1,4 @@
-"""A cost document as tables and lines on a terminal. A unit is in every cell or title with a figure."""
+"""Show a cost document as tables and lines on a terminal. Each figure has a unit in its cell or title."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def print_document(document: CostDocument) -> None:
 
 
 def about_lines(document: CostDocument) -> Iterator[str]:
-    """The model, the machine, and options that were not understood."""
+    """Yield the model, the machine, and options that were not understood."""
     if document.model is not None:
         yield from model_lines(document.model)
     yield from machine_lines(document.machine)
@@ -57,7 +57,7 @@ def about_lines(document: CostDocument) -> Iterator[str]:
 
 
 def sections_of(document: CostDocument) -> Iterator[Section]:
-    """The sections that a document has."""
+    """Yield the sections that a document has."""
     if (weights := document.weights) is not None:
         yield Section(title="weights", table=weights_table(weights), lines=tuple(weights_lines(weights)))
     if (memory := document.memory) is not None:
@@ -69,7 +69,7 @@ def sections_of(document: CostDocument) -> Iterator[Section]:
     if document.state is not None:
         yield Section(title="recurrent state", table=state_table(document.state))
     if document.elasticities is not None:
-        if (table := sensitivity_table(document.elasticities)).rows:  # an input of 0 has none
+        if (table := sensitivity_table(document.elasticities)).rows:  # an input of 0 has no elasticity
             yield Section(title="elasticities", table=table)
         yield Section(title="range", table=variation_table(document.variations or ()))
     if document.compared is not None:
@@ -81,7 +81,7 @@ def sections_of(document: CostDocument) -> Iterator[Section]:
 
 
 def machines_table(machines: Mapping[str, CostMachine]) -> Table:
-    """A row a figure."""
+    """Return a table with a row for each figure."""
     rows = [
         [name, one.name, one.text, one.origin, f"{one.source}, {one.date}"]
         for name, machine in machines.items()
@@ -101,14 +101,14 @@ def _outweighing(document: CostDocument) -> Iterable[str]:
 def _unknown_peaks(document: CostDocument) -> Iterable[str]:
     lacking = sorted({name for one in document.prefill or () for name in one.unknown_peaks})
     if lacking:
-        yield f"the floor is unknown: nobody gave the machine's peak for {', '.join(lacking)}"
+        yield f"the floor is unknown: the machine file has no peak for {', '.join(lacking)}"
 
 
 _STYLES = {"PASS": "green", "INVALID": "yellow"}
 
 
 def size(count: float | None) -> str:
-    """Bytes in binary units: `62.81 MiB`."""
+    """Return bytes in binary units: `62.81 MiB`."""
     if count is None:
         return "not counted"
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -118,7 +118,7 @@ def size(count: float | None) -> str:
 
 
 def gigabytes(count: float) -> str:
-    """Bytes as bandwidths count them: `19.75 GB`."""
+    """Return bytes in decimal units, as in bandwidths: `19.75 GB`."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
             return f"{count / scale:,.2f} {unit}"
@@ -126,7 +126,7 @@ def gigabytes(count: float) -> str:
 
 
 def duration(milliseconds: float | None) -> str:
-    """A time: `72.4 ms`, `3.21 s`."""
+    """Return a time: `72.4 ms`, `3.21 s`."""
     if milliseconds is None:
         return "unknown"
     if milliseconds >= 1e4:
@@ -137,12 +137,12 @@ def duration(milliseconds: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share: `57.0%`."""
+    """Return a share: `57.0%`."""
     return "unknown" if share is None else f"{100 * share:,.1f}%"
 
 
 def model_lines(model: CostModel) -> Iterator[str]:
-    """What a model is."""
+    """Yield lines about a model."""
     files = f", {model.files} files" if model.files > 1 else ""
     told = f"{counted(model.tensors, 'tensor')}, {gigabytes(model.tensor_bytes)}{files}"
     yield f"model    {model.name} ({model.architecture}): {told}"
@@ -166,7 +166,7 @@ def model_lines(model: CostModel) -> Iterator[str]:
 
 
 def machine_lines(machine: CostMachine | None) -> Iterator[str]:
-    """What a machine can do, and who says so."""
+    """Yield the figures of a machine, with their sources."""
     if machine is None:
         return
     yield f"machine  {machine.name}"
@@ -176,7 +176,7 @@ def machine_lines(machine: CostMachine | None) -> Iterator[str]:
 
 
 def weights_table(weights: CostWeights) -> Table:
-    """A row a group and type."""
+    """Return a table with a row for each group and type."""
     rows = [
         [one.group, one.type, str(one.tensors), gigabytes(one.file_bytes), gigabytes(one.step_bytes)]
         for one in weights.groups
@@ -194,16 +194,16 @@ def weights_table(weights: CostWeights) -> Table:
 
 
 def weights_lines(weights: CostWeights) -> Iterator[str]:
-    """What the step's bytes take for granted."""
+    """Yield the assumptions about a step's bytes."""
     if weights.distinct_experts is not None:
         step = f"a step of {counted(weights.step_tokens, 'token')}"
         yield f"{step} reads {weights.distinct_experts:,.1f} of {weights.experts} experts a layer ({weights.routing})"
     if weights.tied_head:
-        yield "the head is the table of embeddings: it is read, and has no bytes of its own in the file"
+        yield "the head is the embedding table: it is read, but has no separate bytes in the file"
 
 
 def decode_table(rows: Sequence[CostDecode]) -> Table:
-    """A row a number of streams and a context, with the parts of the step."""
+    """Return a table with a row for each number of streams and context, with the parts of the step."""
     table = []
     for one in rows:
         kept = {part.group: part.bytes for part in one.parts}
@@ -225,7 +225,7 @@ def decode_table(rows: Sequence[CostDecode]) -> Table:
 
 
 def prefill_table(rows: Sequence[CostPrefill]) -> Table:
-    """A row a ubatch; equal middle rows are left to the document."""
+    """Return a table with a row for each ubatch. Equal middle rows are only in the document."""
     table = [
         [
             f"{one.before_tokens:,}",
@@ -242,7 +242,7 @@ def prefill_table(rows: Sequence[CostPrefill]) -> Table:
 
 
 def memory_table(memory: CostMemory) -> Table:
-    """A row a kind of memory."""
+    """Return a table with a row for each kind of memory."""
     rows = [[one.kind, one.place, _allocated(one.bytes, one.detail), one.detail] for one in memory.allocations]
     rows.append(["all of the device", "device", size(memory.device_bytes), "weights, KV and state"])
     return Table(titles=("kind", "where", "size", "what"), rows=rows, styles={}, gives={"what": Give.FOLD})
@@ -253,7 +253,7 @@ def _allocated(count: int | None, detail: str) -> str:
 
 
 def memory_lines(memory: CostMemory) -> Iterator[str]:
-    """The context that a server gets, and what fits."""
+    """Yield lines about the server's context, and what fits."""
     each = f", {memory.stream_tokens:,} for each of {memory.streams} streams" if memory.streams > 1 else ""
     yield f"context  {memory.context_tokens:,} tokens{each}"
     if memory.fit is not None:
@@ -267,7 +267,7 @@ def memory_lines(memory: CostMemory) -> Iterator[str]:
 
 
 def state_table(state: CostState) -> Table:
-    """A row a threshold of the sweep, the chosen one marked."""
+    """Return a table with a row for each threshold of the sweep, the chosen one marked."""
     rows = []
     for one in sorted({one.threshold_tokens: one for one in (*state.sweep, state.chosen)}.values(), key=_threshold):
         rows.append(
@@ -299,7 +299,7 @@ def _threshold(one: object) -> float:
 
 
 def compared_table(rows: Sequence[CostCompared]) -> Table:
-    """A row a measured time."""
+    """Return a table with a row for each measured time."""
     table = [
         [
             one.source,
@@ -321,7 +321,8 @@ def compared_table(rows: Sequence[CostCompared]) -> Table:
 
 
 def sensitivity_table(found: Sequence[CostElasticity]) -> Table:
-    """Elasticities of each result, largest first. Those that would be shown as 0 are left to the document."""
+    """Return the elasticities of each result, largest first. Those that would be shown as 0 are only in the
+    document."""
     several = len({one.result for one in found}) > 1
     rows = [
         [*([one.result] if several else []), one.input, f"{one.elasticity:+.3f}"]
@@ -351,7 +352,7 @@ def variation_table(found: Sequence[CostVariation]) -> Table:
 
 
 def _input(name: str, value: float) -> str:
-    """A value of an input: tokens and threshold as numbers, rates of the machine with a unit."""
+    """Return a value of an input: tokens and threshold as numbers, rates of the machine with a unit."""
     if name == "bandwidth":
         return f"{value / 1e9:,.4g} GB/s"
     if name.startswith("peak "):
@@ -360,7 +361,7 @@ def _input(name: str, value: float) -> str:
 
 
 def prefix_table(prefix: CostPrefix) -> Table:
-    """A row a step."""
+    """Return a table with a row for each step."""
     seconds = any(one.prefill_seconds is not None for one in prefix.steps)
     blamed = any(one.blame_change for one in prefix.steps)
     predicted = any(one.predicted_cached_tokens not in (None, one.cached_tokens) for one in prefix.steps)
@@ -393,7 +394,7 @@ def _blame(message: int | None, role: str, change: str, lost: int | None) -> str
 
 
 def prefix_lines(prefix: CostPrefix) -> Iterator[str]:
-    """The sum and its growth."""
+    """Yield the total and its growth."""
     told = f"{prefix.total_tokens:,} tokens in {counted(len(prefix.steps), 'step')}"
     yield f"sum      {told}, {prefix.cached_tokens:,} cached, {prefix.processed_tokens:,} processed"
     yield f"growth   {prefix.linear:,.1f}·n + {prefix.quadratic:,.2f}·n² tokens processed after n steps"
@@ -403,7 +404,7 @@ def prefix_lines(prefix: CostPrefix) -> Iterator[str]:
 
 
 def ways_table(prefix: CostPrefix) -> Table:
-    """A row a way."""
+    """Return a table with a row for each alternative."""
     rows = [
         [
             one.way,

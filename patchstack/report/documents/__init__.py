@@ -1,1 +1,1 @@
-"""The JSON documents that commands print with `--json`, a type each, and the reader that gives them back."""
+"""The types of the JSON documents that commands print with `--json`, and their reader."""

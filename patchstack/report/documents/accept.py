@@ -1,4 +1,4 @@
-"""`patchstack.accept/1`: what became of candidates."""
+"""`patchstack.accept/1`: the results of candidates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from patchstack.workflow.candidate.acceptance import Accepted
 
 
 class StepEntry(Part, frozen=True, kw_only=True):
-    """One thing that must hold, and how it came out; `evidence` is what it was drawn from."""
+    """One requirement, and its result; `evidence` is the basis of the result."""
 
     name: str
     verdict: Verdict
@@ -19,7 +19,7 @@ class StepEntry(Part, frozen=True, kw_only=True):
 
 
 class AcceptDocument(Document, frozen=True, kw_only=True, tag="patchstack.accept/1"):
-    """What became of candidates: full ids of the commits, and of the decision (null: not accepted)."""
+    """The result of candidates: full ids of the commits, and of the decision (null if not accepted)."""
 
     series: str
     commits: tuple[str, ...]

@@ -15,8 +15,8 @@ from patchstack.workflow.bench import Progress
 
 
 class BenchSide(Part, frozen=True, kw_only=True):
-    """A side: what it is in words, the key of its build (null: programs of a directory), the sha256 of its programs,
-    and its variables."""
+    """A side: its description, the key of its build (null for programs of a directory), the sha256 of its programs, and
+    its variables."""
 
     label: str
     key: str | None
@@ -26,9 +26,9 @@ class BenchSide(Part, frozen=True, kw_only=True):
 
 class BenchRow(Part, frozen=True, kw_only=True):
     """A row. Margins, `estimate`, `low` and `high` are fractions of B over A less 1, positive if B is better; `low` and
-    `high` are null if no bound has been shown yet, and all three if no pair counts. `a` and `b` are medians in `unit`
-    over all pairs. `shown` are the statements that hold, `e_values` their largest e-values so far. `needed` is after
-    how many pairs the next statement is shown if pairs go on so; null if that cannot be said."""
+    `high` are null if no bound has been shown yet, and all three are null if no pair counts. `a` and `b` are medians in
+    `unit` over all pairs. `shown` are the statements that hold, `e_values` their largest e-values so far. `needed` is
+    the estimated number of pairs for the next statement, null if unknown."""
 
     name: str
     primary: bool
@@ -47,8 +47,8 @@ class BenchRow(Part, frozen=True, kw_only=True):
 
 
 class BenchReference(Part, frozen=True, kw_only=True):
-    """A reference run: its speed, and clock in MHz, power in watts and temperature in degrees Celsius under load (null:
-    not told)."""
+    """A reference run: its speed, and clock in MHz, power in watts and temperature in degrees Celsius under load (null
+    if unknown)."""
 
     speed: float
     clock: float | None
@@ -57,7 +57,7 @@ class BenchReference(Part, frozen=True, kw_only=True):
 
 
 class BenchPair(Part, frozen=True, kw_only=True):
-    """A pair. `second` is the side that ran second, by the coin; `thrown` why it does not count, empty if it does;
+    """A pair. `second` is the side that ran second, by the coin; `thrown` is why it does not count, empty if it does;
     `ratios` are B over A of each row, above 1 if B is better; `keys` are the observations by slot."""
 
     number: int
@@ -71,8 +71,8 @@ class BenchPair(Part, frozen=True, kw_only=True):
 
 class BenchDocument(Document, frozen=True, kw_only=True, tag="patchstack.bench/1"):
     """A comparison. `outcome` is `keep`, `reject`, `no difference seen`, `INVALID`, or `undecided` while more pairs may
-    run; `decided` is after how many pairs. `unplanned` says what was decided after runs were seen, empty for
-    nothing."""
+    run; `decided` is the number of pairs until the outcome. `unplanned` lists choices that were made after seeing runs,
+    empty if there are none."""
 
     comparison: str
     outcome: str
@@ -115,7 +115,7 @@ class MachineRun(Part, frozen=True, kw_only=True):
 
 
 class MachineDrop(Part, frozen=True, kw_only=True):
-    """Since when a machine is slower: the time and the run, and the median speeds before and after."""
+    """The point since which a machine is slower: the time and the run, and the median speeds before and after."""
 
     since: str
     comparison: str
@@ -125,7 +125,7 @@ class MachineDrop(Part, frozen=True, kw_only=True):
 
 
 class MachineEntry(Part, frozen=True, kw_only=True):
-    """One reference workload on one machine, in the order of time. `drop` is null if it is not slower."""
+    """One reference workload on one machine, oldest run first. `drop` is null if it is not slower."""
 
     machine: str
     what: str
@@ -174,7 +174,7 @@ def bench_document(progress: Progress) -> BenchDocument:
 def machine_document(
     runs: Mapping[tuple[str, str], Sequence[ReferenceRun]], drops: Mapping[tuple[str, str], Drop]
 ) -> BenchMachineDocument:
-    """Return the document of histories, by machine and workload."""
+    """Return the document of the histories by machine and workload."""
     return BenchMachineDocument(
         entries=tuple(
             MachineEntry(

@@ -28,7 +28,7 @@ class TriedEntry(PointEntry, frozen=True, kw_only=True):
 
 
 class BisectDocument(Document, frozen=True, kw_only=True, tag="patchstack.bisect/1"):
-    """The answer of a bisection. `candidates` are several if the points between them were skipped; `turns_back` is a
+    """The answer of a bisection. `candidates` has several entries if points were skipped; `turns_back` is a
     bad point and a good one after it, if the command failed and then succeeded again."""
 
     series: str

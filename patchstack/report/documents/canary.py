@@ -1,4 +1,4 @@
-"""`patchstack.canary/1`: what `patchstack canary` found of one series on a newer upstream."""
+"""`patchstack.canary/1`: the result of `patchstack canary` for one series on a newer upstream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class UpstreamEntry(Part, frozen=True, kw_only=True):
-    """The upstream that was looked at: its repository, the name that was asked for, and the commit it was."""
+    """The examined upstream: its repository, the requested ref, and its commit."""
 
     repository: str
     ref: str
@@ -46,9 +46,9 @@ class BreakingEntry(CommitEntry, frozen=True, kw_only=True):
 
 
 class MendEntry(Part, frozen=True, kw_only=True):
-    """What to mend together: `patches` are the files of those that fail by themselves, by the upstream `commit` that is
-    in their way (null if none is known). `frees` are the files of the cascades that apply once these are mended,
-    `freed_count` how many."""
+    """Patches to repair together: `patches` are the files of those that fail by themselves, `commit` is the upstream
+    commit that conflicts with them (null if unknown). `frees` are the files of the cascades that apply once these are
+    repaired, `freed_count` is their number."""
 
     commit: CommitEntry | None
     patches: tuple[str, ...]
@@ -57,8 +57,8 @@ class MendEntry(Part, frozen=True, kw_only=True):
 
 
 class BrokenEntry(CommitEntry, frozen=True, kw_only=True):
-    """The first commit that breaks a patch: at its `root`, or only because of other patches, `causes` (`caused_by` is
-    the first). `together` are earlier commits without which this one would not break it."""
+    """The first commit that breaks a patch: by itself (`root`), or only because of other patches, `causes` (`caused_by`
+    is the first). `together` are earlier commits that are needed to break it."""
 
     root: bool
     caused_by: str | None
@@ -68,15 +68,15 @@ class BrokenEntry(CommitEntry, frozen=True, kw_only=True):
 
 
 class RenamedEntry(Part, frozen=True, kw_only=True):
-    """A file that moved: its name at the pin, and now."""
+    """A file that moved: its name at the pin, and its new name."""
 
     old: str = msgspec.field(name="from")
     new: str = msgspec.field(name="to")
 
 
 class LikeEntry(Part, frozen=True, kw_only=True):
-    """What upstream has that is like the patch: how it was found, how much of it is there (0 to 1), the commit (null:
-    the pin), and the reason to drop the patch if it has landed."""
+    """A change of upstream that is similar to the patch: how it was found, how much of the patch it has (0 to 1), the
+    commit (null for the pin), and the reason to drop the patch if it has landed."""
 
     how: str
     score: float
@@ -86,7 +86,7 @@ class LikeEntry(Part, frozen=True, kw_only=True):
 
 class CanaryPatchEntry(Part, frozen=True, kw_only=True):
     """A row of the table. `line` is the line of the patch file that does not fit, from 1. `remains` are the hunks of a
-    patch that landed in part which upstream does not contain."""
+    partly landed patch that upstream lacks."""
 
     file: str
     number: int | None
@@ -126,7 +126,7 @@ class FileEntry(Part, frozen=True, kw_only=True):
 
 
 class RiskEntry(Part, frozen=True, kw_only=True):
-    """How likely upstream is to change lines a patch is on, soon (0 to 1), and where most of that comes from."""
+    """The probability (0 to 1) that upstream soon changes lines of a patch, and its main source."""
 
     file: str
     number: int | None
@@ -135,7 +135,7 @@ class RiskEntry(Part, frozen=True, kw_only=True):
 
 
 class ForecastEntry(Part, frozen=True, kw_only=True):
-    """Where upstream moved in the days before, and what that means for the patches."""
+    """Upstream's recent changes, and the resulting forecast for the patches."""
 
     days: int
     until: str
@@ -146,16 +146,16 @@ class ForecastEntry(Part, frozen=True, kw_only=True):
 
 
 class SiteChangeEntry(SiteEntry, frozen=True, kw_only=True):
-    """A site that is `new` or `lost` at the tip, and the commit since which it is; null if that was not looked for, or
-    if it is so at the pin already."""
+    """A site that is `new` or `lost` at the tip, and the commit that changed it. The commit is null if it was not
+    searched for, or if the pin has the same state."""
 
     change: str
     since: CommitEntry | None
 
 
 class CheckAheadEntry(Part, frozen=True, kw_only=True):
-    """A check on what the series gives there: its answer, the verdict at the pin, the first commit on which it fails
-    (null if there is none, or if it was not looked for), and the sites that changed."""
+    """A check on the series' tree there: its result, the verdict at the pin, the first commit on which it fails (null
+    if there is none, or if it was not searched for), and the sites that changed."""
 
     check: CheckEntry
     at_pin: str
@@ -164,8 +164,8 @@ class CheckAheadEntry(Part, frozen=True, kw_only=True):
 
 
 class DropEntry(Part, frozen=True, kw_only=True):
-    """A patch that names a check by which it can go (`Drop-Check:`), what that says of upstream alone, and the words of
-    `Drop-When:`."""
+    """A patch that names a check by which it can be dropped (`Drop-Check:`), the check's result on upstream alone, and
+    the text of `Drop-When:`."""
 
     file: str
     number: int | None
@@ -176,7 +176,7 @@ class DropEntry(Part, frozen=True, kw_only=True):
 
 
 class ParkedEntry(Part, frozen=True, kw_only=True):
-    """A patch that is parked, why, and how it would fit there."""
+    """A parked patch, the reason, and how it would fit there."""
 
     file: str
     number: int | None
@@ -186,9 +186,9 @@ class ParkedEntry(Part, frozen=True, kw_only=True):
 
 
 class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary/1"):
-    """What becomes of a series on a newer upstream, `commits` after the pin. `blamed` says by which chain the breaking
-    commits were found, null if they were not looked for. `mend` is what to mend, in the order to do it: the group that
-    frees the most patches first."""
+    """A series on a newer upstream, `commits` after the pin. `blamed` is the chain by which the breaking commits were
+    found, null if they were not searched for. `mend` are the patches to repair, in order: the group that frees the most
+    patches first."""
 
     series: str
     upstream: UpstreamEntry
@@ -209,7 +209,7 @@ class CanaryDocument(Document, frozen=True, kw_only=True, tag="patchstack.canary
 
 
 def canary_document(result: Canary, forecast: Forecast | None) -> CanaryDocument:
-    """Return the document of what was found."""
+    """Return the document of a canary run and its forecast."""
     range_ = result.range
     return CanaryDocument(
         series=result.series,
@@ -267,7 +267,7 @@ def _commit(commit: UpstreamCommit) -> CommitEntry:
 
 
 def drop_entry(drop: Drop) -> DropEntry:
-    """A patch and the check by which it can go, as documents have them."""
+    """Return the entry for a patch and the check by which it can be dropped."""
     return DropEntry(
         file=drop.file,
         number=drop.number,

@@ -6,7 +6,7 @@ from patchstack.document import Document, Part
 
 
 class CostFigure(Part, frozen=True, kw_only=True):
-    """A figure of the machine: its value in bytes, bytes a second or operations a second, and as it was written."""
+    """A figure of the machine: its value in bytes, bytes a second or operations a second, and its text in the file."""
 
     name: str
     value: float
@@ -17,15 +17,15 @@ class CostFigure(Part, frozen=True, kw_only=True):
 
 
 class CostMachine(Part, frozen=True, kw_only=True):
-    """The machine that floors are for. What is missing among its figures is not known."""
+    """The machine of the floors. Missing figures are unknown."""
 
     name: str
     figures: tuple[CostFigure, ...]
 
 
 class CostModel(Part, frozen=True, kw_only=True):
-    """The model: bytes of its tensors, and what its header says of its memory. `memory` is null if the architecture is
-    not known."""
+    """The model: bytes of its tensors, and its memory by its header. `memory` is null if the architecture is
+    unknown."""
 
     path: str
     name: str
@@ -46,8 +46,8 @@ class CostModel(Part, frozen=True, kw_only=True):
 
 
 class CostOptions(Part, frozen=True, kw_only=True):
-    """The server's command line as it was read. `ignored` options change nothing here, `unknown` ones were not
-    understood."""
+    """The server's command line as patchstack read it. `ignored` options do not affect the costs; `unknown` ones were
+    not understood."""
 
     context_tokens: int
     slots: int
@@ -108,7 +108,7 @@ class CostDecode(Part, frozen=True, kw_only=True):
 
 
 class CostOutweigh(Part, frozen=True, kw_only=True):
-    """From how many streams on KV and state are more bytes than the weights; null if not up to 4096."""
+    """The number of streams from which KV and state have more bytes than the weights; null if it is above 4096."""
 
     context_tokens: int
     streams: int | None
@@ -135,7 +135,7 @@ class CostPrefill(Part, frozen=True, kw_only=True):
 
 
 class CostAllocation(Part, frozen=True, kw_only=True):
-    """Bytes of one kind: `place` is device or host. `bytes` is null if there is no limit, or nobody counted."""
+    """Bytes of one kind: `place` is device or host. `bytes` is null if there is no limit, or if not counted."""
 
     kind: str
     place: str
@@ -144,8 +144,8 @@ class CostAllocation(Part, frozen=True, kw_only=True):
 
 
 class CostFit(Part, frozen=True, kw_only=True):
-    """What fits in so many bytes of a device, without compute buffers unless they were asked for. `trained_tokens` is
-    the context that the model was trained for; llama.cpp takes 256 slots at most."""
+    """What fits in the free bytes of a device. Compute buffers are included only on request. `trained_tokens` is
+    the context that the model was trained for; llama.cpp supports at most 256 slots."""
 
     room_bytes: int
     largest_context_tokens: int
@@ -176,7 +176,7 @@ class CostElasticity(Part, frozen=True, kw_only=True):
 
 
 class CostVariation(Part, frozen=True, kw_only=True):
-    """A result at one value of an input: a time or bytes, the other one is null. `value` is in bytes a second,
+    """A result at one value of an input: a time or bytes; the other is null. `value` is in bytes a second,
     operations a second, or tokens."""
 
     result: str
@@ -196,7 +196,7 @@ class CostHeads(Part, frozen=True, kw_only=True):
 
 
 class CostSplit(Part, frozen=True, kw_only=True):
-    """Heads in f32 and bf16 at a threshold; null is infinity."""
+    """Heads in f32 and bf16 at a threshold; null means infinity."""
 
     threshold_tokens: float | None
     heads: int
@@ -231,7 +231,7 @@ class CostCompared(Part, frozen=True, kw_only=True):
 
 
 class CostStep(Part, frozen=True, kw_only=True):
-    """A step of an agent. `measured` says whether the server told what it reused. Times are null if the log has
+    """A step of an agent. `measured` is whether the server reported what it reused. Times are null if the log has
     none."""
 
     step: int
@@ -250,7 +250,7 @@ class CostStep(Part, frozen=True, kw_only=True):
 
 
 class CostWay(Part, frozen=True, kw_only=True):
-    """What another way of building prompts, or another setting, would cost. `bytes` are KV and checkpoints."""
+    """The cost of a different way of building prompts, or of a different setting. `bytes` are KV and checkpoints."""
 
     way: str
     processed_tokens: int
@@ -261,7 +261,8 @@ class CostWay(Part, frozen=True, kw_only=True):
 
 
 class CostPrefix(Part, frozen=True, kw_only=True):
-    """An agent's steps. `linear` and `quadratic` are tokens a step and tokens a step squared of the sum."""
+    """An agent's steps. `linear` and `quadratic` are the coefficients of the total, in tokens a step and a squared
+    step."""
 
     unit: str
     steps: tuple[CostStep, ...]
@@ -275,7 +276,7 @@ class CostPrefix(Part, frozen=True, kw_only=True):
 
 
 class CostDocument(Document, frozen=True, kw_only=True, tag="patchstack.cost/1"):
-    """Bytes, floors, memory and reuse of a model. Sections that were not asked for are null."""
+    """Bytes, floors, memory and reuse of a model. Sections that were not requested are null."""
 
     model: CostModel | None = None
     machine: CostMachine | None = None

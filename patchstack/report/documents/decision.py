@@ -12,7 +12,7 @@ from patchstack.evidence.ledger import Candidate, Decision
 
 
 class CandidateEntry(Part, frozen=True, kw_only=True):
-    """A fork commit that was decided on: its tree, its patch-id, the files it changes, and its diff without context."""
+    """A fork commit with a decision: its tree, its patch-id, the files it changes, and its diff without context."""
 
     commit: str
     tree: str
@@ -37,7 +37,7 @@ class OldDecisionDocument(Document, frozen=True, kw_only=True, tag="patchstack.d
 
 
 class UnprovenSwitchEntry(Part, frozen=True, kw_only=True):
-    """Switches of a commit that were accepted without a gate that shows them, and the reason given."""
+    """Switches of a commit that were accepted without a gate for them, and the reason given."""
 
     commit: str
     switches: tuple[str, ...]
@@ -45,8 +45,8 @@ class UnprovenSwitchEntry(Part, frozen=True, kw_only=True):
 
 
 class DecisionDocument(OldDecisionDocument, frozen=True, kw_only=True, tag="patchstack.decision/2"):
-    """A decision. `evidence` is all that its verdicts are drawn from; `supersedes` names decisions on the same commits
-    that it replaces; `switches_unproven` are the switches that no gate shows."""
+    """A decision. `evidence` is the basis of its verdicts; `supersedes` names decisions on the same commits that it
+    replaces; `switches_unproven` are the switches without a gate."""
 
     supersedes: tuple[str, ...]
     switches_unproven: tuple[UnprovenSwitchEntry, ...] = ()

@@ -7,7 +7,7 @@ from patchstack.machine.local.doctor import Checkup
 
 
 class CheckEntry(Part, frozen=True, kw_only=True):
-    """One check: what was found, what it is needed for, and how to get it. `details` are its figures by name."""
+    """One check: the finding, its purpose, and how to install what is missing. `details` are its figures by name."""
 
     group: str
     name: str

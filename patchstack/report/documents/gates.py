@@ -18,10 +18,10 @@ from patchstack.verdict import Verdict
 
 
 class AttemptEntry(Part, frozen=True, kw_only=True):
-    """One run of a program: what it was for, the key of its observation, its exit code and wall time in seconds, why it
-    could not be judged (null if it could), and whether it was recalled instead of run. `source` says from where
-    (`observed` now, `recalled` from this machine's cache, `recorded` in evidence/), `made` when it was observed (empty:
-    now), `decision` which decision names it."""
+    """One run of a program: its purpose, the key of its observation, its exit code and wall time in seconds, why it
+    could not be judged (null if it could), and whether it was recalled instead of run. `source` is the origin
+    (`observed` now, `recalled` from this machine's cache, `recorded` in evidence/), `made` the time of observation
+    (empty: now), `decision` the decision that names it."""
 
     what: str
     key: str
@@ -62,8 +62,8 @@ class GateDocument(Document, frozen=True, kw_only=True, tag="patchstack.gate/1")
 
 
 class GatesDocument(Document, frozen=True, kw_only=True, tag="patchstack.gates/1"):
-    """The judgements of a suite, of `programs`. `verdicts` counts each verdict, `sources` the gates by where their
-    observations come from. `build` is the key of the build (null: the programs are tied to no series)."""
+    """The judgements of a suite, of `programs`. `verdicts` counts each verdict, `sources` the gates by the origin of
+    their observations. `build` is the key of the build (null if the programs belong to no series)."""
 
     suite: str
     programs: str
@@ -99,7 +99,7 @@ def gates_document(checks: Sequence[Checked], *, suite: str, programs: str, buil
 
 
 def read_gates_document(path: Path) -> GatesDocument:
-    """Read a document from disk. Raises `ConfigError` for one that cannot be used, `MissingError` if there is none."""
+    """Read a document from disk. Raises `ConfigError` if it cannot be used, `MissingError` if it does not exist."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=GatesDocument)
     except OSError as error:
@@ -145,7 +145,7 @@ def _attempt(one: Attempt) -> AttemptEntry:
 
 
 def _tried(one: AttemptEntry) -> Attempt:
-    # A document of an older patchstack says only that something was recalled.
+    # A document of an older patchstack only tells that something was recalled.
     origin = Origin.RECALLED if one.recalled and one.source is Origin.OBSERVED else one.source
     return Attempt(
         what=one.what,
@@ -166,8 +166,8 @@ PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
 
 
 def gate_predicate(document: GatesDocument) -> dict[str, Any]:
-    """The predicate of a `patchstack.gates/1` document. `result` is PASSED only where every gate is PASS and there is
-    one: a gate that is INVALID was not passed, and is listed as a warning."""
+    """Return the predicate of a `patchstack.gates/1` document. `result` is PASSED only if there is at least one gate
+    and all are PASS. INVALID gates are listed as warnings."""
     names: dict[str, list[str]] = {"PASS": [], "INVALID": [], "FAIL": []}
     for gate in document.gates:
         names[gate.verdict].append(f"{gate.suite}/{gate.name}")

@@ -1,4 +1,4 @@
-"""`patchstack.gpu/1`: a machine, whether it is fit to be judged on, and who holds its GPU lock."""
+"""`patchstack.gpu/1`: a machine, whether its results can be trusted, and who holds its GPU lock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patchstack.machine.hardware import Gpu, Hardware
 
 
 class GpuEntry(Part, frozen=True, kw_only=True):
-    """A GPU. `memory` is in bytes, null for a GPU without memory of its own; `power_limit` is in watts; `mig` are the
+    """A GPU. `memory` is in bytes, null for a GPU without separate memory; `power_limit` is in watts; `mig` are the
     profiles of its instances, null if it is not divided."""
 
     index: int
@@ -28,7 +28,7 @@ class GpuEntry(Part, frozen=True, kw_only=True):
 
 
 class HardwareEntry(Part, frozen=True, kw_only=True):
-    """A machine. `memory` is in bytes; null is unknown, or does not exist. `identity` is equal on machines whose
+    """A machine. `memory` is in bytes; null if unknown or missing. `identity` is equal on machines whose
     results can be compared."""
 
     host: str
@@ -48,7 +48,7 @@ class HardwareEntry(Part, frozen=True, kw_only=True):
 
 
 class CheckEntry(Part, frozen=True, kw_only=True):
-    """A check of the machine. `allowed`: it may fail."""
+    """A check of the machine. `allowed` is whether it may fail."""
 
     name: str
     verdict: str
@@ -85,7 +85,7 @@ class HolderEntry(Part, frozen=True, kw_only=True):
 
 
 class GpuDocument(Document, frozen=True, kw_only=True, tag="patchstack.gpu/1"):
-    """A machine. `machine` is the way in which it was reached."""
+    """A machine. `machine` is how it was reached."""
 
     machine: str
     hardware: HardwareEntry

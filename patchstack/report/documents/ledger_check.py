@@ -1,4 +1,5 @@
-"""`patchstack.ledger-check/1`: what follows from what the repository carries of its decisions, and what is wrong."""
+"""`patchstack.ledger-check/1`: the check of the ledger: what the repository proves about its decisions, and what is
+wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from patchstack.workflow.ledger.check import CheckedDecision, LedgerCheck
 
 
 class SignatureEntry(Part, frozen=True, kw_only=True):
-    """A signature file: whether an allowed signer made it, who, and why it does not count (null if it does)."""
+    """A signature file: whether an allowed signer made it, the signer, and why it does not count (null if it does)."""
 
     file: str
     counts: bool
@@ -16,8 +17,9 @@ class SignatureEntry(Part, frozen=True, kw_only=True):
 
 
 class DecisionEntry(Part, frozen=True, kw_only=True):
-    """A decision. `format` is 1 or 2; `counts`: it is the one that counts for a patch; `superseded_by` is an id.
-    `derived` follows from the repository, `asserted` nobody can tell from it, `wrong` contradicts it."""
+    """A decision. `format` is 1 or 2; `counts` is whether it is the effective decision for a patch; `superseded_by` is
+    an id. `derived` statements follow from the repository, `asserted` ones cannot be checked with it, `wrong` ones
+    contradict it."""
 
     id: str
     outcome: str
@@ -32,9 +34,9 @@ class DecisionEntry(Part, frozen=True, kw_only=True):
 
 
 class LedgerCheckDocument(Document, frozen=True, kw_only=True, tag="patchstack.ledger-check/1"):
-    """A check of the whole ledger. `problems` are of no decision; `unnamed` are the digests of records that no decision
-    names, `old_records` counts those of format 1, `undecided` are patches without a decision that accepts them.
-    `signers` says which list of allowed signers counted; `bytes` is what ledger and evidence take."""
+    """A check of the whole ledger. `problems` are those of no single decision; `unnamed` are the digests of records
+    that no decision names, `old_records` counts those of format 1, `undecided` are patches without a decision that
+    accepts them. `signers` is the list of allowed signers that was used; `bytes` is the size of ledger and evidence."""
 
     holds: bool
     decisions: tuple[DecisionEntry, ...]

@@ -21,14 +21,14 @@ class CommitEntry(Part, frozen=True, kw_only=True):
 
 
 class RuleEntry(Part, frozen=True, kw_only=True):
-    """A rule that was applied, and why there is one."""
+    """A rule that was applied, and its reason."""
 
     id: str
     reason: str
 
 
 class FindingEntry(Part, frozen=True, kw_only=True):
-    """A finding in a line of a patch file, from 1. `number` is null for a file name without a number."""
+    """A finding on a line of a patch file, counted from 1. `number` is null for a file name without a number."""
 
     rule: str
     file: str
@@ -38,14 +38,13 @@ class FindingEntry(Part, frozen=True, kw_only=True):
 
 
 class WaivedEntry(FindingEntry, frozen=True, kw_only=True):
-    """A finding that was waived, and why."""
+    """A waived finding, and the reason."""
 
     why: str
 
 
 class LintDocument(Document, frozen=True, kw_only=True, tag="patchstack.lint/1"):
-    """What the rules found in one series. It is clean if nothing was found that is not waived; its checks are judged
-    apart from that."""
+    """What the rules found in one series. It is clean if every finding is waived; its checks are judged separately."""
 
     series: str
     base: CommitEntry
@@ -58,14 +57,14 @@ class LintDocument(Document, frozen=True, kw_only=True, tag="patchstack.lint/1")
 
 
 class LintRules(Printed, frozen=True, kw_only=True):
-    """What `patchstack lint --rules --json` prints: the rules, and no series."""
+    """The output of `patchstack lint --rules --json`: the rules, without a series."""
 
     rules: tuple[RuleEntry, ...]
     schema: Literal["patchstack.lint/1"] = "patchstack.lint/1"
 
 
 def lint_document(result: LintResult, rules: Sequence[Rule], checks: Sequence[CheckRow] = ()) -> LintDocument:
-    """Return the document of what was found."""
+    """Return the document of lint's findings."""
     return LintDocument(
         series=result.series,
         base=CommitEntry(commit=result.base_commit),
@@ -79,7 +78,7 @@ def lint_document(result: LintResult, rules: Sequence[Rule], checks: Sequence[Ch
 
 
 def rule_entries(rules: Sequence[Rule]) -> tuple[RuleEntry, ...]:
-    """The rules as a document lists them."""
+    """Return the rules as a document lists them."""
     return tuple(RuleEntry(id=rule.id, reason=rule.reason) for rule in rules)
 
 

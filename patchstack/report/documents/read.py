@@ -1,4 +1,4 @@
-"""The documents that commands print with `--json`, read back: one a line."""
+"""Read the documents that commands print with `--json`, one a line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HINT = "it reads what verify, lint, canary, build and gate run print with --jso
 
 
 class ErrorEntry(Part, frozen=True, kw_only=True):
-    """An error: what is wrong, what to do (null if nothing is known), the exit code, and the code of its cause.
+    """An error: its message, the hint (null if there is none), the exit status, and the code of its cause.
 
     `code` is empty in documents of older versions.
     """
@@ -31,7 +31,7 @@ class ErrorEntry(Part, frozen=True, kw_only=True):
 
 
 class FailedDocument(Printed, frozen=True, kw_only=True):
-    """What is printed for a series that `verify` or `canary` could not look at, so that each series has a document.
+    """The document for a series that `verify` or `canary` could not examine, so that each series has a document.
 
     It has the schema of the command; `holds` is that of verify, `applies` that of canary.
     """
@@ -55,7 +55,7 @@ _TYPES = {kind.schema(): kind for kind in (VerifyDocument, LintDocument, CanaryD
 
 
 class _Head(msgspec.Struct):
-    """What tells which document a line is."""
+    """The field that identifies the document of a line."""
 
     schema: str | None = None
     error: Any = None
@@ -67,7 +67,7 @@ def failed_verify(series: str, error: PatchstackError) -> FailedDocument:
 
 
 def failed_canary(series: str, error: PatchstackError) -> FailedDocument:
-    """Return the document of a series that could not be looked at on a newer upstream."""
+    """Return the document of a series that could not be examined on a newer upstream."""
     return FailedDocument(schema="patchstack.canary/1", series=series, error=_error(error), applies=None)
 
 
@@ -76,8 +76,8 @@ def _error(error: PatchstackError) -> ErrorEntry:
 
 
 def read_documents(text: str, where: str) -> list[Report]:
-    """Read every document of a text, in order. Raises `UsageError` for a line that is none, or is not what its schema
-    says."""
+    """Read every document of a text, in order. Raises `UsageError` for a line that is not a document or does not match
+    its schema."""
     documents: list[Report] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
@@ -103,7 +103,7 @@ def _read(line: str, where: str) -> Report:
 
 
 def command_of(document: Report) -> str:
-    """The command that printed a document."""
+    """Return the command that printed a document."""
     if isinstance(document, FailedDocument):
         return document.command
     return "gate" if isinstance(document, GatesDocument) else _word(document.schema())
@@ -114,7 +114,7 @@ def _word(schema: str) -> str:
 
 
 def subject_of(document: Report) -> str:
-    """What a document is about: the series, the suite, or the variant that was built."""
+    """Return the subject of a document: the series, the suite, or the variant that was built."""
     if isinstance(document, GatesDocument):
         return document.suite
     return document.variant if isinstance(document, BuildDocument) else document.series

@@ -7,7 +7,7 @@ from patchstack.series.mirror.refresh import Refreshed
 
 
 class HunkEntry(Part, frozen=True, kw_only=True):
-    """A hunk that needed fuzz: the file, the hunk's number from 1, and the line of the file at which it was put."""
+    """A hunk that needed fuzz: the file, the hunk's number from 1, and its line in the file."""
 
     path: str
     hunk: int

@@ -1,4 +1,4 @@
-"""The document of a run against a server."""
+"""`patchstack.serve/1`: a run against a server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ CAVEAT = (
 
 
 class ServeSpread(Part, frozen=True, kw_only=True):
-    """Values summed up, in ms. A percentile is null if there are too few values for it: ten for p90, a hundred for
-    p99."""
+    """Summary statistics in ms. A percentile is null if there are too few values: p90 needs ten, p99 a hundred."""
 
     mean: float
     p50: float | None
@@ -28,7 +27,7 @@ class ServeSpread(Part, frozen=True, kw_only=True):
 
 class ServeSteady(Part, frozen=True, kw_only=True):
     """The window in which all streams decode, in seconds since the run began, and its rate in tokens a second.
-    `problem` says why the rate means nothing, empty if it does."""
+    `problem` is why the rate is not usable, empty if it is."""
 
     begin: float
     end: float
@@ -38,8 +37,8 @@ class ServeSteady(Part, frozen=True, kw_only=True):
 
 
 class ServeNotebook(Part, frozen=True, kw_only=True):
-    """The row of the notebook's client, by its names; rates in tokens a second, times in seconds. `caveat` is what to
-    know of `decode_agg_tps`."""
+    """The results row of the notebook's client, with its names; rates in tokens a second, times in seconds. `caveat`
+    explains the limits of `decode_agg_tps`."""
 
     agg_tps: float
     decode_agg_tps: float | None
@@ -52,8 +51,8 @@ class ServeNotebook(Part, frozen=True, kw_only=True):
 
 
 class ServeFailure(Part, frozen=True, kw_only=True):
-    """A request that failed: its number from 0, why, the HTTP status (0: no answer), and how many chunks with content
-    came before."""
+    """A failed request: its number from 0, the reason, the HTTP status (0 for no answer), and the number of chunks with
+    content before."""
 
     number: int
     failure: str
@@ -62,7 +61,7 @@ class ServeFailure(Part, frozen=True, kw_only=True):
 
 
 class ServeRequest(Part, frozen=True, kw_only=True):
-    """A request that was answered, in seconds since the run began; `queue` is how long it waited in the client."""
+    """An answered request, in seconds since the run began; `queue` is its waiting time in the client."""
 
     number: int
     start: float
@@ -76,8 +75,8 @@ class ServeRequest(Part, frozen=True, kw_only=True):
 
 
 class ServeClient(Part, frozen=True, kw_only=True):
-    """What the client saw of itself. `lag_limit_ms` is the lag that a run may have at p99; `busiest_second` is CPU time
-    over wall time."""
+    """The client's own load. `lag_limit_ms` is the largest lag at p99 of a valid run; `busiest_second` is CPU time over
+    wall time."""
 
     python: str
     lag_p50_ms: float
@@ -92,8 +91,8 @@ class ServeClient(Part, frozen=True, kw_only=True):
 
 
 class ServeCounters(Part, frozen=True, kw_only=True):
-    """The client's sums beside the server's. `agree` is null if the server has no counters, or does not count the
-    tokens of every answer."""
+    """The client's sums and the server's. `agree` is null if the server has no counters, or does not count the tokens
+    of every answer."""
 
     server: str
     prompt: int | None
@@ -104,7 +103,7 @@ class ServeCounters(Part, frozen=True, kw_only=True):
 
 
 class ServeLoad(Part, frozen=True, kw_only=True):
-    """How many streams waited for their first token and how many decoded, from a second on."""
+    """The number of streams that waited for their first token and that decoded, from a point in time on, in seconds."""
 
     at: float
     waiting: int
@@ -112,8 +111,8 @@ class ServeLoad(Part, frozen=True, kw_only=True):
 
 
 class ServeServer(Part, frozen=True, kw_only=True):
-    """A server that was started for the run: its programs, arguments and variables. `trace` is what it printed at its
-    end of the steps that it made, null if it was not asked; `graphs_reused` is null if it did not say."""
+    """A server that was started for the run: its programs, arguments and variables. `trace` is its final summary of its
+    steps, null if not requested; `graphs_reused` is null if unknown."""
 
     programs: str
     key: str | None
@@ -125,11 +124,11 @@ class ServeServer(Part, frozen=True, kw_only=True):
 
 
 class ServeDocument(Document, frozen=True, kw_only=True, tag="patchstack.serve/1"):
-    """A run against a server. `valid` is false if `problems` has any; `marks` are what its reader must know. Latencies
+    """A run against a server. `valid` is false if `problems` has any; `marks` are warnings for the reader. Latencies
     are in ms: `ttft_ms` to the first content, `icl_ms` between chunks, `itl_ms` between tokens, `tpot_ms` a token,
     `e2e_ms` to the last content, `queue_ms` in the client, `connect_ms` for the connection. `tps` is tokens over
-    `wall_s`. `slo` are bounds in ms, `goodput` the requests a second that kept them all. `record` is the sha256 of the
-    record with every chunk's time, which is kept compressed under that name."""
+    `wall_s`. `slo` are limits in ms, `goodput` the requests a second that met all of them. `record` is the sha256 of
+    the record with every chunk's time, which is kept compressed under that name."""
 
     url: str
     model: str

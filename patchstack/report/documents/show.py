@@ -26,7 +26,7 @@ class FileEntry(Part, frozen=True, kw_only=True):
 
 
 class ShowDocument(Document, frozen=True, kw_only=True, tag="patchstack.show/1"):
-    """A patch: its message, the trees before and after it, what verify says of it, and its diff with context."""
+    """A patch: its message, the trees before and after it, verify's result, and its diff with context."""
 
     series: str
     file: str

@@ -11,7 +11,7 @@ from patchstack.series.status.surface import Surface
 
 
 class PinEntry(Part, frozen=True, kw_only=True):
-    """The pin: its commit, when it was committed (ISO 8601), and how many whole days ago."""
+    """The pin: its commit, the commit time (ISO 8601), and its age in whole days."""
 
     commit: str
     subject: str
@@ -32,8 +32,8 @@ class ForkEntry(Part, frozen=True, kw_only=True):
 
 
 class MirrorEntry(Part, frozen=True, kw_only=True):
-    """What verify says. `holds` is null if it could not be judged. `behind` counts fork commits that the series lacks,
-    `ahead` patches that the fork lacks."""
+    """The result of verify. `holds` is null if it could not be judged. `behind` counts fork commits that the series
+    lacks, `ahead` patches that the fork lacks."""
 
     state: str
     holds: bool | None
@@ -46,7 +46,7 @@ class MirrorEntry(Part, frozen=True, kw_only=True):
 
 
 class LockEntry(Part, frozen=True, kw_only=True):
-    """The lock. `pristine`: every patch is as the lock's export wrote it, and none is missing or new."""
+    """The lock. `pristine` is whether the patches are exactly those that the last export wrote."""
 
     state: str
     pin: str | None
@@ -74,7 +74,7 @@ class PatchEntry(Part, frozen=True, kw_only=True):
 
 
 class NumbersEntry(Part, frozen=True, kw_only=True):
-    """The numbers of a series. `gaps` are below the highest number, and neither used nor retired."""
+    """The numbers of a series. `gaps` are numbers below the highest that are neither used nor retired."""
 
     used: tuple[int, ...]
     gaps: tuple[int, ...]
@@ -104,7 +104,7 @@ class OwnFileEntry(Part, frozen=True, kw_only=True):
 
 
 class SurfaceEntry(Part, frozen=True, kw_only=True):
-    """What the series changes of upstream's files, and the files that it adds."""
+    """The series' changes to upstream's files, and the files that it adds."""
 
     hunks: int
     inserted: int
@@ -115,7 +115,7 @@ class SurfaceEntry(Part, frozen=True, kw_only=True):
 
 
 class StatusDocument(Document, frozen=True, kw_only=True, tag="patchstack.status/1"):
-    """The state of a series. `patches` is null unless they were asked for; `exit_code` is that of `verify`."""
+    """The state of a series. `patches` is null unless requested; `exit_code` is that of `verify`."""
 
     series: str
     directory: str

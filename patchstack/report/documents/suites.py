@@ -13,7 +13,7 @@ class SuiteGate(Part, frozen=True, kw_only=True):
 
 
 class SuiteEntry(Part, frozen=True, kw_only=True):
-    """One suite: its name, what it is for (empty if it does not say), and its gates in the order they run."""
+    """One suite: its name, its purpose (empty if not given), and its gates in the order they run."""
 
     suite: str
     what: str

@@ -13,7 +13,8 @@ from patchstack.verdict import Verdict
 
 
 class TraceSource(Part, frozen=True, kw_only=True):
-    """A log that was read: its name (`-` is standard input), its bytes, and how it changed meanwhile (or empty)."""
+    """A log that was read: its name (`-` is standard input), its size in bytes, and how it changed during reading (or
+    empty)."""
 
     name: str
     bytes: int
@@ -21,8 +22,8 @@ class TraceSource(Part, frozen=True, kw_only=True):
 
 
 class TraceGraphs(Part, frozen=True, kw_only=True):
-    """Graphs in the records: how many are whole, the calls of each if all have as many, and the calls of a graph that
-    the limit cut. `known` is false if the records do not show where graphs end."""
+    """Graphs in the records: the number of complete ones, the calls of each if equal for all, and the calls of a graph
+    that the limit cut. `known` is false if the records do not show where graphs end."""
 
     known: bool
     whole: int
@@ -39,8 +40,9 @@ class TraceBucket(Part, frozen=True, kw_only=True):
 
 
 class TraceCell(Part, frozen=True, kw_only=True):
-    """Equal records. `values` by key, layers folded to `N`; `calls` in whole graphs, `left_out` in one that was cut;
-    `operations` and `bytes` of all `calls` together, null if the shapes do not say."""
+    """Equal records. `values` by key, with layer numbers replaced by `N`; `calls` are those in complete graphs,
+    `left_out` those in a cut one; `operations` and `bytes` are totals of all `calls`, null if the shapes do not
+    determine them."""
 
     values: dict[str, int | str]
     calls: int
@@ -50,7 +52,7 @@ class TraceCell(Part, frozen=True, kw_only=True):
 
 
 class TraceSpread(Part, frozen=True, kw_only=True):
-    """How calls spread: distinct values, entropy in bits, the most frequent value and its share (0 to 1)."""
+    """The distribution of calls: distinct values, entropy in bits, the most frequent value and its share (0 to 1)."""
 
     distinct: int
     entropy: float
@@ -59,7 +61,7 @@ class TraceSpread(Part, frozen=True, kw_only=True):
 
 
 class TracePoints(Part, frozen=True, kw_only=True):
-    """Values over time. Each point sums up `counts` moments; `values` has a list of sums for each point."""
+    """Values over time. Each point is the sum of `counts` samples; `values` has a list of sums for each point."""
 
     columns: tuple[str, ...]
     counts: tuple[int, ...]
@@ -67,10 +69,11 @@ class TracePoints(Part, frozen=True, kw_only=True):
 
 
 class TraceRecords(Part, frozen=True, kw_only=True):
-    """One kind of record. `bounded`: there may have been more records than were written. `invalid`: the records
-    contradict the summary or themselves, and no count of them may be used. `counters` and `histograms` are those of the
-    summaries of all processes together, `largest` their largest values. Calls for up to `decode_tokens` tokens are
-    `decode_like`, others `prefill_like`: null for records that do not say for how many tokens they are."""
+    """One kind of record. `bounded` is whether there may have been more records than were written. `invalid` is whether
+    the records contradict the summary or themselves, so that their counts must not be used. `counters` and `histograms`
+    are those of the summaries of all processes together, `largest` their largest values. Calls for up to
+    `decode_tokens` tokens are `decode_like`, others `prefill_like`; both are null for records without a number of
+    tokens."""
 
     name: str
     records: int
@@ -97,8 +100,8 @@ class TraceRecords(Part, frozen=True, kw_only=True):
 
 
 class TraceCheck(Part, frozen=True, kw_only=True):
-    """One check: what must hold, both sides in words, and PASS, FAIL, or INVALID if the log does not show it. `spoils`
-    is what may not be used after a FAIL: `records`, or keys of a summary."""
+    """One check: the condition, both sides as text, and PASS, FAIL, or INVALID if the log does not show it. `spoils` is
+    what must not be used after a FAIL: `records`, or keys of a summary."""
 
     trace: str
     what: str
@@ -109,7 +112,7 @@ class TraceCheck(Part, frozen=True, kw_only=True):
 
 
 class TraceFact(Part, frozen=True, kw_only=True):
-    """A single figure as the screen shows it. `invalid` says why it may not be used, empty if it may."""
+    """A single figure as the screen shows it. `invalid` is why it must not be used, empty if it may be."""
 
     trace: str
     name: str
@@ -119,7 +122,7 @@ class TraceFact(Part, frozen=True, kw_only=True):
 
 
 class TraceExpected(Part, frozen=True, kw_only=True):
-    """An expectation and its answer: PASS, FAIL, or INVALID if the log does not show it."""
+    """An expectation and its result: PASS, FAIL, or INVALID if the log does not show it."""
 
     text: str
     verdict: str
@@ -128,8 +131,8 @@ class TraceExpected(Part, frozen=True, kw_only=True):
 
 
 class TraceDocument(Document, frozen=True, kw_only=True, tag="patchstack.trace/1"):
-    """One log, or several as one. `overlong_lines` are lines too long to keep whole; `unended`: the last line of a
-    log had no end, so that it may be cut."""
+    """One log, or several read as one. `overlong_lines` counts lines that were too long to keep; `unended` is whether
+    the last line of a log had no newline, so that it may be incomplete."""
 
     sources: tuple[TraceSource, ...]
     lines: int
@@ -145,7 +148,7 @@ class TraceDocument(Document, frozen=True, kw_only=True, tag="patchstack.trace/1
 
 
 class TraceEvidence(Part, frozen=True, kw_only=True):
-    """What both logs say of their workload."""
+    """What both logs show about their workload."""
 
     what: str
     first: str
@@ -154,8 +157,8 @@ class TraceEvidence(Part, frozen=True, kw_only=True):
 
 
 class TracePair(Part, frozen=True, kw_only=True):
-    """Calls of one route (with types) and shape in both logs, with the work of all of them; `about` is empty for a row
-    of a route. `change` is same, more, less, new, gone, or not seen (in records that were bounded)."""
+    """Calls of one route (with types) and shape in both logs, with their total work; `about` is empty for a row of a
+    route. `change` is same, more, less, new, gone, or not seen (in records that were bounded)."""
 
     trace: str
     route: str
@@ -170,9 +173,9 @@ class TracePair(Part, frozen=True, kw_only=True):
 
 
 class TraceComparisonDocument(Document, frozen=True, kw_only=True, tag="patchstack.trace-comparison/1"):
-    """Two logs of one workload. `same`: every route and shape is taken equally often; `same_kinds`: the same routes and
-    shapes occur. `bounded` are traces of which not all records were kept. `replayed` is how many CUDA graphs each log
-    replayed, null if one does not say: a graph that is replayed leaves no records."""
+    """Two logs of one workload. `same` is whether every route and shape occurs equally often; `same_kinds` whether the
+    same routes and shapes occur. `bounded` are traces with incomplete records. `replayed` is how many CUDA graphs each
+    log replayed, null if unknown: a replayed graph leaves no records."""
 
     first: tuple[TraceSource, ...]
     second: tuple[TraceSource, ...]
@@ -190,7 +193,7 @@ class TraceComparisonDocument(Document, frozen=True, kw_only=True, tag="patchsta
 
 
 def trace_document(traced: Traced, verdict: Verdict) -> TraceDocument:
-    """A log as `patchstack.trace/1`."""
+    """Return a log as `patchstack.trace/1`."""
     reading = traced.reading
     return TraceDocument(
         sources=_sources(traced),
@@ -216,7 +219,7 @@ def trace_document(traced: Traced, verdict: Verdict) -> TraceDocument:
 def comparison_document(
     comparison: Comparison, first: Traced, second: Traced, verdict: Verdict
 ) -> TraceComparisonDocument:
-    """A comparison as `patchstack.trace-comparison/1`."""
+    """Return a comparison as `patchstack.trace-comparison/1`."""
     return TraceComparisonDocument(
         first=_sources(first),
         second=_sources(second),

@@ -1,4 +1,4 @@
-"""`patchstack.verify/1`: what `patchstack verify` found of one series."""
+"""`patchstack.verify/1`: the result of `patchstack verify` for one series."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class BaseEntry(Part, frozen=True, kw_only=True):
 
 
 class ProblemEntry(Part, frozen=True, kw_only=True):
-    """One reason for which a patch does not apply.
+    """One reason why a patch does not apply.
 
     `path` is the file of the source (empty if none is named), `hunk` counts from 1 within that file's diff, `line` is
-    the line of the patch file, from 1; null if it is not known.
+    the line of the patch file, from 1; null if unknown.
     """
 
     fault: str
@@ -62,7 +62,7 @@ class DriftPatchEntry(Part, frozen=True, kw_only=True):
 
 
 class DriftEntry(Part, frozen=True, kw_only=True):
-    """How series and fork differ: in fixed words, in sentences, and in text."""
+    """How series and fork differ: fixed keywords, sentences, and diffs."""
 
     kinds: tuple[str, ...]
     summary: tuple[str, ...]
@@ -70,7 +70,7 @@ class DriftEntry(Part, frozen=True, kw_only=True):
 
 
 class VerifyDocument(Document, frozen=True, kw_only=True, tag="patchstack.verify/1"):
-    """What became of one series. `holds` is null if there was nothing to compare with and every patch applied. `checks`
+    """The result for one series. `holds` is null if there was nothing to compare with and every patch applied. `checks`
     is null if they were not run."""
 
     series: str

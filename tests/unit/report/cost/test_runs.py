@@ -148,7 +148,7 @@ def test_damaged_and_other_documents_are_refused_with_their_line(tmp_path: Path)
     path = write(tmp_path / "ab.json", batched(bench_row(decode, -1, 1)))
     with pytest.raises(UsageError, match=r"ab\.json:1: .* of side A is -1 t/s"):
         read_runs(path)
-    with pytest.raises(UsageError, match="-npl 'x' is no list of whole numbers"):
+    with pytest.raises(UsageError, match="-npl 'x' is not a list of whole numbers"):
         read_runs(write(path, replace(batched(bench_row(decode, 1, 1)), args=("-npp", "1", "-ntg", "1", "-npl", "x"))))
     path.write_text(CostDocument().line)
     with pytest.raises(UsageError, match=r"ab\.json:1: a document patchstack\.cost/1 has no times"):
